@@ -1,0 +1,134 @@
+"""Files that survive a crash: atomic writes, JSON Lines, manifests, digests.
+
+1. A file is written to a temporary name in its own directory, fsynced, and renamed.
+2. The directory is fsynced after the rename, so that a power loss keeps the new name.
+3. A manifest beside each artefact says what it was made from; a reader compares before it trusts.
+
+A digest detects corruption, not an attacker who also rewrites the manifest.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import errno
+import hashlib
+import os
+import tempfile
+from collections.abc import Callable, Iterable, Iterator
+from pathlib import Path
+from typing import BinaryIO, TypeVar
+
+import msgspec
+
+from branchrank.errors import BranchRankError, InputError, StorageError
+
+T = TypeVar("T")
+
+
+@contextlib.contextmanager
+def storage_errors(path: Path) -> Iterator[None]:
+    """Turn an ``OSError`` of the disk below ``path`` into a :class:`StorageError`."""
+    try:
+        yield
+    except OSError as error:
+        reason = os.strerror(error.errno) if error.errno else str(error)
+        remedies = {
+            errno.ENOSPC: "free some space and run the command again",
+            errno.EROFS: "choose a writable folder with --data-dir",
+            errno.EACCES: "choose a writable folder with --data-dir",
+            errno.EPERM: "choose a writable folder with --data-dir",
+        }
+        remedy = remedies.get(error.errno or 0, "check the disk and run the command again")
+        raise StorageError(f"cannot write {path}: {reason}", remedy=remedy) from error
+
+
+def fsync_directory(directory: Path) -> None:
+    """Flush a directory's entries to the disk."""
+    descriptor = os.open(directory, os.O_RDONLY)
+    try:
+        os.fsync(descriptor)
+    finally:
+        os.close(descriptor)
+
+
+@contextlib.contextmanager
+def atomic_writer(path: Path) -> Iterator[BinaryIO]:
+    """Open a temporary file that becomes ``path`` when the block ends without an error.
+
+    Raises :class:`StorageError` when the disk refuses; ``path`` then keeps its old content.
+    """
+    with storage_errors(path):
+        path.parent.mkdir(parents=True, exist_ok=True)
+        descriptor, name = tempfile.mkstemp(dir=path.parent, prefix=f".{path.name}.", suffix=".tmp")
+        try:
+            with os.fdopen(descriptor, "wb") as stream:
+                yield stream
+                stream.flush()
+                os.fsync(stream.fileno())
+            os.chmod(name, 0o644)
+            os.replace(name, path)
+        except BaseException:
+            with contextlib.suppress(FileNotFoundError):
+                os.unlink(name)
+            raise
+        fsync_directory(path.parent)
+
+
+def write_bytes(path: Path, content: bytes) -> None:
+    """Write ``content`` to ``path`` atomically and durably."""
+    with atomic_writer(path) as stream:
+        stream.write(content)
+
+
+def write_text(path: Path, content: str) -> None:
+    """Write ``content`` as UTF-8 to ``path`` atomically and durably."""
+    write_bytes(path, content.encode("utf-8"))
+
+
+def write_jsonl(path: Path, records: Iterable[object]) -> None:
+    """Write one JSON object a line, atomically and durably."""
+    encoder = msgspec.json.Encoder()
+    with atomic_writer(path) as stream:
+        for record in records:
+            stream.write(encoder.encode(record))
+            stream.write(b"\n")
+
+
+def read_jsonl(
+    path: Path, record_type: type[T], *, error: Callable[..., BranchRankError] = InputError, remedy: str = ""
+) -> list[T]:
+    """Read a JSON Lines file into records; blank lines are skipped.
+
+    Raises ``error`` naming the file and line when a line is not such a record, or when the file
+    can't be read.
+    """
+    decoder = msgspec.json.Decoder(record_type)
+    records: list[T] = []
+    try:
+        with path.open("rb") as stream:
+            for number, line in enumerate(stream, start=1):
+                if not line.strip():
+                    continue
+                try:
+                    records.append(decoder.decode(line))
+                except (msgspec.DecodeError, UnicodeDecodeError) as reason:
+                    raise error(f"{path}:{number}: {reason}", remedy=remedy) from None
+    except OSError as reason:
+        raise error(f"cannot read {path}: {reason.strerror}", remedy=remedy) from reason
+    return records
+
+
+def digest_bytes(content: bytes) -> str:
+    """SHA-256 of ``content`` as 64 hexadecimal digits."""
+    return hashlib.sha256(content).hexdigest()
+
+
+def digest_file(path: Path) -> str:
+    """SHA-256 of a file's bytes as 64 hexadecimal digits."""
+    with path.open("rb") as stream:
+        return hashlib.file_digest(stream, "sha256").hexdigest()
+
+
+def digest_of(value: object) -> str:
+    """SHA-256 of a value's canonical JSON (sorted keys), as 64 hexadecimal digits."""
+    return digest_bytes(msgspec.json.encode(value, order="sorted"))

@@ -1,0 +1,109 @@
+"""The errors a user can meet, each with an exit code and the command that mends it.
+
+::
+
+    BranchRankError                 1
+    +-- UsageError                  2   a flag, setting or argument is wrong
+    +-- InputError                  3   a file the user gave is wrong
+    |   +-- CorpusError                 a corpus is missing, empty or unreadable
+    |   +-- QuestionError               a question file is wrong (names the line)
+    |   +-- RunError                    a run directory is missing, damaged or doctored
+    +-- ArtifactError               4   an index or other artefact is missing, stale or foreign
+    |   +-- BusyError                   another process is building it
+    +-- MissingDependencyError      5   an optional package is not installed
+    +-- ModelError                  6   an embedding or reranking model can't be had
+    +-- LLMError                    7   an LLM is asked for and can't be reached, or a budget is spent
+    |   +-- ReplayError                 a cassette lacks a call
+    +-- StorageError                8   the disk is full, read-only or failing
+
+Exit code 130 means interrupted (Ctrl-C) and 143 terminated. ``gate`` has codes of its own: 0 pass,
+1 fail, 10 undecided.
+"""
+
+from __future__ import annotations
+
+
+class BranchRankError(Exception):
+    """An error that a person can act on.
+
+    ``message`` says what is wrong and where, with the offending value; ``remedy`` is the command or
+    step that mends it.
+    """
+
+    exit_code = 1
+
+    def __init__(self, message: str, *, remedy: str = "") -> None:
+        super().__init__(message)
+        self.message = message
+        self.remedy = remedy
+
+    def __str__(self) -> str:
+        return f"{self.message}\n  to mend it: {self.remedy}" if self.remedy else self.message
+
+
+class UsageError(BranchRankError):
+    """A flag, setting or argument is wrong."""
+
+    exit_code = 2
+
+
+class InputError(BranchRankError):
+    """A file that the user gave is wrong."""
+
+    exit_code = 3
+
+
+class CorpusError(InputError):
+    """A corpus is missing, empty or unreadable."""
+
+
+class QuestionError(InputError):
+    """A question file is wrong; the message names the file and line."""
+
+
+class RunError(InputError):
+    """A run directory is missing, damaged or doctored."""
+
+
+class ArtifactError(BranchRankError):
+    """An index or other artefact is missing, stale, damaged or of another corpus or model."""
+
+    exit_code = 4
+
+
+class BusyError(ArtifactError):
+    """Another process holds the lock of the artefact."""
+
+
+class MissingDependencyError(BranchRankError):
+    """An optional package is not installed."""
+
+    exit_code = 5
+
+    def __init__(self, package: str, *, extra: str, purpose: str) -> None:
+        super().__init__(
+            f"{purpose} needs the package {package!r}, which is not installed",
+            remedy=f'pip install "branchrank[{extra}]"',
+        )
+
+
+class ModelError(BranchRankError):
+    """An embedding or reranking model can't be had, or is not what it should be."""
+
+    exit_code = 6
+
+
+class LLMError(BranchRankError):
+    """An LLM is asked for and can't be reached, or a budget is spent."""
+
+    exit_code = 7
+
+
+class ReplayError(LLMError):
+    """A cassette lacks a call; the message names question, stage and what differs."""
+
+
+class StorageError(BranchRankError):
+    """The disk is full, read-only or failing."""
+
+    exit_code = 8

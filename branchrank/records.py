@@ -1,0 +1,223 @@
+"""Frozen records that cross a boundary between two parts of BranchRank.
+
+Everything read from a file or handed from one stage to the next is one of these; no raw ``dict``
+travels past a loader. Lines are 1-based and inclusive, of the raw file. Ranks start at 1.
+
+The records are :mod:`msgspec` structs, so ``msgspec.json.decode(line, type=Node)`` validates while
+it parses and names the offending field.
+"""
+
+from __future__ import annotations
+
+from typing import Any, Literal, NamedTuple
+
+import msgspec
+
+NodeKind = Literal["root", "folder", "file", "section"]
+GoldLevel = Literal["span", "file"]
+Returns = Literal["passage", "section"]
+ServedBy = Literal["server", "cache", "cassette"]
+
+BREADCRUMB_SEPARATOR = " > "
+
+
+class Record(msgspec.Struct, frozen=True, kw_only=True):
+    """Base of every record: immutable, keyword-only, compared by value."""
+
+
+class Span(Record, order=True):
+    """Lines ``line_start..line_end`` (1-based, inclusive) of the file ``source``."""
+
+    source: str
+    line_start: int
+    line_end: int
+
+    @property
+    def lines(self) -> int:
+        """Number of lines, at least 1 for a valid span."""
+        return self.line_end - self.line_start + 1
+
+    def overlap(self, other: Span) -> int:
+        """Number of lines that both spans hold; 0 when the sources differ."""
+        if self.source != other.source:
+            return 0
+        first = max(self.line_start, other.line_start)
+        last = min(self.line_end, other.line_end)
+        return max(0, last - first + 1)
+
+
+class Node(Record):
+    """A section of a document, or a file, folder or root above it, in the PageIndex tree.
+
+    ``line_start..own_line_end`` is the own span, ``line_start..line_end`` the subtree span. Folder
+    and root nodes have ``source == ""`` and no lines (all three are ``None``); they are never hits.
+    """
+
+    id: str
+    parent_id: str | None
+    children: tuple[str, ...] = ()
+    depth: int
+    kind: NodeKind
+    title: str
+    summary: str = ""
+    text: str = ""
+    source: str = ""
+    breadcrumb: str = ""
+    line_start: int | None = None
+    line_end: int | None = None
+    own_line_end: int | None = None
+
+    @property
+    def own_span(self) -> Span | None:
+        """Lines from the node's heading to the line before its first child's heading."""
+        if self.line_start is None or self.own_line_end is None:
+            return None
+        return Span(source=self.source, line_start=self.line_start, line_end=self.own_line_end)
+
+    @property
+    def subtree_span(self) -> Span | None:
+        """Lines from the node's heading to the end of its last descendant."""
+        if self.line_start is None or self.line_end is None:
+            return None
+        return Span(source=self.source, line_start=self.line_start, line_end=self.line_end)
+
+
+class Chunk(Record):
+    """An embedding unit inside one node's own span; ``id`` is ``<node id>@<ordinal from 1>``."""
+
+    id: str
+    node_id: str
+    source: str
+    line_start: int
+    line_end: int
+    breadcrumb: str
+    text: str
+
+    @property
+    def span(self) -> Span:
+        """The lines that ``text`` was read from."""
+        return Span(source=self.source, line_start=self.line_start, line_end=self.line_end)
+
+
+class GoldItem(Record):
+    """One place that answers a question: a span, or a whole file when the lines are ``None``."""
+
+    source_file: str
+    answer_line_start: int | None = None
+    answer_line_end: int | None = None
+    answer_quote: str | None = None
+
+    @property
+    def span(self) -> Span | None:
+        """The gold lines, or ``None`` for file-level gold."""
+        if self.answer_line_start is None or self.answer_line_end is None:
+            return None
+        return Span(
+            source=self.source_file,
+            line_start=self.answer_line_start,
+            line_end=self.answer_line_end,
+        )
+
+
+class Question(Record):
+    """A query with its gold; any of ``gold`` counts. ``extra`` keeps unknown keys of the file."""
+
+    id: str
+    question: str
+    gold: tuple[GoldItem, ...] = ()
+    answerable: bool = True
+    kind: str = ""
+    difficulty: str = ""
+    required_entity: str | None = None
+    section_title: str | None = None
+    gold_level: GoldLevel = "span"
+    excluded_spans: tuple[Span, ...] = ()
+    source_aliases: tuple[str, ...] = ()
+    extra: dict[str, Any] = msgspec.field(default_factory=dict)
+
+
+class Scored(NamedTuple):
+    """One entry of a ranked list: a chunk or node id and its score (higher is better)."""
+
+    key: str
+    score: float
+
+
+class BranchRank(Record):
+    """Where one branch placed a candidate: rank from 1 and the branch's own score."""
+
+    rank: int
+    score: float
+
+
+class Hit(Record):
+    """One returned passage. ``source``, ``line_start`` and ``line_end`` span exactly ``text``.
+
+    ``branches`` maps a branch's name to the candidate's rank and score there. ``distance`` is the
+    squared L2 distance of unit vectors, in 0..4, when a dense branch met the passage. ``fallback``
+    says why a stage's stated fallback placed this hit (``None`` when no stage fell back).
+    """
+
+    id: str
+    source: str
+    line_start: int
+    line_end: int
+    text: str
+    score: float
+    node_id: str | None = None
+    breadcrumb: str = ""
+    distance: float | None = None
+    branches: dict[str, BranchRank] = msgspec.field(default_factory=dict)
+    fallback: str | None = None
+
+    @property
+    def span(self) -> Span:
+        """The returned lines."""
+        return Span(source=self.source, line_start=self.line_start, line_end=self.line_end)
+
+
+class StageTrace(Record):
+    """The ranked list that one stage of one query produced, best first.
+
+    ``unit`` says what the keys are: chunk ids, node ids, or spans as ``source:start-end``.
+    """
+
+    stage: str
+    unit: Literal["chunk", "node", "span"]
+    keys: tuple[str, ...]
+    scores: tuple[float, ...]
+
+
+class LLMCall(Record):
+    """One logical LLM call, as a row of the ledger. Token counts are at least 0; latency in ms.
+
+    ``reported`` is true when the server returned the usage, false when it was estimated.
+    ``outcome`` is ``"ok"`` or the reason for the fallback (``"timeout"``, ``"http 500"``, ...).
+    """
+
+    predictor: str
+    question_id: str
+    stage: str
+    attempt: int
+    repeat: int
+    model: str
+    prompt_tokens: int
+    completion_tokens: int
+    cached_tokens: int
+    reported: bool
+    latency_ms: float
+    served_by: ServedBy
+    outcome: str = "ok"
+
+
+class Retrieval(Record):
+    """What one query returned: hits best first, the trace of every stage, stage times in ms.
+
+    ``fallbacks`` lists each fallback taken as ``"stage: reason"``; ``calls`` the LLM calls made.
+    """
+
+    hits: tuple[Hit, ...]
+    trace: tuple[StageTrace, ...] = ()
+    stage_ms: dict[str, float] = msgspec.field(default_factory=dict)
+    calls: tuple[LLMCall, ...] = ()
+    fallbacks: tuple[str, ...] = ()
