@@ -25,7 +25,7 @@ class Record(msgspec.Struct, frozen=True, kw_only=True):
     """Base of every record: immutable, keyword-only, compared by value."""
 
 
-class Span(Record, order=True):
+class Span(Record, frozen=True, kw_only=True, order=True):
     """Lines ``line_start..line_end`` (1-based, inclusive) of the file ``source``."""
 
     source: str
@@ -46,7 +46,7 @@ class Span(Record, order=True):
         return max(0, last - first + 1)
 
 
-class Node(Record):
+class Node(Record, frozen=True, kw_only=True):
     """A section of a document, or a file, folder or root above it, in the PageIndex tree.
 
     ``line_start..own_line_end`` is the own span, ``line_start..line_end`` the subtree span. Folder
@@ -82,7 +82,7 @@ class Node(Record):
         return Span(source=self.source, line_start=self.line_start, line_end=self.line_end)
 
 
-class Chunk(Record):
+class Chunk(Record, frozen=True, kw_only=True):
     """An embedding unit inside one node's own span; ``id`` is ``<node id>@<ordinal from 1>``."""
 
     id: str
@@ -99,7 +99,7 @@ class Chunk(Record):
         return Span(source=self.source, line_start=self.line_start, line_end=self.line_end)
 
 
-class GoldItem(Record):
+class GoldItem(Record, frozen=True, kw_only=True):
     """One place that answers a question: a span, or a whole file when the lines are ``None``."""
 
     source_file: str
@@ -119,7 +119,7 @@ class GoldItem(Record):
         )
 
 
-class Question(Record):
+class Question(Record, frozen=True, kw_only=True):
     """A query with its gold; any of ``gold`` counts. ``extra`` keeps unknown keys of the file."""
 
     id: str
@@ -143,14 +143,14 @@ class Scored(NamedTuple):
     score: float
 
 
-class BranchRank(Record):
+class Placement(Record, frozen=True, kw_only=True):
     """Where one branch placed a candidate: rank from 1 and the branch's own score."""
 
     rank: int
     score: float
 
 
-class Hit(Record):
+class Hit(Record, frozen=True, kw_only=True):
     """One returned passage. ``source``, ``line_start`` and ``line_end`` span exactly ``text``.
 
     ``branches`` maps a branch's name to the candidate's rank and score there. ``distance`` is the
@@ -167,7 +167,7 @@ class Hit(Record):
     node_id: str | None = None
     breadcrumb: str = ""
     distance: float | None = None
-    branches: dict[str, BranchRank] = msgspec.field(default_factory=dict)
+    branches: dict[str, Placement] = msgspec.field(default_factory=dict)
     fallback: str | None = None
 
     @property
@@ -176,7 +176,7 @@ class Hit(Record):
         return Span(source=self.source, line_start=self.line_start, line_end=self.line_end)
 
 
-class StageTrace(Record):
+class StageTrace(Record, frozen=True, kw_only=True):
     """The ranked list that one stage of one query produced, best first.
 
     ``unit`` says what the keys are: chunk ids, node ids, or spans as ``source:start-end``.
@@ -188,7 +188,7 @@ class StageTrace(Record):
     scores: tuple[float, ...]
 
 
-class LLMCall(Record):
+class LLMCall(Record, frozen=True, kw_only=True):
     """One logical LLM call, as a row of the ledger. Token counts are at least 0; latency in ms.
 
     ``reported`` is true when the server returned the usage, false when it was estimated.
@@ -210,7 +210,7 @@ class LLMCall(Record):
     outcome: str = "ok"
 
 
-class Retrieval(Record):
+class Retrieval(Record, frozen=True, kw_only=True):
     """What one query returned: hits best first, the trace of every stage, stage times in ms.
 
     ``fallbacks`` lists each fallback taken as ``"stage: reason"``; ``calls`` the LLM calls made.
