@@ -1,0 +1,36 @@
+"""Ranked lists: ordering, ranks and truncation. Ties break by score descending, then key ascending."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+
+from branchrank.records import Scored
+
+
+def ranked(scores: Mapping[str, float], limit: int | None = None) -> list[Scored]:
+    """Sort ``key -> score`` into a ranked list, best first, at most ``limit`` long."""
+    ordered = sorted(scores.items(), key=lambda item: (-item[1], item[0]))
+    return [Scored(key, score) for key, score in (ordered if limit is None else ordered[:limit])]
+
+
+def ranks(ranking: Iterable[Scored]) -> dict[str, int]:
+    """Map each key to its rank, from 1; the first occurrence of a repeated key counts."""
+    placed: dict[str, int] = {}
+    for position, entry in enumerate(ranking, start=1):
+        placed.setdefault(entry.key, position)
+    return placed
+
+
+def rescore(ranking: Sequence[Scored], order: Sequence[str]) -> list[Scored]:
+    """Reorder a list by ``order`` (keys it lacks keep their place behind) with scores 1, 1/2, 1/3, ...
+
+    Raises ``ValueError`` when ``order`` holds a key that the list doesn't.
+    """
+    known = {entry.key for entry in ranking}
+    foreign = [key for key in order if key not in known]
+    if foreign:
+        raise ValueError(f"not in the ranked list: {foreign[0]!r}")
+    first = list(dict.fromkeys(order))
+    chosen = set(first)
+    keys = first + [entry.key for entry in ranking if entry.key not in chosen]
+    return [Scored(key, 1.0 / position) for position, key in enumerate(keys, start=1)]

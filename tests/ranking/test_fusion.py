@@ -1,0 +1,94 @@
+"""Fusion against hand-computed values, and its laws over generated lists."""
+
+from __future__ import annotations
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from branchrank.ranking.fusion import convex, dbsf, rrf
+from branchrank.ranking.lists import ranked, ranks, rescore
+from branchrank.records import Scored
+
+KEYS = st.text(alphabet="abcdefgh", min_size=1, max_size=2)
+SCORES = st.dictionaries(KEYS, st.floats(-10, 10), max_size=12)
+BRANCHES = st.dictionaries(st.sampled_from(["bm25", "dense", "grep"]), SCORES.map(ranked), max_size=3)
+
+
+def test_rrf_adds_reciprocal_ranks_from_one() -> None:
+    fused = rrf({"dense": [Scored("a", 9.0), Scored("b", 8.0)], "bm25": [Scored("b", 3.0)]}, k=60)
+    assert fused == [Scored("b", 1 / 62 + 1 / 61), Scored("a", 1 / 61)]
+
+
+def test_rrf_weights_multiply_and_zero_removes_the_branch() -> None:
+    branches = {"dense": [Scored("a", 1.0)], "bm25": [Scored("b", 1.0)]}
+    assert rrf(branches, k=10, weights={"dense": 3.0}) == [Scored("a", 3 / 11), Scored("b", 1 / 11)]
+    assert rrf(branches, weights={"dense": 0.0}) == [Scored("b", 1 / 61)]
+
+
+def test_ties_break_by_key() -> None:
+    fused = rrf({"dense": [Scored("z", 1.0)], "bm25": [Scored("a", 1.0)]})
+    assert [entry.key for entry in fused] == ["a", "z"]
+
+
+def test_a_repeated_key_counts_once_at_its_best_rank() -> None:
+    assert rrf({"grep": [Scored("a", 2.0), Scored("a", 1.0), Scored("b", 0.5)]}, k=0) == [
+        Scored("a", 1.0),
+        Scored("b", 0.5),
+    ]
+
+
+def test_convex_normalises_each_branch_to_the_unit_interval() -> None:
+    fused = convex(
+        {"dense": [Scored("a", 0.9), Scored("b", 0.5), Scored("c", 0.1)], "bm25": [Scored("b", 7.0)]},
+        weights={"dense": 0.6, "bm25": 0.4},
+    )
+    assert [entry.key for entry in fused] == ["b", "a", "c"]
+    assert [entry.score for entry in fused] == pytest.approx([0.6 * 0.5 + 0.4, 0.6, 0.0])
+
+
+def test_dbsf_places_the_mean_in_the_middle() -> None:
+    fused = dict(dbsf({"dense": [Scored("a", 3.0), Scored("b", 2.0), Scored("c", 1.0)]}))
+    assert fused["b"] == pytest.approx(0.5)
+    assert fused["a"] + fused["c"] == pytest.approx(1.0)
+
+
+@pytest.mark.parametrize("fuse", [rrf, convex, dbsf])
+def test_a_negative_weight_is_refused(fuse) -> None:
+    with pytest.raises(ValueError, match="dense"):
+        fuse({"dense": [Scored("a", 1.0)]}, weights={"dense": -1.0})
+
+
+@pytest.mark.parametrize("fuse", [rrf, convex, dbsf])
+@given(branches=BRANCHES)
+def test_fusion_returns_each_key_once_in_order(fuse, branches) -> None:
+    fused = fuse(branches)
+    assert {entry.key for entry in fused} == {entry.key for entries in branches.values() for entry in entries}
+    assert fused == sorted(fused, key=lambda entry: (-entry.score, entry.key))
+
+
+@given(branches=BRANCHES, factor=st.floats(0.1, 10))
+def test_rrf_depends_on_ranks_alone(branches, factor) -> None:
+    stretched = {
+        name: [Scored(entry.key, entry.score * factor) for entry in entries]
+        for name, entries in branches.items()
+    }
+    assert rrf(stretched) == rrf(branches)
+
+
+@given(entries=SCORES.map(ranked))
+def test_one_branch_keeps_its_order(entries) -> None:
+    assert [entry.key for entry in rrf({"dense": entries})] == [entry.key for entry in entries]
+
+
+@given(scores=SCORES)
+def test_ranks_count_from_one(scores) -> None:
+    placed = ranks(ranked(scores))
+    assert sorted(placed.values()) == list(range(1, len(scores) + 1))
+
+
+def test_rescore_puts_the_named_first_and_keeps_the_rest() -> None:
+    entries = [Scored("a", 3.0), Scored("b", 2.0), Scored("c", 1.0)]
+    assert [entry.key for entry in rescore(entries, ["c", "c"])] == ["c", "a", "b"]
+    with pytest.raises(ValueError, match="'x'"):
+        rescore(entries, ["x"])
