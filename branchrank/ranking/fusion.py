@@ -60,7 +60,7 @@ def _fuse(
 
 
 def _distinct(entries: Sequence[Scored]) -> Sequence[Scored]:
-    first = {}
+    first: dict[str, Scored] = {}
     for entry in entries:
         first.setdefault(entry.key, entry)
     return entries if len(first) == len(entries) else list(first.values())
