@@ -1,0 +1,53 @@
+"""Embedders behind one protocol, opened by name.
+
+======================  ==========================================================================
+``--embedder``          route
+======================  ==========================================================================
+``all-MiniLM-L6-v2``    the original weights from an installed package; no hub, no service
+``fake``, ``fake:128``  hashed words, for tests and demonstrations; the number is the dimension
+``openai:MODEL``        any OpenAI-compatible ``/v1/embeddings`` at ``--embedding-url``
+``ollama:MODEL``        an Ollama server's ``/api/embed`` at ``--embedding-url``
+anything else           a sentence-transformers model by hub name or local path
+======================  ==========================================================================
+"""
+
+from __future__ import annotations
+
+from branchrank.errors import UsageError
+from branchrank.settings import IndexSettings
+from branchrank.stores.embedders.fake import FakeEmbedder
+from branchrank.stores.embedders.protocol import (
+    Embedder,
+    EmbedderIdentity,
+    Notify,
+    Progress,
+    Vectors,
+    unit_rows,
+)
+
+__all__ = [
+    "Embedder",
+    "EmbedderIdentity",
+    "FakeEmbedder",
+    "Notify",
+    "Progress",
+    "Vectors",
+    "open_embedder",
+    "unit_rows",
+]
+
+
+def open_embedder(settings: IndexSettings, *, notify: Notify | None = None) -> Embedder:
+    """Open the embedder that ``settings.embedder`` names; ``notify`` hears of a download.
+
+    Raises :class:`UsageError` for a malformed name, :class:`~branchrank.errors.ModelError` when the model
+    can't be had; never opens another model instead.
+    """
+    route, _, model = settings.embedder.partition(":")
+    if route == "fake":
+        if model and not model.isdecimal():
+            raise UsageError(
+                f"embedder {settings.embedder!r}: {model!r} is not a dimension", remedy="use fake or fake:64"
+            )
+        return FakeEmbedder(int(model)) if model else FakeEmbedder()
+    raise UsageError(f"unknown embedder {settings.embedder!r}", remedy="use --embedder fake")
