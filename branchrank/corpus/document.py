@@ -19,6 +19,9 @@ class Block(Record, frozen=True, kw_only=True):
     A section's blocks are in line order, disjoint, and inside its own span. A heading is a block of
     its own. Blank lines and lines that carry no text (labels, comments, directive options) may
     lie in no block.
+
+    The n-th line of ``text`` is what there is to read on the n-th line of the span (except in a heading,
+    whose text is one line), so that a long block can be cut between lines.
     """
 
     kind: BlockKind

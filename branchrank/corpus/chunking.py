@@ -1,0 +1,220 @@
+"""Chunks: what is embedded. Each lies inside one section's own span.
+
+1. The budget of a chunk is ``min(target, limit)`` tokens less those of its breadcrumb, which is put
+   before the text when it is embedded. A breadcrumb past half of that loses titles from the left.
+2. A block within the budget is one piece. A larger one is cut into pieces: code at blank lines, then
+   anything between lines; a single line past the budget is cut between words (a word past it,
+   between characters), and only then do chunks share a line.
+3. Pieces are packed in order. A heading stays with the piece after it, and a code block with the
+   paragraph that introduces it, where both fit into one chunk.
+4. A last chunk under a quarter of the budget takes pieces from the one before it.
+5. With an overlap, a chunk first repeats the last lines of the one before it, up to that many tokens.
+
+A chunk's text is the text of its pieces and nothing else; every piece is in exactly one chunk, the
+overlap apart. The time is linear in the size of the document.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from itertools import groupby, pairwise
+from typing import NamedTuple
+
+from branchrank.corpus.document import Block, Document, Section
+from branchrank.corpus.sections import breadcrumbs
+from branchrank.records import BREADCRUMB_SEPARATOR, Chunk
+
+CountTokens = Callable[[str], int]
+
+
+class _Piece(NamedTuple):
+    """Part of a block, or all of it: lines ``start..end``."""
+
+    text: str
+    start: int
+    end: int
+    tokens: int
+    block: Block
+
+
+def chunk_document(
+    document: Document,
+    *,
+    target_tokens: int,
+    overlap_tokens: int,
+    limit_tokens: int,
+    count_tokens: CountTokens,
+) -> list[Chunk]:
+    """The document's chunks in line order.
+
+    ``target_tokens`` and ``limit_tokens`` (at least 8) bound breadcrumb and text together, in tokens of
+    ``count_tokens``, which must be additive over words. ``overlap_tokens`` is capped at half a chunk.
+    """
+    chunks: list[Chunk] = []
+    capacity = min(target_tokens, limit_tokens)
+    for section, full_breadcrumb in zip(document.sections, breadcrumbs(document), strict=True):
+        breadcrumb, breadcrumb_tokens = _fit_breadcrumb(full_breadcrumb, capacity // 2, count_tokens)
+        budget = capacity - breadcrumb_tokens
+        groups = _groups(section, budget, count_tokens)
+        packed = _pack(groups, budget, min(overlap_tokens, budget // 2), count_tokens)
+        for ordinal, pieces in enumerate(packed, start=1):
+            chunks.append(
+                Chunk(
+                    id=f"{section.id}@{ordinal}",
+                    node_id=section.id,
+                    source=document.source,
+                    line_start=pieces[0].start,
+                    line_end=max(piece.end for piece in pieces),
+                    breadcrumb=breadcrumb,
+                    text=_join(pieces),
+                )
+            )
+    return chunks
+
+
+def _fit_breadcrumb(breadcrumb: str, limit: int, count: CountTokens) -> tuple[str, int]:
+    tokens = count(breadcrumb)
+    while tokens > limit and BREADCRUMB_SEPARATOR in breadcrumb:
+        breadcrumb = breadcrumb.split(BREADCRUMB_SEPARATOR, 1)[1]
+        tokens = count(breadcrumb)
+    if tokens > limit:
+        breadcrumb = next(_cut_line(breadcrumb, limit, count))[0].strip()
+        tokens = count(breadcrumb)
+    return breadcrumb, tokens
+
+
+def _groups(section: Section, budget: int, count: CountTokens) -> list[list[_Piece]]:
+    """Pieces in order, those that should stay together in one list of at most ``budget`` tokens."""
+    groups: list[list[_Piece]] = []
+    size = 0
+    for block in section.blocks:
+        if not block.text.strip():
+            continue
+        for piece in _pieces(block, budget, count):
+            if groups and size + piece.tokens <= budget and _belongs(groups[-1][-1].block, block):
+                groups[-1].append(piece)
+                size += piece.tokens
+            else:
+                groups.append([piece])
+                size = piece.tokens
+    return groups
+
+
+def _belongs(before: Block, block: Block) -> bool:
+    if before is block:
+        return False
+    return before.kind == "heading" or (before.kind == "prose" and block.kind == "code")
+
+
+def _pieces(block: Block, budget: int, count: CountTokens) -> Iterator[_Piece]:
+    tokens = count(block.text)
+    if tokens <= budget:
+        yield _Piece(block.text, block.line_start, block.line_end, tokens, block)
+        return
+    lines = block.text.split("\n")
+    if len(lines) == 1:
+        for text, size in _cut_line(block.text, budget, count):
+            yield _Piece(text, block.line_start, block.line_end, size, block)
+        return
+    numbered = list(enumerate(lines, start=block.line_start))
+    for blank, run in groupby(numbered, key=lambda item: not item[1].strip()):
+        if blank:
+            continue
+        part = list(run)
+        text = "\n".join(line for _, line in part)
+        if block.kind == "code" and (size := count(text)) <= budget:
+            yield _Piece(text, part[0][0], part[-1][0], size, block)
+            continue
+        for number, line in part:
+            line_end = min(number, block.line_end)
+            for cut, size in _cut_line(line, budget, count):
+                yield _Piece(cut, line_end, line_end, size, block)
+
+
+def _cut_line(line: str, budget: int, count: CountTokens) -> Iterator[tuple[str, int]]:
+    """A line in parts of at most ``budget`` tokens, cut between words where there are any."""
+    tokens = count(line)
+    if tokens <= budget:
+        yield line, tokens
+        return
+    part: list[str] = []
+    size = 0
+    for word in _short_words(line, budget, count):
+        word_size = count(word)
+        if part and size + word_size > budget:
+            yield " ".join(part), size
+            part, size = [], 0
+        part.append(word)
+        size += word_size
+    if part:
+        yield " ".join(part), size
+
+
+def _short_words(line: str, budget: int, count: CountTokens) -> Iterator[str]:
+    """Words of a line; a word past the budget in parts (a character is at most three tokens)."""
+    step = max(1, budget // 3)
+    for word in line.split():
+        if count(word) <= budget:
+            yield word
+        else:
+            yield from (word[start : start + step] for start in range(0, len(word), step))
+
+
+def _pack(groups: list[list[_Piece]], budget: int, overlap: int, count: CountTokens) -> list[list[_Piece]]:
+    chunks: list[list[list[_Piece]]] = []
+    sizes: list[int] = []
+    for group in groups:
+        size = sum(piece.tokens for piece in group)
+        if chunks and sizes[-1] + size <= budget - (overlap if len(chunks) > 1 else 0):
+            chunks[-1].append(group)
+            sizes[-1] += size
+        else:
+            chunks.append([group])
+            sizes.append(size)
+    _feed_last(chunks, sizes, budget)
+    packed = [[piece for group in chunk for piece in group] for chunk in chunks]
+    if not overlap:
+        return packed
+    room = [min(overlap, budget - size) for size in sizes]
+    return [
+        [*(_tail(packed[index - 1], room[index], count) if index else ()), *pieces]
+        for index, pieces in enumerate(packed)
+    ]
+
+
+def _feed_last(chunks: list[list[list[_Piece]]], sizes: list[int], budget: int) -> None:
+    while len(chunks) > 1 and sizes[-1] * 4 < budget and len(chunks[-2]) > 1:
+        moved = sum(piece.tokens for piece in chunks[-2][-1])
+        if sizes[-1] + moved > sizes[-2] - moved:
+            break
+        chunks[-1].insert(0, chunks[-2].pop())
+        sizes[-1] += moved
+        sizes[-2] -= moved
+
+
+def _tail(pieces: list[_Piece], room: int, count: CountTokens) -> list[_Piece]:
+    """The last lines of a chunk, at most ``room`` tokens of them."""
+    tail: list[_Piece] = []
+    for piece in reversed(pieces):
+        lines = piece.text.split("\n")
+        for offset in range(len(lines) - 1, -1, -1):
+            tokens = count(lines[offset])
+            if tokens > room:
+                return tail
+            room -= tokens
+            number = min(piece.start + offset, piece.end)
+            tail.insert(0, _Piece(lines[offset], number, number, tokens, piece.block))
+    return tail
+
+
+def _join(pieces: list[_Piece]) -> str:
+    text = pieces[0].text
+    for before, piece in pairwise(pieces):
+        if before.block is piece.block:
+            text += "\n" * (piece.start - before.end) or " "
+        elif before.block.kind == piece.block.kind == "table":
+            text += "\n"
+        else:
+            text += "\n\n"
+        text += piece.text
+    return text

@@ -1,0 +1,38 @@
+"""One file's bytes to a :class:`Document`, by the reader that its suffix names."""
+
+from __future__ import annotations
+
+from branchrank.corpus.document import Document
+from branchrank.errors import CorpusError
+
+RST_SUFFIXES = (".rst", ".rst.inc", ".txt")
+MARKDOWN_SUFFIXES = (".md", ".mdx")
+SUFFIXES = RST_SUFFIXES + MARKDOWN_SUFFIXES
+
+
+def is_document(source: str) -> bool:
+    """Whether a reader exists for a file of this name."""
+    return source.lower().endswith(SUFFIXES)
+
+
+def read_document(source: str, content: bytes) -> Document:
+    """Read the file ``source`` (relative to its corpus, with ``/``), whatever it holds.
+
+    Malformed markup is met by a plainer reading and a note in the document, never by an exception.
+
+    Raises:
+        CorpusError: no reader for the suffix.
+    """
+    name = source.lower()
+    if name.endswith(RST_SUFFIXES):
+        from branchrank.corpus.rst import read_rst
+
+        return read_rst(source, content)
+    if name.endswith(MARKDOWN_SUFFIXES):
+        from branchrank.corpus.markdown import read_markdown
+
+        return read_markdown(source, content)
+    raise CorpusError(
+        f"no reader for {source!r}; there are readers for {', '.join(SUFFIXES)}",
+        remedy="leave the file out, or rename it",
+    )

@@ -1,0 +1,149 @@
+"""A flat list of headings and blocks becomes the sections of a document.
+
+1. Headings nest by level: a heading's parent is the nearest earlier heading of a smaller level, so
+   skipped levels (``#`` then ``###``) do not matter.
+2. A lone top heading is the page's title: it joins the file's section, with its labels.
+3. A section's own span runs from its heading's first line to the line before the next heading; the
+   file's starts at line 1 (and is empty, ``own_line_end == 0``, when the first of several top
+   headings stands there). So the own spans partition the lines of the file.
+4. An id is the source and the path of slugs; a sibling that repeats a slug gets ``~2``, ``~3``, ...
+5. Each block goes to the section that holds its lines; a heading becomes a block of its own.
+"""
+
+from __future__ import annotations
+
+import re
+from bisect import bisect_right
+from collections import Counter
+from collections.abc import Sequence
+from pathlib import PurePosixPath
+from typing import NamedTuple
+
+from branchrank.corpus.document import Block, Document, Section
+from branchrank.records import BREADCRUMB_SEPARATOR
+
+_MAX_SLUG = 80
+
+
+class Heading(NamedTuple):
+    """A heading as a reader found it.
+
+    ``level`` is 1 or more, smaller is higher. ``line_start`` is the first line that belongs to it
+    (labels above, overline), ``line_end`` the last (underline). ``title`` is its readable text.
+    """
+
+    level: int
+    title: str
+    line_start: int
+    line_end: int
+    labels: tuple[str, ...] = ()
+
+
+def slug(title: str) -> str:
+    """The title in lower case, letters, digits and ``_`` of any script, the rest as single ``-``."""
+    words = re.findall(r"\w+", title.casefold())
+    return "-".join(words)[:_MAX_SLUG].rstrip("-") or "section"
+
+
+def title_from_source(source: str) -> str:
+    """Title of a file that has none: its name without suffix; the folder's name for an index."""
+    path = PurePosixPath(source)
+    name = path.name.split(".")[0] or path.name
+    return path.parent.name if name in ("index", "README") and path.parent.name else name
+
+
+def finish_sections(
+    source: str,
+    *,
+    headings: Sequence[Heading],
+    blocks: Sequence[Block],
+    line_count: int,
+    title: str = "",
+) -> tuple[Section, ...]:
+    """Sections of a document in line order; the first is the file's own.
+
+    ``headings`` are in line order with distinct starts, ``blocks`` in line order, disjoint from each
+    other and from headings' lines; no block crosses a heading. ``title`` is a title that stands
+    outside the headings (front matter): then only a lone heading of level 1 joins the file's section.
+    """
+    parents = _parents(headings)
+    tops = [index for index, parent in enumerate(parents) if parent is None]
+    lone = len(tops) == 1 and tops[0] == 0 and (not title or headings[0].level == 1)
+    merged = headings[0] if lone else None
+    rest = headings[1:] if lone else headings
+    shift = 0 if lone else 1
+
+    starts = [1, *(heading.line_start for heading in rest)]
+    own_ends = [*(start - 1 for start in starts[1:]), line_count]
+    if rest and rest[0].line_start == 1:
+        own_ends[0] = 0
+    file_title = (merged.title if merged else "") or title or title_from_source(source)
+    parent_of = [None, *(0 if parent is None else parent + shift for parent in parents)]
+    if lone:
+        del parent_of[1]
+
+    ids, levels = [source], [0]
+    used: Counter[tuple[int, str]] = Counter()
+    for position, heading in enumerate(rest, start=1):
+        parent = parent_of[position]
+        assert parent is not None
+        name = slug(heading.title)
+        used[parent, name] += 1
+        if used[parent, name] > 1:
+            name = f"{name}~{used[parent, name]}"
+        ids.append(f"{ids[parent]}{'/' if parent else '#'}{name}")
+        levels.append(levels[parent] + 1)
+
+    ends = list(own_ends)
+    for position in range(len(ends) - 1, 0, -1):
+        parent = parent_of[position]
+        assert parent is not None
+        ends[parent] = max(ends[parent], ends[position])
+
+    contents = _assign(headings, blocks, starts)
+    return tuple(
+        Section(
+            id=ids[position],
+            title=rest[position - 1].title if position else file_title,
+            level=levels[position],
+            parent=parent_of[position],
+            line_start=starts[position],
+            own_line_end=own_ends[position],
+            line_end=ends[position],
+            blocks=tuple(contents[position]),
+            labels=rest[position - 1].labels if position else (merged.labels if merged else ()),
+        )
+        for position in range(len(starts))
+    )
+
+
+def breadcrumbs(document: Document) -> tuple[str, ...]:
+    """For each section, the titles from the document's down to its own, joined."""
+    crumbs: list[str] = []
+    for section in document.sections:
+        above = "" if section.parent is None else crumbs[section.parent] + BREADCRUMB_SEPARATOR
+        crumbs.append(above + section.title)
+    return tuple(crumbs)
+
+
+def _parents(headings: Sequence[Heading]) -> list[int | None]:
+    parents: list[int | None] = []
+    open_headings: list[int] = []
+    for index, heading in enumerate(headings):
+        while open_headings and headings[open_headings[-1]].level >= heading.level:
+            open_headings.pop()
+        parents.append(open_headings[-1] if open_headings else None)
+        open_headings.append(index)
+    return parents
+
+
+def _assign(headings: Sequence[Heading], blocks: Sequence[Block], starts: list[int]) -> list[list[Block]]:
+    heading_blocks = [
+        Block(kind="heading", text=heading.title, line_start=heading.line_start, line_end=heading.line_end)
+        for heading in headings
+        if heading.title
+    ]
+    contents: list[list[Block]] = [[] for _ in starts]
+    for block in sorted([*heading_blocks, *blocks], key=lambda block: block.line_start):
+        contents[bisect_right(starts, block.line_start) - 1].append(block)
+    return contents
