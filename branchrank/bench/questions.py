@@ -1,0 +1,207 @@
+"""Question files: reading, sampling, writing.
+
+A line is one JSON object with the names of the file format (``id``, ``question``, ``source_file``,
+``answer_line_start``, ...). The first gold item is the line's own; ``alternates`` give further ones.
+Unknown keys are kept and written back.
+"""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Iterable, Sequence
+from pathlib import Path
+from typing import Any
+
+import msgspec
+
+from branchrank.artifacts import digest_of, write_jsonl
+from branchrank.errors import QuestionError
+from branchrank.records import GoldItem, GoldLevel, Question, Record, Span
+
+
+class _ExcludedSpan(Record, frozen=True, kw_only=True):
+    source_file: str
+    line_start: int
+    line_end: int
+
+
+class _Line(Record, frozen=True, kw_only=True):
+    """The keys of a question line that BranchRank knows."""
+
+    id: str
+    question: str
+    source_file: str | None = None
+    answer_line_start: int | None = None
+    answer_line_end: int | None = None
+    answer_quote: str | None = None
+    kind: str = ""
+    difficulty: str = ""
+    required_entity: str | None = None
+    section_title: str | None = None
+    alternates: tuple[GoldItem, ...] = ()
+    answerable: bool = True
+    gold_level: GoldLevel = "span"
+    excluded_spans: tuple[_ExcludedSpan, ...] = ()
+    source_aliases: tuple[str, ...] = ()
+
+
+_KNOWN = frozenset(_Line.__struct_fields__)
+
+
+def load_questions(path: Path) -> list[Question]:
+    """Read a question file. Raises :class:`QuestionError` naming the file and every wrong line."""
+    problems: list[str] = []
+    questions: dict[str, Question] = {}
+    try:
+        lines = path.read_bytes().split(b"\n")
+    except OSError as error:
+        raise QuestionError(
+            f"cannot read the questions {path}: {error.strerror}",
+            remedy="name a question file with --questions",
+        ) from error
+    for number, line in enumerate(lines, start=1):
+        if not line.strip():
+            continue
+        try:
+            question = _question(line)
+            if question.id in questions:
+                raise ValueError(f"the id {question.id!r} is used before")
+            questions[question.id] = question
+        except (msgspec.DecodeError, ValueError) as error:
+            problems.append(f"{path}:{number}: {error}")
+    if problems:
+        shown = problems[:10] + ([f"... and {len(problems) - 10} more"] if len(problems) > 10 else [])
+        raise QuestionError(
+            "\n".join(shown), remedy=f"correct {path}, then `branchrank questions check {path}`"
+        )
+    if not questions:
+        raise QuestionError(f"{path} holds no questions", remedy="name a question file with --questions")
+    return list(questions.values())
+
+
+def _question(line: bytes) -> Question:
+    raw = msgspec.json.decode(line)
+    if not isinstance(raw, dict):
+        raise ValueError(f"expected a JSON object, not {type(raw).__name__}")
+    known = msgspec.convert({key: value for key, value in raw.items() if key in _KNOWN}, _Line)
+    extra = {key: value for key, value in raw.items() if key not in _KNOWN}
+    if not known.id.strip() or not known.question.strip():
+        raise ValueError("`id` and `question` must not be empty")
+    gold: list[GoldItem] = []
+    if known.source_file is not None:
+        gold.append(
+            GoldItem(
+                source_file=known.source_file,
+                answer_line_start=known.answer_line_start,
+                answer_line_end=known.answer_line_end,
+                answer_quote=known.answer_quote,
+            )
+        )
+    gold.extend(known.alternates)
+    if known.answerable and not gold:
+        raise ValueError("no gold: give `source_file`, or say `answerable: false`")
+    if not known.answerable and gold:
+        raise ValueError("`answerable: false` contradicts the gold it gives")
+    for item in gold:
+        _check_gold(item, known.gold_level)
+    return Question(
+        id=known.id,
+        question=known.question,
+        gold=tuple(gold),
+        answerable=known.answerable,
+        kind=known.kind,
+        difficulty=known.difficulty,
+        required_entity=known.required_entity,
+        section_title=known.section_title,
+        gold_level=known.gold_level,
+        excluded_spans=tuple(
+            Span(source=span.source_file, line_start=span.line_start, line_end=span.line_end)
+            for span in known.excluded_spans
+        ),
+        source_aliases=known.source_aliases,
+        extra=extra,
+    )
+
+
+def _check_gold(item: GoldItem, level: GoldLevel) -> None:
+    start, end = item.answer_line_start, item.answer_line_end
+    if (start is None) != (end is None):
+        raise ValueError("`answer_line_start` and `answer_line_end` belong together")
+    if start is not None and end is not None and not 1 <= start <= end:
+        raise ValueError(f"lines {start}..{end} are not a span: 1 <= start <= end")
+    if level == "span" and start is None and not item.answer_quote:
+        raise ValueError("gold of level `span` needs lines or an `answer_quote`")
+
+
+def question_line(question: Question) -> dict[str, Any]:
+    """A question as the JSON object of its line, defaults left out."""
+    line: dict[str, Any] = {"id": question.id, "question": question.question}
+    if question.gold:
+        first = msgspec.to_builtins(question.gold[0])
+        line.update({key: value for key, value in first.items() if value is not None})
+    for name in ("kind", "difficulty", "required_entity", "section_title"):
+        if getattr(question, name):
+            line[name] = getattr(question, name)
+    if len(question.gold) > 1:
+        line["alternates"] = [
+            {key: value for key, value in msgspec.to_builtins(item).items() if value is not None}
+            for item in question.gold[1:]
+        ]
+    if not question.answerable:
+        line["answerable"] = False
+    if question.gold_level != "span":
+        line["gold_level"] = question.gold_level
+    if question.excluded_spans:
+        line["excluded_spans"] = [
+            {"source_file": span.source, "line_start": span.line_start, "line_end": span.line_end}
+            for span in question.excluded_spans
+        ]
+    if question.source_aliases:
+        line["source_aliases"] = list(question.source_aliases)
+    return {**line, **question.extra}
+
+
+def write_questions(path: Path, questions: Iterable[Question]) -> None:
+    """Write a question file atomically."""
+    write_jsonl(path, (question_line(question) for question in questions))
+
+
+def questions_digest(questions: Sequence[Question]) -> str:
+    """SHA-256 over the questions in the order of their ids."""
+    return digest_of([question_line(question) for question in sorted(questions, key=lambda q: q.id)])
+
+
+def sample_questions(questions: Sequence[Question], size: int, seed: int) -> list[Question]:
+    """Draw ``size`` questions (0: all) by the seed and the question's id alone, in the order of ids.
+
+    A question's place in the draw is the SHA-256 of seed and id, so that the sample doesn't depend on the
+    file's order, and a larger sample contains the smaller one. Raises :class:`QuestionError` when
+    there are fewer than ``size``.
+    """
+    if size > len(questions):
+        raise QuestionError(
+            f"a sample of {size} from {len(questions)} questions",
+            remedy=f"--sample-size {len(questions)}, or 0 for all",
+        )
+
+    def draw(question: Question) -> str:
+        return hashlib.sha256(f"{seed}\x00{question.id}".encode()).hexdigest()
+
+    drawn = sorted(questions, key=draw)[:size] if size else list(questions)
+    return sorted(drawn, key=lambda question: question.id)
+
+
+def check_sources(questions: Sequence[Question], line_counts: dict[str, int]) -> list[str]:
+    """What is wrong with the gold, given each source's number of lines."""
+    problems = []
+    for question in questions:
+        for item in question.gold:
+            count = line_counts.get(item.source_file)
+            if count is None and not set(question.source_aliases) & line_counts.keys():
+                problems.append(f"question {question.id!r}: the corpus has no file {item.source_file!r}")
+            elif count is not None and item.answer_line_end is not None and item.answer_line_end > count:
+                problems.append(
+                    f"question {question.id!r}: line {item.answer_line_end} lies past the end of "
+                    f"{item.source_file} ({count} lines)"
+                )
+    return problems

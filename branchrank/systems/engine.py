@@ -1,0 +1,227 @@
+"""The engine runs a system over an index.
+
+1. Each branch gives a ranked list: chunks, or nodes where the branch expands over the tree or walks it.
+2. The lists are fused and cut to the candidate cap.
+3. Hits are grouped by document, where the system says so.
+4. The reranker reorders the candidates, where there is one; its fallback is the fused order.
+5. The first k become hits: a chunk is its own passage, a node returns its best chunk or its own span.
+
+Nothing before step 5 depends on k (but for ``doubled`` branches, whose definition it is), so the top k
+is a prefix of the top k + n. Every stage leaves its list in the trace.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from concurrent.futures import ThreadPoolExecutor
+
+from branchrank.ranking.evidence import evidence
+from branchrank.ranking.expansion import expand
+from branchrank.ranking.fusion import convex, dbsf, rrf
+from branchrank.ranking.grouping import group
+from branchrank.ranking.passages import best_passage
+from branchrank.records import Hit, Placement, Retrieval, Scored, Span
+from branchrank.stores.index import Index
+from branchrank.systems.llm_stages import LLMStages
+from branchrank.systems.memo import Memo
+from branchrank.systems.sources import Sources, squared_distance
+from branchrank.systems.spec import Branch, Fuse, System
+from branchrank.systems.tracing import Trace
+
+#: Branches that wait for a process or a server, and so run side by side.
+WAITING = frozenset({"grep", "qdrant-dense", "qdrant-sparse"})
+
+
+class Engine:
+    """Runs systems over one index. Not thread-safe for one trace; safe for several queries at once."""
+
+    def __init__(
+        self,
+        index: Index,
+        *,
+        memo: Memo | None = None,
+        extra: dict[str, Callable[[str, int], Sequence[Scored]]] | None = None,
+        llm_stages: LLMStages | None = None,
+    ) -> None:
+        self.index = index
+        self.memo = memo if memo is not None else Memo()
+        self.sources = Sources(index, self.memo, extra)
+        self.llm_stages = llm_stages or LLMStages()
+
+    def retrieve(
+        self,
+        system: System,
+        query: str,
+        k: int,
+        *,
+        question_id: str = "",
+        excluded: tuple[Span, ...] = (),
+        repeat: int = 0,
+    ) -> Retrieval:
+        """Run one query. Returns at most ``k`` hits, best first, with the trace of every stage."""
+        trace = Trace()
+        stages = self.llm_stages.bound(system, question_id=question_id, repeat=repeat, trace=trace)
+        lists = self._branches(system, query, k, excluded, stages, trace)
+        with trace.timed("fuse"):
+            candidates = fuse(lists, system.fuse, {branch.name: branch.weight for branch in system.branches})
+        trace.add("fusion", system.unit, candidates)
+        if system.fuse.cap:
+            candidates = candidates[: system.fuse.cap]
+            trace.add("cap", system.unit, candidates)
+        if system.group.by == "document":
+            candidates = self._grouped(system, candidates)
+            trace.add("group", system.unit, candidates)
+        if system.rerank.method != "none":
+            with trace.timed("rerank"):
+                candidates = stages.rerank(self.index, self.sources, query, candidates, lists)
+            trace.add("rerank", system.unit, candidates)
+        with trace.timed("passages"):
+            placed = {name: placements(ranking) for name, ranking in lists.items()}
+            hits = [self._hit(system, query, entry, placed) for entry in candidates[:k]]
+        trace.add("passages", "chunk", [Scored(hit.id, hit.score) for hit in hits])
+        return Retrieval(
+            hits=tuple(hits),
+            trace=tuple(trace.stages),
+            stage_ms=trace.stage_ms,
+            calls=tuple(trace.calls),
+            fallbacks=tuple(trace.fallbacks),
+        )
+
+    def _branches(
+        self,
+        system: System,
+        query: str,
+        k: int,
+        excluded: tuple[Span, ...],
+        stages: LLMStages,
+        trace: Trace,
+    ) -> dict[str, list[Scored]]:
+        """Every branch's list of what the fusion takes, by the branch's name."""
+        if any(branch.kind in ("dense", "qdrant-dense") for branch in system.branches):
+            with trace.timed("embed"):
+                self.sources.embedding(query)
+
+        def search(branch: Branch) -> list[Scored]:
+            depth = 2 * k if branch.doubled else branch.top_n
+            with trace.timed(branch.name):
+                if branch.kind == "tree":
+                    return stages.tree_search(self.index, self.sources, query, branch, excluded)
+                return self.sources.search(branch, query, depth, excluded)
+
+        if len(system.branches) > 1 and any(branch.kind in WAITING for branch in system.branches):
+            with ThreadPoolExecutor(len(system.branches)) as pool:
+                found = list(pool.map(search, system.branches))
+        else:
+            found = [search(branch) for branch in system.branches]
+        lists = {}
+        for branch, ranking in zip(system.branches, found, strict=True):
+            trace.add(branch.name, branch.unit, ranking)
+            if branch.expand is not None:
+                ranking = self._expanded(branch, query, ranking, excluded, trace)
+            lists[branch.name] = ranking
+        return lists
+
+    def _expanded(
+        self, branch: Branch, query: str, shortlist: list[Scored], excluded: tuple[Span, ...], trace: Trace
+    ) -> list[Scored]:
+        """A chunk branch's nodes: mapped with evidence, then with their neighbours."""
+        walk = branch.expand
+        assert walk is not None
+        key = (query, branch.name, branch.top_n, branch.threshold, excluded)
+        with trace.timed("mapping"):
+            seeds = self.memo.get(("mapping", *key), lambda: evidence(shortlist, self.sources.nodes_of))
+        trace.add("mapping", "node", seeds)
+        with trace.timed("expansion"):
+            reached = self.memo.get(
+                ("expansion", walk, *key),
+                lambda: expand(
+                    seeds,
+                    self.index.tree,
+                    depth=walk.depth,
+                    siblings=walk.siblings,
+                    file_roots=walk.file_roots,
+                ),
+            )
+            banned = self.sources.banned("node", excluded)
+            reached = [entry for entry in reached if entry.key not in banned]
+        trace.add("expansion", "node", reached)
+        return reached
+
+    def _grouped(self, system: System, candidates: list[Scored]) -> list[Scored]:
+        groups = group(
+            candidates,
+            lambda key: self.index.chunks[key].source,
+            aggregate=system.group.aggregate,
+            members=system.group.members,
+        )
+        return [representative for representative, _ in groups]
+
+    def _hit(self, system: System, query: str, entry: Scored, placed: dict[str, dict[str, Placement]]) -> Hit:
+        branches = {name: ranking[entry.key] for name, ranking in placed.items() if entry.key in ranking}
+        node = self.index.tree.nodes.get(entry.key) if system.unit == "node" else None
+        if (
+            node is not None
+            and node.own_span is not None
+            and (system.returns == "section" or not self.index.chunks_of(node.id))
+        ):
+            span = node.own_span
+            return Hit(
+                id=node.id,
+                source=span.source,
+                line_start=span.line_start,
+                line_end=span.line_end,
+                text=node.text,
+                score=entry.score,
+                node_id=node.id,
+                breadcrumb=node.breadcrumb,
+                branches=branches,
+            )
+        chunk = self.index.chunks[entry.key if node is None else self._passage(system, query, node.id)]
+        return Hit(
+            id=chunk.id,
+            source=chunk.source,
+            line_start=chunk.line_start,
+            line_end=chunk.line_end,
+            text=chunk.text,
+            score=entry.score,
+            node_id=chunk.node_id,
+            breadcrumb=chunk.breadcrumb,
+            distance=self._distance(system, query, chunk.id),
+            branches=branches,
+        )
+
+    def _passage(self, system: System, query: str, node_id: str) -> str:
+        """The node's best chunk, by the kinds of evidence that the system itself uses."""
+        chunks = [chunk.id for chunk in self.index.chunks_of(node_id)]
+        if len(chunks) == 1:
+            return chunks[0]
+        kinds = {branch.kind for branch in system.branches}
+        signals = []
+        if "dense" in kinds:
+            signals.append(self.sources.similarities(query, chunks))
+        if kinds & {"bm25", "tree"}:
+            signals.append(self.sources.bm25_scores(query, chunks))
+        return best_passage(chunks, *signals)
+
+    def _distance(self, system: System, query: str, chunk_id: str) -> float | None:
+        if all(branch.kind != "dense" for branch in system.branches):
+            return None
+        return squared_distance(self.sources.similarities(query, [chunk_id])[chunk_id])
+
+
+def placements(ranking: Sequence[Scored]) -> dict[str, Placement]:
+    """Each key's rank, from 1, and score in a ranked list of distinct keys."""
+    return {entry.key: Placement(rank=rank, score=entry.score) for rank, entry in enumerate(ranking, start=1)}
+
+
+def fuse(lists: dict[str, list[Scored]], slot: Fuse, weights: dict[str, float]) -> list[Scored]:
+    """Fuse the branches as the slot says. With ``unit_interval`` RRF scores are scaled to 0..1."""
+    if slot.method == "convex":
+        return convex(lists, weights)
+    if slot.method == "dbsf":
+        return dbsf(lists, weights)
+    fused = rrf(lists, slot.k, weights)
+    if not slot.unit_interval:
+        return fused
+    scale = (slot.k + 1) / (sum(weights.values()) or 1.0)
+    return [Scored(entry.key, entry.score * scale) for entry in fused]

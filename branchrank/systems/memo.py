@@ -1,0 +1,45 @@
+"""Shared work is done once: results of pure stages, kept by what they depend on, and counted."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Callable, Hashable
+from threading import Lock
+from typing import Any, TypeVar
+
+T = TypeVar("T")
+
+
+class Memo:
+    """Remembers stage results for the life of a run.
+
+    A key's first element names the kind of work; ``computed`` and ``reused`` count by that name.
+    """
+
+    def __init__(self) -> None:
+        self._kept: dict[tuple[Hashable, ...], Any] = {}
+        self._lock = Lock()
+        self.computed: Counter[str] = Counter()
+        self.reused: Counter[str] = Counter()
+
+    def get(self, key: tuple[Hashable, ...], compute: Callable[[], T]) -> T:
+        """The value under ``key``, computed at the first call. Errors are not kept."""
+        with self._lock:
+            if key in self._kept:
+                self.reused[str(key[0])] += 1
+                kept: T = self._kept[key]
+                return kept
+        value = compute()
+        with self._lock:
+            self.computed[str(key[0])] += 1
+            self._kept[key] = value
+        return value
+
+
+class NoMemo(Memo):
+    """Computes every time, for the latency pass; still counts."""
+
+    def get(self, key: tuple[Hashable, ...], compute: Callable[[], T]) -> T:
+        """Compute, keep nothing."""
+        self.computed[str(key[0])] += 1
+        return compute()

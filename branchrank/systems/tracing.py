@@ -1,0 +1,41 @@
+"""The trace of one query: what each stage produced, and how long it took."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from typing import Literal
+
+from branchrank.records import LLMCall, Scored, StageTrace
+
+
+class Trace:
+    """Collects the stages of one query in the order they ran. Times are wall milliseconds."""
+
+    def __init__(self) -> None:
+        self.stages: list[StageTrace] = []
+        self.stage_ms: dict[str, float] = {}
+        self.calls: list[LLMCall] = []
+        self.fallbacks: list[str] = []
+
+    @contextmanager
+    def timed(self, stage: str) -> Iterator[None]:
+        """Add the block's duration to ``stage``."""
+        started = time.perf_counter()
+        try:
+            yield
+        finally:
+            elapsed = 1000.0 * (time.perf_counter() - started)
+            self.stage_ms[stage] = self.stage_ms.get(stage, 0.0) + elapsed
+
+    def add(self, stage: str, unit: Literal["chunk", "node", "span"], ranking: Sequence[Scored]) -> None:
+        """Keep the list that ``stage`` produced."""
+        self.stages.append(
+            StageTrace(
+                stage=stage,
+                unit=unit,
+                keys=tuple(entry.key for entry in ranking),
+                scores=tuple(entry.score for entry in ranking),
+            )
+        )
