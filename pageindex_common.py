@@ -1,0 +1,9 @@
+"""Build, show, check, import and export the PageIndex tree; importing this gives ``load_nodes``."""
+
+from branchrank.cli.pageindex import command
+from branchrank.tree.store import load_nodes
+
+__all__ = ["load_nodes"]
+
+if __name__ == "__main__":
+    command()
