@@ -1,0 +1,165 @@
+"""Predictors: a system under benchmark, whatever answers its queries.
+
+:class:`SystemPredictor` runs a system record on the engine; :class:`ClassPredictor` wraps a user's own class
+with ``retrieve(query, k)``; :class:`ApiPredictor` asks any HTTP endpoint that answers ``POST /retrieve``.
+"""
+
+from __future__ import annotations
+
+import importlib
+import json
+import sys
+import urllib.error
+import urllib.parse
+import urllib.request
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any, Protocol
+
+import msgspec
+
+from branchrank.errors import BranchRankError, UsageError
+from branchrank.records import Hit, Question, Record, Retrieval
+from branchrank.systems.engine import Engine
+from branchrank.systems.spec import System
+
+
+class Predictor(Protocol):
+    """A system under benchmark."""
+
+    name: str
+    llm: str
+
+    def predict(self, question: Question, k: int, repeat: int = 0) -> Retrieval:
+        """At most ``k`` hits for the question, best first; never looks at its gold."""
+        ...
+
+
+class SystemPredictor:
+    """A system record on an engine."""
+
+    def __init__(self, system: System, engine: Engine) -> None:
+        self.system = system
+        self.engine = engine
+        self.name = system.name
+        self.llm = system.llm_label
+
+    def predict(self, question: Question, k: int, repeat: int = 0) -> Retrieval:
+        """Run the system; candidates inside the question's excluded spans never enter a ranking."""
+        return self.engine.retrieve(
+            self.system,
+            question.question,
+            k,
+            question_id=question.id,
+            excluded=question.excluded_spans,
+            repeat=repeat,
+        )
+
+
+class UserPredictor(Protocol):
+    """What a user's own class has."""
+
+    def retrieve(self, query: str, k: int) -> Sequence[Hit]:
+        """At most ``k`` hits, best first."""
+        ...
+
+
+class ClassPredictor:
+    """A user's own predictor. Hits inside excluded spans are removed from what it returns."""
+
+    def __init__(self, name: str, wrapped: UserPredictor) -> None:
+        self.name = str(getattr(wrapped, "name", name))
+        self.llm = str(getattr(wrapped, "llm", "none"))
+        self.wrapped = wrapped
+
+    def predict(self, question: Question, k: int, repeat: int = 0) -> Retrieval:
+        """Ask the user's class, with a margin for what is excluded."""
+        margin = 10 if question.excluded_spans else 0
+        hits = tuple(self.wrapped.retrieve(question.question, k + margin))
+        for hit in hits:
+            if not isinstance(hit, Hit):
+                raise UsageError(
+                    f"{self.name}: retrieve() returned {type(hit).__name__}, not branchrank.records.Hit",
+                    remedy="return a list of Hit records",
+                )
+        kept = [hit for hit in hits if not _excluded(hit, question)]
+        return Retrieval(hits=tuple(kept[:k]))
+
+
+def _excluded(hit: Hit, question: Question) -> bool:
+    return any(hit.span.overlap(span) == hit.span.lines for span in question.excluded_spans)
+
+
+def load_class_predictor(name: str) -> ClassPredictor:
+    """Import ``module:Class``, the working directory included, and make one without arguments.
+
+    Raises :class:`UsageError` saying what of it failed.
+    """
+    module_name, _, class_name = name.partition(":")
+    remedy = (
+        f"check that {module_name}.py lies on PYTHONPATH or here, and defines {class_name}.retrieve(query, k)"
+    )
+    if str(Path.cwd()) not in sys.path:
+        sys.path.insert(0, str(Path.cwd()))
+    try:
+        made = getattr(importlib.import_module(module_name), class_name)()
+    except Exception as error:
+        raise UsageError(f"predictor {name!r}: {type(error).__name__}: {error}", remedy=remedy) from error
+    if not callable(getattr(made, "retrieve", None)):
+        raise UsageError(f"predictor {name!r} has no method retrieve(query, k)", remedy=remedy)
+    return ClassPredictor(name, made)
+
+
+class _ApiHit(Record, frozen=True, kw_only=True):
+    source: str
+    line_start: int
+    line_end: int
+    id: str = ""
+    score: float = 0.0
+    text: str = ""
+    node_id: str | None = None
+    breadcrumb: str = ""
+    distance: float | None = None
+    fallback: str | None = None
+
+
+class _ApiAnswer(Record, frozen=True, kw_only=True):
+    hits: tuple[_ApiHit, ...]
+
+
+class ApiPredictor:
+    """Any endpoint that answers ``POST /retrieve {"query", "top_k"}`` with ``{"hits": [...]}``."""
+
+    name = "api"
+
+    def __init__(self, endpoint: str, *, target: str = "", timeout_s: float = 30.0) -> None:
+        scheme = urllib.parse.urlsplit(endpoint).scheme
+        if scheme not in ("http", "https"):
+            raise UsageError(
+                f"--api-endpoint {endpoint!r} is not an HTTP URL",
+                remedy="give one such as http://127.0.0.1:8000/retrieve",
+            )
+        self.endpoint = endpoint
+        self.target = target
+        self.timeout_s = timeout_s
+        self.llm = "none"
+
+    def predict(self, question: Question, k: int, repeat: int = 0) -> Retrieval:
+        """Post the query. Raises :class:`BranchRankError` for anything but an answer in the format."""
+        margin = 10 if question.excluded_spans else 0
+        body: dict[str, Any] = {"query": question.question, "top_k": k + margin}
+        if self.target:
+            body["predictor"] = self.target
+        request = urllib.request.Request(  # noqa: S310 - the scheme is checked above
+            self.endpoint, data=json.dumps(body).encode(), headers={"Content-Type": "application/json"}
+        )
+        try:
+            with urllib.request.urlopen(request, timeout=self.timeout_s) as response:  # noqa: S310
+                answer = msgspec.json.decode(response.read(64 * 1024 * 1024), type=_ApiAnswer)
+        except (OSError, msgspec.DecodeError) as error:
+            raise BranchRankError(
+                f"{self.endpoint}: {error}", remedy="check that the endpoint is up"
+            ) from error
+        hits = (Hit(**{name: getattr(hit, name) for name in hit.__struct_fields__}) for hit in answer.hits)
+        kept = [hit for hit in hits if not _excluded(hit, question)]
+        return Retrieval(hits=tuple(kept[:k]))

@@ -1,0 +1,101 @@
+"""Where a run came from: code, packages, machine. Nothing here holds a secret or a user's name."""
+
+from __future__ import annotations
+
+import importlib.metadata
+import os
+import platform
+import subprocess
+from pathlib import Path
+
+from branchrank import __version__
+from branchrank.records import Record
+
+#: Packages whose version can change a number.
+PACKAGES = (
+    "bm25s",
+    "chromadb",
+    "docutils",
+    "markdown-it-py",
+    "numpy",
+    "onnxruntime",
+    "openai",
+    "PyStemmer",
+    "qdrant-client",
+    "qdrant-edge-py",
+    "ripgrep",
+    "scipy",
+    "sentence-transformers",
+    "statsmodels",
+    "tokenizers",
+    "torch",
+    "transformers",
+)
+
+
+class Provenance(Record, frozen=True, kw_only=True):
+    """The code and the machine of a run."""
+
+    branchrank: str
+    git_commit: str
+    git_dirty: bool | None
+    python: str
+    packages: dict[str, str]
+    system: str
+    machine: str
+    processor: str
+    cores: int
+    memory_bytes: int
+
+
+def gather() -> Provenance:
+    """Read the versions and the hardware of this process."""
+    commit = _git("rev-parse", "HEAD")
+    status = _git("status", "--porcelain") if commit else ""
+    return Provenance(
+        branchrank=__version__,
+        git_commit=commit,
+        git_dirty=bool(status) if commit else None,
+        python=platform.python_version(),
+        packages=_versions(),
+        system=f"{platform.system()} {platform.release()}",
+        machine=platform.machine(),
+        processor=_processor(),
+        cores=len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1,
+        memory_bytes=os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES"),
+    )
+
+
+def _versions() -> dict[str, str]:
+    versions = {}
+    for package in PACKAGES:
+        try:
+            versions[package] = importlib.metadata.version(package)
+        except importlib.metadata.PackageNotFoundError:
+            continue
+    return versions
+
+
+def _git(*words: str) -> str:
+    """Ask git about the checkout this package lies in; empty outside one."""
+    try:
+        answer = subprocess.run(
+            ["git", "-C", str(Path(__file__).parent), *words],  # noqa: S607 - the user's own git
+            capture_output=True,
+            text=True,
+            timeout=10,
+            check=True,
+        )
+    except (OSError, subprocess.SubprocessError):
+        return ""
+    return answer.stdout.strip()
+
+
+def _processor() -> str:
+    try:
+        for line in Path("/proc/cpuinfo").read_text(encoding="utf-8").splitlines():
+            if line.startswith("model name"):
+                return line.partition(":")[2].strip()
+    except OSError:
+        pass
+    return platform.processor()

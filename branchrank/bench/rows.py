@@ -1,0 +1,115 @@
+"""``rows.jsonl``, the truth of a run: one row per question, predictor and repeat.
+
+1. A row is appended and fsynced when its question is finished, so a killed run loses at most one.
+2. A resumed run reads the rows it has; a torn last line is cut off with a notice.
+3. Every CSV, every table and every figure of a report is computed from the rows again.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+from typing import BinaryIO, Literal
+
+import msgspec
+
+from branchrank.artifacts import storage_errors
+from branchrank.errors import RunError
+from branchrank.records import LLMCall, Placement, Record, StageTrace
+
+RowKey = tuple[str, str, int]
+
+
+class RowHit(Record, frozen=True, kw_only=True):
+    """A hit as a row keeps it: where, not what it says.
+
+    ``gain`` is 2 for a strict match, 1 for a relaxed one, 0 for neither; ``gold`` is the index of the gold
+    item that the hit is credited with. ``gold_lines`` counts the hit's lines that are gold.
+    """
+
+    id: str
+    source: str
+    line_start: int
+    line_end: int
+    characters: int
+    score: float
+    gain: int
+    gold: int | None = None
+    gold_lines: int = 0
+    strict: bool = False
+    relaxed: bool = False
+    node_id: str | None = None
+    distance: float | None = None
+    branches: dict[str, Placement] = msgspec.field(default_factory=dict)
+    fallback: str | None = None
+
+
+class Row(Record, frozen=True, kw_only=True):
+    """One question answered by one predictor. A failed query has no hits and says why."""
+
+    question_id: str
+    predictor: str
+    llm: str
+    repeat: int = 0
+    status: Literal["ok", "failed"] = "ok"
+    error: str = ""
+    hits: tuple[RowHit, ...] = ()
+    trace: tuple[StageTrace, ...] = ()
+    calls: tuple[LLMCall, ...] = ()
+    fallbacks: tuple[str, ...] = ()
+
+    @property
+    def key(self) -> RowKey:
+        """What makes the row one of its kind in a run."""
+        return (self.question_id, self.predictor, self.repeat)
+
+
+def read_rows(path: Path) -> list[Row]:
+    """Read a finished ``rows.jsonl``. Raises :class:`RunError` naming the line that is not a row."""
+    return list(_decoded(path, path.read_bytes().splitlines() if path.exists() else ()))
+
+
+def _decoded(path: Path, lines: Sequence[bytes]) -> Iterator[Row]:
+    decoder = msgspec.json.Decoder(Row)
+    for number, line in enumerate(lines, start=1):
+        try:
+            yield decoder.decode(line)
+        except msgspec.DecodeError as error:
+            raise RunError(
+                f"{path}:{number}: {error}", remedy="restore the file or run the benchmark again"
+            ) from None
+
+
+class RowLog:
+    """The growing ``rows.jsonl`` of a run under way. ``torn`` tells whether a tail was cut off."""
+
+    def __init__(self, path: Path) -> None:
+        self.path = path
+        self.torn = False
+        self.rows: dict[RowKey, Row] = {}
+        with storage_errors(path):
+            path.parent.mkdir(parents=True, exist_ok=True)
+            self._stream: BinaryIO = path.open("ab")
+            self._recover()
+
+    def _recover(self) -> None:
+        content = self.path.read_bytes()
+        whole = content.rfind(b"\n") + 1
+        if whole < len(content):
+            self.torn = True
+            os.ftruncate(self._stream.fileno(), whole)
+        for row in _decoded(self.path, content[:whole].splitlines()):
+            self.rows[row.key] = row
+
+    def append(self, row: Row) -> None:
+        """Add a row durably."""
+        with storage_errors(self.path):
+            self._stream.write(msgspec.json.encode(row) + b"\n")
+            self._stream.flush()
+            os.fsync(self._stream.fileno())
+        self.rows[row.key] = row
+
+    def close(self) -> None:
+        """Close the file."""
+        self._stream.close()

@@ -1,0 +1,140 @@
+"""A run's directory: ``reports/<UTC time>-<experiment>-<seed>/`` and the names of its files."""
+
+from __future__ import annotations
+
+import re
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Any, Literal
+
+import msgspec
+
+from branchrank.artifacts import storage_errors, write_bytes
+from branchrank.bench.provenance import Provenance
+from branchrank.errors import RunError
+from branchrank.records import Record
+from branchrank.systems.spec import System
+
+SCHEMA_VERSION = 1
+
+ROWS = "rows.jsonl"
+QUESTIONS_CSV = "questions.csv"
+SUMMARY_CSV = "summary.csv"
+CALLS_CSV = "llm_calls.csv"
+TIMINGS_CSV = "timings.csv"
+REPORT_MD = "report.md"
+REPORT_HTML = "report.html"
+RUN_JSON = "run.json"
+HARD_SET = "hard.jsonl"
+
+
+class Arm(Record, frozen=True, kw_only=True):
+    """One predictor of a run. ``system`` is its whole record, ``None`` for a user's own class."""
+
+    name: str
+    llm: str
+    system: System | None = None
+    index: str = "default"
+    repeats: int = 1
+
+
+class IndexFacts(Record, frozen=True, kw_only=True):
+    """What a report says of an index."""
+
+    name: str
+    generation: str
+    digest: str
+    embedder: str
+    model_revision: str
+    dimension: int
+    vector_store: str
+    chunks: int
+    nodes: int
+    build_seconds: float
+    bytes: int
+
+
+class RunRecord(Record, frozen=True, kw_only=True):
+    """``run.json``: everything needed to repeat a run and to say what it measured."""
+
+    schema_version: int = SCHEMA_VERSION
+    experiment: str
+    status: Literal["running", "finished"] = "running"
+    created: str
+    command: str
+    seed: int
+    split: str = ""
+    corpus: str
+    corpus_digest: str
+    questions_file: str
+    questions_digest: str
+    question_ids: tuple[str, ...]
+    top_k: int
+    mode: str
+    arms: tuple[Arm, ...]
+    indexes: tuple[IndexFacts, ...] = ()
+    settings: dict[str, Any] = msgspec.field(default_factory=dict)
+    origins: dict[str, str] = msgspec.field(default_factory=dict)
+    provenance: Provenance | None = None
+    computed: dict[str, int] = msgspec.field(default_factory=dict)
+    reused: dict[str, int] = msgspec.field(default_factory=dict)
+    failures: int = 0
+    fallbacks: int = 0
+    warnings: tuple[str, ...] = ()
+
+    @property
+    def plan(self) -> tuple[object, ...]:
+        """What two halves of one run must have in common."""
+        return (
+            self.corpus_digest,
+            self.questions_digest,
+            self.question_ids,
+            self.top_k,
+            self.arms,
+            self.seed,
+        )
+
+
+def new_directory(reports: Path, experiment: str, seed: int) -> Path:
+    """Make the directory of a new run; a second one in the same second gets ``-2``."""
+    name = re.sub(r"[^A-Za-z0-9._-]+", "-", experiment).strip("-.") or "run"
+    stamp = datetime.now(UTC).strftime("%Y%m%dT%H%M%SZ")
+    with storage_errors(reports):
+        reports.mkdir(parents=True, exist_ok=True)
+        for attempt in range(1, 1000):
+            suffix = "" if attempt == 1 else f"-{attempt}"
+            directory = reports / f"{stamp}-{name}-{seed}{suffix}"
+            try:
+                directory.mkdir()
+            except FileExistsError:
+                continue
+            return directory
+    raise RunError(f"{reports} holds a thousand runs of this second", remedy="wait a second")
+
+
+def write_run(directory: Path, run: RunRecord) -> None:
+    """Write ``run.json`` atomically."""
+    write_bytes(directory / RUN_JSON, msgspec.json.format(msgspec.json.encode(run), indent=2) + b"\n")
+
+
+def read_run(directory: Path) -> RunRecord:
+    """Read ``run.json``. Raises :class:`RunError` when the directory holds no readable run."""
+    path = directory / RUN_JSON
+    try:
+        return msgspec.json.decode(path.read_bytes(), type=RunRecord)
+    except OSError as error:
+        raise RunError(f"no run in {directory}: {error.strerror}", remedy="`branchrank list`") from error
+    except msgspec.DecodeError as error:
+        raise RunError(f"{path}: {error}", remedy="run the benchmark again") from None
+
+
+def latest_unfinished(reports: Path, plan: tuple[object, ...]) -> Path | None:
+    """The newest run under ``reports`` that stopped half-way and has this plan."""
+    for path in sorted(reports.glob(f"*/{RUN_JSON}"), reverse=True):
+        try:
+            run = read_run(path.parent)
+        except RunError:
+            continue
+        if run.status == "running" and run.plan == plan:
+            return path.parent
+    return None

@@ -1,0 +1,111 @@
+"""Flags made from the settings records, so that flags, TOML keys and docs can't drift apart."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from pathlib import Path
+from typing import Any, TypeVar
+
+import click
+
+from branchrank.errors import UsageError
+from branchrank.settings import Resolved, Setting, Settings, read_toml, resolve, settings_of
+
+F = TypeVar("F", bound=Callable[..., Any])
+
+#: Click's context key under which the flags that were given are collected.
+_GIVEN = "branchrank.settings"
+DEFAULT_DATA_DIR = Path("data")
+WORKSPACE_FILE = "branchrank.toml"
+
+
+def settings_options(*parts: type[Settings], only: frozenset[str] | None = None) -> Callable[[F], F]:
+    """Add a flag for every setting of the parts (of those named in ``only``, as ``section.name``)."""
+
+    def decorate(function: F) -> F:
+        for part in reversed(parts):
+            for setting in reversed(settings_of(part)):
+                if only is None or f"{setting.section}.{setting.name}" in only:
+                    function = _option(setting)(function)
+        return function
+
+    return decorate
+
+
+def _option(setting: Setting) -> Callable[[F], F]:
+    flags = (
+        f"{setting.flag}/{setting.flag.replace('--', '--no-', 1)}" if _two_sided(setting) else setting.flag
+    )
+    return click.option(
+        flags,
+        type=_click_type(setting),
+        is_flag=setting.type is bool,
+        default=None,
+        expose_value=False,
+        help=_help(setting),
+        callback=_collect(setting),
+    )
+
+
+def _two_sided(setting: Setting) -> bool:
+    return setting.type is bool and bool(setting.default)
+
+
+def _click_type(setting: Setting) -> Any:
+    if setting.choices:
+        return click.Choice(setting.choices)
+    if setting.type is bool:
+        return None
+    return setting.type if setting.type in (int, float) else str
+
+
+def _help(setting: Setting) -> str:
+    default = "" if setting.default in ("", False) else f" Default {setting.default}."
+    allowed = f" Range {setting.allowed}." if setting.low is not None else ""
+    text = setting.description[:1].upper() + setting.description[1:]
+    return f"{text}.{default}{allowed}"
+
+
+def _collect(setting: Setting) -> Callable[[click.Context, click.Parameter, Any], Any]:
+    def callback(context: click.Context, _parameter: click.Parameter, value: Any) -> Any:
+        if value is not None:
+            context.meta.setdefault(_GIVEN, {})[f"{setting.section}.{setting.name}"] = value
+        return value
+
+    return callback
+
+
+def given_flags() -> Mapping[str, Any]:
+    """The settings that the running command's flags gave, by ``section.name``."""
+    given: Mapping[str, Any] = click.get_current_context().meta.get(_GIVEN, {})
+    return given
+
+
+def data_dir_option(function: F) -> F:
+    """Add ``--data-dir``."""
+    return click.option(
+        "--data-dir",
+        type=click.Path(path_type=Path, file_okay=False),
+        default=DEFAULT_DATA_DIR,
+        show_default=True,
+        help="The workspace: indexes, tree, questions and caches of one corpus.",
+    )(function)
+
+
+def resolved_settings(data_dir: Path, overrides: Mapping[str, Any] | None = None) -> Resolved:
+    """Defaults < the workspace's TOML < environment < flags (< ``overrides``)."""
+    path = data_dir / WORKSPACE_FILE
+    toml = {name: table for name, table in read_toml(path).items() if isinstance(table, dict)}
+    unknown = set(toml) - _sections()
+    if unknown:
+        raise UsageError(
+            f"{path}: no part is called [{sorted(unknown)[0]}]",
+            remedy="`branchrank settings` lists every part and setting",
+        )
+    return resolve(toml=toml, toml_name=str(path), flags={**given_flags(), **(overrides or {})})
+
+
+def _sections() -> set[str]:
+    from branchrank.settings import PARTS
+
+    return {part.section for part in PARTS} | {"embedding"}

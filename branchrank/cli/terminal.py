@@ -1,0 +1,108 @@
+"""What a person sees: safe text, progress, errors, exit codes."""
+
+from __future__ import annotations
+
+import contextlib
+import signal
+import sys
+import unicodedata
+from collections.abc import Callable, Iterator
+from types import FrameType
+from typing import Any
+
+import click
+
+from branchrank.errors import BranchRankError
+
+INTERRUPTED = 130
+TERMINATED = 143
+
+
+def safe(text: str) -> str:
+    """Text from a document with everything but printable characters, newline and tab replaced.
+
+    Control characters, escape sequences, bidirectional overrides and private-use characters can't reach
+    the terminal.
+    """
+    return "".join(
+        character
+        if character in "\n\t" or unicodedata.category(character) not in ("Cc", "Cf", "Cs", "Co", "Cn")
+        else "\N{REPLACEMENT CHARACTER}"
+        for character in text
+    )
+
+
+class Terminated(SystemExit):
+    """SIGTERM arrived."""
+
+
+def _terminate(_signal: int, _frame: FrameType | None) -> None:
+    raise Terminated(TERMINATED)
+
+
+class Command(click.Command):
+    """A click command whose errors are a message, a remedy and an exit code, never a traceback."""
+
+    def invoke(self, ctx: click.Context) -> Any:
+        """Run the command; a user's mistake ends it with its exit code."""
+        with contextlib.suppress(ValueError):  # not the main thread
+            signal.signal(signal.SIGTERM, _terminate)
+        try:
+            return super().invoke(ctx)
+        except BranchRankError as error:
+            click.secho(f"error: {safe(error.message)}", fg="red", err=True)
+            if error.remedy:
+                click.echo(f"  to mend it: {safe(error.remedy)}", err=True)
+            ctx.exit(error.exit_code)
+        except KeyboardInterrupt:
+            click.echo("interrupted; what was finished is kept", err=True)
+            ctx.exit(INTERRUPTED)
+        except BrokenPipeError:
+            sys.stderr.close()
+            ctx.exit(0)
+
+
+class Group(click.Group):
+    """A group of such commands."""
+
+    command_class = Command
+
+
+Group.group_class = Group
+
+Progress = Callable[[str, int, int], None]
+
+
+@contextlib.contextmanager
+def progress_bars(quiet: bool = False) -> Iterator[Progress]:
+    """Progress on standard error: ``progress(stage, done, total)`` from any part of the work.
+
+    Where standard error is not a terminal each stage is announced once, in one line.
+    """
+    from rich.console import Console
+    from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn
+
+    console = Console(stderr=True)
+    if quiet:
+        yield lambda stage, done, total: None
+        return
+    if not console.is_terminal:
+        seen: set[str] = set()
+
+        def announce(stage: str, done: int, total: int) -> None:
+            if stage not in seen:
+                seen.add(stage)
+                click.echo(f"{stage} ({total})" if total else stage, err=True)
+
+        yield announce
+        return
+    columns = (TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn(), TimeElapsedColumn())
+    with Progress(*columns, console=console) as bars:
+        tasks: dict[str, Any] = {}
+
+        def update(stage: str, done: int, total: int) -> None:
+            if stage not in tasks:
+                tasks[stage] = bars.add_task(stage, total=total or None)
+            bars.update(tasks[stage], completed=done, total=total or None)
+
+        yield update
