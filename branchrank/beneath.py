@@ -25,6 +25,8 @@ def open_beneath(root: Path, relative: str) -> BinaryIO:
     :class:`IsADirectoryError` for a folder, :class:`PermissionError` for a path that leaves the folder
     or passes a link, for what is no regular file, and for what the system refuses.
     """
+    if relative == ".":
+        raise IsADirectoryError(errno.EISDIR, "a folder, not a file", relative)
     names = relative.split("/")
     if any(name in ("", ".", "..") or "\0" in name for name in names):
         raise PermissionError(errno.EACCES, "the path does not stay below the folder", relative)

@@ -1,0 +1,204 @@
+"""Grep: the lines that hold a query's terms, as passages with context, ranked by BM25.
+
+1. The query becomes its terms (:mod:`branchrank.files.terms`); it is never one expression.
+2. ripgrep finds every line with any of them.
+3. Matches of a file that lie within twice the context of the match before them share a passage. It is
+   matches that are compared, not windows: windows that touch would chain passages through a file.
+4. ``ranking="bm25"``: each passage is scored, sorted, dropped when its score lies below the 25th
+   percentile, and the best ``limit`` are kept. ``ranking="none"``: the order of paths and lines.
+5. The text is read only for passages that are kept: the context on both sides, clipped at the file's ends.
+
+BM25 takes its statistics from the whole collection, not from the passages: a term's document frequency
+is the number of files that hold it, out of all files searched, and the IDF ``ln(1 + (N - n + 0.5) / (n +
+0.5))`` is never negative. (Every passage holds a term, so on the passages alone the classic IDF of an
+exact match goes negative.) A passage's length is its lines.
+"""
+
+from __future__ import annotations
+
+import math
+import re
+from collections.abc import Collection, Sequence
+from pathlib import Path
+from typing import Literal
+
+import numpy as np
+
+from branchrank.beneath import read_beneath
+from branchrank.files.ripgrep import DEADLINE_S, MatchedLine, count_files, search_files
+from branchrank.files.terms import Term, extract_terms
+from branchrank.records import Record, Span
+
+CONTEXT_LINES = 10
+LIMIT = 10
+PERCENTILE = 25.0
+K1 = 1.2
+B = 0.75
+
+Ranking = Literal["bm25", "none"]
+
+
+class Passage(Record, frozen=True, kw_only=True):
+    """Matches with their context. ``text`` is exactly the lines ``line_start..line_end`` of the file.
+
+    ``matched`` are the numbers of the matched lines. ``score`` is BM25, at least 0, and 0 when unranked.
+    """
+
+    source: str
+    line_start: int
+    line_end: int
+    text: str
+    matched: tuple[int, ...]
+    score: float = 0.0
+
+    @property
+    def span(self) -> Span:
+        """The lines of the passage."""
+        return Span(source=self.source, line_start=self.line_start, line_end=self.line_end)
+
+    @property
+    def citation(self) -> str:
+        """Where the passage stands: ``path:first-last``."""
+        return f"{self.source}:{self.line_start}-{self.line_end}"
+
+    @property
+    def marked(self) -> str:
+        """The text with line numbers, ``>`` before each matched line."""
+        hits = frozenset(self.matched)
+        width = len(str(self.line_end))
+        numbered = enumerate(self.text.split("\n"), start=self.line_start)
+        return "\n".join(f"{'>' if n in hits else ' '} {n:{width}} | {line}" for n, line in numbered)
+
+
+class GrepResult(Record, frozen=True, kw_only=True):
+    """Passages, best first, and what was looked for.
+
+    ``matches`` counts the passages before ranking cut any.
+    """
+
+    passages: tuple[Passage, ...]
+    terms: tuple[str, ...]
+    matches: int
+    notices: tuple[str, ...] = ()
+
+
+class _Cluster(Record, frozen=True, kw_only=True):
+    """Matched lines of one file that share a passage."""
+
+    source: str
+    lines: tuple[MatchedLine, ...]
+    score: float = 0.0
+
+
+class Grep:
+    """Searches the files below ``root``; ``sources`` limits it to these paths relative to ``root``."""
+
+    def __init__(
+        self,
+        root: Path,
+        *,
+        sources: Collection[str] | None = None,
+        context_lines: int = CONTEXT_LINES,
+        deadline_s: float = DEADLINE_S,
+    ) -> None:
+        self._root = root
+        self._sources = None if sources is None else frozenset(sources)
+        self._context = context_lines
+        self._deadline_s = deadline_s
+
+    def search(self, query: str, *, ranking: Ranking = "bm25", limit: int | None = LIMIT) -> GrepResult:
+        """The passages that hold the query's terms; ``limit`` ``None`` keeps all.
+
+        Raises :class:`~branchrank.errors.CorpusError` when the root is no folder.
+        """
+        terms = extract_terms(query)
+        found = search_files(
+            self._root,
+            [term.pattern for term in terms],
+            sources=self._sources,
+            deadline_s=self._deadline_s,
+        )
+        reach = 2 * self._context
+        clusters = [
+            cluster for source, lines in found.files.items() for cluster in _clusters(source, lines, reach)
+        ]
+        kept = (self._ranked(clusters, terms) if ranking == "bm25" else clusters)[:limit]
+        contents = {source: self._lines(source) for source in {cluster.source for cluster in kept}}
+        passages = (self._passage(cluster, contents[cluster.source]) for cluster in kept)
+        return GrepResult(
+            passages=tuple(passage for passage in passages if passage is not None),
+            terms=tuple(term.text for term in terms),
+            matches=len(clusters),
+            notices=found.notices,
+        )
+
+    def _ranked(self, clusters: list[_Cluster], terms: Sequence[Term]) -> list[_Cluster]:
+        if not clusters:
+            return []
+        files = count_files(self._root) if self._sources is None else len(self._sources)
+        scores = _bm25(clusters, terms, files, self._context)
+        floor = np.percentile(scores, PERCENTILE)
+        order = np.lexsort((np.arange(len(clusters)), -scores))
+        return [
+            _Cluster(source=clusters[i].source, lines=clusters[i].lines, score=float(scores[i]))
+            for i in order
+            if scores[i] >= floor
+        ]
+
+    def _lines(self, source: str) -> list[str]:
+        """A file's lines; none when it is gone since the search."""
+        try:
+            text = read_beneath(self._root, source).decode("utf-8", "replace")
+        except OSError:
+            return []
+        return [line.removesuffix("\r") for line in text.removesuffix("\n").split("\n")]
+
+    def _passage(self, cluster: _Cluster, lines: list[str]) -> Passage | None:
+        """A cluster with its context; ``None`` when the file shrank since the search."""
+        if cluster.lines[-1].number > len(lines):
+            return None
+        first = max(1, cluster.lines[0].number - self._context)
+        last = min(len(lines), cluster.lines[-1].number + self._context)
+        return Passage(
+            source=cluster.source,
+            line_start=first,
+            line_end=last,
+            text="\n".join(lines[first - 1 : last]),
+            matched=tuple(line.number for line in cluster.lines),
+            score=cluster.score,
+        )
+
+
+def _clusters(source: str, lines: Sequence[MatchedLine], reach: int) -> list[_Cluster]:
+    """Split a file's matched lines wherever two neighbours lie more than ``reach`` lines apart."""
+    groups: list[list[MatchedLine]] = []
+    for line in lines:
+        if groups and line.number - groups[-1][-1].number <= reach:
+            groups[-1].append(line)
+        else:
+            groups.append([line])
+    return [_Cluster(source=source, lines=tuple(group)) for group in groups]
+
+
+def _bm25(clusters: Sequence[_Cluster], terms: Sequence[Term], files: int, context: int) -> np.ndarray:
+    """BM25 of each cluster, shape (clusters,), at least 0. Every line with a term is a matched line."""
+    texts = ["\n".join(line.text for line in cluster.lines).lower() for cluster in clusters]
+    lengths = np.array([c.lines[-1].number - c.lines[0].number + 1 + 2 * context for c in clusters], float)
+    sources = [cluster.source for cluster in clusters]
+    scores = np.zeros(len(clusters))
+    saturation = K1 * (1 - B + B * lengths / lengths.mean())
+    for term in terms:
+        counts = np.array([_count(term, text) for text in texts], float)
+        holding = len({source for source, count in zip(sources, counts, strict=True) if count})
+        idf = math.log1p((max(files, holding) - holding + 0.5) / (holding + 0.5))
+        scores += idf * counts * (K1 + 1) / (counts + saturation)
+    return scores
+
+
+def _count(term: Term, lowered: str) -> int:
+    """How often a term occurs in lower-case text."""
+    literal = term.text.lower()
+    count = lowered.count(literal)
+    if count == 0 or term.kind != "word":
+        return count
+    return len(re.findall(rf"\b{re.escape(literal)}", lowered))

@@ -1,0 +1,101 @@
+"""``read_file``: the text of a file below the allowed folders, or a message that begins with an error code.
+
+=======================  ======================================================================
+``[ERROR: NOT_FOUND]``     nothing is at this path, inside an allowed folder
+``[ERROR: ACCESS_DENIED]`` outside the allowed folders, through a link, or no regular file;
+                           lists the allowed folders
+``[ERROR: NOT_A_FILE]``    a folder
+``[ERROR: TOO_LARGE]``     past the size limit
+``[ERROR: NOT_TEXT]``      not UTF-8, or holds NUL bytes
+=======================  ======================================================================
+
+A path is taken relative to each allowed folder in turn, or absolute. ``..`` is resolved on the names
+alone; what is outside after that is denied whether it exists or not. Links are never followed.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Sequence
+from pathlib import Path, PurePosixPath
+from typing import Literal
+
+from branchrank.beneath import open_beneath
+from branchrank.errors import InputError
+
+ErrorCode = Literal["NOT_FOUND", "ACCESS_DENIED", "NOT_A_FILE", "TOO_LARGE", "NOT_TEXT"]
+
+SIZE_LIMIT = 4 * 1024 * 1024
+
+
+class FileRefused(InputError):
+    """A file that can't be read; ``code`` is one of the codes above."""
+
+    def __init__(self, code: ErrorCode, reason: str) -> None:
+        super().__init__(f"[ERROR: {code}] {reason}")
+        self.code = code
+
+
+class FileReader:
+    """Reads files below ``allowed_paths`` (folders, made canonical once)."""
+
+    def __init__(self, allowed_paths: Sequence[Path], *, size_limit: int = SIZE_LIMIT) -> None:
+        self._roots = tuple(dict.fromkeys(path.resolve() for path in allowed_paths))
+        self._spellings = tuple((Path(os.path.abspath(path)), path.resolve()) for path in allowed_paths)
+        self._size_limit = size_limit
+
+    @property
+    def allowed_paths(self) -> tuple[Path, ...]:
+        """The allowed folders, canonical."""
+        return self._roots
+
+    def text(self, path: str) -> str:
+        """The UTF-8 text of ``path``. Raises :class:`FileRefused`."""
+        places = self._places(path)
+        if not places:
+            raise self._denied(path, "it is outside the allowed folders")
+        for root, relative in places:
+            try:
+                with open_beneath(root, relative) as stream:
+                    content = stream.read(self._size_limit + 1)
+            except FileNotFoundError:
+                continue
+            except IsADirectoryError:
+                raise FileRefused("NOT_A_FILE", f"{path!r} is a folder") from None
+            except OSError as error:
+                raise self._denied(path, str(error.strerror)) from None
+            return self._decoded(path, content)
+        raise FileRefused("NOT_FOUND", f"there is no file {path!r}")
+
+    def _places(self, path: str) -> list[tuple[Path, str]]:
+        """Each allowed folder that ``path`` may lie in, with the path below it."""
+        places: dict[tuple[Path, str], None] = {}
+        for spelling, root in self._spellings:
+            for start in (spelling, root):
+                named = PurePosixPath(os.path.normpath(os.path.join(start, path)))
+                if named.is_relative_to(start):
+                    places[root, str(named.relative_to(start))] = None
+        return list(places)
+
+    def _denied(self, path: str, reason: str) -> FileRefused:
+        folders = ", ".join(str(root) for root in self._roots)
+        return FileRefused("ACCESS_DENIED", f"{path!r}: {reason}. Allowed folders: {folders}")
+
+    def _decoded(self, path: str, content: bytes) -> str:
+        if len(content) > self._size_limit:
+            raise FileRefused("TOO_LARGE", f"{path!r} is larger than {self._size_limit} bytes")
+        try:
+            text = content.decode("utf-8")
+        except UnicodeDecodeError:
+            raise FileRefused("NOT_TEXT", f"{path!r} is not UTF-8 text") from None
+        if "\0" in text:
+            raise FileRefused("NOT_TEXT", f"{path!r} holds NUL bytes")
+        return text
+
+
+def read_file(path: str, allowed_paths: Sequence[Path], *, size_limit: int = SIZE_LIMIT) -> str:
+    """The UTF-8 text of ``path`` below one of ``allowed_paths``, or ``[ERROR: <code>] <why>``."""
+    try:
+        return FileReader(allowed_paths, size_limit=size_limit).text(path)
+    except FileRefused as refusal:
+        return str(refusal)

@@ -1,0 +1,194 @@
+"""ripgrep as a child process: literal or linear patterns in, matched lines out.
+
+1. The binary is the one that the package ``ripgrep`` installed, never another ``rg`` of the PATH.
+2. It runs in a session of its own, without configuration file, without following links, with ripgrep's
+   own engine (no backtracking); each pattern is the argument of ``--regexp=`` and the path follows
+   ``--``, so that no text of a query can become a flag.
+3. After the deadline, or past the output limit, the whole process group is killed and what came until
+   then is returned with a notice.
+"""
+
+from __future__ import annotations
+
+import base64
+import contextlib
+import os
+import re
+import signal
+import subprocess
+import sysconfig
+import threading
+from collections.abc import Collection, Sequence
+from functools import cache
+from importlib import metadata
+from pathlib import Path
+from typing import NamedTuple
+
+import msgspec
+
+from branchrank.errors import BranchRankError, CorpusError, MissingDependencyError
+from branchrank.records import Record
+
+DEADLINE_S = 2.0
+OUTPUT_LIMIT = 64 * 1024 * 1024
+FILE_SIZE_LIMIT = "16M"
+
+
+class MatchedLine(NamedTuple):
+    """A line with a match: its 1-based number and its text without the end of line."""
+
+    number: int
+    text: str
+
+
+class Matches(Record, frozen=True, kw_only=True):
+    """What one run found: each file's matched lines, files in order of their paths.
+
+    ``notices`` says what cut the search short.
+    """
+
+    files: dict[str, list[MatchedLine]]
+    notices: tuple[str, ...] = ()
+
+
+class _Text(msgspec.Struct):
+    text: str | None = None
+    bytes: str | None = None
+
+    def decoded(self) -> str:
+        if self.text is not None:
+            return self.text
+        return base64.b64decode(self.bytes or "").decode("utf-8", "replace")
+
+
+class _Located(msgspec.Struct):
+    path: _Text
+    lines: _Text
+    line_number: int
+
+
+class _Begin(msgspec.Struct, tag="begin"):
+    pass
+
+
+class _End(msgspec.Struct, tag="end"):
+    pass
+
+
+class _Match(msgspec.Struct, tag="match"):
+    data: _Located
+
+
+class _Summary(msgspec.Struct, tag="summary"):
+    pass
+
+
+_DECODER = msgspec.json.Decoder(_Begin | _End | _Match | _Summary)
+
+
+@cache
+def ripgrep_binary() -> Path:
+    """The ``rg`` that the package ``ripgrep`` installed. Raises :class:`MissingDependencyError`."""
+    candidates = [Path(sysconfig.get_path("scripts")) / "rg"]
+    with contextlib.suppress(metadata.PackageNotFoundError):
+        distribution = metadata.distribution("ripgrep")
+        installed = [Path(str(distribution.locate_file(file))) for file in distribution.files or ()]
+        candidates = [path for path in installed if path.stem == "rg"] + candidates
+    for candidate in candidates:
+        if candidate.is_file() and os.access(candidate, os.X_OK):
+            return candidate.resolve()
+    raise MissingDependencyError("ripgrep", extra="all", purpose="grep search")
+
+
+def search_files(
+    root: Path,
+    patterns: Sequence[str],
+    *,
+    sources: Collection[str] | None = None,
+    deadline_s: float = DEADLINE_S,
+) -> Matches:
+    """Find every line below ``root`` that any pattern matches, ignoring case.
+
+    ``sources`` limits the search to these paths relative to ``root``; without it every text file that
+    isn't hidden is searched. Raises :class:`CorpusError` when ``root`` is no folder.
+    """
+    if not patterns:
+        return Matches(files={})
+    command = ["--json", "--ignore-case", "--engine=default", *_limits(sources)]
+    command.extend(f"--regexp={pattern}" for pattern in patterns)
+    output, notices = _run(command, root, deadline_s)
+    found: dict[str, list[MatchedLine]] = {}
+    for raw in output.split(b"\n"):
+        try:
+            message = _DECODER.decode(raw) if raw else None
+        except msgspec.DecodeError:
+            if notices:
+                break
+            raise BranchRankError("ripgrep answered with something that is not JSON") from None
+        if isinstance(message, _Match) and message.data.path.text is not None:
+            line = MatchedLine(message.data.line_number, message.data.lines.decoded().rstrip("\r\n"))
+            found.setdefault(_source(message.data.path.text), []).append(line)
+    allowed = found.keys() if sources is None else found.keys() & set(sources)
+    return Matches(files={source: found[source] for source in sorted(allowed)}, notices=notices)
+
+
+def count_files(root: Path, *, deadline_s: float = DEADLINE_S) -> int:
+    """Number of files below ``root`` that :func:`search_files` reads when it is given no sources."""
+    output, _ = _run(["--files", "--null", *_limits(None)], root, deadline_s)
+    return output.count(b"\0")
+
+
+def _source(path: str) -> str:
+    return path.removeprefix("./").replace(os.sep, "/")
+
+
+def _limits(sources: Collection[str] | None) -> list[str]:
+    flags = ["--no-messages", "--no-ignore", "--no-follow", "--no-search-zip", "--no-pre"]
+    flags.append("--encoding=none")
+    flags.append(f"--max-filesize={FILE_SIZE_LIMIT}")
+    if sources is not None:
+        flags.append("--hidden")
+        suffixes = sorted({Path(source).suffix for source in sources})
+        if all(re.fullmatch(r"\.\w+", suffix) for suffix in suffixes):
+            flags.extend(f"--glob=*{suffix}" for suffix in suffixes)
+    return flags
+
+
+def _run(flags: list[str], root: Path, deadline_s: float) -> tuple[bytes, tuple[str, ...]]:
+    """The child's output, cut at the deadline or the output limit, and a notice if it was cut."""
+    if not root.is_dir():
+        raise CorpusError(f"{root} is not a folder", remedy="check `corpus` in branchrank.toml")
+    notices: list[str] = []
+    with subprocess.Popen(
+        [str(ripgrep_binary()), "--no-config", *flags, "--", "."],
+        cwd=root,
+        env={"LC_ALL": "C.UTF-8"},
+        stdin=subprocess.DEVNULL,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.DEVNULL,
+        start_new_session=True,
+    ) as process:
+
+        def stop(reason: str) -> None:
+            notices.append(f"grep stopped {reason}: the results may be incomplete")
+            with contextlib.suppress(ProcessLookupError):
+                os.killpg(process.pid, signal.SIGKILL)
+
+        timer = threading.Timer(deadline_s, stop, [f"after {deadline_s:g} s"])
+        timer.daemon = True
+        timer.start()
+        try:
+            assert process.stdout is not None
+            output = process.stdout.read(OUTPUT_LIMIT)
+            if len(output) == OUTPUT_LIMIT and not notices:
+                stop(f"at {OUTPUT_LIMIT // 2**20} MiB of matches")
+        except BaseException:
+            stop("by an interruption")
+            raise
+        finally:
+            timer.cancel()
+            timer.join()
+    # 0: matches, 1: none, 2: a file could not be read, negative: killed.
+    if process.returncode == 2 and not output:
+        raise BranchRankError("ripgrep failed", remedy=f"run it by hand: {ripgrep_binary()} --version")
+    return output, tuple(notices)

@@ -1,0 +1,83 @@
+"""Terms: what of a question is worth looking for with grep. Pure.
+
+1. Quoted strings (``"..."``, backticks, and single quotes that stand alone) are taken whole.
+2. Of the rest, tokens with a shape no English word has (``camelCase``, ``snake_case``, ``a.b``, ``A::b``,
+   ``a->b``, ``--flag``, ``@name``, ``path/to``, ``v2``) are identifiers.
+3. The other words are kept unless they are stop words; when nothing else is left, the stop words are.
+4. Each term occurs once, whatever its case, in the order of the question; at most :data:`TERM_LIMIT`.
+
+Quoted strings and identifiers match anywhere in a line, words only where a word starts (``form`` finds
+``forms`` but not ``platform``); both ignore case.
+"""
+
+from __future__ import annotations
+
+import re
+from typing import Literal
+
+from branchrank.records import Record
+
+TERM_LIMIT = 64
+TERM_CHARACTERS = 200
+
+_QUOTED = re.compile(r"\"([^\"\n]+)\"|“([^“”\n]+)”|`([^`\n]+)`|(?<!\w)'([^'\n]+)'(?!\w)")
+_TOKEN = re.compile(r"(?:->|[^\s()\[\]{}<>\"'`“”‘’,;!?|])+")
+_IDENTIFIER = re.compile(r"[_.\\/:@$#=+*%&~^]|->|^--?\w|[^\W\d_]\d|\d[^\W\d_]|[^\W\d_A-Z][A-Z]|[A-Z]{2}[a-z]")
+_WORD = re.compile(r"\w(?:.*\w)?")
+
+_STOP_WORDS = """
+a about after all also am an and any are as at be because been before being between both but by can
+cannot could did do does doing don done during each either else every for from further had has have
+having he her here hers him his how however i if in instead into is it its itself just let like may me
+might mine more most must my need neither no nor not of off on once one only onto or other our ours
+out over own per please rather same shall she should so some such than that the their them then there
+these they thing things this those through to too toward under until up upon us very want wants was way
+we were what when where whether which while who whom whose why will with within without would you your
+"""
+STOP_WORDS = frozenset(_STOP_WORDS.split())
+
+
+class Term(Record, frozen=True, kw_only=True):
+    """Something to look for. A ``word`` matches only where a word starts."""
+
+    text: str
+    kind: Literal["quoted", "identifier", "word"]
+
+    @property
+    def pattern(self) -> str:
+        """A linear regular expression, the same to :mod:`re` and to ripgrep's own engine."""
+        literal = re.escape(self.text)
+        return rf"\b{literal}" if self.kind == "word" else literal
+
+
+def extract_terms(query: str) -> tuple[Term, ...]:
+    """The terms of a question or of keywords; empty only when the text is blank."""
+    readable = query.encode("utf-8", "ignore").decode("utf-8")
+    text = "".join(character if character >= " " else "\n" for character in readable)
+    found: list[tuple[int, Term]] = []
+
+    def keep_quoted(match: re.Match[str]) -> str:
+        literal = next(group for group in match.groups() if group is not None).strip()
+        if literal:
+            found.append((match.start(), Term(text=literal[:TERM_CHARACTERS], kind="quoted")))
+        return " " * (match.end() - match.start())
+
+    rest = _QUOTED.sub(keep_quoted, text)
+    stopped: list[tuple[int, Term]] = []
+    for match in _TOKEN.finditer(rest):
+        token = match.group().rstrip(".:-").lstrip(":")[:TERM_CHARACTERS]
+        word = _WORD.search(token)
+        if word is None:
+            continue
+        if _IDENTIFIER.search(token):
+            term = Term(text=token, kind="identifier")
+        else:
+            term = Term(text=word.group(), kind="word")
+        stop = term.kind == "word" and (len(term.text) < 2 or term.text.lower() in STOP_WORDS)
+        (stopped if stop else found).append((match.start(), term))
+    if not found:
+        found = stopped or [(0, Term(text=token[:TERM_CHARACTERS], kind="quoted")) for token in text.split()]
+    distinct: dict[str, Term] = {}
+    for _, term in sorted(found, key=lambda item: item[0]):
+        distinct.setdefault(term.text.lower(), term)
+    return tuple(distinct.values())[:TERM_LIMIT]

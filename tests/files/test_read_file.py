@@ -1,0 +1,216 @@
+"""read_file: texts, error codes, and 500 ways out that lead nowhere."""
+
+import itertools
+import os
+import threading
+import urllib.parse
+from pathlib import Path
+
+import pytest
+
+from branchrank.beneath import open_beneath, read_beneath
+from branchrank.files.read_file import FileReader, FileRefused, read_file
+
+SECRET = "TOP-SECRET-CANARY"
+
+
+@pytest.fixture
+def root(tmp_path: Path) -> Path:
+    """An allowed folder with a guide in it; a sibling with a longer name holds a secret."""
+    allowed = tmp_path / "docs"
+    (allowed / "sub").mkdir(parents=True)
+    (allowed / "guide.rst").write_text("Gruß\n", encoding="utf-8")
+    (allowed / "sub" / "page.md").write_text("page\n")
+    sibling = tmp_path / "docs-private"
+    sibling.mkdir()
+    (sibling / "secret.txt").write_text(SECRET)
+    (tmp_path / "secret.txt").write_text(SECRET)
+    return allowed
+
+
+def code(message: str) -> str:
+    assert message.startswith("[ERROR: "), message
+    return message.removeprefix("[ERROR: ").partition("]")[0]
+
+
+def test_a_text_is_returned_by_relative_and_absolute_path(root: Path) -> None:
+    assert read_file("guide.rst", [root]) == "Gruß\n"
+    assert read_file(str(root / "guide.rst"), [root]) == "Gruß\n"
+    assert read_file("sub/../guide.rst", [root]) == "Gruß\n"
+    assert read_file("./sub//page.md", [root]) == "page\n"
+
+
+def test_each_allowed_folder_is_tried(root: Path) -> None:
+    other = root.parent / "other"
+    other.mkdir()
+    (other / "more.txt").write_text("more")
+    assert read_file("more.txt", [root, other]) == "more"
+    assert code(read_file("nowhere.txt", [root, other])) == "NOT_FOUND"
+
+
+def test_an_allowed_folder_may_be_named_through_a_link(root: Path) -> None:
+    alias = root.parent / "alias"
+    alias.symlink_to(root)
+    assert read_file(str(alias / "guide.rst"), [alias]) == "Gruß\n"
+    assert read_file(str(root / "guide.rst"), [alias]) == "Gruß\n"
+    assert FileReader([alias]).allowed_paths == (root.resolve(),)
+
+
+def test_each_refusal_has_its_code(root: Path) -> None:
+    (root / "large.txt").write_text("x" * 101)
+    (root / "binary").write_bytes(b"\xff\xfe")
+    (root / "nul.txt").write_bytes(b"a\0b")
+    expected = {
+        "missing.rst": "NOT_FOUND",
+        "guide.rst/below": "NOT_FOUND",
+        "x" * 5000: "NOT_FOUND",
+        "a\ud800": "NOT_FOUND",
+        "sub": "NOT_A_FILE",
+        "": "NOT_A_FILE",
+        "large.txt": "TOO_LARGE",
+        "binary": "NOT_TEXT",
+        "nul.txt": "NOT_TEXT",
+        "../secret.txt": "ACCESS_DENIED",
+        "../docs-private/secret.txt": "ACCESS_DENIED",
+        "../does-not-exist": "ACCESS_DENIED",
+        "/etc/passwd": "ACCESS_DENIED",
+        "guide.rst\0.png": "ACCESS_DENIED",
+    }
+    assert {path: code(read_file(path, [root], size_limit=100)) for path in expected} == expected
+
+
+def test_a_denial_lists_the_allowed_folders(root: Path) -> None:
+    other = root.parent / "docs-private"
+    message = read_file("/etc/passwd", [root, other])
+    assert str(root.resolve()) in message
+    assert str(other.resolve()) in message
+
+
+def test_the_reader_raises_what_the_tool_answers(root: Path) -> None:
+    with pytest.raises(FileRefused) as refused:
+        FileReader([root]).text("../secret.txt")
+    assert refused.value.code == "ACCESS_DENIED"
+
+
+def test_a_file_that_begins_like_an_error_is_still_a_text(root: Path) -> None:
+    (root / "odd.txt").write_text("[ERROR: NOT_FOUND]")
+    assert FileReader([root]).text("odd.txt") == "[ERROR: NOT_FOUND]"
+
+
+def test_links_devices_fifos_and_sockets_are_denied(root: Path) -> None:
+    (root / "link").symlink_to(root.parent / "secret.txt")
+    (root / "inner").symlink_to(root / "guide.rst")
+    (root / "loop").symlink_to(root / "loop")
+    (root / "folder").symlink_to(root.parent)
+    (root / "device").symlink_to("/dev/zero")
+    os.mkfifo(root / "fifo")
+    for path in ("link", "inner", "loop", "folder/secret.txt", "device", "fifo"):
+        assert code(read_file(path, [root])) == "ACCESS_DENIED", path
+    assert code(read_file("zero", [Path("/dev")])) == "ACCESS_DENIED"
+
+
+def traversal_payloads(root: Path) -> list[str]:
+    """Over 500 spellings of a way to the secret beside the allowed folder."""
+    targets = ("secret.txt", "docs-private/secret.txt", "docs/../secret.txt")
+    ups = ("../", "..//", ".././", "./../", "..\\", "..\\/", "....//", "..;/", ".../", "sub/../../")
+    tails = ("", "/", "/.", "\0", "\0.rst", "%00", " ", "#x", "?x")
+    payloads = [up * depth + target for up in ups for depth in range(1, 9) for target in targets]
+    payloads += [f"{'../' * n}{target}{tail}" for n in (1, 2) for target in targets for tail in tails]
+    absolute = [str(root.parent / target) for target in targets] + ["/etc/passwd", "/proc/self/environ"]
+    prefixes = ("", "/", "//", "file://", "./", str(root), f"{root}/..", f"{root}/sub/../..", "~/", "\\\\?\\")
+    payloads += [prefix + path + tail for prefix in prefixes for path in absolute for tail in tails[:4]]
+    encodings = (
+        urllib.parse.quote,
+        lambda text: urllib.parse.quote(urllib.parse.quote(text, safe=""), safe=""),
+        lambda text: text.replace(".", "%2e").replace("/", "%2f"),
+        lambda text: text.replace("/", "%c0%af"),
+        lambda text: text.replace("/", "∕"),
+        lambda text: text.replace(".", "．"),
+    )
+    plain = [f"{'../' * n}{target}" for n in range(1, 6) for target in targets]
+    payloads += [encode(path) for encode, path in itertools.product(encodings, plain)]
+    return list(dict.fromkeys(payloads))
+
+
+def test_no_traversal_payload_reads_anything_outside(root: Path) -> None:
+    payloads = traversal_payloads(root)
+    assert len(payloads) >= 500
+    for payload in payloads:
+        answer = read_file(payload, [root])
+        assert code(answer) in {"ACCESS_DENIED", "NOT_FOUND"}, payload
+        assert SECRET not in answer
+
+
+@pytest.mark.parametrize("swapped", ["file", "folder"])
+def test_a_link_swapped_in_during_the_read_leads_nowhere(root: Path, swapped: str) -> None:
+    """One thread swaps a name between the real thing and a link outside while another reads it."""
+    outside = root.parent / "outside"
+    (outside / "page").mkdir(parents=True)
+    (outside / "page" / "text").write_text(SECRET)
+    (outside / "text").write_text(SECRET)
+    name = root / "page"
+    stop = threading.Event()
+
+    def swap() -> None:
+        real, link = root / "real", root / "link"
+        if swapped == "file":
+            real.write_text("inside")
+            link.symlink_to(outside / "text")
+        else:
+            real.mkdir()
+            (real / "text").write_text("inside")
+            link.symlink_to(outside / "page")
+        while not stop.is_set():
+            real.rename(name)
+            name.rename(real)
+            link.rename(name)
+            name.rename(link)
+
+    thread = threading.Thread(target=swap)
+    thread.start()
+    try:
+        reader = FileReader([root])
+        answers = set()
+        for _ in range(3000):
+            try:
+                answers.add(reader.text("page" if swapped == "file" else "page/text"))
+            except FileRefused as refusal:
+                answers.add(refusal.code)
+    finally:
+        stop.set()
+        thread.join()
+    assert answers <= {"inside", "ACCESS_DENIED", "NOT_FOUND"}
+    assert len(answers) > 1, "the swap never met a read"
+
+
+def test_a_folder_swapped_after_the_check_is_the_one_that_was_opened(
+    root: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The swap falls exactly between the opening of the folder and of the file below it."""
+    real_open = os.open
+
+    def swapping_open(path: str, flags: int, mode: int = 0o777, *, dir_fd: int | None = None) -> int:
+        if path == "page.md":
+            (root / "sub").rename(root / "moved")
+            (root / "sub").symlink_to(root.parent)
+            (root.parent / "page.md").write_text(SECRET)
+        return real_open(path, flags, mode, dir_fd=dir_fd)
+
+    monkeypatch.setattr(os, "open", swapping_open)
+    assert read_beneath(root, "sub/page.md") == b"page\n"
+
+
+@pytest.mark.parametrize(
+    "path", ["../secret.txt", "/etc/passwd", "sub/../guide.rst", "sub//page.md", "./x", ""]
+)
+def test_open_beneath_refuses_paths_that_are_not_plain_names(root: Path, path: str) -> None:
+    with pytest.raises(PermissionError):
+        open_beneath(root, path)
+
+
+def test_no_descriptor_leaks(root: Path) -> None:
+    os.mkfifo(root / "fifo")
+    before = len(os.listdir("/proc/self/fd"))
+    for path in ("guide.rst", "missing", "sub", "fifo", "sub/page.md", "guide.rst/x", "../secret.txt"):
+        read_file(path, [root])
+    assert len(os.listdir("/proc/self/fd")) == before
