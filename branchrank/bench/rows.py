@@ -24,8 +24,7 @@ RowKey = tuple[str, str, int]
 class RowHit(Record, frozen=True, kw_only=True):
     """A hit as a row keeps it: where, not what it says.
 
-    ``gain`` is 2 for a strict match, 1 for a relaxed one, 0 for neither; ``gold`` is the index of the gold
-    item that the hit is credited with. ``gold_lines`` counts the hit's lines that are gold.
+    ``gain``, ``gold`` and ``page`` are the judgement (:class:`branchrank.measures.matching.JudgedHit`).
     """
 
     id: str
@@ -36,9 +35,7 @@ class RowHit(Record, frozen=True, kw_only=True):
     score: float
     gain: int
     gold: int | None = None
-    gold_lines: int = 0
-    strict: bool = False
-    relaxed: bool = False
+    page: int | None = None
     node_id: str | None = None
     distance: float | None = None
     branches: dict[str, Placement] = msgspec.field(default_factory=dict)

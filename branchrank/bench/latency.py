@@ -1,0 +1,108 @@
+"""The latency pass: unmemoised, one query at a time, arms interleaved in a seeded order.
+
+1. Each arm answers one warm-up question first; that first answer is its cold time.
+2. Every sampled question goes through every arm, the pairs in an order shuffled by the seed, so that a
+   drift of the machine falls on all arms alike.
+3. Wall and CPU time of the whole query and wall time of each stage are kept, in milliseconds. Time spent
+   waiting for an LLM is a stage of its own (``llm wait``), and is not in ``compute``.
+"""
+
+from __future__ import annotations
+
+import csv
+import random
+import time
+from collections.abc import Callable, Sequence
+from io import StringIO
+from pathlib import Path
+
+from branchrank.artifacts import write_text
+from branchrank.bench.predictors import Predictor
+from branchrank.bench.runner import FATAL
+from branchrank.errors import RunError
+from branchrank.records import Question, Record
+
+Progress = Callable[[str, int, int], None]
+
+TOTAL = "total"
+CPU = "cpu"
+LLM_WAIT = "llm wait"
+COMPUTE = "compute"
+
+
+class Timing(Record, frozen=True, kw_only=True):
+    """One stage of one timed query. ``phase`` is ``cold`` for an arm's first query of the pass."""
+
+    predictor: str
+    question_id: str
+    phase: str
+    stage: str
+    ms: float
+
+
+def latency_pass(
+    predictors: Sequence[Predictor],
+    questions: Sequence[Question],
+    *,
+    top_k: int,
+    seed: int,
+    progress: Progress,
+) -> list[Timing]:
+    """Time every predictor on every question; a failing query has a total like any other."""
+    if not questions:
+        return []
+    timings: list[Timing] = []
+    for predictor in predictors:
+        timings += timed(predictor, questions[0], top_k, "cold")
+    pairs = [(predictor, question) for question in questions for predictor in predictors]
+    random.Random(seed).shuffle(pairs)  # noqa: S311 - an order, not a secret
+    for done, (predictor, question) in enumerate(pairs):
+        progress("latency", done, len(pairs))
+        timings += timed(predictor, question, top_k, "warm")
+    progress("latency", len(pairs), len(pairs))
+    return sorted(timings, key=lambda timing: (timing.predictor, timing.question_id, timing.phase))
+
+
+def timed(predictor: Predictor, question: Question, top_k: int, phase: str) -> list[Timing]:
+    """Answer one question and time it."""
+    stages: dict[str, float] = {}
+    waited = 0.0
+    wall, cpu = time.perf_counter(), time.process_time()
+    try:
+        retrieval = predictor.predict(question, top_k)
+    except FATAL:
+        raise
+    except Exception:
+        retrieval = None
+    total = 1000.0 * (time.perf_counter() - wall)
+    spent = 1000.0 * (time.process_time() - cpu)
+    if retrieval is not None:
+        stages = dict(retrieval.stage_ms)
+        waited = sum(call.latency_ms for call in retrieval.calls)
+    stages |= {TOTAL: total, CPU: spent, LLM_WAIT: waited, COMPUTE: max(0.0, total - waited)}
+    return [
+        Timing(predictor=predictor.name, question_id=question.id, phase=phase, stage=stage, ms=round(ms, 4))
+        for stage, ms in stages.items()
+    ]
+
+
+def write_timings(path: Path, timings: Sequence[Timing]) -> None:
+    """Write ``timings.csv``: one row per query and stage."""
+    stream = StringIO()
+    writer = csv.writer(stream, lineterminator="\n")
+    writer.writerow(Timing.__struct_fields__)
+    writer.writerows(
+        (timing.predictor, timing.question_id, timing.phase, timing.stage, timing.ms) for timing in timings
+    )
+    write_text(path, stream.getvalue())
+
+
+def read_timings(path: Path) -> list[Timing]:
+    """Read ``timings.csv``; a run without a latency pass has none."""
+    if not path.exists():
+        return []
+    try:
+        with path.open(encoding="utf-8", newline="") as stream:
+            return [Timing(**{**row, "ms": float(row["ms"])}) for row in csv.DictReader(stream)]  # type: ignore[arg-type]
+    except (TypeError, ValueError, KeyError) as error:
+        raise RunError(f"{path} is damaged: {error}", remedy="run the latency pass again") from None

@@ -1,0 +1,79 @@
+"""The quality pass: every predictor answers every question, and every answer becomes a row.
+
+1. Rows that an interrupted run left are kept; their questions are not asked again.
+2. A question goes through all predictors before the next one, so that they share memoised work.
+3. A query that fails is a row with the reason, and a miss in every denominator.
+4. Ctrl-C and SIGTERM end the pass between rows; nothing finished is lost.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+
+from branchrank.bench.judging import judged_hits
+from branchrank.bench.predictors import Predictor
+from branchrank.bench.rows import Row, RowLog
+from branchrank.errors import ReplayError, StorageError, UsageError
+from branchrank.records import Question
+
+Progress = Callable[[str, int, int], None]
+
+#: Errors that concern the whole run, not one query.
+FATAL = (ReplayError, StorageError, UsageError)
+
+
+def quality_pass(
+    predictors: Sequence[tuple[Predictor, int]],
+    questions: Sequence[Question],
+    log: RowLog,
+    *,
+    top_k: int,
+    progress: Progress,
+    on_row: Callable[[Row], None] = lambda row: None,
+) -> list[Row]:
+    """Ask every question of every predictor (with its number of repeats); returns rows in order.
+
+    Rows come back sorted by question, then in the order of ``predictors``, then by repeat, whatever the
+    order in which an interrupted run wrote them.
+    """
+    wanted = [
+        (question, predictor, repeat)
+        for question in questions
+        for predictor, repeats in predictors
+        for repeat in range(repeats)
+    ]
+    for done, (question, predictor, repeat) in enumerate(wanted):
+        progress("questions", done, len(wanted))
+        if (question.id, predictor.name, repeat) not in log.rows:
+            row = answer(predictor, question, top_k, repeat)
+            log.append(row)
+            on_row(row)
+    progress("questions", len(wanted), len(wanted))
+    return [log.rows[question.id, predictor.name, repeat] for question, predictor, repeat in wanted]
+
+
+def answer(predictor: Predictor, question: Question, top_k: int, repeat: int = 0) -> Row:
+    """One row. Anything but a fatal error becomes a failed row."""
+    try:
+        retrieval = predictor.predict(question, top_k, repeat)
+    except FATAL:
+        raise
+    except Exception as error:
+        return Row(
+            question_id=question.id,
+            predictor=predictor.name,
+            llm=predictor.llm,
+            repeat=repeat,
+            status="failed",
+            error=f"{type(error).__name__}: {error}".splitlines()[0],
+        )
+    return Row(
+        question_id=question.id,
+        predictor=predictor.name,
+        llm=predictor.llm,
+        repeat=repeat,
+        hits=judged_hits(retrieval.hits, question),
+        trace=retrieval.trace,
+        calls=retrieval.calls,
+        fallbacks=retrieval.fallbacks,
+    )
