@@ -1,0 +1,182 @@
+"""BM25 over a fixed set of texts, weighted by bm25s and searched here.
+
+1. Each text becomes tokens (:mod:`branchrank.stores.analyzer`); bm25s computes, once, what a token adds to a
+   document's score, by token: a sparse matrix in column order.
+2. A query's score is the sum of its tokens' columns, a token that the query repeats counted as often.
+3. The best ``n`` break ties by id. A document that scores nothing has no rank.
+4. On disk an index is six files. ``bm25.json`` holds the digests of the others, so that files of
+   different builds are never read together.
+
+Variants (Kamphuis et al., ECIR 2020): ``lucene`` (without the constant factor k1 + 1), ``robertson`` (a
+negative IDF counts as 0), ``atire``, ``bm25+`` (delta 1) and ``bm25l`` (delta 0.5). As Lv & Zhai (CIKM 2011)
+define the last two, a token that a document lacks adds nothing to its score.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Sequence
+from functools import cached_property
+from pathlib import Path
+from typing import Any
+
+import msgspec
+import numpy as np
+from numpy.typing import NDArray
+
+from branchrank.artifacts import atomic_writer, digest_bytes, write_bytes
+from branchrank.errors import ArtifactError
+from branchrank.records import Record, Scored
+from branchrank.settings import Bm25Settings
+from branchrank.stores.analyzer import analyzer
+from branchrank.stores.ordering import IntArray, best, tie_order
+
+_SCHEMA = 1
+_HEADER = "bm25.json"
+_ARRAYS = ("weights", "documents", "offsets")
+_LISTS = ("ids", "vocabulary")
+_FILES = tuple(f"{name}.npy" for name in _ARRAYS) + tuple(f"{name}.json" for name in _LISTS)
+_REBUILD = "rebuild the index: branchrank index"
+_DELTA = {"bm25+": 1.0, "bm25l": 0.5}
+
+
+class _Header(Record, frozen=True, kw_only=True):
+    """What ``bm25.json`` says of the files beside it."""
+
+    schema_version: int
+    settings: Bm25Settings
+    digests: dict[str, str]
+
+
+class Bm25Index:
+    """A BM25 index over ids and texts. ``settings`` says how it was made."""
+
+    def __init__(
+        self,
+        ids: Sequence[str],
+        vocabulary: Sequence[str],
+        weights: NDArray[np.float32],
+        documents: NDArray[np.int32],
+        offsets: NDArray[np.int64],
+        settings: Bm25Settings,
+    ) -> None:
+        """Token ``t`` adds ``weights[i]`` to the document ``documents[i]``.
+
+        ``i`` runs from ``offsets[t]`` up to, not including, ``offsets[t + 1]``.
+        """
+        self.ids = tuple(ids)
+        self.settings = settings
+        self._vocabulary = vocabulary
+        self._weights = weights
+        self._documents = documents
+        self._offsets = offsets
+        self._analyze = analyzer(settings)
+
+    @classmethod
+    def build(cls, ids: Sequence[str], texts: Sequence[str], settings: Bm25Settings) -> Bm25Index:
+        """Index ``texts``; ``ids`` are distinct and as many."""
+        analyze = analyzer(settings)
+        numbers: dict[str, int] = {}
+        tokens = [[numbers.setdefault(token, len(numbers)) for token in analyze(text)] for text in texts]
+        weights, documents, offsets = _columns(tokens, len(numbers), settings)
+        return cls(ids, list(numbers), weights, documents, offsets, settings)
+
+    @cached_property
+    def _numbers(self) -> dict[str, int]:
+        return {token: number for number, token in enumerate(self._vocabulary)}
+
+    @cached_property
+    def _ties(self) -> IntArray:
+        return tie_order(self.ids)
+
+    def scores(self, query: str) -> NDArray[np.float32]:
+        """The score of every document, in the order of ``ids``; 0 where no token of the query counts."""
+        scores = np.zeros(len(self.ids), dtype=np.float32)
+        counts = Counter(self._numbers[token] for token in self._analyze(query) if token in self._numbers)
+        # In a fixed order, so that the order of the query's words can't change the rounding.
+        for token in sorted(counts):
+            column = slice(self._offsets[token], self._offsets[token + 1])
+            scores[self._documents[column]] += np.float32(counts[token]) * self._weights[column]
+        return scores
+
+    def search(self, query: str, n: int) -> list[Scored]:
+        """The ``n`` best documents with a score above 0, best first; ties by id."""
+        scores = self.scores(query)
+        scoring = np.flatnonzero(scores > 0)
+        return [
+            Scored(self.ids[scoring[index]], float(scores[scoring[index]]))
+            for index in best(scores[scoring], self._ties[scoring], n)
+        ]
+
+    def save(self, directory: Path) -> None:
+        """Write the index's files into ``directory``. Raises :class:`~branchrank.errors.StorageError`."""
+        digests = {}
+        for name, values in zip(_LISTS, (self.ids, self._vocabulary), strict=True):
+            content = msgspec.json.encode(values)
+            write_bytes(directory / f"{name}.json", content)
+            digests[f"{name}.json"] = digest_bytes(content)
+        arrays: tuple[NDArray[Any], ...] = (self._weights, self._documents, self._offsets)
+        for name, array in zip(_ARRAYS, arrays, strict=True):
+            path = directory / f"{name}.npy"
+            with atomic_writer(path) as stream:
+                np.save(stream, array, allow_pickle=False)
+            digests[path.name] = digest_bytes(path.read_bytes())
+        header = _Header(schema_version=_SCHEMA, settings=self.settings, digests=digests)
+        write_bytes(directory / _HEADER, msgspec.json.encode(header, order="sorted"))
+
+    @classmethod
+    def load(cls, directory: Path) -> Bm25Index:
+        """Read an index. Raises :class:`ArtifactError` when a file is missing, damaged or another build's."""
+        unreadable = f"cannot read the BM25 index {directory}"
+        try:
+            header = msgspec.json.decode((directory / _HEADER).read_bytes(), type=_Header)
+            contents = {name: (directory / name).read_bytes() for name in _FILES}
+        except (OSError, msgspec.DecodeError) as error:
+            raise ArtifactError(f"{unreadable}: {error}", remedy=_REBUILD) from error
+        if header.schema_version != _SCHEMA:
+            raise ArtifactError(
+                f"the BM25 index {directory} has schema {header.schema_version}, not {_SCHEMA}",
+                remedy=_REBUILD,
+            )
+        wrong = [name for name in _FILES if digest_bytes(contents[name]) != header.digests.get(name)]
+        if wrong:
+            raise ArtifactError(
+                f"{directory / wrong[0]} is damaged or belongs to another build of the index", remedy=_REBUILD
+            )
+        try:
+            weights, documents, offsets = (_array(contents[f"{name}.npy"]) for name in _ARRAYS)
+            ids, vocabulary = (
+                msgspec.json.decode(contents[f"{name}.json"], type=list[str]) for name in _LISTS
+            )
+        except (ValueError, msgspec.DecodeError) as error:
+            raise ArtifactError(f"{unreadable}: {error}", remedy=_REBUILD) from error
+        return cls(ids, vocabulary, weights, documents, offsets, header.settings)
+
+
+def _array(content: bytes) -> NDArray[Any]:
+    """The array in the bytes of an ``.npy`` file; one that needs pickle raises ``ValueError``."""
+    from io import BytesIO
+
+    return np.lib.format.read_array(BytesIO(content), allow_pickle=False)
+
+
+def _columns(
+    tokens: list[list[int]], vocabulary: int, settings: Bm25Settings
+) -> tuple[NDArray[np.float32], NDArray[np.int32], NDArray[np.int64]]:
+    """What each token adds to each document that holds it, by token, as bm25s weighs it."""
+    if not vocabulary:
+        return np.empty(0, np.float32), np.empty(0, np.int32), np.zeros(1, np.int64)
+    import bm25s
+
+    delta = _DELTA.get(settings.idf, 0.5)
+    model = bm25s.BM25(k1=settings.k1, b=settings.b, delta=delta, method=settings.idf, backend="numpy")
+    numbers = {number: number for number in range(vocabulary)}
+    model.index((tokens, numbers), create_empty_token=False, show_progress=False)
+    weights = np.asarray(model.scores["data"], dtype=np.float32)
+    documents = np.asarray(model.scores["indices"], dtype=np.int32)
+    offsets = np.asarray(model.scores["indptr"], dtype=np.int64)
+    absent = model.nonoccurrence_array
+    if absent is not None:
+        # bm25s states these weights above those of a document that lacks the token.
+        weights = weights + np.repeat(np.asarray(absent, dtype=np.float32), np.diff(offsets))
+    return weights, documents, offsets

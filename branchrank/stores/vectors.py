@@ -1,0 +1,64 @@
+"""Vector stores behind one protocol: exact search in NumPy, and Chroma, embedded or a server.
+
+1. Every vector has unit length, so the score is the cosine similarity, in -1..1, and the squared L2
+   distance is ``2 - 2 * score``.
+2. Every store returns the same scores, to the last bit, for the same ids: an approximate store only
+   proposes candidates, which are scored from the vectors themselves.
+3. Ties break by id ascending. ``n`` past the end returns everything.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from typing import Protocol
+
+from branchrank.errors import ArtifactError
+from branchrank.records import Scored
+from branchrank.stores.embedders.protocol import Vectors
+
+#: Up to this many vectors, ``auto`` searches exactly. `benchmarks/vector_crossover.py` measures it.
+EXACT_UP_TO = 10_000
+
+
+class VectorStore(Protocol):
+    """Finds the nearest of a fixed set of unit vectors."""
+
+    @property
+    def name(self) -> str:
+        """What reports call the store: ``exact``, ``chroma`` or ``chroma server``."""
+
+    @property
+    def ids(self) -> tuple[str, ...]:
+        """The ids, in the order of the corpus."""
+
+    def search(self, vector: Vectors, n: int) -> list[Scored]:
+        """The ``n`` nearest to a unit vector of shape ``(d,)``, best first.
+
+        Raises :class:`ArtifactError` when the vector's dimension is not the index's, or the store
+        answers with anything but its own ids.
+        """
+
+    def vector(self, key: str) -> Vectors:
+        """The stored vector of an id: float32, shape ``(d,)``. Raises ``KeyError`` for an unknown id."""
+
+    def close(self) -> None:
+        """Release files and connections; the store answers nothing after it."""
+
+
+def check_query(vector: Vectors, dimension: int) -> None:
+    """Raise :class:`ArtifactError` unless ``vector`` has shape ``(dimension,)``."""
+    if vector.shape != (dimension,):
+        raise ArtifactError(
+            f"the query has shape {vector.shape}, the index holds vectors of dimension {dimension}",
+            remedy="ask with the embedder that made the index (--embedder), or rebuild it: branchrank index",
+        )
+
+
+def recall_against_exact(store: VectorStore, exact: VectorStore, queries: Iterable[Vectors], n: int) -> float:
+    """Mean share of the exact top ``n`` that ``store`` finds, in 0..1; 1 when there is nothing to find."""
+    shares = []
+    for query in queries:
+        expected = {entry.key for entry in exact.search(query, n)}
+        found = {entry.key for entry in store.search(query, n)}
+        shares.append(len(expected & found) / len(expected) if expected else 1.0)
+    return sum(shares) / len(shares) if shares else 1.0

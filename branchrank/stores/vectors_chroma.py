@@ -1,0 +1,245 @@
+"""Chroma as the holder of the vectors: embedded in a directory, or a server by URL.
+
+1. A collection belongs to one generation of an index and is never changed after it is built. Vectors are
+   always passed in; no embedding function is ever attached, stored or loaded.
+2. A query asks Chroma for a few more than ``n`` candidates; their scores are computed from the index's own
+   vectors, so that scores and ties are those of the exact store.
+3. Chroma's HNSW graph is built with random levels, so two builds differ. ``EF_SEARCH`` is high enough that
+   both find what exact search finds on collections of this size; ``recall_against_exact`` measures it.
+4. A collection answers only after a probe: count, ids, vectors and nearest neighbours of a sample against
+   the index's own vectors. (Chroma's ``count()`` alone stays right when files are missing.)
+
+Chroma writes a file named ``index_metadata.pickle``; its Rust code reads it, Python never does.
+"""
+
+from __future__ import annotations
+
+import contextlib
+from collections.abc import Callable, Iterator, Sequence
+from pathlib import Path
+from typing import Any
+from urllib.parse import urlsplit
+
+import numpy as np
+
+from branchrank.errors import ArtifactError, UsageError
+from branchrank.records import Scored
+from branchrank.stores.embedders.protocol import Vectors
+from branchrank.stores.ordering import IntArray
+from branchrank.stores.vectors import check_query
+from branchrank.stores.vectors_exact import ExactVectors
+
+#: A directory (embedded) or the URL of a server.
+Location = Path | str
+
+EF_SEARCH = 1000
+_EF_CONSTRUCTION = 200
+#: Vectors are flushed to files whose digests the manifest holds, rather than left in Chroma's log.
+_SYNC_THRESHOLD = 2
+#: Candidates beyond ``n``, so that equal scores at the end of the list break by id.
+_SLACK = 16
+_PROBES = 64
+#: An HNSW graph may leave a few points unreachable; damage loses far more.
+_PROBES_FOUND = 0.95
+#: How Chroma writes that a collection has no embedding function.
+_NO_FUNCTION = ({"type": "legacy"}, {"type": "unknown"})
+_REBUILD = "rebuild the index: branchrank index"
+
+
+@contextlib.contextmanager
+def _chroma_errors(location: Location) -> Iterator[None]:
+    """Turn whatever Chroma raises into an :class:`ArtifactError` that names the place."""
+    try:
+        yield
+    except (ArtifactError, UsageError):
+        raise
+    except Exception as error:
+        remedy = _REBUILD
+        if isinstance(location, str):
+            remedy = f"start the server (chroma run) at {location}, or use --vector-store exact"
+        reason = str(error).splitlines()[0][:300] if str(error) else type(error).__name__
+        raise ArtifactError(f"Chroma at {location}: {reason}", remedy=remedy) from error
+
+
+def _connect(location: Location) -> Any:
+    import chromadb
+    from chromadb.config import Settings
+
+    # A .env file of the current folder could name other classes to load.
+    settings = Settings(_env_file=None, anonymized_telemetry=False)
+    if isinstance(location, Path):
+        return chromadb.PersistentClient(path=str(location), settings=settings)
+    parts = urlsplit(location)
+    try:
+        port = parts.port or (443 if parts.scheme == "https" else 8000)
+    except ValueError:
+        port = 0
+    if parts.scheme not in ("http", "https") or not parts.hostname or parts.username or not port:
+        raise UsageError(
+            f"--chroma-url {location!r} is not the URL of a server",
+            remedy="use --chroma-url http://HOST:PORT",
+        )
+    return chromadb.HttpClient(host=parts.hostname, port=port, ssl=parts.scheme == "https", settings=settings)
+
+
+def _refuse_foreign(collection: Any, location: Location) -> None:
+    """Raise :class:`ArtifactError` if the collection stores an embedding function or another metric."""
+    model = collection.get_model()
+    configuration = model.configuration_json or {}
+    for name in _embedding_functions([configuration, model.get_serialized_schema()]):
+        raise ArtifactError(
+            f"the Chroma collection {collection.name!r} at {location} names an embedding function "
+            f"({name!r}), which is never loaded",
+            remedy=_REBUILD,
+        )
+    space = (configuration.get("hnsw") or {}).get("space")
+    if space not in ("l2", "cosine"):
+        raise ArtifactError(
+            f"the Chroma collection {collection.name!r} at {location} has the metric {space!r}, not l2",
+            remedy=_REBUILD,
+        )
+
+
+def _embedding_functions(tree: Any) -> Iterator[str]:
+    """Names of the embedding functions anywhere in a configuration."""
+    pending = [tree]
+    while pending:
+        value = pending.pop()
+        if isinstance(value, dict):
+            function = value.get("embedding_function")
+            if function and function not in _NO_FUNCTION:
+                yield str(function.get("name", function) if isinstance(function, dict) else function)[:100]
+            pending.extend(value.values())
+        elif isinstance(value, list):
+            pending.extend(value)
+
+
+def build_collection(
+    location: Location,
+    name: str,
+    ids: Sequence[str],
+    matrix: Vectors,
+    progress: Callable[[int, int], None] | None = None,
+) -> None:
+    """Create the collection ``name`` with unit vectors ``(len(ids), d)``. Raises :class:`ArtifactError`."""
+    with _chroma_errors(location), contextlib.closing(_connect(location)) as client:
+        collection = client.create_collection(
+            name,
+            embedding_function=None,
+            configuration={
+                "hnsw": {
+                    "space": "l2",
+                    "ef_construction": _EF_CONSTRUCTION,
+                    "ef_search": EF_SEARCH,
+                    "sync_threshold": _SYNC_THRESHOLD,
+                }
+            },
+        )
+        _refuse_foreign(collection, location)
+        batch = min(client.get_max_batch_size(), 5461)
+        for start in range(0, len(ids), batch):
+            end = min(start + batch, len(ids))
+            collection.add(ids=list(ids[start:end]), embeddings=np.asarray(matrix[start:end]))
+            if progress is not None:
+                progress(end, len(ids))
+
+
+def drop_collection(location: Location, name: str) -> None:
+    """Delete a collection, if it is there. Raises :class:`ArtifactError` when the server can't be reached."""
+    with _chroma_errors(location), contextlib.closing(_connect(location)) as client:
+        from chromadb.errors import NotFoundError
+
+        with contextlib.suppress(NotFoundError):
+            client.delete_collection(name)
+
+
+class ChromaVectors:
+    """Chroma's candidates, scored from the index's own vectors."""
+
+    def __init__(self, location: Location, name: str, ids: Sequence[str], matrix: Vectors) -> None:
+        """Open the collection ``name`` and probe it against ``ids`` and ``matrix``.
+
+        Raises :class:`ArtifactError` when it is missing, damaged or foreign, or the server is away.
+        """
+        if isinstance(location, Path) and not (location / "chroma.sqlite3").is_file():
+            raise ArtifactError(f"there is no Chroma database in {location}", remedy=_REBUILD)
+        self.name = "chroma" if isinstance(location, Path) else "chroma server"
+        self._location = location
+        self._exact = ExactVectors(ids, matrix)
+        with _chroma_errors(location):
+            self._client = _connect(location)
+        try:
+            with _chroma_errors(location):
+                self._collection = self._client.get_collection(name, embedding_function=None)
+                _refuse_foreign(self._collection, location)
+                self._probe()
+        except BaseException:
+            self.close()
+            raise
+
+    def _probe(self) -> None:
+        count = self._collection.count()
+        if count != len(self.ids):
+            raise self._damaged(f"it holds {count} vectors, the index {len(self.ids)}")
+        if not count:
+            return
+        rows = np.unique(np.linspace(0, count - 1, num=min(count, _PROBES)).astype(np.intp))
+        sample = [self.ids[row] for row in rows]
+        stored = self._collection.get(ids=sample, include=["embeddings"])
+        if sorted(stored["ids"]) != sorted(sample):
+            raise self._damaged("ids of the index are missing")
+        for key, vector in zip(stored["ids"], stored["embeddings"], strict=True):
+            if not np.allclose(vector, self.vector(key), atol=1e-5):
+                raise self._damaged(f"the vector of {key!r} differs")
+        queries = np.stack([self.vector(key) for key in sample])
+        answers = self._collection.query(query_embeddings=queries, n_results=1, include=[])["ids"]
+        found = sum(
+            self._exact.score(self._rows(answer), query).max(initial=-1.0) > 1 - 1e-4
+            for query, answer in zip(queries, answers, strict=True)
+        )
+        if found < _PROBES_FOUND * len(rows):
+            raise self._damaged(f"only {found} of {len(rows)} vectors find themselves")
+
+    def _rows(self, answer: list[str]) -> IntArray:
+        try:
+            return np.array([self._exact.row(key) for key in dict.fromkeys(answer)], dtype=np.intp)
+        except KeyError as error:
+            raise self._damaged(f"it answers with {error.args[0]!r}, which is not in the index") from None
+
+    def _damaged(self, reason: str) -> ArtifactError:
+        return ArtifactError(
+            f"the Chroma collection at {self._location} is damaged or foreign: {reason}", remedy=_REBUILD
+        )
+
+    @property
+    def ids(self) -> tuple[str, ...]:
+        """The ids, in the order of the rows."""
+        return self._exact.ids
+
+    def search(self, vector: Vectors, n: int) -> list[Scored]:
+        """The ``n`` nearest; see :class:`~branchrank.stores.vectors.VectorStore`.
+
+        Where Chroma would have to return nearly everything, exact search answers.
+        """
+        check_query(vector, self._exact.dimension)
+        wanted = n + _SLACK
+        if n <= 0 or wanted >= len(self.ids):
+            return self._exact.search(vector, n)
+        with _chroma_errors(self._location):
+            answer = self._collection.query(
+                query_embeddings=vector[np.newaxis], n_results=wanted, include=[]
+            )["ids"][0]
+        rows = self._rows(answer)
+        if len(rows) < _PROBES_FOUND * n:
+            raise self._damaged(f"asked for {wanted} vectors, it answers with {len(rows)}")
+        if len(rows) < n:
+            return self._exact.search(vector, n)
+        return self._exact.rank(rows, vector, n)
+
+    def vector(self, key: str) -> Vectors:
+        """The vector of an id, shape ``(d,)``."""
+        return self._exact.vector(key)
+
+    def close(self) -> None:
+        """Close the client."""
+        self._client.close()

@@ -1,0 +1,111 @@
+"""Exact vector search: one matrix product over a memory-mapped file.
+
+1. ``vectors.npy`` holds float32 rows ``(n, d)`` in the order of the ids; it is read without pickle.
+2. A query is multiplied with all rows. Rows within the rounding error of the n-th best score are
+   scored again in float64, and the best n of those are the answer (see :mod:`branchrank.stores.ordering`).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from functools import cached_property
+from pathlib import Path
+
+import numpy as np
+from numpy.typing import NDArray
+
+from branchrank.artifacts import atomic_writer
+from branchrank.errors import ArtifactError
+from branchrank.records import Scored
+from branchrank.stores.embedders.protocol import Vectors
+from branchrank.stores.ordering import IntArray, best, cosines, tie_order
+from branchrank.stores.vectors import check_query
+
+
+def save_vectors(path: Path, matrix: Vectors) -> None:
+    """Write float32 rows ``(n, d)`` atomically. Raises :class:`~branchrank.errors.StorageError`."""
+    with atomic_writer(path) as stream:
+        np.save(stream, np.ascontiguousarray(matrix, dtype=np.float32), allow_pickle=False)
+
+
+def load_vectors(path: Path, rows: int, dimension: int) -> Vectors:
+    """Memory-map ``path``. Raises :class:`ArtifactError` unless it holds float32 ``(rows, dimension)``."""
+    remedy = "rebuild the index: branchrank index"
+    try:
+        # An empty array can't be mapped.
+        matrix = np.load(path, mmap_mode="r" if rows else None, allow_pickle=False)
+    except (OSError, ValueError, EOFError) as error:
+        raise ArtifactError(f"cannot read the vectors {path}: {error}", remedy=remedy) from error
+    if not isinstance(matrix, np.ndarray) or matrix.dtype != np.float32 or matrix.shape != (rows, dimension):
+        found = f"{matrix.dtype} {matrix.shape}" if isinstance(matrix, np.ndarray) else "an archive"
+        raise ArtifactError(
+            f"{path} holds {found}, where the index needs float32 {(rows, dimension)}", remedy=remedy
+        )
+    return matrix
+
+
+class ExactVectors:
+    """The reference store: every vector is compared with every query."""
+
+    name = "exact"
+
+    def __init__(self, ids: Sequence[str], matrix: Vectors) -> None:
+        """``matrix`` is float32 ``(len(ids), d)`` with unit rows; ids are distinct."""
+        if len(ids) != len(matrix):
+            raise ArtifactError(
+                f"{len(ids)} ids but {len(matrix)} vectors", remedy="rebuild the index: branchrank index"
+            )
+        self._ids = tuple(ids)
+        self._matrix = matrix
+        self._row = {key: row for row, key in enumerate(self._ids)}
+
+    @cached_property
+    def _ties(self) -> IntArray:
+        return tie_order(self._ids)
+
+    @property
+    def dimension(self) -> int:
+        """Number of components of a vector."""
+        return int(self._matrix.shape[1])
+
+    @property
+    def ids(self) -> tuple[str, ...]:
+        """The ids, in the order of the rows."""
+        return self._ids
+
+    def search(self, vector: Vectors, n: int) -> list[Scored]:
+        """The exact ``n`` nearest; see :class:`~branchrank.stores.vectors.VectorStore`."""
+        check_query(vector, self.dimension)
+        count = min(n, len(self._ids))
+        if count <= 0:
+            return []
+        rough = self._matrix @ vector.astype(np.float32)
+        threshold = np.partition(rough, len(rough) - count)[len(rough) - count]
+        # A float32 dot product of d terms errs by at most d * eps / 2 times the two lengths, twice over here.
+        length = max(1.0, float(np.linalg.norm(vector)))
+        error = np.float32(self.dimension * float(np.finfo(np.float32).eps) * length)
+        pool = np.flatnonzero(rough >= threshold - error)
+        return self.rank(pool, vector, count)
+
+    def rank(self, rows: IntArray, vector: Vectors, n: int) -> list[Scored]:
+        """The best ``n`` of some rows."""
+        scores = self.score(rows, vector)
+        return [
+            Scored(self._ids[rows[index]], float(scores[index]))
+            for index in best(scores, self._ties[rows], n)
+        ]
+
+    def score(self, rows: IntArray, vector: Vectors) -> NDArray[np.float64]:
+        """Cosine similarity of some rows with a unit vector, shape ``(len(rows),)``."""
+        return cosines(self._matrix, rows, vector)
+
+    def row(self, key: str) -> int:
+        """The row of an id. Raises ``KeyError``."""
+        return self._row[key]
+
+    def vector(self, key: str) -> Vectors:
+        """The vector of an id, shape ``(d,)``."""
+        return np.array(self._matrix[self._row[key]])
+
+    def close(self) -> None:
+        """Nothing to do: the mapping goes with the object."""
