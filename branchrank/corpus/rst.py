@@ -1,0 +1,43 @@
+"""The reader of reStructuredText.
+
+1. Bytes are decoded and cut into lines.
+2. The scanner finds headings and blocks with exact lines, docutils reads inline markup and tables.
+   No directive runs: nothing is included, inserted or executed, and an unknown directive or role, of
+   whatever project, is read for its text.
+3. Headings and blocks become sections.
+"""
+
+from __future__ import annotations
+
+from hashlib import sha256
+
+from branchrank.corpus.document import Document
+from branchrank.corpus.lines import decode, split_lines
+from branchrank.corpus.rst_scan import Scanner
+from branchrank.corpus.sections import finish_sections
+
+
+def read_rst(source: str, content: bytes) -> Document:
+    """Read an RST file; no content makes it fail.
+
+    ``toctree`` holds the entries as written, globs included, ``labels`` the internal targets in the form
+    in which RST compares names, ``references`` the cross references with text of their own.
+    """
+    text, notes = decode(content)
+    lines = split_lines(text)
+    scanner = Scanner(source, lines)
+    scanner.scan()
+    sections = finish_sections(
+        source, headings=scanner.headings, blocks=scanner.blocks, line_count=len(lines)
+    )
+    return Document(
+        source=source,
+        title=sections[0].title,
+        digest=sha256(content).hexdigest(),
+        line_count=len(lines),
+        sections=sections,
+        toctree=tuple(scanner.toctree),
+        labels=tuple(scanner.labels),
+        references=tuple(scanner.inline.references),
+        notes=notes,
+    )

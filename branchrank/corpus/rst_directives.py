@@ -1,0 +1,114 @@
+"""What a directive's argument and body are, as far as its name says so.
+
+A directive that is named nowhere here is read like the text around it: its argument and its body are
+prose with inline markup, and bodies nest.
+"""
+
+from __future__ import annotations
+
+import re
+
+#: The body is code, word for word.
+VERBATIM = frozenset(
+    [
+        "code",
+        "code-block",
+        "code-cell",
+        "code-tab",
+        "console",
+        "csv-table",
+        "digraph",
+        "doctest",
+        "graph",
+        "graphviz",
+        "ipython",
+        "jinja",
+        "math",
+        "mermaid",
+        "parsed-literal",
+        "plantuml",
+        "productionlist",
+        "prompt",
+        "raw",
+        "shell",
+        "snippet",
+        "sourcecode",
+        "terminal",
+        "testcleanup",
+        "testcode",
+        "testoutput",
+        "testsetup",
+        "uml",
+    ]
+)
+#: Neither argument nor body is text that a reader of the page sees.
+SILENT = frozenset(
+    [
+        "currentmodule",
+        "default-domain",
+        "default-role",
+        "highlight",
+        "include",
+        "index",
+        "literalinclude",
+        "meta",
+        "role",
+        "sectnum",
+        "tabularcolumns",
+        "toctree",
+    ]
+)
+#: The argument is a language, a path or a class name.
+SILENT_ARGUMENT = frozenset(
+    [
+        "code",
+        "code-block",
+        "code-cell",
+        "code-tab",
+        "container",
+        "cssclass",
+        "figure",
+        "highlight",
+        "ifconfig",
+        "image",
+        "ipython",
+        "only",
+        "prompt",
+        "raw",
+        "rst-class",
+        "snippet",
+        "sourcecode",
+    ]
+)
+#: Directives whose argument begins with a version, and what it means.
+VERSIONS = {
+    "versionadded": "New in version",
+    "versionchanged": "Changed in version",
+    "versionremoved": "Removed in version",
+    "deprecated": "Deprecated since version",
+}
+#: Options whose value is shown on the page.
+READABLE_OPTIONS = frozenset(["alt", "caption", "header", "subtitle", "synopsis", "title"])
+#: Field names at the top of a file that steer the build of the page.
+PAGE_FIELDS = frozenset(["nocomments", "no-search", "nosearch", "orphan", "tocdepth"])
+
+_DIRECTIVE = re.compile(r"((?:[^\W_]|[-._+:](?=[^\W_]))+) ?::(?:\s+|$)")
+_OPTION = re.compile(r":([^\s:`][^:`]*):(?:\s+|$)")
+
+
+def match_directive(text: str) -> tuple[str, str] | None:
+    """Name (in lower case) and first argument line of the directive that ``.. text`` begins."""
+    match = _DIRECTIVE.match(text)
+    return (match[1].lower(), text[match.end() :].strip()) if match else None
+
+
+def match_option(line: str) -> tuple[str, str] | None:
+    """Name and first value line of a directive's option."""
+    stripped = line.strip()
+    match = _OPTION.match(stripped)
+    return (match[1], stripped[match.end() :]) if match else None
+
+
+def base_name(name: str) -> str:
+    """The name without its domain: ``rst:directive`` is ``directive``."""
+    return name.rpartition(":")[2]

@@ -1,0 +1,180 @@
+"""Inline RST to readable text, by docutils' inline parser.
+
+1. A paragraph without markup characters is its own text.
+2. Otherwise docutils finds the markup. Roles are read generically, whoever defines them: the text of
+   ``text <target>``, else the content. Unfinished markup stays as it is written.
+3. Every line break of the source stays a line break, so that the n-th line of the text is still what
+   there is to read on the n-th line of the file.
+
+docutils' search is quadratic in a paragraph's length, so a long one is parsed in parts.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator, Mapping
+from types import SimpleNamespace
+from typing import Any, Literal
+
+from docutils import nodes
+from docutils.frontend import get_default_settings
+from docutils.languages import get_language
+from docutils.parsers.rst import Parser
+from docutils.parsers.rst.states import Inliner
+from docutils.utils import new_document, unescape
+
+from branchrank.corpus.document import Reference
+
+_MARKUP = re.compile(r"[`*|\\]|_(?!\w)")
+_EXTERNAL = re.compile(r"[a-zA-Z][a-zA-Z0-9+.-]*:|//")
+#: Roles whose content is code: ``a <b>`` is no title and target there.
+_LITERAL_ROLES = frozenset(["code", "literal", "math", "samp", "kbd", "command", "regexp", "raw", "file"])
+_PART_CHARACTERS = 4000
+
+_SETTINGS = get_default_settings(Parser)
+_SETTINGS.file_insertion_enabled = False
+_SETTINGS.raw_enabled = False
+_SETTINGS.report_level = 5
+_SETTINGS.halt_level = 5
+_SETTINGS.warning_stream = False
+
+_BASE = Inliner()
+_BASE.init_customizations(_SETTINGS)
+_PATTERNS = _BASE.patterns  # docutils compiles them from the attributes of this class only
+
+
+class InlineReader:
+    """Reads the inline markup of one file and collects its cross references.
+
+    ``substitutions`` maps the names of ``|name|`` to their text, ``targets`` the names of
+    ```name`_`` to their URIs; both keyed by :func:`normalize_name`.
+    """
+
+    def __init__(self, source: str, substitutions: Mapping[str, str], targets: Mapping[str, str]) -> None:
+        document = new_document(source, _SETTINGS)
+        self._inliner = _Inliner()
+        self._memo = SimpleNamespace(
+            document=document,
+            reporter=document.reporter,
+            language=get_language(_SETTINGS.language_code, document.reporter),
+        )
+        self._parent = nodes.paragraph()
+        self._substitutions = substitutions
+        self._targets = targets
+        self.references: list[Reference] = []
+
+    def read(self, text: str, line: int) -> str:
+        """The readable text of lines that start at ``line``, with as many line breaks as ``text``."""
+        if not _MARKUP.search(text):
+            return text
+        result = ""
+        for part in _parts(text):
+            result += self._read_part(part, line + result.count("\n"))
+        return result
+
+    def _read_part(self, text: str, line: int) -> str:
+        found, _ = self._inliner.parse(text, line, self._memo, self._parent)
+        result = ""
+        breaks = 0
+        for node in found:
+            readable = self._readable(node, line + breaks)
+            lost = _source(node).count("\n") - readable.count("\n")
+            result += readable + "\n" * lost
+            breaks += readable.count("\n") + max(lost, 0)
+        return result + "\n" * (text.count("\n") - breaks)
+
+    def _readable(self, node: nodes.Node, line: int) -> str:
+        text = node.astext()
+        if isinstance(node, nodes.Text):
+            return text
+        assert isinstance(node, nodes.Element)
+        if isinstance(node, nodes.substitution_reference):
+            return self._substitutions.get(normalize_name(text), text)
+        if isinstance(node, nodes.footnote_reference | nodes.citation_reference):
+            return node.rawsource.removesuffix("_")
+        target = self._target(node)
+        if target is not None:
+            role, name = target
+            self.references.append(Reference(role=role, text=" ".join(text.split()), target=name, line=line))
+        return text
+
+    def _target(self, node: nodes.Element) -> tuple[Literal["ref", "doc", "link"], str] | None:
+        role = node.get("role")
+        if role in ("ref", "doc"):
+            return ("ref" if role == "ref" else "doc"), node["target"]
+        if not isinstance(node, nodes.reference):
+            return None
+        uri = node.get("refuri") or self._targets.get(node.get("refname", ""))
+        if not uri or _EXTERNAL.match(uri):
+            return None
+        return "link", uri
+
+
+class _Inliner(Inliner):
+    """docutils' inline parser with generic roles, and neither URI search nor bookkeeping."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.patterns = _PATTERNS
+
+    def problematic(self, text: str, rawsource: str, message: Any) -> nodes.problematic:
+        return nodes.problematic(rawsource, text)
+
+    def interpreted(
+        self, rawsource: str, text: str, role: str, lineno: int
+    ) -> tuple[list[nodes.Node], list[nodes.system_message]]:
+        content = unescape(text, True).replace("\\\\", "\\")
+        node = nodes.inline(rawsource, "")
+        if role not in _LITERAL_ROLES:
+            title, target = _split_title(content)
+            if target:
+                node["role"], node["target"] = role, target
+            content = title
+        node += nodes.Text(content)
+        return [node], []
+
+    def phrase_ref(
+        self, before: str, after: str, rawsource: str, escaped: str, text: str | None = None
+    ) -> tuple[str, list[nodes.Node], str, list[nodes.Node]]:
+        content = unescape(escaped, True).replace("\\\\", "\\")
+        title, target = _split_title(content)
+        node = nodes.reference(rawsource, "")
+        if target.endswith("_") and not target.endswith("\\_"):
+            node["refname"] = normalize_name(target[:-1])
+        elif target:
+            node["refuri"] = "".join(target.split())
+        else:
+            node["refname"] = normalize_name(title)
+        node += nodes.Text(title)
+        return before, [node], after, []
+
+
+def normalize_name(name: str) -> str:
+    """A reference name in the form in which RST compares names."""
+    return " ".join(name.lower().split())
+
+
+def _split_title(content: str) -> tuple[str, str]:
+    """Title and target of ``title <target>``; of anything else the content (without ``~``) and ``""``."""
+    if content.endswith(">"):
+        title, opened, target = content[:-1].rpartition("<")
+        if opened and title.strip():
+            return title.rstrip(), target.strip()
+        if opened:
+            return target, ""
+    return content.lstrip("~!"), ""
+
+
+def _source(node: nodes.Node) -> str:
+    return str(node) if isinstance(node, nodes.Text) else getattr(node, "rawsource", "")
+
+
+def _parts(text: str) -> Iterator[str]:
+    """The text in parts of bounded length, cut after a line break or space where there is one."""
+    start = 0
+    while len(text) - start > _PART_CHARACTERS:
+        limit = start + _PART_CHARACTERS
+        cut = text.rfind("\n", start, limit) + 1 or text.rfind(" ", start, limit) + 1 or limit
+        yield text[start:cut]
+        start = cut
+    yield text[start:]

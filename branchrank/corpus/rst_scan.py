@@ -1,0 +1,388 @@
+"""RST's block structure from its raw lines, so that every span is exact.
+
+1. One pass over the lines, without recursion: what a line begins (a heading, a list item, a directive,
+   a literal block, a table, a paragraph, ...) is decided by the line, its indentation and its neighbours, as
+   docutils' specification says. Bodies of directives and list items nest by mere indentation, so
+   depth costs nothing, and a construct that is never closed ends where its lines end.
+2. Each construct emits blocks of readable text: paragraphs through the inline reader, code word for
+   word, tables row by row. Comments, targets, options and other markup emit nothing.
+3. Internal targets right above a heading belong to it; so does what is silent between them.
+
+docutils' own block parser is not used: it drops what it finds malformed, loses line numbers in nested
+bodies, and its depth is Python's. The tests compare the headings that both find.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+
+from docutils.utils import column_width
+
+from branchrank.corpus.document import Block, BlockKind, Label
+from branchrank.corpus.rst_directives import (
+    PAGE_FIELDS,
+    READABLE_OPTIONS,
+    SILENT,
+    SILENT_ARGUMENT,
+    VERBATIM,
+    VERSIONS,
+    base_name,
+    match_directive,
+    match_option,
+)
+from branchrank.corpus.rst_inline import InlineReader, normalize_name
+from branchrank.corpus.rst_tables import read_table
+from branchrank.corpus.sections import Heading
+
+_RULE = re.compile(r"([!-/:-@\[-`{-~])\1*\s*$")
+_BULLET = re.compile(r"[-+*•‣⁃](?:\s+|$)")
+_ENUMERATOR = re.compile(r"\(?(?:\d{1,9}|[a-zA-Z]|[ivxlcdmIVXLCDM]{1,12}|#)[.)](?:\s+|$)")
+_GRID_TOP = re.compile(r"\+-[-+]+-\+ *$")
+_SIMPLE_TOP = re.compile(r"=+(?: +=+)+ *$")
+_SIMPLE_BORDER = re.compile(r"=+[ =]*$")
+_TARGET = re.compile(r"_(?:`([^`]+)`|((?![ _])(?:[^:\\]|\\.)+)|_):(?:\s+|$)")
+_FOOTNOTE = re.compile(r"\[(?:\d+|#[\w.+:-]*|\*|[^\W_][\w.+:-]*)\](?:\s+|$)")
+_SUBSTITUTION = re.compile(r"\|([^|]+)\|\s+([\w-]+)::\s*(.*)")
+_TOCTREE_TITLE = re.compile(r"(.+?)\s*<([^<>]+)>$")
+
+
+def indent_of(line: str) -> int:
+    """Columns of white space that a line that isn't blank begins with."""
+    return len(line) - len(line.lstrip())
+
+
+class Scanner:
+    """One pass over the lines of a file; :meth:`scan` fills the public lists, in line order."""
+
+    def __init__(self, source: str, lines: list[str]) -> None:
+        self.lines = [line.expandtabs(8).rstrip() if "\t" in line else line.rstrip() for line in lines]
+        self.headings: list[Heading] = []
+        self.blocks: list[Block] = []
+        self.labels: list[Label] = []
+        self.toctree: list[str] = []
+        substitutions, targets = _definitions(self.lines)
+        self.inline = InlineReader(source, substitutions, targets)
+        self._styles: list[str] = []
+        self._pending: list[Label] = []
+        self._tables_end_before = len(self.lines)
+
+    def scan(self) -> None:
+        """Read all lines."""
+        position = 0
+        while position < len(self.lines):
+            if self.lines[position]:
+                position = self._construct(position)
+            else:
+                position += 1
+
+    # -- what a line begins; each method returns the position after what it has read
+
+    def _construct(self, at: int) -> int:
+        line = self.lines[at]
+        column = indent_of(line)
+        marker, column = self._list_marker(at, column)
+        text = line[column:]
+        if not text:
+            return at + 1
+        if text == ".." or text.startswith(".. "):
+            return self._explicit(at, column, marker)
+        if text.startswith("__ "):
+            return self._after_adjacent(at, column)
+        if text.startswith(">>> "):
+            end = self._after_adjacent(at, column - 1)
+            return self._code(at, end, column)
+        if not marker:
+            end = self._table(at, column) or (0 if column else self._heading(at))
+            if end:
+                return end
+            if _RULE.match(text) and text != "::" and len(text) >= 4:
+                return at + 1
+        if text.startswith(":"):
+            end = self._field(at, column, marker)
+            if end:
+                return end
+        return self._paragraph(at, marker + text, column, "list" if marker else "prose")
+
+    def _list_marker(self, at: int, column: int) -> tuple[str, int]:
+        """The bullets and enumerators that the line begins with, and the column of the content."""
+        line = self.lines[at]
+        start = column
+        while match := _BULLET.match(line, column) or _ENUMERATOR.match(line, column):
+            if match.end() == len(line) and (column > start or _RULE.match(line[column:])):
+                following = self._line(at + 1)
+                if not following or indent_of(following) <= column:
+                    break
+            if line[column] not in "-+*•‣⁃" and not self._is_item(at, match.end()):
+                break
+            column = match.end()
+        return line[start:column], column
+
+    def _is_item(self, at: int, column: int) -> bool:
+        following = self._line(at + 1)
+        if not following:
+            return True
+        indent = indent_of(following)
+        return indent >= column or bool(_ENUMERATOR.match(following, indent))
+
+    def _heading(self, at: int) -> int:
+        """An adorned title at ``at``; 0 when there is none."""
+        first, second, third = self.lines[at], self._line(at + 1), self._line(at + 2)
+        if _RULE.match(first):
+            title = second.strip()
+            closed = bool(title) and third == first and not _RULE.match(second)
+            if closed and (len(first) >= 4 or column_width(second) <= len(first)):
+                return self._add_heading(title, at, at + 2, style=first[0] * 2)
+            return 0
+        if _RULE.match(second) and (len(second) >= 4 or column_width(first) <= len(second)):
+            return self._add_heading(first, at, at + 1, style=second[0])
+        return 0
+
+    def _add_heading(self, title: str, at: int, last: int, style: str) -> int:
+        if style not in self._styles:
+            self._styles.append(style)
+        text = " ".join(self.inline.read(title, at + 1).split())
+        self.headings.append(
+            Heading(
+                level=self._styles.index(style) + 1,
+                title=text,
+                line_start=self._pending[0].line if self._pending else at + 1,
+                line_end=last + 1,
+                labels=tuple(label.name for label in self._pending),
+            )
+        )
+        self._pending = []
+        return last + 1
+
+    def _table(self, at: int, column: int) -> int:
+        """A grid or simple table at ``at``; 0 when there is none."""
+        text = self.lines[at][column:]
+        if _GRID_TOP.match(text):
+            end = at + 1
+            while (line := self._line(end)) and indent_of(line) == column and line[column] in "+|":
+                end += 1
+        elif _SIMPLE_TOP.match(text):
+            end = self._simple_table_end(at, column)
+        else:
+            return 0
+        if end:
+            rows = [line[column:] for line in self.lines[at:end]]
+            for block in read_table(rows, at + 1, self.inline.read):
+                self._emit(block)
+        return end
+
+    def _simple_table_end(self, at: int, column: int) -> int:
+        borders = 0
+        if at >= self._tables_end_before:
+            return 0
+        for position in range(at + 1, len(self.lines)):
+            line = self.lines[position]
+            if line and indent_of(line) < column:
+                break
+            if _SIMPLE_BORDER.match(line, column):
+                borders += 1
+                if borders == 2 or not self._line(position + 1):
+                    return position + 1
+        else:
+            self._tables_end_before = at
+        return 0
+
+    def _field(self, at: int, column: int, marker: str) -> int:
+        """A field list's field at ``at``; 0 when there is none."""
+        option = match_option(self.lines[at][column:])
+        if option is None:
+            return 0
+        name, body = option
+        if name in PAGE_FIELDS and not self.headings and not self.blocks:
+            return self._after_adjacent(at, column)
+        return self._paragraph(at, f"{marker}{name}: {body}", self._hanging(at, column), "prose")
+
+    def _paragraph(self, at: int, first: str, column: int, kind: BlockKind, stop: int | None = None) -> int:
+        """A paragraph whose first line reads ``first`` and whose further lines begin at ``column``."""
+        end = at + 1
+        limit = len(self.lines) if stop is None else stop
+        while end < limit and self.lines[end] and indent_of(self.lines[end]) == column:
+            end += 1
+        texts = [first.strip(), *(line.strip() for line in self.lines[at + 1 : end])]
+        if texts[0].startswith("| ") or texts[0] == "|":
+            texts = [text[1:].strip() if text[:2] in ("| ", "|") else text for text in texts]
+        literal = texts[-1].endswith("::") and not self._line(end)
+        if literal:
+            texts[-1] = texts[-1][:-2].rstrip() if texts[-1][-3:-2] in ("", " ") else texts[-1][:-1]
+        text = self.inline.read("\n".join(texts), at + 1)
+        if text.strip():
+            self._emit(Block(kind=kind, text=text.rstrip(), line_start=at + 1, line_end=end))
+        return self._literal(end, column) if literal else end
+
+    def _literal(self, at: int, column: int) -> int:
+        """The literal block that ``::`` announces: indented lines, or lines quoted by one character."""
+        start = self._skip_blank(at)
+        if start == len(self.lines):
+            return start
+        line = self.lines[start]
+        indent = indent_of(line)
+        if indent > column:
+            return self._code(start, self._after_indented(start, column), column)
+        end = start
+        if indent == column and _RULE.match(line[column]):
+            while self._line(end)[column : column + 1] == line[column]:
+                end += 1
+        return self._code(start, end, column) if end > start else start
+
+    # -- explicit markup: what begins with ``..``
+
+    def _explicit(self, at: int, column: int, marker: str) -> int:
+        content = self.lines[at][column + 2 :].strip()
+        directive = match_directive(content)
+        if directive:
+            return self._directive(at, column, *directive)
+        if match := _TARGET.match(content):
+            end = self._after_adjacent(at, column)
+            name = match[1] or match[2]
+            if name and match.end() == len(content) and end == at + 1:
+                label = Label(name=normalize_name(name.replace("\\", "")), line=at + 1)
+                self.labels.append(label)
+                if column == 0:
+                    self._pending.append(label)
+            else:
+                self._pending = []
+            return end
+        if _FOOTNOTE.match(content):
+            return self._paragraph(at, marker + content, self._hanging(at, column), "prose")
+        if not content and not self._line(at + 1):
+            return at + 1
+        return self._after_indented(at + 1, column)
+
+    def _directive(self, at: int, column: int, name: str, argument: str) -> int:
+        name = base_name(name)
+        head_end = self._after_adjacent(at, column)
+        options = next((p for p in range(at + 1, head_end) if match_option(self.lines[p])), head_end)
+        if name == "toctree":
+            self._read_toctree(at, self._after_indented(at + 1, column), options)
+        if name in SILENT:
+            return self._after_indented(at + 1, column)
+        if name in VERBATIM:
+            if argument and name not in SILENT_ARGUMENT:
+                self._paragraph(at, argument, column, "prose", stop=at + 1)
+            self._readable_options(options, head_end)
+            if options == head_end:
+                head_end = at + 1
+            end = self._after_indented(at + 1, column)
+            return self._code(head_end, end, column)
+        if name in VERSIONS:
+            argument = f"{VERSIONS[name]} {argument}"
+        if name in SILENT_ARGUMENT:
+            argument = ""
+        end = at + 1
+        if argument:
+            end = self._paragraph(at, argument, self._hanging(at, column), "prose", stop=options)
+        if end < options:
+            return end
+        self._readable_options(options, head_end)
+        return max(end, head_end)
+
+    def _readable_options(self, start: int, end: int) -> None:
+        position = start
+        while position < end:
+            option = match_option(self.lines[position])
+            following = position + 1
+            while following < end and not match_option(self.lines[following]):
+                following += 1
+            if option and option[0] in READABLE_OPTIONS:
+                texts = [option[1], *(line.strip() for line in self.lines[position + 1 : following])]
+                text = self.inline.read("\n".join(texts), position + 1)
+                self._emit(Block(kind="prose", text=text, line_start=position + 1, line_end=following))
+            position = following
+
+    def _read_toctree(self, at: int, end: int, options: int) -> None:
+        """Entries go to the toctree; a title that an entry gives itself is text."""
+        in_options = options < end
+        for position in range(at + 1, end):
+            entry = self.lines[position].strip()
+            if not entry:
+                in_options = False
+            elif in_options and position >= options:
+                if (option := match_option(entry)) and option[0] == "caption":
+                    self._emit_line(option[1], position)
+            elif match := _TOCTREE_TITLE.match(entry):
+                self.toctree.append(match[2].strip())
+                self._emit_line(match[1], position)
+            else:
+                self.toctree.append(entry)
+
+    # -- helpers
+
+    def _emit(self, block: Block) -> None:
+        if block.text.strip():
+            self.blocks.append(block)
+            self._pending = []
+
+    def _emit_line(self, text: str, at: int) -> None:
+        self._emit(Block(kind="list", text=text, line_start=at + 1, line_end=at + 1))
+
+    def _code(self, start: int, end: int, column: int) -> int:
+        """Lines ``start..end`` word for word, without their common indentation beyond ``column``."""
+        first = self._skip_blank(start)
+        last = end
+        while last > first and not self.lines[last - 1]:
+            last -= 1
+        if first < last:
+            body = self.lines[first:last]
+            margin = min((indent_of(line) for line in body if line), default=column)
+            text = "\n".join(line[margin:] for line in body)
+            self._emit(Block(kind="code", text=text, line_start=first + 1, line_end=last))
+        return end
+
+    def _line(self, position: int) -> str:
+        return self.lines[position] if position < len(self.lines) else ""
+
+    def _skip_blank(self, position: int) -> int:
+        while position < len(self.lines) and not self.lines[position]:
+            position += 1
+        return position
+
+    def _hanging(self, at: int, column: int) -> int:
+        """Where the further lines of a construct at ``column`` begin."""
+        following = self._line(at + 1)
+        return max(indent_of(following), column + 1) if following else column + 1
+
+    def _after_adjacent(self, at: int, column: int) -> int:
+        """After the lines that follow ``at`` without a blank line, indented beyond ``column``."""
+        end = at + 1
+        while (line := self._line(end)) and indent_of(line) > column:
+            end += 1
+        return end
+
+    def _after_indented(self, at: int, column: int) -> int:
+        """After the lines from ``at`` on that are blank or indented beyond ``column``."""
+        end = at
+        for position in range(at, len(self.lines)):
+            line = self.lines[position]
+            if line and indent_of(line) <= column:
+                break
+            if line:
+                end = position + 1
+        return end
+
+
+def _definitions(lines: list[str]) -> tuple[dict[str, str], dict[str, str]]:
+    """Text of the ``|name| replace::`` definitions and URIs of the named targets of a file."""
+    substitutions: dict[str, str] = {}
+    targets: dict[str, str] = {}
+    for content in _explicit_contents(lines):
+        if content.startswith("|"):
+            match = _SUBSTITUTION.match(content)
+            if match and match[2] == "replace":
+                substitutions[normalize_name(match[1])] = match[3]
+        elif content.startswith("_") and (match := _TARGET.match(content)):
+            name, uri = match[1] or match[2], content[match.end() :].strip()
+            if name and uri:
+                targets[normalize_name(name.replace("\\", ""))] = uri
+    return substitutions, targets
+
+
+def _explicit_contents(lines: list[str]) -> Iterator[str]:
+    for line in lines:
+        stripped = line.lstrip()
+        if stripped.startswith((".. _", ".. |")):
+            yield stripped[3:].strip()

@@ -1,0 +1,74 @@
+"""Grid and simple tables of RST, row by row, by docutils' table parsers.
+
+1. docutils cuts the table into cells. A row is the lines of its cells; rows that a cell joins (row
+   spans) are one row here. Its text is one line: the cells in order, separated by `` | ``.
+2. A malformed or huge table is read line by line, without its borders.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Iterator
+from typing import Any
+
+from docutils.parsers.rst.tableparser import GridTableParser, SimpleTableParser, TableMarkupError
+from docutils.statemachine import StringList
+
+from branchrank.corpus.document import Block
+
+ReadInline = Callable[[str, int], str]
+
+_GRID_BORDER = re.compile(r"\+[-=+]*$")
+_SIMPLE_BORDER = re.compile(r"[=-]+[ =-]*$")
+_PARSED_LINES = 2000
+
+
+def read_table(lines: list[str], line_start: int, read: ReadInline) -> Iterator[Block]:
+    """The rows of the table in ``lines`` (dedented, borders included), the first at ``line_start``."""
+    if len(lines) <= _PARSED_LINES:
+        parser = GridTableParser() if lines[0].startswith("+") else SimpleTableParser()
+        content = StringList(lines, "")
+        content.pad_double_width("\x00")
+        try:
+            _, head, body = parser.parse(content)
+        except (TableMarkupError, IndexError, ValueError, AssertionError):
+            pass
+        else:
+            yield from _rows([*head, *body], line_start, read)
+            return
+    for number, line in enumerate(lines, start=line_start):
+        border = _GRID_BORDER if lines[0].startswith("+") else _SIMPLE_BORDER
+        text = "" if border.match(line.rstrip()) else line.strip().strip("|").strip()
+        if text:
+            yield Block(kind="table", text=read(text, number), line_start=number, line_end=number)
+
+
+def _rows(rows: list[Any], line_start: int, read: ReadInline) -> Iterator[Block]:
+    first, last = 0, -1
+    texts: list[str] = []
+    for row in rows:
+        cells = [_cell(cell, line_start, read) for cell in row if cell]
+        cells = [cell for cell in cells if cell[0]]
+        if not cells:
+            continue
+        start = min(cell[1] for cell in cells)
+        if texts and start > last:
+            yield Block(kind="table", text=" | ".join(texts), line_start=first, line_end=last)
+            texts = []
+        first = min(first, start) if texts else start
+        last = max(cell[2] for cell in cells) if not texts else max(last, *(cell[2] for cell in cells))
+        texts += [cell[0] for cell in cells]
+    if texts:
+        yield Block(kind="table", text=" | ".join(texts), line_start=first, line_end=last)
+
+
+def _cell(cell: tuple[int, int, int, Any], line_start: int, read: ReadInline) -> tuple[str, int, int]:
+    """Text, first and last line of a cell; the text is empty when the cell is."""
+    _, _, offset, content = cell
+    lines = [line.replace("\x00", "").strip() for line in content]
+    filled = [index for index, line in enumerate(lines) if line]
+    if not filled:
+        return "", 0, 0
+    start = line_start + offset + filled[0]
+    text = read("\n".join(lines[filled[0] : filled[-1] + 1]), start)
+    return " ".join(text.split()), start, line_start + offset + filled[-1]
