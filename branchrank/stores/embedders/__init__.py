@@ -13,8 +13,11 @@ anything else           a sentence-transformers model by hub name or local path
 
 from __future__ import annotations
 
+from pathlib import Path
+
 from branchrank.errors import UsageError
 from branchrank.settings import IndexSettings
+from branchrank.stores.embedders import minilm
 from branchrank.stores.embedders.fake import FakeEmbedder
 from branchrank.stores.embedders.protocol import (
     Embedder,
@@ -50,4 +53,8 @@ def open_embedder(settings: IndexSettings, *, notify: Notify | None = None) -> E
                 f"embedder {settings.embedder!r}: {model!r} is not a dimension", remedy="use fake or fake:64"
             )
         return FakeEmbedder(int(model)) if model else FakeEmbedder()
+    if settings.embedder in (minilm.MODEL, minilm.HUB_NAME):
+        return minilm.MiniLMEmbedder()
+    if minilm.is_model(folder := Path(settings.embedder).expanduser()):
+        return minilm.MiniLMEmbedder(folder)
     raise UsageError(f"unknown embedder {settings.embedder!r}", remedy="use --embedder fake")

@@ -69,3 +69,8 @@ def unit_rows(vectors: Vectors, *, origin: str) -> Vectors:
         )
     unit: Vectors = (vectors / lengths).astype(np.float32)
     return unit
+
+
+def encodable(text: str) -> str:
+    """``text`` with each lone surrogate (from an undecodable argument) replaced by ``?``."""
+    return text.encode("utf-8", "replace").decode("utf-8")
