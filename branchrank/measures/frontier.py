@@ -1,0 +1,75 @@
+"""Which pipelines are worth considering, given quality, latency and cost together.
+
+1. The frontier: every pipeline that no other one beats or equals in all three of quality, p95 and cost
+   while beating it in one (Pareto).
+2. The cheapest not inferior: hold all against the one of the highest quality; among those whose
+   interval excludes a loss of delta or more, take the lowest cost, then p95, then the higher quality.
+   Choosing the best by its observed quality favours it, so the answer errs towards quality.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+
+from branchrank.measures.verdicts import DELTA, Scores, compare_predictors, gate
+from branchrank.records import Record
+
+
+class Standing(Record, frozen=True, kw_only=True):
+    """One pipeline: mean quality (higher is better), p95 in ms and cost per query (lower is better; LLM
+    tokens, calls or money, the same for all)."""
+
+    name: str
+    quality: float
+    p95_ms: float
+    cost: float
+
+
+def frontier(standings: Sequence[Standing]) -> tuple[Standing, ...]:
+    """The pipelines that none dominates, best quality first, then cost, p95 and name."""
+    kept = [each for each in standings if not any(_dominates(other, each) for other in standings)]
+    return tuple(sorted(kept, key=lambda each: (-each.quality, each.cost, each.p95_ms, each.name)))
+
+
+def _dominates(a: Standing, b: Standing) -> bool:
+    better_or_equal = a.quality >= b.quality and a.p95_ms <= b.p95_ms and a.cost <= b.cost
+    return better_or_equal and (a.quality, a.p95_ms, a.cost) != (b.quality, b.p95_ms, b.cost)
+
+
+class Choice(Record, frozen=True, kw_only=True):
+    """The cheapest pipeline not inferior to ``best`` by ``delta``, and all that qualified."""
+
+    best: str
+    cheapest: Standing
+    not_inferior: tuple[str, ...]
+    delta: float
+
+
+def cheapest_not_inferior(
+    standings: Sequence[Standing],
+    scores: Mapping[str, Scores],
+    clusters: Mapping[str, str],
+    *,
+    measure: str,
+    delta: float = DELTA,
+    seed: int = 0,
+) -> Choice:
+    """Choose among at least one pipeline; ``scores`` holds per-question scores for each of their names."""
+    best = min(standings, key=lambda each: (-each.quality, each.cost, each.p95_ms, each.name)).name
+    compared = compare_predictors(
+        {each.name: scores[each.name] for each in standings},
+        clusters,
+        baseline=best,
+        measure=measure,
+        delta=delta,
+        seed=seed,
+    )
+    passing = {best} | {each.candidate for each in compared if gate(each, delta).outcome == "pass"}
+    qualified = [each for each in standings if each.name in passing]
+    cheapest = min(qualified, key=lambda each: (each.cost, each.p95_ms, -each.quality, each.name))
+    return Choice(
+        best=best,
+        cheapest=cheapest,
+        not_inferior=tuple(each.name for each in qualified),
+        delta=delta,
+    )

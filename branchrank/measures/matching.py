@@ -1,0 +1,170 @@
+"""Which hits of a question are right, strictly or relaxed.
+
+1. Hits that lie inside one of the question's ``excluded_spans`` are dropped, before ranks are given.
+2. A hit's source is compared with the gold's; a source in ``source_aliases`` stands for the source
+   of the question's first gold item, line for line.
+3. Strict: the source matches and the spans overlap, or the source matches and the normalised
+   ``answer_quote`` lies in the hit's text. File-level gold (``gold_level`` is ``file``, or the item
+   has neither lines nor a quote) names no lines, so there a matching source is strict.
+4. Relaxed: the source matches.
+5. Each gold item is credited once, to the first hit that covers it, and each gold page (source)
+   once as well, so that no measure counts an answer twice.
+
+Gains are graded: 2 for a hit credited with a gold item, 1 for the first other hit on a gold page, 0
+otherwise. A page whose gold is file-level only has nothing weaker than strict to offer, so it gives
+no gain of 1. Measures read one of three :class:`~branchrank.measures.measures.Ranking` views.
+"""
+
+from __future__ import annotations
+
+import unicodedata
+from collections.abc import Sequence
+from typing import Literal
+
+from branchrank.measures.measures import Ranking
+from branchrank.records import GoldItem, Hit, Question, Record, Span
+
+Mode = Literal["strict", "relaxed", "graded"]
+
+STRICT_GAIN = 2
+RELAXED_GAIN = 1
+
+_MARKUP = str.maketrans("", "", "*_`~#|\\")
+
+
+def normalise(text: str) -> str:
+    r"""Fold what markup and layout change: Unicode form (NFKC), case, runs of whitespace (one space),
+    and the markup characters ``* _ ` ~ # | \``, which are deleted."""
+    folded = unicodedata.normalize("NFKC", text).casefold().translate(_MARKUP)
+    return " ".join(folded.split())
+
+
+def without_excluded(hits: Sequence[Hit], question: Question) -> tuple[Hit, ...]:
+    """The hits that do not lie wholly inside one excluded span, in their order."""
+    return tuple(hit for hit in hits if not _excluded(hit.span, question.excluded_spans))
+
+
+def _excluded(span: Span, excluded: Sequence[Span]) -> bool:
+    return any(span.overlap(other) == span.lines for other in excluded)
+
+
+def resolve_source(source: str, question: Question) -> str:
+    """The source that ``source`` stands for: the first gold item's when it is an alias."""
+    if question.gold and source in question.source_aliases:
+        return question.gold[0].source_file
+    return source
+
+
+def is_file_level(item: GoldItem, question: Question) -> bool:
+    """Whether the item names a whole file and no place in it."""
+    return question.gold_level == "file" or (item.span is None and not item.answer_quote)
+
+
+def is_relaxed(hit: Hit, item: GoldItem, question: Question) -> bool:
+    """Whether the hit lies in the item's source (or an alias of it)."""
+    return resolve_source(hit.source, question) == item.source_file
+
+
+def is_strict(hit: Hit, item: GoldItem, question: Question) -> bool:
+    """Whether the hit covers the item: right source, and overlapping lines or the quote."""
+    return is_relaxed(hit, item, question) and (
+        is_file_level(item, question) or _overlaps(hit, item) or _quotes(hit, item)
+    )
+
+
+def _overlaps(hit: Hit, item: GoldItem) -> bool:
+    gold = item.span
+    return gold is not None and hit.line_start <= gold.line_end and gold.line_start <= hit.line_end
+
+
+def _quotes(hit: Hit, item: GoldItem) -> bool:
+    quote = normalise(item.answer_quote or "")
+    return bool(quote) and quote in normalise(hit.text)
+
+
+class JudgedHit(Record, frozen=True, kw_only=True):
+    """The judgement of one hit.
+
+    ``gain`` is 2, 1 or 0; ``gold`` the index (in ``Question.gold``) of the gold item credited to the
+    hit, the first of them when it is the first to cover several; ``page`` the index (in
+    ``Judged.pages``) of the gold page that the hit lies on, credited or not.
+    """
+
+    gain: int
+    gold: int | None = None
+    page: int | None = None
+
+
+class Judged(Record, frozen=True, kw_only=True):
+    """The judged hits of one question, best first, and all that there was to find.
+
+    ``pages`` are the distinct gold sources in order; ``weak_pages`` says of each whether it can give
+    a relaxed gain in the graded view; ``gold_items`` counts the gold items.
+    """
+
+    hits: tuple[JudgedHit, ...]
+    gold_items: int
+    pages: tuple[str, ...]
+    weak_pages: tuple[bool, ...]
+
+    def ranking(self, mode: Mode) -> Ranking:
+        """What the measures of ``mode`` see.
+
+        ``strict``: gold items, gain 2 each. ``relaxed``: gold pages, gain 1 each, credited to the
+        first hit on the page. ``graded``: both, as exported to TREC files, where ``rel=2`` selects
+        strict: ``Success(rel=2)@1`` is strict and ``Success@1`` relaxed hit@1.
+        """
+        ranked = enumerate(self.hits, start=1)
+        if mode == "strict":
+            gains = tuple((rank, STRICT_GAIN) for rank, hit in ranked if hit.gold is not None)
+            gold = (STRICT_GAIN,) * self.gold_items
+        elif mode == "relaxed":
+            first: dict[int, int] = {}
+            for rank, hit in ranked:
+                if hit.page is not None:
+                    first.setdefault(hit.page, rank)
+            gains = tuple((rank, RELAXED_GAIN) for rank in sorted(first.values()))
+            gold = (RELAXED_GAIN,) * len(self.pages)
+        else:
+            gains = tuple((rank, hit.gain) for rank, hit in ranked if hit.gain)
+            gold = (STRICT_GAIN,) * self.gold_items + (RELAXED_GAIN,) * sum(self.weak_pages)
+        return Ranking(gains=gains, returned=len(self.hits), gold=gold)
+
+
+def gold_pages(question: Question) -> tuple[tuple[str, ...], tuple[bool, ...]]:
+    """The distinct gold sources in order, and for each whether some item of it names a place."""
+    weak: dict[str, bool] = {}
+    for item in question.gold:
+        weak[item.source_file] = weak.get(item.source_file, False) or not is_file_level(item, question)
+    return tuple(weak), tuple(weak.values())
+
+
+def judge(hits: Sequence[Hit], question: Question) -> Judged:
+    """Judge the hits of one question, best first, after :func:`without_excluded`.
+
+    An empty list (a failed query too) is judged as nothing found; a question without gold
+    (``answerable`` false) credits nothing.
+    """
+    pages, weak_pages = gold_pages(question)
+    covered: set[int] = set()
+    weakly_credited: set[int] = set()
+    judged = []
+    for hit in without_excluded(hits, question):
+        source = resolve_source(hit.source, question)
+        page = pages.index(source) if source in pages else None
+        covers = {i for i, item in enumerate(question.gold) if is_strict(hit, item, question)} - covered
+        covered |= covers
+        gain = 0
+        if covers:
+            gain = STRICT_GAIN
+        elif page is not None and weak_pages[page] and page not in weakly_credited:
+            weakly_credited.add(page)
+            gain = RELAXED_GAIN
+        judged.append(JudgedHit(gain=gain, gold=min(covers, default=None), page=page))
+    return Judged(hits=tuple(judged), gold_items=len(question.gold), pages=pages, weak_pages=weak_pages)
+
+
+def source_cluster(question: Question) -> str:
+    """The cluster that the question belongs to in every test: its first gold item's source, or the
+    question itself when it has no gold."""
+    return question.gold[0].source_file if question.gold else f"question {question.id}"

@@ -1,0 +1,240 @@
+"""The measures of ranked lists, as data: name, parameters, description, formula, source, function.
+
+Names and values are those of ir-measures and trec_eval (averages are over all questions, trec_eval's
+``-c``). A measure reads a :class:`Ranking`: the ranks and gains of the judged hits of one question
+and the gains of everything there was to find.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Iterable, Mapping
+from math import log2
+
+from branchrank.errors import UsageError
+from branchrank.records import Record
+
+
+class Ranking(Record, frozen=True, kw_only=True):
+    """One question's ranked list, reduced to what measures need.
+
+    ``gains`` holds ``(rank, gain)`` of the judged hits in rank order (rank from 1; gain 0 means judged
+    and not relevant); ``returned`` counts all hits; ``gold`` the gains of all there was to find.
+    """
+
+    gains: tuple[tuple[int, int], ...]
+    returned: int
+    gold: tuple[int, ...]
+
+    def relevant_ranks(self, rel: int, cutoff: int | None) -> list[int]:
+        """Ranks within the cutoff of the hits whose gain is at least ``rel``."""
+        return [rank for rank, gain in self.gains if gain >= rel and (cutoff is None or rank <= cutoff)]
+
+    def relevant_gold(self, rel: int) -> int:
+        """How many things of gain ``rel`` or more there were to find."""
+        return sum(gain >= rel for gain in self.gold)
+
+
+Compute = Callable[[Ranking, int | None, int], float]
+
+
+def success(ranking: Ranking, cutoff: int | None, rel: int) -> float:
+    """1 if a relevant hit is in the first ``cutoff``, else 0."""
+    return float(bool(ranking.relevant_ranks(rel, cutoff)))
+
+
+def reciprocal_rank(ranking: Ranking, cutoff: int | None, rel: int) -> float:
+    """1 / rank of the first relevant hit, 0 without one."""
+    ranks = ranking.relevant_ranks(rel, cutoff)
+    return 1 / ranks[0] if ranks else 0.0
+
+
+def ndcg(ranking: Ranking, cutoff: int | None, rel: int) -> float:
+    """Discounted gain over that of the ideal order of all gold; linear gain, discount log2(rank + 1)."""
+    ideal = sorted((gain for gain in ranking.gold if gain > 0), reverse=True)[:cutoff]
+    if not ideal:
+        return 0.0
+    found = sum(
+        gain / log2(rank + 1)
+        for rank, gain in ranking.gains
+        if gain > 0 and (cutoff is None or rank <= cutoff)
+    )
+    return found / sum(gain / log2(rank + 1) for rank, gain in enumerate(ideal, start=1))
+
+
+def average_precision(ranking: Ranking, cutoff: int | None, rel: int) -> float:
+    """Mean, over all relevant gold, of the precision at the rank where each was found (0 if never)."""
+    gold = ranking.relevant_gold(rel)
+    ranks = ranking.relevant_ranks(rel, cutoff)
+    return sum(found / rank for found, rank in enumerate(ranks, start=1)) / gold if gold else 0.0
+
+
+def recall(ranking: Ranking, cutoff: int | None, rel: int) -> float:
+    """Share of the relevant gold found in the first ``cutoff``."""
+    gold = ranking.relevant_gold(rel)
+    return len(ranking.relevant_ranks(rel, cutoff)) / gold if gold else 0.0
+
+
+def precision(ranking: Ranking, cutoff: int | None, rel: int) -> float:
+    """Relevant hits in the first ``cutoff``, over ``cutoff`` (not over the hits returned)."""
+    return len(ranking.relevant_ranks(rel, cutoff)) / cutoff if cutoff else 0.0
+
+
+def judged(ranking: Ranking, cutoff: int | None, rel: int) -> float:
+    """Share of the returned hits in the first ``cutoff`` that carry a judgement; 0 for no hits."""
+    depth = ranking.returned if cutoff is None else min(cutoff, ranking.returned)
+    return sum(rank <= depth for rank, _ in ranking.gains) / depth if depth else 0.0
+
+
+class Definition(Record, frozen=True, kw_only=True):
+    """What a measure is. ``takes_rel``: a relevance threshold applies; ``needs_cutoff``: ``@k`` must
+    be given."""
+
+    name: str
+    aliases: tuple[str, ...] = ()
+    takes_rel: bool = True
+    needs_cutoff: bool = False
+    description: str
+    formula: str
+    source: str
+    compute: Compute
+
+
+DEFINITIONS = (
+    Definition(
+        name="Success",
+        aliases=("hit",),
+        needs_cutoff=True,
+        description="Whether a right hit is among the first k (hit@k).",
+        formula="1 if any of the first k hits is relevant, else 0",
+        source="trec_eval success_k",
+        compute=success,
+    ),
+    Definition(
+        name="RR",
+        aliases=("MRR",),
+        description="How early the first right hit comes; its mean over questions is the MRR.",
+        formula="1 / rank of the first relevant hit, 0 if there is none (in the first k)",
+        source="Kantor and Voorhees, Information Retrieval 2000; trec_eval recip_rank",
+        compute=reciprocal_rank,
+    ),
+    Definition(
+        name="nDCG",
+        aliases=("NDCG",),
+        takes_rel=False,
+        description="How much of the best possible discounted gain the order of the hits collects.",
+        formula="sum of gain / log2(rank + 1) over the hits, divided by that sum over the gold, best first",
+        source="Jarvelin and Kekalainen, TOIS 2002; trec_eval ndcg_cut_k (linear gain)",
+        compute=ndcg,
+    ),
+    Definition(
+        name="AP",
+        aliases=("MAP",),
+        description="Precision averaged over the gold; rewards finding all of it, early.",
+        formula="sum over relevant hits of (relevant hits so far / rank), divided by the relevant gold",
+        source="Harman, TREC 1992; trec_eval map, map_cut_k",
+        compute=average_precision,
+    ),
+    Definition(
+        name="R",
+        aliases=("Recall",),
+        needs_cutoff=True,
+        description="Share of the gold found in the first k.",
+        formula="relevant hits in the first k / relevant gold",
+        source="trec_eval recall_k",
+        compute=recall,
+    ),
+    Definition(
+        name="P",
+        aliases=("Precision",),
+        needs_cutoff=True,
+        description="Share of the first k places that hold a right hit.",
+        formula="relevant hits in the first k / k",
+        source="trec_eval P_k",
+        compute=precision,
+    ),
+    Definition(
+        name="Judged",
+        takes_rel=False,
+        description="Share of the returned hits in the first k that carry any judgement.",
+        formula="judged hits in the first k / min(k, hits returned)",
+        source="ir-measures Judged",
+        compute=judged,
+    ),
+)
+
+_BY_NAME = {name: each for each in DEFINITIONS for name in (each.name, *each.aliases)}
+
+
+class Measure(Record, frozen=True, kw_only=True):
+    """A definition with its parameters: ``Measure(definition=..., cutoff=5, rel=2)``.
+
+    ``str()`` is the canonical name as ir-measures prints it, such as ``Success(rel=2)@1``.
+    """
+
+    definition: Definition
+    cutoff: int | None = None
+    rel: int = 1
+
+    def __str__(self) -> str:
+        rel = f"(rel={self.rel})" if self.rel != 1 else ""
+        cutoff = f"@{self.cutoff}" if self.cutoff is not None else ""
+        return f"{self.definition.name}{rel}{cutoff}"
+
+    def __call__(self, ranking: Ranking) -> float:
+        """The value for one question, in 0..1."""
+        return self.definition.compute(ranking, self.cutoff, self.rel)
+
+
+_NAME = re.compile(r"(?P<name>[A-Za-z]+)(?:\((?P<arguments>[^()]*)\))?(?:@(?P<cutoff>[0-9]+))?")
+_ARGUMENT = re.compile(r"\s*(?P<key>rel|cutoff)\s*=\s*(?P<value>[0-9]+)\s*")
+
+
+def parse_measure(text: str) -> Measure:
+    """The measure called ``text``: ``nDCG@10``, ``RR``, ``MRR@5``, ``hit@1``, ``Success(rel=2)@1``.
+
+    Raises :class:`UsageError` for an unknown name or parameter, a missing or zero cutoff, and a
+    ``rel`` where it has no meaning.
+    """
+    match = _NAME.fullmatch(text.strip())
+    definition = _BY_NAME.get(match["name"]) if match else None
+    if match is None or definition is None:
+        known = ", ".join(f"{each.name}{'@k' if each.needs_cutoff else ''}" for each in DEFINITIONS)
+        raise UsageError(f"unknown measure {text!r}", remedy=f"use one of {known}")
+    parameters = _parse_arguments(text, match["arguments"])
+    if match["cutoff"] is not None:
+        parameters["cutoff"] = int(match["cutoff"])
+    cutoff, rel = parameters.get("cutoff"), parameters.get("rel", 1)
+    if cutoff == 0 or (cutoff is None and definition.needs_cutoff):
+        raise UsageError(f"measure {text!r} needs a cutoff of at least 1", remedy=f"{definition.name}@5")
+    if rel < 1 or ("rel" in parameters and not definition.takes_rel):
+        raise UsageError(
+            f"measure {text!r}: no such relevance threshold", remedy=f"leave rel out of {text!r}"
+        )
+    return Measure(definition=definition, cutoff=cutoff, rel=rel)
+
+
+def _parse_arguments(text: str, arguments: str | None) -> dict[str, int]:
+    parameters: dict[str, int] = {}
+    for argument in (arguments or "").split(",") if arguments else ():
+        match = _ARGUMENT.fullmatch(argument)
+        if match is None:
+            raise UsageError(
+                f"measure {text!r}: cannot read the parameter {argument.strip()!r}",
+                remedy="write rel=2 or cutoff=5",
+            )
+        parameters[match["key"]] = int(match["value"])
+    return parameters
+
+
+def score(measure: Measure, rankings: Mapping[str, Ranking], questions: Iterable[str]) -> dict[str, float]:
+    """The measure's value for every question id, in the order given.
+
+    A question without a ranking (its query failed) scores 0, so that it stays in every denominator.
+    """
+    return {each: measure(rankings[each]) if each in rankings else 0.0 for each in questions}
+
+
+def mean(scores: Mapping[str, float]) -> float:
+    """Average over all questions; 0 for no questions."""
+    return sum(scores.values()) / len(scores) if scores else 0.0

@@ -1,0 +1,179 @@
+"""How large a difference n questions can show, and how many questions a difference needs.
+
+Hits: exact power of McNemar's test. With a share ``disagreement`` of questions answered differently
+and a true difference ``difference`` in hit rate, the number of differing questions is
+Bin(n, disagreement), and of those Bin(d, (disagreement + difference) / (2 disagreement)) favour the
+candidate. Graded measures: the normal approximation (z_{1-alpha/2} + z_power) * sd / sqrt(n), about
+2.8 * sd / sqrt(n) at 5% and 80%.
+"""
+
+from __future__ import annotations
+
+from math import ceil, inf, sqrt
+
+import numpy as np
+
+from branchrank.errors import UsageError
+from branchrank.measures.intervals import Rate, rate
+from branchrank.measures.significance import p_floor
+from branchrank.records import Record
+
+ALPHA = 0.05
+POWER = 0.8
+MOST_QUESTIONS = 20_000
+
+
+def hit_power(n: int, disagreement: float, difference: float, alpha: float = ALPHA) -> float:
+    """Probability that exact McNemar at ``alpha`` rejects, in 0..1.
+
+    ``difference`` (absolute, in hit rate) is at most ``disagreement`` (a share of the questions).
+    """
+    if disagreement <= 0 or n < 1:
+        return 0.0
+    from scipy.stats import binom
+
+    least, most = binom.ppf([1e-12, 1 - 1e-12], n, disagreement).astype(int)
+    differing = np.arange(least, most + 1)
+    critical = binom.ppf(alpha / 2, differing, 0.5)
+    critical -= binom.cdf(critical, differing, 0.5) > alpha / 2
+    favour = min(1.0, (disagreement + difference) / (2 * disagreement))
+    rejects = binom.cdf(critical, differing, favour) + binom.sf(differing - critical - 1, differing, favour)
+    return float((binom.pmf(differing, n, disagreement) * rejects).sum())
+
+
+def detectable_hit_difference(
+    n: int, disagreement: float, alpha: float = ALPHA, power: float = POWER
+) -> float | None:
+    """The smallest true difference in hit rate found with the wanted power; ``None`` when even the
+    largest possible one (all differing questions favour one side) is not."""
+    if hit_power(n, disagreement, disagreement, alpha) < power:
+        return None
+    low, high = 0.0, disagreement
+    while high - low > 1e-4:
+        middle = (low + high) / 2
+        if hit_power(n, disagreement, middle, alpha) < power:
+            low = middle
+        else:
+            high = middle
+    return high
+
+
+def questions_for_hit_difference(
+    disagreement: float, difference: float, alpha: float = ALPHA, power: float = POWER
+) -> int | None:
+    """Questions that show ``difference`` with the wanted power; ``None`` past 20,000 or for no
+    difference."""
+    difference = abs(difference)
+    if difference == 0 or hit_power(MOST_QUESTIONS, disagreement, difference, alpha) < power:
+        return None
+    low, high = 0, MOST_QUESTIONS
+    while high - low > 1:
+        middle = (low + high) // 2
+        if hit_power(middle, disagreement, difference, alpha) < power:
+            low = middle
+        else:
+            high = middle
+    return high
+
+
+def _z(alpha: float, power: float) -> float:
+    from scipy.special import ndtri
+
+    return float(ndtri(1 - alpha / 2) + ndtri(power))
+
+
+def detectable_mean_difference(n: float, sd: float, alpha: float = ALPHA, power: float = POWER) -> float:
+    """The smallest true difference of a graded measure found with the wanted power; ``sd`` is that of
+    the per-question differences."""
+    return _z(alpha, power) * sd / sqrt(n) if n else inf
+
+
+def questions_for_mean_difference(
+    sd: float, difference: float, alpha: float = ALPHA, power: float = POWER
+) -> int | None:
+    """Questions that show ``difference`` of a graded measure; ``None`` past 20,000 or for no
+    difference."""
+    if difference == 0:
+        return None
+    needed = max(2, ceil((_z(alpha, power) * sd / difference) ** 2))
+    return needed if needed <= MOST_QUESTIONS else None
+
+
+class Plan(Record, frozen=True, kw_only=True):
+    """What a benchmark of ``n`` questions can show, told before it is run.
+
+    ``interval`` is the Wilson interval that the expected rate would get; ``detectable`` the smallest
+    difference in hit rate found with 80% power; ``differing`` the expected number of differing
+    questions; ``p_floor`` the smallest p these can give; ``unanimous`` how many unanimous differing
+    questions are the minimum for significance in the family; ``power`` and ``questions_needed`` belong
+    to ``difference`` where one is given.
+    """
+
+    n: int
+    rate: float
+    interval: Rate
+    disagreement: float
+    family: int
+    alpha: float
+    detectable: float | None
+    differing: int
+    p_floor: float
+    unanimous: int
+    difference: float | None = None
+    power: float | None = None
+    questions_needed: int | None = None
+
+
+def plan(
+    n: int,
+    *,
+    rate_expected: float = 0.7,
+    disagreement: float = 0.2,
+    difference: float | None = None,
+    family: int = 1,
+    alpha: float = ALPHA,
+) -> Plan:
+    """Plan a comparison of hit rates; ``family`` is the number of candidates held against the baseline
+    (the first step of Holm's correction tests at alpha / family).
+
+    Raises :class:`UsageError` for shares outside 0..1, an empty family or no questions, and a
+    difference larger than the disagreement it must come from.
+    """
+    for name, share in (("rate", rate_expected), ("disagreement", disagreement)):
+        if not 0 <= share <= 1:
+            raise UsageError(f"{name} is {share}, which is not a share", remedy="give a number in 0..1")
+    if n < 1 or family < 1:
+        raise UsageError(f"{n} questions and {family} candidates", remedy="give at least one of each")
+    if difference is not None and abs(difference) > disagreement:
+        raise UsageError(
+            f"a difference of {abs(difference)} can't come from a disagreement of {disagreement}",
+            remedy="raise the disagreement to the difference or above it",
+        )
+    strictest = alpha / family
+    differing = round(n * disagreement)
+    needed = None
+    if difference is not None:
+        needed = questions_for_hit_difference(disagreement, difference, strictest)
+    return Plan(
+        n=n,
+        rate=rate_expected,
+        interval=rate(round(n * rate_expected), n),
+        disagreement=disagreement,
+        family=family,
+        alpha=alpha,
+        detectable=detectable_hit_difference(n, disagreement, strictest),
+        differing=differing,
+        p_floor=p_floor(differing),
+        unanimous=unanimous_needed(family, alpha),
+        difference=difference,
+        power=None if difference is None else hit_power(n, disagreement, abs(difference), strictest),
+        questions_needed=needed,
+    )
+
+
+def unanimous_needed(family: int = 1, alpha: float = ALPHA) -> int:
+    """Fewest differing questions that, all favouring one side, give an adjusted p below alpha."""
+    differing = 1
+    while p_floor(differing) * family >= alpha:
+        differing += 1
+    return differing

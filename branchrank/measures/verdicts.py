@@ -1,0 +1,304 @@
+"""Every comparison of two predictors ends in one word, and here is how it is reached.
+
+1. Take the per-question differences, candidate - baseline, over the same questions.
+2. Test them (:mod:`branchrank.measures.significance`): exact McNemar for hits with one question per
+   cluster, else a sign-flip by cluster. Adjust by Holm over all candidates against the baseline.
+3. Put a BCa interval around the mean difference, resampled by cluster.
+4. ``better`` / ``worse``: the adjusted p is below alpha. Else ``equivalent within delta``: the whole
+   95% interval lies strictly between -delta and delta (two one-sided tests at 2.5% each, stricter than
+   the customary 5%). Else ``unresolvable at this n``: even if every differing pair had favoured one
+   side, the adjusted p could not have been below alpha. Else ``unresolved``.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from math import sqrt
+from typing import Literal
+
+import numpy as np
+
+from branchrank.errors import UsageError
+from branchrank.measures import power
+from branchrank.measures.intervals import RESAMPLES, Interval, paired_bootstrap
+from branchrank.measures.significance import (
+    DRAWS,
+    Floats,
+    Significance,
+    cluster_sums,
+    holm,
+    mcnemar,
+    p_floor,
+    paired_t,
+    sign_flip,
+)
+from branchrank.records import Record
+
+Verdict = Literal["better", "worse", "equivalent within delta", "unresolved", "unresolvable at this n"]
+Outcome = Literal["pass", "fail", "undecided"]
+
+DELTA = 0.02
+PILOT_BELOW = 50
+_SAME = 1e-12  # scores closer than this are a tie
+
+Scores = Mapping[str, float]
+
+
+class Comparison(Record, frozen=True, kw_only=True):
+    """A candidate against a baseline on one measure over the same ``n`` questions.
+
+    ``mean_a`` is the baseline's, ``mean_b`` the candidate's, ``difference`` is b - a with its 95%
+    interval. ``p`` and ``p_adjusted`` (Holm over ``family``) come from ``test``; ``p_mcnemar`` (hits
+    only) and ``p_t`` are shown beside it and decide nothing. ``wins``, ``ties`` and ``losses`` count
+    questions for the candidate. ``mde`` is the smallest true difference that n questions with this
+    disagreement (or spread) would show with 80% power, ``questions_needed`` how many questions would
+    show the observed difference; both allow for clustering and Holm's first step, and are ``None``
+    when no difference or no affordable number (20,000) would do. ``p_floor`` is the smallest p that
+    the differing clusters could have given.
+    """
+
+    measure: str
+    baseline: str
+    candidate: str
+    n: int
+    clusters: int
+    mean_a: float
+    mean_b: float
+    difference: float
+    ci_low: float
+    ci_high: float
+    p: float
+    p_adjusted: float
+    test: str
+    p_mcnemar: float | None
+    p_t: float | None
+    wins: int
+    ties: int
+    losses: int
+    mde: float | None
+    questions_needed: int | None
+    p_floor: float
+    family: int
+    alpha: float
+    delta: float
+    verdict: Verdict
+
+    @property
+    def differing(self) -> int:
+        """Questions on which the two predictors score differently."""
+        return self.wins + self.losses
+
+
+class _Pair(Record, frozen=True, kw_only=True):
+    """What one comparison knows before the family's correction."""
+
+    candidate: str
+    mean_a: float
+    mean_b: float
+    differences: Floats
+    sums: Floats
+    hits: bool
+    interval: Interval
+    result: Significance
+
+
+def compare_predictors(
+    scores: Mapping[str, Scores],
+    clusters: Mapping[str, str],
+    *,
+    baseline: str,
+    measure: str,
+    delta: float = DELTA,
+    alpha: float = power.ALPHA,
+    seed: int = 0,
+    draws: int = DRAWS,
+    resamples: int = RESAMPLES,
+) -> tuple[Comparison, ...]:
+    """Hold every other predictor against the baseline, in the order of ``scores``.
+
+    ``scores`` maps predictor -> question id -> score in 0..1; ``clusters`` question id -> gold source.
+    All predictors are one family for Holm. Average repeats of an LLM predictor first
+    (:mod:`branchrank.measures.repeats`).
+
+    Raises :class:`UsageError` when the baseline is missing, there are no questions, delta is negative,
+    a predictor lacks a score for some question or has one too many, or a score is outside 0..1.
+    """
+    _check(scores, clusters, baseline, delta)
+    ids = sorted(clusters)
+    sources = [clusters[each] for each in ids]
+    table = {name: np.array([of[each] for each in ids], dtype=np.float64) for name, of in scores.items()}
+    pairs = [
+        _pair(name, table[baseline], table[name], sources, seed, draws, resamples)
+        for name in scores
+        if name != baseline
+    ]
+    adjusted = holm([pair.result.p for pair in pairs])
+    return tuple(
+        _comparison(pair, p, sources, baseline, measure, len(pairs), alpha, delta)
+        for pair, p in zip(pairs, adjusted, strict=True)
+    )
+
+
+def _check(scores: Mapping[str, Scores], clusters: Mapping[str, str], baseline: str, delta: float) -> None:
+    if baseline not in scores:
+        raise UsageError(
+            f"the baseline {baseline!r} is not among the predictors {', '.join(scores)}",
+            remedy="name one of them as the baseline",
+        )
+    if not clusters:
+        raise UsageError("no questions to compare on", remedy="run the benchmark on at least one question")
+    if delta < 0:
+        raise UsageError(f"delta is {delta}", remedy="give a delta of 0 or more")
+    for name, of in scores.items():
+        unpaired = sorted(of.keys() ^ clusters.keys())
+        if unpaired:
+            raise UsageError(
+                f"predictor {name!r} is not scored on the same questions: {len(unpaired)} differ, "
+                f"{unpaired[0]!r} first",
+                remedy="compare on the same questions; a failed query scores 0",
+            )
+        outside = [each for each, value in of.items() if not 0 <= value <= 1]
+        if outside:
+            raise UsageError(
+                f"predictor {name!r} scores {of[outside[0]]} on question {outside[0]!r}",
+                remedy="compare measures whose values lie in 0..1",
+            )
+
+
+def _pair(
+    candidate: str, a: Floats, b: Floats, sources: Sequence[str], seed: int, draws: int, resamples: int
+) -> _Pair:
+    differences = b - a
+    differences[np.abs(differences) < _SAME] = 0.0
+    sums = cluster_sums(differences, sources)
+    hits = bool(np.isin(np.concatenate([a, b]), (0.0, 1.0)).all())
+    if hits and len(sums) == len(differences):
+        result = mcnemar(int((differences > 0).sum()), int((differences < 0).sum()))
+    else:
+        result = sign_flip(sums, seed=seed, draws=draws)
+        if len(sums) < len(differences):
+            result = Significance(p=result.p, test=f"cluster {result.test}")
+    return _Pair(
+        candidate=candidate,
+        mean_a=float(a.mean()),
+        mean_b=float(b.mean()),
+        differences=differences,
+        sums=sums,
+        hits=hits,
+        interval=paired_bootstrap(differences, sources, seed=seed, resamples=resamples),
+        result=result,
+    )
+
+
+def _comparison(
+    pair: _Pair,
+    p_adjusted: float,
+    sources: Sequence[str],
+    baseline: str,
+    measure: str,
+    family: int,
+    alpha: float,
+    delta: float,
+) -> Comparison:
+    n = len(pair.differences)
+    wins, losses = int((pair.differences > 0).sum()), int((pair.differences < 0).sum())
+    floor = p_floor(int(np.count_nonzero(pair.sums)))
+    difference = float(pair.differences.mean())
+    mde, needed = _sizing(pair, sources, alpha / family)
+    verdict: Verdict
+    if p_adjusted < alpha:
+        verdict = "better" if difference > 0 else "worse"
+    elif -delta < pair.interval.low and pair.interval.high < delta:
+        verdict = "equivalent within delta"
+    elif floor * family >= alpha:
+        verdict = "unresolvable at this n"
+    else:
+        verdict = "unresolved"
+    return Comparison(
+        measure=measure,
+        baseline=baseline,
+        candidate=pair.candidate,
+        n=n,
+        clusters=len(pair.sums),
+        mean_a=pair.mean_a,
+        mean_b=pair.mean_b,
+        difference=difference,
+        ci_low=pair.interval.low,
+        ci_high=pair.interval.high,
+        p=pair.result.p,
+        p_adjusted=p_adjusted,
+        test=pair.result.test,
+        p_mcnemar=mcnemar(wins, losses).p if pair.hits else None,
+        p_t=paired_t(pair.differences),
+        wins=wins,
+        ties=n - wins - losses,
+        losses=losses,
+        mde=mde,
+        questions_needed=needed,
+        p_floor=floor,
+        family=family,
+        alpha=alpha,
+        delta=delta,
+        verdict=verdict,
+    )
+
+
+def design_effect(differences: Floats, sources: Sequence[str]) -> float:
+    """Variance of the mean with clusters, over its variance were all questions independent; at least 1.
+
+    n questions in such clusters inform like n / design_effect independent ones.
+    """
+    n, naive = len(differences), float(np.var(differences))
+    deviations = cluster_sums(differences - differences.mean(), sources)
+    clusters = len(deviations)
+    if clusters in (1, n) or naive == 0:
+        return 1.0
+    clustered = float((deviations**2).sum()) * clusters / (clusters - 1)
+    return max(1.0, clustered / (naive * n * n / (n - 1)))
+
+
+def _sizing(pair: _Pair, sources: Sequence[str], alpha: float) -> tuple[float | None, int | None]:
+    """Minimum detectable difference, and questions needed for the observed one."""
+    n, difference = len(pair.differences), abs(float(pair.differences.mean()))
+    effect = design_effect(pair.differences, sources)
+    if pair.hits:
+        disagreement = np.count_nonzero(pair.differences) / n
+        mde = power.detectable_hit_difference(max(1, int(n / effect)), disagreement, alpha)
+        needed = power.questions_for_hit_difference(disagreement, difference, alpha)
+    else:
+        sd = float(np.std(pair.differences, ddof=1)) if n > 1 else 0.0
+        mde = power.detectable_mean_difference(n, sd * sqrt(effect), alpha) if sd else None
+        needed = power.questions_for_mean_difference(sd, difference, alpha)
+    needed = None if needed is None else int(np.ceil(needed * effect))
+    return mde, needed if needed is None or needed <= power.MOST_QUESTIONS else None
+
+
+class Gate(Record, frozen=True, kw_only=True):
+    """Whether a candidate may replace a baseline: ``reason`` is a sentence with the figures."""
+
+    outcome: Outcome
+    reason: str
+    comparison: Comparison
+
+
+def gate(comparison: Comparison, delta: float) -> Gate:
+    """Non-inferiority by ``delta`` (0 or more, in the measure's units).
+
+    Pass when the interval's lower bound exceeds -delta, or when no question's score changed; fail when
+    its upper bound is below -delta (so the candidate is surely worse by more than delta); otherwise
+    undecided.
+    """
+    figures = (
+        f"{comparison.measure}: candidate - baseline = {comparison.difference:+.4f} "
+        f"[{comparison.ci_low:+.4f}, {comparison.ci_high:+.4f}], delta {delta:g}, n = {comparison.n}"
+    )
+    outcome: Outcome
+    if comparison.differing == 0:
+        outcome, why = "pass", "no question's score changed"
+    elif comparison.ci_low > -delta:
+        outcome, why = "pass", "the lower bound is above -delta"
+    elif comparison.ci_high < -delta:
+        outcome, why = "fail", "the upper bound is below -delta"
+    else:
+        outcome, why = "undecided", "the interval holds -delta"
+    return Gate(outcome=outcome, reason=f"{why}; {figures}", comparison=comparison)
