@@ -1,0 +1,55 @@
+"""What a run may spend at servers: calls, tokens and retries."""
+
+from __future__ import annotations
+
+import threading
+
+from branchrank.llm.request import BudgetError
+
+
+class Budget:
+    """Counts what reaches a server and refuses what would pass a cap; safe to share between threads.
+
+    A cap of 0 calls or tokens means no limit; ``retries`` is a plain number.
+    """
+
+    def __init__(self, *, max_calls: int = 0, max_tokens: int = 0, retries: int = 100) -> None:
+        self.max_calls = max_calls
+        self.max_tokens = max_tokens
+        self.calls = 0
+        self.tokens = 0
+        self.retries_left = retries
+        self._lock = threading.Lock()
+
+    def reserve(self, tokens: int) -> None:
+        """Count one attempt and its estimated tokens before it is made.
+
+        Raises :class:`BudgetError` when a cap doesn't allow it.
+        """
+        with self._lock:
+            if self.max_calls and self.calls >= self.max_calls:
+                raise BudgetError(
+                    f"all {self.max_calls} LLM calls are spent",
+                    remedy="raise --max-calls and run the command again; finished calls are kept",
+                )
+            if self.max_tokens and self.tokens + tokens > self.max_tokens:
+                raise BudgetError(
+                    f"{self.tokens} of {self.max_tokens} LLM tokens are spent and the next call needs "
+                    f"about {tokens}",
+                    remedy="raise --max-tokens and run the command again; finished calls are kept",
+                )
+            self.calls += 1
+            self.tokens += tokens
+
+    def settle(self, reserved: int, spent: int) -> None:
+        """Replace an attempt's reserved tokens by what it spent."""
+        with self._lock:
+            self.tokens += spent - reserved
+
+    def take_retry(self) -> bool:
+        """Whether one more retry is left in the run; takes it."""
+        with self._lock:
+            if self.retries_left <= 0:
+                return False
+            self.retries_left -= 1
+            return True

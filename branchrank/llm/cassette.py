@@ -1,0 +1,259 @@
+"""Cassettes: a content-addressed SQLite file of LLM calls, from which a run repeats without a server.
+
+1. A call's key is the SHA-256 of everything the reply depends on: model, messages, schema, parameters,
+   seed, repeat index.
+2. A row holds the request, the reply with its usage and latency (or the reason of its failure), as
+   JSON, and a checksum of all of it. A row that fails its checksum never answers.
+3. Each call is committed to disk on its own, so a killed process loses no finished call.
+4. A file with another shape than ours (views, triggers, other tables) is refused before it is read.
+
+The decision cache of a workspace is the same file, from which only successful calls are served.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import hashlib
+import os
+import sqlite3
+import threading
+from collections.abc import Callable, Iterator
+from difflib import SequenceMatcher
+from pathlib import Path
+from typing import Any
+
+import msgspec
+
+from branchrank.artifacts import digest_of
+from branchrank.errors import ArtifactError, StorageError
+from branchrank.llm.request import LLMReply, LLMRequest
+from branchrank.records import Record
+
+_APPLICATION = 0x42526C6D  # "BRlm"
+_VERSION = 1
+_TABLE = (
+    "CREATE TABLE calls (key TEXT PRIMARY KEY, stage TEXT NOT NULL, question TEXT NOT NULL, "
+    "request TEXT NOT NULL, recorded TEXT NOT NULL, checksum TEXT NOT NULL) WITHOUT ROWID"
+)
+_GET = "SELECT key, stage, question, request, recorded, checksum FROM calls WHERE key = ?"
+_PUT = "INSERT OR REPLACE INTO calls VALUES (?, ?, ?, ?, ?, ?)"
+_NEAREST = (
+    "SELECT key, stage, question, request FROM calls "
+    "ORDER BY key != ?, question != ?, stage != ?, key LIMIT ?"
+)
+_NEIGHBOURS = 200
+_SHOWN = 100
+
+
+class Recorded(Record, frozen=True, kw_only=True):
+    """What became of a call: its reply, and ``"ok"`` or the reason of its failure."""
+
+    reply: LLMReply
+    outcome: str = "ok"
+
+
+class Cassette:
+    """An open cassette; safe to share between threads. Close it to leave a single file.
+
+    Raises :class:`ArtifactError` when the file is missing (``readonly``), no cassette or damaged, and
+    :class:`StorageError` when the disk refuses.
+    """
+
+    def __init__(
+        self, path: Path, *, readonly: bool = False, redact: Callable[[str], str] = lambda text: text
+    ) -> None:
+        self.path = path
+        self.readonly = readonly
+        self._redact = redact
+        self._lock = threading.RLock()
+        if readonly and not path.is_file():
+            raise ArtifactError(f"no cassette at {path}", remedy=f"record one with --llm-record {path}")
+        with self._guarded():
+            if not readonly:
+                _create_private(path)
+            mode = "ro" if readonly else "rw"
+            self._db = sqlite3.connect(
+                f"{path.absolute().as_uri()}?mode={mode}",
+                uri=True,
+                check_same_thread=False,
+                isolation_level=None,
+                timeout=30,
+            )
+            try:
+                self._prepare()
+            except BaseException:
+                self._db.close()
+                raise
+
+    def __enter__(self) -> Cassette:
+        return self
+
+    def __exit__(self, *exception: object) -> None:
+        self.close()
+
+    def __len__(self) -> int:
+        with self._lock, self._guarded():
+            return int(self._db.execute("SELECT count(*) FROM calls").fetchone()[0])
+
+    def get(self, request: LLMRequest, model: str) -> Recorded | None:
+        """The recorded call, or ``None`` when there is none or its row is damaged."""
+        key = call_key(request, model)
+        with self._lock, self._guarded():
+            row = self._db.execute(_GET, (key,)).fetchone()
+        return None if row is None else _intact(row)
+
+    def put(self, request: LLMRequest, model: str, recorded: Recorded) -> None:
+        """Keep one call; it is on the disk when this returns."""
+        context = request.context
+        labels = (request.stage, context.question_id, _json(request.content(model)), _json(recorded))
+        fields = (call_key(request, model), *(self._redact(label) for label in labels))
+        with self._lock, self._guarded():
+            self._db.execute(_PUT, (*fields, _checksum(fields)))
+
+    def models(self) -> list[str]:
+        """The models that were asked."""
+        with self._lock, self._guarded():
+            rows = self._db.execute("SELECT DISTINCT json_extract(request, '$.model') FROM calls ORDER BY 1")
+            return [str(model) for (model,) in rows]
+
+    def difference(self, request: LLMRequest, model: str) -> str:
+        """In words, how a call that is not recorded differs from the nearest one that is."""
+        key = call_key(request, model)
+        with self._lock, self._guarded():
+            rows = self._db.execute(
+                _NEAREST,
+                (key, request.context.question_id, request.stage, _NEIGHBOURS),
+            ).fetchall()
+        if not rows:
+            return "the cassette is empty"
+        if rows[0][0] == key:
+            return "its row is damaged"
+        wanted = request.content(model)
+        near = [row for row in rows if row[1:3] == rows[0][1:3]]
+        contents = [content for row in near if (content := _content(row[3])) is not None]
+        if not contents:
+            return "no readable call is near it"
+        nearest = max(contents, key=lambda content: _likeness(wanted, content))
+        return "; ".join(_differences(wanted, nearest))
+
+    def close(self) -> None:
+        """Fold the write-ahead log into the file and close it."""
+        with self._lock:
+            if not self.readonly:
+                # Another process may still hold the file; then its close folds the log.
+                with contextlib.suppress(sqlite3.Error):
+                    self._db.execute("PRAGMA journal_mode = DELETE")
+            self._db.close()
+
+    def _prepare(self) -> None:
+        """Create the table in a new file; refuse a file that is not ours."""
+        self._db.execute("PRAGMA trusted_schema = OFF")
+        self._db.execute("PRAGMA cell_size_check = ON")
+        application = self._db.execute("PRAGMA application_id").fetchone()[0]
+        shape = [row[0] for row in self._db.execute("SELECT sql FROM sqlite_master WHERE sql IS NOT NULL")]
+        if not self.readonly and application == 0 and not shape:
+            self._db.execute("PRAGMA journal_mode = WAL")
+            with contextlib.suppress(sqlite3.OperationalError):
+                self._db.execute(_TABLE)
+            self._db.execute(f"PRAGMA application_id = {_APPLICATION}")
+            self._db.execute(f"PRAGMA user_version = {_VERSION}")
+            return
+        version = self._db.execute("PRAGMA user_version").fetchone()[0]
+        if application != _APPLICATION or shape != [_TABLE]:
+            raise self._foreign("is not a cassette")
+        if version != _VERSION:
+            raise self._foreign(f"is a cassette of version {version}, not {_VERSION}")
+        if self._db.execute("PRAGMA quick_check(1)").fetchone()[0] != "ok":
+            raise self._foreign("is damaged")
+        if not self.readonly:
+            self._db.execute("PRAGMA journal_mode = WAL")
+            self._db.execute("PRAGMA synchronous = FULL")
+
+    def _foreign(self, fault: str) -> ArtifactError:
+        return ArtifactError(f"{self.path} {fault}", remedy=f"remove {self.path} or name another file")
+
+    @contextlib.contextmanager
+    def _guarded(self) -> Iterator[None]:
+        """Say what SQLite's errors mean for a person."""
+        try:
+            yield
+        except (sqlite3.OperationalError, OSError) as error:
+            raise StorageError(
+                f"cannot use {self.path}: {error}", remedy="check the disk and the file's permissions"
+            ) from None
+        except sqlite3.DatabaseError:
+            raise self._foreign("is not a cassette or is damaged") from None
+
+
+def call_key(request: LLMRequest, model: str) -> str:
+    """The content address of a call: 64 hexadecimal digits."""
+    return digest_of(request.content(model))
+
+
+def _create_private(path: Path) -> None:
+    """Make an empty file that only its owner can read, unless there is one."""
+    path.parent.mkdir(parents=True, exist_ok=True)
+    with contextlib.suppress(FileExistsError):
+        os.close(os.open(path, os.O_CREAT | os.O_EXCL | os.O_WRONLY | getattr(os, "O_NOFOLLOW", 0), 0o600))
+
+
+def _json(value: object) -> str:
+    return msgspec.json.encode(value, order="sorted").decode()
+
+
+def _checksum(fields: tuple[str, ...]) -> str:
+    return hashlib.sha256("\0".join(fields).encode()).hexdigest()
+
+
+def _intact(row: tuple[Any, ...]) -> Recorded | None:
+    """A row's call when its checksum holds."""
+    if not all(isinstance(field, str) for field in row) or _checksum(row[:-1]) != row[-1]:
+        return None
+    try:
+        return msgspec.json.decode(row[4], type=Recorded)
+    except msgspec.DecodeError:
+        return None
+
+
+def _content(text: str) -> dict[str, Any] | None:
+    try:
+        content = msgspec.json.decode(text)
+    except msgspec.DecodeError:
+        return None
+    return content if isinstance(content, dict) else None
+
+
+def _prompt_lines(content: dict[str, Any]) -> list[str]:
+    messages = content.get("messages") or []
+    return [line for message in messages for line in str(message.get("content", "")).splitlines()]
+
+
+def _likeness(wanted: dict[str, Any], other: dict[str, Any]) -> float:
+    """How much two calls share, in 0..2: prompt lines first, then parameters."""
+    shared = SequenceMatcher(None, _prompt_lines(wanted), _prompt_lines(other), autojunk=False)
+    lines: float = shared.quick_ratio()
+    same = [name for name, value in wanted.items() if other.get(name) == value]
+    return lines + len(same) / len(wanted)
+
+
+def _differences(wanted: dict[str, Any], other: dict[str, Any]) -> list[str]:
+    """What differs between two calls, parameters by value and the prompt by its first other line."""
+    found = [
+        f"{name} is {_short(value)}, recorded {_short(other.get(name))}"
+        for name, value in wanted.items()
+        if name != "messages" and other.get(name) != value
+    ]
+    ours, theirs = _prompt_lines(wanted), _prompt_lines(other)
+    if ours != theirs:
+        at = next(
+            (i for i, (a, b) in enumerate(zip(ours, theirs, strict=False)) if a != b),
+            min(len(ours), len(theirs)),
+        )
+        mine, recorded = (lines[at] if at < len(lines) else "nothing" for lines in (ours, theirs))
+        found.append(f"prompt line {at + 1} is {_short(mine)}, recorded {_short(recorded)}")
+    return found or ["its row is damaged"]
+
+
+def _short(value: object) -> str:
+    text = ascii(value) if isinstance(value, str) else _json(value)
+    return text if len(text) <= _SHOWN else text[:_SHOWN] + "..."

@@ -1,0 +1,311 @@
+"""The one LLM client: chat completions at any OpenAI-compatible endpoint, through the openai package.
+
+1. A call runs on an event loop of its own thread under one deadline that covers connecting, retries,
+   waits and a body that drips in; past it the connection is cut.
+2. A reply in JSON is asked for by schema; a server that refuses schemas is asked for a JSON object,
+   then for plain text, and what worked is remembered.
+3. 408, 409, 429, 5xx and lost connections are retried, after Retry-After or a doubling wait, as long as
+   the call's retries, the run's retry budget and the deadline allow.
+4. Only the headers listed here are sent, redirects are not followed, and every text that comes back
+   passes the redactor.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import threading
+import time
+from collections.abc import Callable, Coroutine
+from concurrent.futures import CancelledError, Future
+from typing import Any, Literal, NamedTuple, Protocol, TypeVar
+
+import msgspec
+
+from branchrank.errors import LLMError
+from branchrank.llm.budget import Budget
+from branchrank.llm.reading import read_completion, retry_after
+from branchrank.llm.request import INTERRUPTED, BudgetError, CallFailedError, LLMReply, LLMRequest, Usage
+from branchrank.llm.secrets import Endpoint, Redactor, guard_logs
+from branchrank.settings import LLMSettings
+
+T = TypeVar("T")
+Format = Literal["schema", "object", "plain"]
+
+_FORMATS: tuple[Format, ...] = ("schema", "object", "plain")
+_RETRIED = {408, 409, 425, 429, 500, 502, 503, 504, 529}
+# The last one is how the openai package marks a request whose raw response is wanted.
+_HEADERS_SENT = {
+    "host", "content-type", "content-length", "accept", "user-agent", "connection", "x-stainless-raw-response",
+}  # fmt: skip
+_LARGEST_BODY = 8 << 20
+_PROBE_S = 5.0
+
+
+class LLM(Protocol):
+    """Anything that answers an :class:`LLMRequest`."""
+
+    model: str
+
+    def complete(self, request: LLMRequest) -> LLMReply:
+        """Answer one request. Raises :class:`CallFailedError` or :class:`BudgetError`."""
+        ...
+
+
+class _Response(NamedTuple):
+    """One HTTP answer, or ``status`` 0 for none with its reason in ``fault``."""
+
+    status: int
+    body: bytes
+    retry_after: float | None = None
+    fault: str = ""
+
+
+class ChatClient:
+    """Calls one model at one endpoint. Safe to share between threads; close it when done."""
+
+    def __init__(
+        self,
+        endpoint: Endpoint,
+        model: str,
+        settings: LLMSettings,
+        *,
+        budget: Budget | None = None,
+        redact: Callable[[str], str] | None = None,
+        first_wait_s: float = 0.5,
+    ) -> None:
+        import openai
+
+        self.endpoint = endpoint
+        self.model = model
+        self.settings = settings
+        self.budget = budget or Budget(
+            max_calls=settings.max_calls, max_tokens=settings.max_tokens, retries=settings.retry_budget
+        )
+        self._redact = redact or Redactor(endpoint.secrets)
+        self._first_wait_s = first_wait_s
+        self._format: Format = "schema"
+        self._format_known = False
+        self._slots = threading.BoundedSemaphore(settings.concurrency)
+        self._running: set[Future[Any]] = set()
+        self._loop = asyncio.new_event_loop()
+        self._thread = threading.Thread(target=self._loop.run_forever, name="llm-client", daemon=True)
+        self._thread.start()
+        loopback = endpoint.host in ("localhost", "::1") or endpoint.host.startswith("127.")
+        self._http = openai.DefaultAsyncHttpxClient(
+            follow_redirects=False,
+            trust_env=not loopback,
+            timeout=settings.deadline_s,
+            event_hooks={"request": [self._dress]},
+        )
+        self._openai = openai.AsyncOpenAI(
+            api_key="unused",  # the real one is added by _dress, which also takes this one out
+            base_url=endpoint.url,
+            default_query=endpoint.query,
+            http_client=self._http,
+            max_retries=0,
+        )
+        self._end_guard = guard_logs(self._redact)
+
+    def __repr__(self) -> str:
+        return f"ChatClient({self.endpoint!r}, model={self.model!r})"
+
+    def __enter__(self) -> ChatClient:
+        return self
+
+    def __exit__(self, *exception: object) -> None:
+        self.close()
+
+    def complete(self, request: LLMRequest) -> LLMReply:
+        """Answer one request within the deadline.
+
+        Raises :class:`CallFailedError` with the reason, or :class:`BudgetError` before the first attempt
+        when a cap is spent.
+        """
+        with self._slots:
+            started = time.monotonic()
+            outcome = self._run(self._within_deadline(request))
+            latency_ms = round((time.monotonic() - started) * 1000, 3)
+        if isinstance(outcome, LLMReply):
+            return msgspec.structs.replace(outcome, latency_ms=latency_ms)
+        if isinstance(outcome, CallFailedError):
+            outcome.latency_ms = latency_ms
+        raise outcome
+
+    def probe(self) -> tuple[str, ...]:
+        """Names of the models that the endpoint lists; empty when it lists none.
+
+        Raises :class:`LLMError` when nothing answers within five seconds or the key is refused.
+        """
+        response = self._run(self._probed())
+        if response.status in (401, 403):
+            raise LLMError(
+                f"the LLM endpoint {self.endpoint.url} refuses the key (HTTP {response.status})",
+                remedy="set BRANCHRANK_LLM_KEY and BRANCHRANK_LLM_KEY_HOST",
+            )
+        if response.status == 0 or response.status == 503:
+            why = response.fault or "HTTP 503"
+            raise LLMError(
+                f"no LLM answers at {self.endpoint.url}: {why}",
+                remedy="start the server, name another endpoint, or run without an LLM",
+            )
+        try:
+            listed = msgspec.json.decode(response.body)["data"]
+            return tuple(self._redact(str(model["id"])) for model in listed)
+        except (msgspec.DecodeError, KeyError, TypeError, IndexError):
+            return ()
+
+    def cancel(self) -> None:
+        """Cut every call under way; their callers get :class:`CallFailedError` ``"interrupted"``."""
+        for future in list(self._running):
+            future.cancel()
+
+    def close(self) -> None:
+        """Cut what is under way and end the thread."""
+        if self._loop.is_closed():
+            return
+        self.cancel()
+        self._run(self._http.aclose())
+        self._loop.call_soon_threadsafe(self._loop.stop)
+        self._thread.join()
+        self._loop.close()
+        self._end_guard()
+
+    def _run(self, work: Coroutine[Any, Any, T]) -> T:
+        """Run a coroutine on the client's loop; a Ctrl-C here cuts it."""
+        future = asyncio.run_coroutine_threadsafe(work, self._loop)
+        self._running.add(future)
+        try:
+            return future.result()
+        except CancelledError:
+            raise CallFailedError(INTERRUPTED) from None
+        except BaseException:
+            future.cancel()
+            raise
+        finally:
+            self._running.discard(future)
+
+    async def _dress(self, request: Any) -> None:
+        """Leave only the headers that a server needs (the environment can add others)."""
+        for name in [name for name in request.headers if name.lower() not in _HEADERS_SENT]:
+            del request.headers[name]
+        if self.endpoint.authorization:
+            request.headers["Authorization"] = self.endpoint.authorization
+
+    async def _within_deadline(self, request: LLMRequest) -> LLMReply | CallFailedError | BudgetError:
+        """The reply or the failure, as values: an exception's context could hold a header."""
+        progress = {"attempt": 0}
+        try:
+            async with asyncio.timeout(self.settings.deadline_s):
+                return await self._attempts(request, progress)
+        except TimeoutError:
+            # Whether the server read the prompt is unknown: it counts, as an estimate.
+            usage = Usage(prompt_tokens=request.prompt_tokens)
+            return CallFailedError("timeout", usage=usage, attempt=max(1, progress["attempt"]))
+
+    async def _attempts(
+        self, request: LLMRequest, progress: dict[str, int]
+    ) -> LLMReply | CallFailedError | BudgetError:
+        asked = self._format if request.schema is not None else "plain"
+        deadline = self._loop.time() + self.settings.deadline_s
+        failure: CallFailedError | None = None
+        retries = 0
+        while True:
+            try:
+                self.budget.reserve(request.prompt_tokens)
+            except BudgetError as spent:
+                # A retry is not worth an end of the run: the first failure's reason stands.
+                return failure or spent
+            progress["attempt"] += 1
+            response = await self._post(self._body(request, asked))
+            outcome = read_completion(
+                response.status, response.body, request, response.fault, progress["attempt"], self._redact
+            )
+            self._settle(request, outcome)
+            if isinstance(outcome, LLMReply):
+                if request.schema is not None:
+                    self._format, self._format_known = asked, True
+                return outcome
+            failure = outcome
+            if self._may_degrade(response.status, failure.reason) and asked != "plain":
+                asked = _FORMATS[_FORMATS.index(asked) + 1]
+                continue
+            wait = self._first_wait_s * 2**retries if response.retry_after is None else response.retry_after
+            lost = response.status in _RETRIED or failure.reason == "connection"
+            in_time = self._loop.time() + wait < deadline
+            if not (lost and in_time and retries < self.settings.retries and self.budget.take_retry()):
+                return failure
+            retries += 1
+            await asyncio.sleep(wait)
+
+    def _may_degrade(self, status: int, reason: str) -> bool:
+        """Whether the server may have refused the reply's format, which it never accepted before."""
+        return status in (400, 404, 415, 422, 501) and reason != "context overflow" and not self._format_known
+
+    def _settle(self, request: LLMRequest, outcome: LLMReply | CallFailedError) -> None:
+        spent = outcome.usage.prompt_tokens + outcome.usage.completion_tokens
+        self.budget.settle(request.prompt_tokens, spent)
+
+    def _body(self, request: LLMRequest, asked: Format) -> dict[str, Any]:
+        """The parameters of one chat completion."""
+        body: dict[str, Any] = {
+            "model": self.model,
+            "messages": msgspec.to_builtins(request.messages),
+            "max_tokens": request.max_tokens,
+            "temperature": 0,
+            "seed": request.context.seed + request.context.repeat,
+        }
+        if asked == "schema":
+            schema = {"name": "reply", "strict": True, "schema": request.schema}
+            body["response_format"] = {"type": "json_schema", "json_schema": schema}
+        elif asked == "object":
+            body["response_format"] = {"type": "json_object"}
+        if request.logprobs:
+            body |= {"logprobs": True, "top_logprobs": request.logprobs}
+        return body
+
+    async def _post(self, body: dict[str, Any]) -> _Response:
+        """Send one request and read its answer, whatever its status."""
+        import openai
+
+        try:
+            async with self._openai.chat.completions.with_streaming_response.create(**body) as response:
+                return _Response(response.status_code, await _read(response.iter_bytes()))
+        except openai.APIStatusError as error:
+            headers = error.response.headers
+            return _Response(error.status_code, error.response.content[:65_536], retry_after(headers))
+        except _OversizedError:
+            return _Response(0, b"", fault="oversized reply")
+        except openai.OpenAIError:
+            return _Response(0, b"", fault="connection")
+        except Exception as error:
+            # The HTTP library's own errors pass the openai package while a body is read.
+            if type(error).__module__.partition(".")[0] not in ("httpx", "httpx2", "httpcore", "httpcore2"):
+                raise
+            return _Response(0, b"", fault="connection")
+
+    async def _probed(self) -> _Response:
+        import openai
+
+        try:
+            async with asyncio.timeout(_PROBE_S):
+                response = await self._openai.models.with_raw_response.list()
+                return _Response(response.status_code, response.content)
+        except TimeoutError:
+            return _Response(0, b"", fault="no answer within 5 s")
+        except openai.APIStatusError as error:
+            return _Response(error.status_code, b"")
+        except openai.OpenAIError:
+            return _Response(0, b"", fault="no connection")
+
+
+class _OversizedError(Exception):
+    """A body past the limit."""
+
+
+async def _read(chunks: Any) -> bytes:
+    body = bytearray()
+    async for chunk in chunks:
+        body += chunk
+        if len(body) > _LARGEST_BODY:
+            raise _OversizedError
+    return bytes(body)

@@ -1,0 +1,199 @@
+"""The gateway: every call of every system goes through it, to be remembered, counted and replayed.
+
+1. Look the call up: in the cassette being replayed or recorded, then in the decision cache.
+2. Ask the server for what is not there; the same call is never under way twice.
+3. Read the reply; one that can't be read is a failed call and is not remembered as a decision.
+4. Write the row of the ledger, with the same usage and latency whether it was served or replayed.
+
+A failed call is no exception here: the answer carries no value and its row says why, so that each
+stage can take its stated fallback. Only a spent budget and a call missing from a replay end a run.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import threading
+from collections.abc import Callable, Iterator, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from typing import Generic, NamedTuple, TypeVar
+
+import msgspec
+
+from branchrank.errors import ReplayError
+from branchrank.llm.cassette import Cassette, Recorded, call_key
+from branchrank.llm.client import LLM
+from branchrank.llm.ledger import Ledger
+from branchrank.llm.request import INTERRUPTED, CallFailedError, LLMReply, LLMRequest, ReplyError
+from branchrank.records import LLMCall
+
+T = TypeVar("T")
+
+
+class Answer(NamedTuple, Generic[T]):
+    """What a call gave: the value read from the reply, or ``None`` and a row that says why."""
+
+    value: T | None
+    call: LLMCall
+
+    @property
+    def fault(self) -> str | None:
+        """Why there is no value."""
+        return None if self.call.outcome == "ok" else self.call.outcome
+
+
+class Gateway:
+    """Calls to one model. ``llm`` is ``None`` in a replay, which asks no server.
+
+    ``cassette`` records (or, without an ``llm``, answers); ``cache`` is the decision cache.
+    """
+
+    def __init__(
+        self,
+        model: str,
+        llm: LLM | None,
+        *,
+        ledger: Ledger | None = None,
+        cassette: Cassette | None = None,
+        cache: Cassette | None = None,
+        concurrency: int = 4,
+    ) -> None:
+        self.model = model
+        self.ledger = ledger or Ledger()
+        self.concurrency = concurrency
+        self._llm = llm
+        self._cassette = cassette
+        self._cache = cache
+        self._failed: set[str] = set()
+        self._under_way: dict[str, threading.Lock] = {}
+        self._lock = threading.Lock()
+
+    def unremembered(self) -> Gateway:
+        """The same model without a memory, for timing: each call reaches the server, none is kept.
+
+        A replay stays what it is; its calls take the time that was recorded.
+        """
+        if self._llm is None:
+            return self
+        return Gateway(self.model, self._llm, ledger=self.ledger, concurrency=self.concurrency)
+
+    def ask(self, request: LLMRequest, read: Callable[[LLMReply], T]) -> Answer[T]:
+        """Make one logical call and read its reply.
+
+        ``read`` raises :class:`ReplyError` when the reply is unusable. Raises :class:`BudgetError` when a
+        cap is spent and :class:`ReplayError` when a replay lacks the call.
+        """
+        value: T | None = None
+        with self._alone(call_key(request, self.model)):
+            recorded = self._remembered(request)
+            known = recorded is not None
+            if recorded is None:
+                recorded = self._asked(request)
+            if recorded.outcome == "ok":
+                try:
+                    value = read(recorded.reply)
+                except ReplyError as error:
+                    recorded = msgspec.structs.replace(recorded, outcome=error.reason)
+            if not known:
+                self._remember(request, recorded)
+        call = _row(request, self.model, recorded)
+        self.ledger.add(call)
+        return Answer(value, call)
+
+    def ask_all(self, requests: Sequence[LLMRequest], read: Callable[[LLMReply], T]) -> list[Answer[T]]:
+        """Make independent calls, several at once; the answers come in the order of the requests."""
+        if len(requests) < 2 or self.concurrency == 1:
+            return [self.ask(request, read) for request in requests]
+        pool = ThreadPoolExecutor(min(self.concurrency, len(requests)), thread_name_prefix="llm")
+        try:
+            futures = [pool.submit(self.ask, request, read) for request in requests]
+            return [future.result() for future in futures]
+        except BaseException:
+            pool.shutdown(wait=False, cancel_futures=True)
+            self.cancel()
+            raise
+        finally:
+            pool.shutdown()
+
+    def cancel(self) -> None:
+        """Cut the calls under way, when the server's client can."""
+        cut = getattr(self._llm, "cancel", None)
+        if cut is not None:
+            cut()
+
+    def _remembered(self, request: LLMRequest) -> Recorded | None:
+        """The call as it was made before; a recording also takes it over from the decision cache."""
+        if self._cassette is not None:
+            found = self._cassette.get(request, self.model)
+            if self._llm is None:
+                return found or self._missing(request, self._cassette)
+            # A failure is not asked again in the run that met it, so that the replay meets it as often.
+            if found is not None and (found.outcome == "ok" or call_key(request, self.model) in self._failed):
+                return found
+        found = self._cache.get(request, self.model) if self._cache is not None else None
+        if found is None or found.outcome != "ok":
+            return None
+        reply = msgspec.structs.replace(found.reply, served_by="cache")
+        found = msgspec.structs.replace(found, reply=reply)
+        if self._cassette is not None:
+            self._cassette.put(request, self.model, found)
+        return found
+
+    def _asked(self, request: LLMRequest) -> Recorded:
+        """Ask the server."""
+        assert self._llm is not None
+        try:
+            return Recorded(reply=self._llm.complete(request))
+        except CallFailedError as error:
+            reply = LLMReply(text="", usage=error.usage, latency_ms=error.latency_ms, attempt=error.attempt)
+            return Recorded(reply=reply, outcome=error.reason)
+
+    def _remember(self, request: LLMRequest, recorded: Recorded) -> None:
+        """Keep what the server gave: a cassette keeps failures too, the decision cache doesn't."""
+        if recorded.outcome == INTERRUPTED:
+            return
+        if self._cassette is not None:
+            self._cassette.put(request, self.model, recorded)
+            if recorded.outcome != "ok":
+                self._failed.add(call_key(request, self.model))
+        if self._cache is not None and recorded.outcome == "ok":
+            self._cache.put(request, self.model, recorded)
+
+    def _missing(self, request: LLMRequest, cassette: Cassette) -> Recorded:
+        context = request.context
+        raise ReplayError(
+            f"{cassette.path} lacks a call of question {context.question_id or '(none)'!r}, stage "
+            f"{request.stage!r}, predictor {context.predictor!r}, repeat {context.repeat}: "
+            f"{cassette.difference(request, self.model)}",
+            remedy=f"repeat the recorded command as it was, or record anew with --llm-record {cassette.path}",
+        )
+
+    @contextlib.contextmanager
+    def _alone(self, key: str) -> Iterator[None]:
+        """Let the second of two equal calls wait for the first, and then be remembered."""
+        with self._lock:
+            turn = self._under_way.setdefault(key, threading.Lock())
+        try:
+            with turn:
+                yield
+        finally:
+            with self._lock:
+                self._under_way.pop(key, None)
+
+
+def _row(request: LLMRequest, model: str, recorded: Recorded) -> LLMCall:
+    reply, context = recorded.reply, request.context
+    return LLMCall(
+        predictor=context.predictor,
+        question_id=context.question_id,
+        stage=request.stage,
+        attempt=reply.attempt,
+        repeat=context.repeat,
+        model=model,
+        prompt_tokens=reply.usage.prompt_tokens,
+        completion_tokens=reply.usage.completion_tokens,
+        cached_tokens=reply.usage.cached_tokens,
+        reported=reply.usage.reported,
+        latency_ms=reply.latency_ms,
+        served_by=reply.served_by,
+        outcome=recorded.outcome,
+    )

@@ -1,0 +1,133 @@
+"""The ledger: one row per logical LLM call, totals that are sums of rows, cost from a dated price table.
+
+A logical call is one question put to the model: its retries belong to it, and it counts whether a
+server, the decision cache or a cassette answered. What was really sent is counted by the budget.
+"""
+
+from __future__ import annotations
+
+import threading
+import tomllib
+from collections.abc import Callable, Iterable
+from pathlib import Path
+from typing import Annotated
+
+import msgspec
+from msgspec import Meta
+
+from branchrank.errors import UsageError
+from branchrank.records import LLMCall, Record
+
+Price = Annotated[float, Meta(ge=0)]
+
+
+class ModelPrice(Record, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """Prices per million tokens; ``cached`` is for prompt tokens that the server had cached."""
+
+    prompt: Price
+    completion: Price
+    cached: Price | None = None
+
+
+class PriceTable(Record, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """Prices by model name, as of ``date`` (ISO, ``YYYY-MM-DD``)."""
+
+    date: Annotated[str, Meta(pattern=r"^\d{4}-\d{2}-\d{2}$")]
+    currency: str = "USD"
+    models: dict[str, ModelPrice] = msgspec.field(default_factory=dict)
+
+    def cost(self, call: LLMCall) -> float | None:
+        """Price of one call, ``None`` when the table doesn't name its model."""
+        price = self.models.get(call.model)
+        if price is None:
+            return None
+        cached = price.prompt if price.cached is None else price.cached
+        fresh = call.prompt_tokens - call.cached_tokens
+        spent = fresh * price.prompt + call.cached_tokens * cached + call.completion_tokens * price.completion
+        return spent / 1_000_000
+
+
+def read_prices(path: Path) -> PriceTable:
+    """Read a price table from TOML. Raises :class:`UsageError` naming what is wrong."""
+    remedy = f"correct {path}: date, currency and [models.NAME] with prompt, completion, cached"
+    try:
+        table = tomllib.loads(path.read_text(encoding="utf-8"))
+        if hasattr(table.get("date"), "isoformat"):
+            table["date"] = table["date"].isoformat()
+        return msgspec.convert(table, PriceTable)
+    except OSError as error:
+        raise UsageError(f"cannot read {path}: {error.strerror}", remedy=remedy) from None
+    except (tomllib.TOMLDecodeError, UnicodeDecodeError, msgspec.ValidationError) as error:
+        raise UsageError(f"{path} is no price table: {error}", remedy=remedy) from None
+
+
+class Totals(Record, frozen=True, kw_only=True):
+    """Sums over rows of the ledger.
+
+    ``cached_calls`` were answered by the decision cache or a cassette and cost nothing; ``cost`` and the
+    tokens count them as well. ``cost`` is ``None`` when a call's model has no price.
+    """
+
+    calls: int = 0
+    cached_calls: int = 0
+    failed_calls: int = 0
+    estimated_calls: int = 0
+    prompt_tokens: int = 0
+    completion_tokens: int = 0
+    cached_tokens: int = 0
+    latency_ms: float = 0.0
+    cost: float | None = None
+
+    @property
+    def tokens(self) -> int:
+        """Prompt and completion tokens."""
+        return self.prompt_tokens + self.completion_tokens
+
+
+def totals(calls: Iterable[LLMCall], prices: PriceTable | None = None) -> Totals:
+    """Sum rows of the ledger."""
+    rows = tuple(calls)
+    costs = [prices.cost(row) for row in rows] if prices else [None]
+    return Totals(
+        calls=len(rows),
+        cached_calls=sum(row.served_by != "server" for row in rows),
+        failed_calls=sum(row.outcome != "ok" for row in rows),
+        estimated_calls=sum(not row.reported for row in rows),
+        prompt_tokens=sum(row.prompt_tokens for row in rows),
+        completion_tokens=sum(row.completion_tokens for row in rows),
+        cached_tokens=sum(row.cached_tokens for row in rows),
+        latency_ms=round(sum(row.latency_ms for row in rows), 3),
+        cost=None if None in costs else round(sum(cost for cost in costs if cost is not None), 9),
+    )
+
+
+def totals_by(
+    calls: Iterable[LLMCall], key: Callable[[LLMCall], str], prices: PriceTable | None = None
+) -> dict[str, Totals]:
+    """Totals for each value of ``key`` (predictor, stage, model, ...), in the order of its values."""
+    groups: dict[str, list[LLMCall]] = {}
+    for call in calls:
+        groups.setdefault(key(call), []).append(call)
+    return {name: totals(groups[name], prices) for name in sorted(groups)}
+
+
+class Ledger:
+    """Collects the rows of a run; safe to share between threads. ``on_call`` sees each new row."""
+
+    def __init__(self, on_call: Callable[[LLMCall], None] | None = None) -> None:
+        self._rows: list[LLMCall] = []
+        self._lock = threading.Lock()
+        self.on_call = on_call
+
+    @property
+    def rows(self) -> tuple[LLMCall, ...]:
+        """The rows so far, in the order in which the calls ended."""
+        with self._lock:
+            return tuple(self._rows)
+
+    def add(self, call: LLMCall) -> None:
+        """Keep one row."""
+        with self._lock:
+            self._rows.append(call)
+        if self.on_call is not None:
+            self.on_call(call)

@@ -1,0 +1,129 @@
+"""Reading what a chat completion endpoint sent back. Nothing in it is trusted to have its stated shape."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Mapping
+from email.utils import parsedate_to_datetime
+from time import time
+from typing import Any
+
+import msgspec
+
+from branchrank.llm.request import CallFailedError, LLMReply, LLMRequest, Usage, estimate_tokens
+
+_OVERFLOW_SIGNS = ("context_length", "context length", "context size", "exceed_context", "maximum context")
+_DETAIL_CHARS = 200
+
+
+def read_completion(
+    status: int,
+    body: bytes,
+    request: LLMRequest,
+    fault: str,
+    attempt: int,
+    redact: Callable[[str], str],
+) -> LLMReply | CallFailedError:
+    """Turn one HTTP answer (``status`` 0 with a ``fault`` for none) into a reply or a failure."""
+    if status != 200:
+        text = redact(body.decode("utf-8", "replace"))
+        overflow = status in (400, 413, 422, 500) and any(sign in text.lower() for sign in _OVERFLOW_SIGNS)
+        reason = "context overflow" if overflow else fault or f"http {status}"
+        return CallFailedError(reason, _one_line(text), attempt=attempt)
+    try:
+        answer = msgspec.json.decode(body)
+    except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
+        return CallFailedError("malformed response", attempt=attempt)
+    choices = _at(answer, "choices")
+    choice = choices[0] if isinstance(choices, list) and choices else None
+    text = _at(choice, "message", "content")
+    text = redact(text) if isinstance(text, str) else ""
+    usage = read_usage(_at(answer, "usage"), request, text)
+    reason = _unusable(choice, text)
+    if reason:
+        return CallFailedError(reason, usage=usage, attempt=attempt)
+    model = _at(answer, "model")
+    return LLMReply(
+        text=text,
+        usage=usage,
+        model=redact(model) if isinstance(model, str) else "",
+        logprobs=_logprobs(_at(choice, "logprobs", "content"), redact),
+        attempt=attempt,
+    )
+
+
+def read_usage(usage: object, request: LLMRequest, text: str) -> Usage:
+    """The tokens that the server reports, or estimates marked as such."""
+    prompt, completion = _count(_at(usage, "prompt_tokens")), _count(_at(usage, "completion_tokens"))
+    if prompt is None or completion is None:
+        return Usage(prompt_tokens=request.prompt_tokens, completion_tokens=estimate_tokens(text))
+    cached = _count(_at(usage, "prompt_tokens_details", "cached_tokens")) or 0
+    return Usage(
+        prompt_tokens=prompt,
+        completion_tokens=completion,
+        cached_tokens=min(cached, prompt),
+        reported=True,
+    )
+
+
+def retry_after(headers: Mapping[str, str]) -> float | None:
+    """Seconds that a server asks us to wait (RFC 9110: seconds or a date), ``None`` when it says nothing."""
+    value = headers.get("retry-after", "").strip()
+    if not value:
+        return None
+    try:
+        seconds = float(value)
+    except ValueError:
+        try:
+            seconds = parsedate_to_datetime(value).timestamp() - time()
+        except (ValueError, OverflowError):
+            return None
+    return max(0.0, seconds) if math.isfinite(seconds) else None
+
+
+def _unusable(choice: object, text: str) -> str:
+    """Why a choice is no reply, empty when it is one."""
+    if _at(choice, "message", "refusal"):
+        return "refusal"
+    if _at(choice, "finish_reason") == "content_filter":
+        return "content filter"
+    return "" if text.strip() else "empty reply"
+
+
+def _logprobs(content: object, redact: Callable[[str], str]) -> tuple[dict[str, float], ...]:
+    """Per token, the most likely tokens and their natural log-probabilities."""
+    if not isinstance(content, list):
+        return ()
+    tokens = []
+    for position in content:
+        top = _at(position, "top_logprobs")
+        pairs = (
+            [(_at(entry, "token"), _at(entry, "logprob")) for entry in top] if isinstance(top, list) else []
+        )
+        tokens.append(
+            {
+                redact(token): float(logprob)
+                for token, logprob in pairs
+                if isinstance(token, str) and isinstance(logprob, int | float) and math.isfinite(logprob)
+            }
+        )
+    return tuple(tokens)
+
+
+def _at(value: Any, *path: str) -> Any:
+    """The value at a path of keys, ``None`` where there is none."""
+    for key in path:
+        if not isinstance(value, dict):
+            return None
+        value = value.get(key)
+    return value
+
+
+def _count(value: object) -> int | None:
+    """A token count as a server states it."""
+    return value if isinstance(value, int) and not isinstance(value, bool) and value >= 0 else None
+
+
+def _one_line(text: str) -> str:
+    """The start of a server's words, without control characters."""
+    return "".join(letter if letter.isprintable() else " " for letter in text[:_DETAIL_CHARS]).strip()

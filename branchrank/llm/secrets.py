@@ -1,0 +1,157 @@
+"""Keys: where they come from, to which host they may go, and how they are kept out of everything else.
+
+1. An endpoint's URL is split: credentials in its user part or query travel with the request and are
+   not part of the name by which the endpoint is shown.
+2. A key from the environment goes only to its own host: ``OPENAI_API_KEY`` to api.openai.com over
+   HTTPS, ``BRANCHRANK_LLM_KEY`` to ``BRANCHRANK_LLM_KEY_HOST``. Without ``BRANCHRANK_LLM_KEY_HOST`` it goes
+   to an endpoint that a flag or the environment names, never to one that a workspace's file names.
+3. Every text that leaves the client passes the redactor, which knows each key raw, URL-encoded and in
+   base64 at each of the three alignments.
+"""
+
+from __future__ import annotations
+
+import base64
+import logging
+import re
+from collections.abc import Callable, Iterable, Mapping
+from urllib.parse import parse_qsl, quote, quote_plus, unquote, urlsplit, urlunsplit
+
+from branchrank.errors import UsageError
+
+OPENAI_HOST = "api.openai.com"
+HIDDEN = "[key]"
+_KEY_VARIABLES = ("BRANCHRANK_LLM_KEY", "OPENAI_API_KEY")
+_SHORTEST_SECRET = 6
+_SECRET_NAME = re.compile("key|token|secret|pass|auth|sig|code", re.IGNORECASE)
+_CHATTY_LOGGERS = ("openai", "httpx", "httpcore")
+
+
+class Endpoint:
+    """An OpenAI-compatible endpoint and what authenticates us there; shown without any credential."""
+
+    def __init__(self, base_url: str, *, key: str = "") -> None:
+        parts = urlsplit(base_url)
+        if parts.scheme not in ("http", "https") or not parts.hostname:
+            shown = urlunsplit(parts._replace(netloc=parts.netloc.rpartition("@")[2], query=""))
+            raise UsageError(
+                f"not an endpoint: {shown!r}", remedy="give a base URL such as http://127.0.0.1:8080/v1"
+            )
+        self.host = parts.hostname
+        self.https = parts.scheme == "https"
+        netloc = parts.netloc.rpartition("@")[2]
+        self.netloc = netloc
+        self.url = urlunsplit((parts.scheme, netloc, parts.path.rstrip("/"), "", ""))
+        self._query = parse_qsl(parts.query, keep_blank_values=True)
+        self._user = unquote(parts.username or "")
+        self._password = unquote(parts.password or "")
+        self._key = key
+
+    def __repr__(self) -> str:
+        return f"Endpoint({self.url!r})"
+
+    @property
+    def query(self) -> dict[str, str]:
+        """Parameters sent with each request."""
+        return dict(self._query)
+
+    @property
+    def authorization(self) -> str | None:
+        """The ``Authorization`` header, or ``None``. Credentials in the URL come before a key."""
+        if self._user or self._password:
+            pair = f"{self._user}:{self._password}".encode()
+            return f"Basic {base64.b64encode(pair).decode()}"
+        return f"Bearer {self._key}" if self._key else None
+
+    @property
+    def secrets(self) -> tuple[str, ...]:
+        """Everything here that must not be seen elsewhere."""
+        keys = [value for name, value in self._query if _SECRET_NAME.search(name)]
+        return (self._key, self._password or self._user, *keys)
+
+
+def open_endpoint(base_url: str, environment: Mapping[str, str], *, explicit: bool) -> Endpoint:
+    """The endpoint with the key that may go there, if any.
+
+    ``explicit`` says that a flag or the environment named the URL, not a file of the workspace.
+    Raises :class:`UsageError` when ``base_url`` is no HTTP URL.
+    """
+    bare = Endpoint(base_url)
+    own_key = environment.get("BRANCHRANK_LLM_KEY", "")
+    own_host = environment.get("BRANCHRANK_LLM_KEY_HOST", "").lower()
+    if own_key and (bare.netloc.lower() == own_host or bare.host == own_host if own_host else explicit):
+        return Endpoint(base_url, key=own_key)
+    if bare.host == OPENAI_HOST and bare.https:
+        return Endpoint(base_url, key=environment.get("OPENAI_API_KEY", ""))
+    return bare
+
+
+def environment_secrets(environment: Mapping[str, str]) -> tuple[str, ...]:
+    """The keys that the environment holds, whichever host they belong to."""
+    return tuple(environment.get(name, "") for name in _KEY_VARIABLES)
+
+
+class Redactor:
+    """Replaces every known key in a text. Secrets shorter than six characters are not keys."""
+
+    def __init__(self, secrets: Iterable[str]) -> None:
+        self._secrets = tuple(secrets)
+        forms = {
+            form for secret in self._secrets if len(secret) >= _SHORTEST_SECRET for form in _forms(secret)
+        }
+        self._forms = sorted(forms, key=lambda form: (-len(form), form))
+
+    def __repr__(self) -> str:
+        return f"Redactor({len(self._secrets)} secrets)"
+
+    def knowing(self, secrets: Iterable[str]) -> Redactor:
+        """A redactor of these secrets as well."""
+        return Redactor((*self._secrets, *secrets))
+
+    def __call__(self, text: str) -> str:
+        for form in self._forms:
+            text = text.replace(form, HIDDEN)
+        return text
+
+
+def _forms(secret: str) -> set[str]:
+    """The spellings of a secret: raw, URL-encoded, JSON-safe, and inside any base64 text."""
+    raw = secret.encode()
+    forms = {secret, quote(secret, safe=""), quote(secret), quote_plus(secret), repr(secret)[1:-1]}
+    for encode in (base64.b64encode, base64.urlsafe_b64encode):
+        forms.add(encode(raw).decode().rstrip("="))
+        for shift in (0, 1, 2):
+            encoded = encode(b"\0" * shift + raw).decode().rstrip("=")
+            first = (0, 2, 3)[shift]
+            last = len(encoded) - (1 if (shift + len(raw)) % 3 else 0)
+            forms.add(encoded[first:last])
+    return {form for form in forms if len(form) >= _SHORTEST_SECRET}
+
+
+class _RedactingFilter(logging.Filter):
+    def __init__(self, redact: Callable[[str], str]) -> None:
+        super().__init__()
+        self._redact = redact
+
+    def filter(self, record: logging.LogRecord) -> bool:
+        record.msg = self._redact(record.getMessage())
+        record.args = ()
+        return True
+
+
+def guard_logs(redact: Callable[[str], str]) -> Callable[[], None]:
+    """Take keys out of what the HTTP libraries log (httpx logs whole URLs at level INFO).
+
+    Returns the function that ends it.
+    """
+    guard = _RedactingFilter(redact)
+    names = [name for name in logging.root.manager.loggerDict if name.startswith(_CHATTY_LOGGERS)]
+    loggers = [logging.getLogger(name) for name in names]
+    for logger in loggers:
+        logger.addFilter(guard)
+
+    def end() -> None:
+        for logger in loggers:
+            logger.removeFilter(guard)
+
+    return end

@@ -1,0 +1,148 @@
+"""The LLM side of one command: its budget, ledger, cassettes and clients, opened and closed together."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable, Mapping
+from contextlib import ExitStack
+from pathlib import Path
+
+from branchrank.errors import ArtifactError, LLMError, UsageError
+from branchrank.llm.budget import Budget
+from branchrank.llm.cassette import Cassette
+from branchrank.llm.client import ChatClient
+from branchrank.llm.gateway import Gateway
+from branchrank.llm.ledger import Ledger, PriceTable, read_prices
+from branchrank.llm.secrets import Redactor, environment_secrets, open_endpoint
+from branchrank.records import LLMCall
+from branchrank.settings import LLMSettings
+
+
+class LLMSession:
+    """Opens gateways that share one budget, ledger and memory. Use it as a context manager.
+
+    ``cache_path`` is the workspace's decision cache (``data/hybrid/cache/decisions.sqlite``), ``None`` for
+    none. Raises :class:`UsageError` for ``--llm-record`` beside ``--llm-replay``, and what
+    :class:`Cassette` raises.
+    """
+
+    def __init__(
+        self,
+        settings: LLMSettings,
+        *,
+        cache_path: Path | None = None,
+        environment: Mapping[str, str] | None = None,
+        on_call: Callable[[LLMCall], None] | None = None,
+    ) -> None:
+        if settings.record and settings.replay:
+            raise UsageError(
+                "--llm-record and --llm-replay exclude each other", remedy="leave one of them out"
+            )
+        self.settings = settings
+        self.environment = os.environ if environment is None else environment
+        self.redact = Redactor(environment_secrets(self.environment))
+        self.ledger = Ledger(on_call)
+        self.budget = Budget(
+            max_calls=settings.max_calls, max_tokens=settings.max_tokens, retries=settings.retry_budget
+        )
+        self.prices: PriceTable | None = (
+            read_prices(Path(settings.price_table)) if settings.price_table else None
+        )
+        self._open = ExitStack()
+        self._cassette: Cassette | None = None
+        self._cache: Cassette | None = None
+        self._gateways: dict[tuple[str, str], Gateway] = {}
+        try:
+            if settings.record or settings.replay:
+                path = Path(settings.record or settings.replay)
+                self._cassette = self._keep(path, readonly=bool(settings.replay))
+            if cache_path is not None and not settings.replay:
+                self._cache = self._keep(cache_path)
+        except BaseException:
+            self._open.close()
+            raise
+
+    def __enter__(self) -> LLMSession:
+        return self
+
+    def __exit__(self, *exception: object) -> None:
+        self.close()
+
+    def gateway(self, base_url: str, model: str, *, explicit: bool = False) -> Gateway:
+        """The gateway to one model, after a check that its endpoint answers.
+
+        ``explicit`` says that a flag or the environment names ``base_url``, not a workspace's file. An
+        empty ``model`` stands for the only one that the endpoint lists (in a replay: that was recorded).
+
+        Raises:
+            UsageError: the endpoint is missing or no URL.
+            LLMError: nothing answers there, the key is refused, or the model can't be chosen.
+        """
+        known = self._gateways.get((base_url, model))
+        if known is None:
+            known = self._replayed(model) if self.settings.replay else self._served(base_url, model, explicit)
+            self._gateways[base_url, model] = known
+        return known
+
+    def cancel(self) -> None:
+        """Cut every call under way."""
+        for gateway in self._gateways.values():
+            gateway.cancel()
+
+    def close(self) -> None:
+        """Close the clients and leave each cassette as a single file."""
+        self._open.close()
+
+    def _keep(self, path: Path, *, readonly: bool = False) -> Cassette:
+        # The redactor is looked up at each call: opening an endpoint can add keys to it.
+        cassette = Cassette(path, readonly=readonly, redact=lambda text: self.redact(text))
+        return self._open.enter_context(cassette)
+
+    def _replayed(self, model: str) -> Gateway:
+        assert self._cassette is not None
+        recorded = self._cassette.models()
+        if not recorded:
+            raise ArtifactError(
+                f"{self._cassette.path} holds no calls", remedy="record the run with --llm-record"
+            )
+        return Gateway(
+            model or _only(recorded, str(self._cassette.path)),
+            None,
+            ledger=self.ledger,
+            cassette=self._cassette,
+            concurrency=self.settings.concurrency,
+        )
+
+    def _served(self, base_url: str, model: str, explicit: bool) -> Gateway:
+        if not base_url:
+            raise UsageError(
+                "no LLM endpoint is named",
+                remedy="name one with --hybrid-base-url or --pageindex-base-url, "
+                "or run without: --hybrid-no-llm, --pageindex-no-llm",
+            )
+        endpoint = open_endpoint(base_url, self.environment, explicit=explicit)
+        self.redact = self.redact.knowing(endpoint.secrets)
+        client = ChatClient(
+            endpoint, model, self.settings, budget=self.budget, redact=lambda text: self.redact(text)
+        )
+        self._open.callback(client.close)
+        listed = client.probe()
+        client.model = model or _only(list(listed), endpoint.url)
+        return Gateway(
+            client.model,
+            client,
+            ledger=self.ledger,
+            cassette=self._cassette,
+            cache=self._cache,
+            concurrency=self.settings.concurrency,
+        )
+
+
+def _only(models: list[str], where: str) -> str:
+    if len(models) == 1:
+        return models[0]
+    shown = ", ".join(sorted(models)[:10]) or "none listed"
+    raise LLMError(
+        f"no model is named, and {where} has {len(models)}: {shown}",
+        remedy="name one with --hybrid-model or --pageindex-model",
+    )

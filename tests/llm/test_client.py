@@ -1,0 +1,263 @@
+"""The client against a scripted server over real HTTP: every misbehaviour, within the deadline."""
+
+from __future__ import annotations
+
+import threading
+import time
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+from support import scripted_llm as scripted
+from support.scripted_llm import Action, Chat, Script, ScriptedLLM
+
+from branchrank.errors import LLMError
+from branchrank.llm.client import ChatClient
+from branchrank.llm.request import BudgetError, CallContext, CallFailedError, LLMRequest, Message
+from branchrank.llm.secrets import Endpoint
+from branchrank.settings import LLMSettings
+
+SCHEMA = {"type": "object", "properties": {"ids": {"type": "array"}}, "required": ["ids"]}
+Call = Callable[..., Any]
+
+
+def request(text: str = "hello", **fields: Any) -> LLMRequest:
+    messages = (Message(role="user", content=text),)
+    return LLMRequest(stage="test", messages=messages, **({"max_tokens": 50} | fields))
+
+
+@pytest.fixture
+def serve() -> Any:
+    """Starts a scripted server and a client of it; both are closed at the end."""
+    opened: list[Any] = []
+
+    def start(
+        script: Script, *, url: Callable[[ScriptedLLM], str] | None = None, key: str = "", **settings: Any
+    ):
+        server = ScriptedLLM(script)
+        opened.append(server)
+        options = LLMSettings(**({"deadline_s": 5.0, "retries": 2} | settings))
+        endpoint = Endpoint(url(server) if url else server.base_url, key=key)
+        client = ChatClient(endpoint, "scripted", options, first_wait_s=0.01)
+        opened.append(client)
+        return server, client
+
+    yield start
+    for thing in reversed(opened):
+        thing.__exit__()
+
+
+def always(action: Action) -> Script:
+    return lambda chat, number: action
+
+
+def failure(client: ChatClient, **fields: Any) -> CallFailedError:
+    with pytest.raises(CallFailedError) as caught:
+        client.complete(request(**fields))
+    return caught.value
+
+
+def test_sends_a_deterministic_request_and_reads_the_reply(serve: Call) -> None:
+    usage = scripted.USAGE | {"prompt_tokens_details": {"cached_tokens": 40}}
+    server, client = serve(always(scripted.say("hi", usage=usage)))
+    reply = client.complete(request(schema=SCHEMA, context=CallContext(seed=7, repeat=2)))
+    assert reply.text == "hi"
+    assert (reply.usage.prompt_tokens, reply.usage.completion_tokens, reply.usage.cached_tokens) == (
+        100,
+        7,
+        40,
+    )
+    assert reply.usage.reported
+    assert reply.model == "scripted-1"
+    assert reply.latency_ms > 0
+    body = server.requests[0].body
+    assert (body["temperature"], body["seed"], body["max_tokens"]) == (0, 9, 50)
+    assert body["response_format"]["json_schema"]["schema"] == SCHEMA
+
+
+def test_missing_usage_is_estimated_and_marked(serve: Call) -> None:
+    _, client = serve(always(scripted.say("four words of reply", usage=None)))
+    usage = client.complete(request()).usage
+    assert not usage.reported
+    assert usage.prompt_tokens == request().prompt_tokens
+    assert usage.completion_tokens > 0
+
+
+@pytest.mark.parametrize(
+    "usage", [{"prompt_tokens": -5, "completion_tokens": 1}, {"prompt_tokens": "9"}, [], 3]
+)
+def test_absurd_usage_is_estimated(serve: Call, usage: Any) -> None:
+    _, client = serve(always(scripted.say("x", usage=usage)))
+    assert not client.complete(request()).usage.reported
+
+
+@pytest.mark.parametrize("status", [429, 500, 503])
+def test_retries_what_may_pass(serve: Call, status: int) -> None:
+    server, client = serve(
+        lambda chat, n: scripted.fail(status, retry_after="0.01") if n < 3 else scripted.say("ok")
+    )
+    assert client.complete(request()).attempt == 3
+    assert client.budget.calls == 3
+    assert len(server.requests) == 3
+
+
+@pytest.mark.parametrize("status", [400, 401, 404, 307])
+def test_does_not_retry_what_will_not_pass(serve: Call, status: int) -> None:
+    server, client = serve(always(scripted.fail(status, location="http://127.0.0.1:9/elsewhere")))
+    assert failure(client).reason == f"http {status}"
+    assert len(server.requests) == 1
+
+
+def test_a_dropped_connection_is_retried_then_named(serve: Call) -> None:
+    server, client = serve(always(Action(drop=True)))
+    assert failure(client).reason == "connection"
+    assert len(server.requests) == 3
+
+
+def test_a_body_cut_short_is_asked_again(serve: Call) -> None:
+    whole = scripted.say("ok")
+    _, client = serve(lambda chat, n: whole if n > 1 else Action(content=whole.content[:30], missing=99))
+    assert client.complete(request()).attempt == 2
+
+
+@pytest.mark.parametrize(
+    "action",
+    [
+        Action(content=scripted.say("x" * 300).content, drip_s=0.02),
+        Action(silent_s=20.0),
+        scripted.fail(429, retry_after="0.05"),
+    ],
+    ids=["drip", "silence", "endless 429"],
+)
+def test_nothing_outlasts_the_deadline(serve: Call, action: Action) -> None:
+    _, client = serve(always(action), deadline_s=0.4, retries=10)
+    started = time.monotonic()
+    error = failure(client)
+    assert error.reason in ("timeout", "http 429")
+    assert error.latency_ms <= (time.monotonic() - started) * 1000
+    assert error.latency_ms < 4000  # ten times the deadline: the drip alone would take 10 s
+
+
+def test_a_wait_past_the_deadline_fails_at_once(serve: Call) -> None:
+    server, client = serve(always(scripted.fail(429, retry_after="3600")), deadline_s=30.0)
+    assert failure(client).reason == "http 429"
+    assert len(server.requests) == 1
+
+
+def test_the_run_has_one_retry_budget(serve: Call) -> None:
+    server, client = serve(always(scripted.fail(429, retry_after="0")), retries=10, retry_budget=4)
+    for _ in range(5):
+        assert failure(client).reason == "http 429"
+    assert len(server.requests) == 5 + 4
+
+
+@pytest.mark.parametrize(
+    ("action", "reason"),
+    [
+        (Action(content=b"<html>busy</html>"), "malformed response"),
+        (Action(content=b"[" * 100_000), "malformed response"),
+        (Action(content=b'"text"'), "empty reply"),
+        (scripted.say("x", choices=[]), "empty reply"),
+        (scripted.say("x", choices="none"), "empty reply"),
+        (scripted.say(None), "empty reply"),
+        (scripted.say("  \n"), "empty reply"),
+        (scripted.say(None, refusal="I can't"), "refusal"),
+        (scripted.say("x", finish_reason="content_filter"), "content filter"),
+        (Action(content=b"x" * (9 << 20)), "oversized reply"),
+        (scripted.fail(400, "maximum context length is 10 tokens"), "context overflow"),
+    ],
+)
+def test_an_unusable_reply_is_named_and_asked_once(serve: Call, action: Action, reason: str) -> None:
+    server, client = serve(always(action))
+    assert failure(client).reason == reason
+    assert len(server.requests) == 1
+
+
+def test_learns_which_format_the_server_has(serve: Call) -> None:
+    def script(chat: Chat, number: int) -> Action:
+        return scripted.say("{}") if chat.format == "plain" else scripted.fail(400, "response_format")
+
+    server, client = serve(script)
+    assert client.complete(request(schema=SCHEMA)).attempt == 3
+    assert client.complete(request(schema=SCHEMA)).attempt == 1
+    assert [chat.format for chat in server.requests] == ["json_schema", "json_object", "plain", "plain"]
+
+
+def test_a_bad_request_teaches_nothing_once_the_format_is_known(serve: Call) -> None:
+    server, client = serve(lambda chat, n: scripted.fail(400) if n == 2 else scripted.say("{}"))
+    client.complete(request(schema=SCHEMA))
+    assert failure(client, schema=SCHEMA).reason == "http 400"
+    client.complete(request(schema=SCHEMA))
+    assert {chat.format for chat in server.requests} == {"json_schema"}
+
+
+def test_caps_refuse_before_the_call(serve: Call) -> None:
+    server, client = serve(always(scripted.say("x")), max_calls=2)
+    client.complete(request())
+    client.complete(request())
+    with pytest.raises(BudgetError, match="2 LLM calls are spent") as caught:
+        client.complete(request())
+    assert "--max-calls" in caught.value.remedy
+    assert len(server.requests) == 2
+
+
+def test_the_token_cap_counts_what_was_spent(serve: Call) -> None:
+    server, client = serve(always(scripted.say("x")), max_tokens=218)
+    client.complete(request())
+    client.complete(request())
+    with pytest.raises(BudgetError, match="214 of 218"):
+        client.complete(request())
+    assert len(server.requests) == 2
+
+
+def test_concurrency_is_bounded(serve: Call) -> None:
+    running, most, lock = 0, 0, threading.Lock()
+
+    def script(chat: Chat, number: int) -> Action:
+        nonlocal running, most
+        with lock:
+            running += 1
+            most = max(most, running)
+        time.sleep(0.03)
+        with lock:
+            running -= 1
+        return scripted.say("x")
+
+    _, client = serve(script, concurrency=2)
+    threads = [threading.Thread(target=client.complete, args=(request(),)) for _ in range(6)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert most == 2
+
+
+def test_cancel_cuts_a_call(serve: Call) -> None:
+    server, client = serve(always(Action(silent_s=30.0)), deadline_s=30.0)
+    caught: list[CallFailedError] = []
+    thread = threading.Thread(target=lambda: caught.append(failure(client)))
+    thread.start()
+    scripted.wait_until(lambda: bool(server.requests))
+    client.cancel()
+    thread.join(5)
+    assert caught[0].reason == "interrupted"
+
+
+def test_sends_no_header_of_the_environment(serve: Call, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("OPENAI_API_KEY", "sk-environment-openai")
+    monkeypatch.setenv("OPENAI_ORG_ID", "org-environment")
+    monkeypatch.setenv("OPENAI_PROJECT_ID", "project-environment")
+    monkeypatch.setenv("OPENAI_CUSTOM_HEADERS", "X-Secret: environment-header")
+    server, client = serve(always(scripted.say("x")))
+    client.complete(request())
+    headers = server.requests[0].headers
+    assert "authorization" not in headers
+    assert "environment" not in str(headers)
+
+
+def test_probe_lists_models_and_names_a_dead_endpoint(serve: Call) -> None:
+    _, client = serve(always(scripted.say("x")))
+    assert client.probe() == ("scripted",)
+    dead = ChatClient(Endpoint("http://127.0.0.1:9/v1"), "m", LLMSettings())
+    with dead, pytest.raises(LLMError, match=r"no LLM answers at http://127\.0\.0\.1:9/v1"):
+        dead.probe()
