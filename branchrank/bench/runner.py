@@ -14,12 +14,13 @@ from branchrank.bench.judging import judged_hits
 from branchrank.bench.predictors import Predictor
 from branchrank.bench.rows import Row, RowLog
 from branchrank.errors import ReplayError, StorageError, UsageError
+from branchrank.llm.request import BudgetError
 from branchrank.records import Question
 
 Progress = Callable[[str, int, int], None]
 
 #: Errors that concern the whole run, not one query.
-FATAL = (ReplayError, StorageError, UsageError)
+FATAL = (BudgetError, ReplayError, StorageError, UsageError)
 
 
 def quality_pass(

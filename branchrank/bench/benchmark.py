@@ -1,0 +1,159 @@
+"""One benchmark from plan to files.
+
+1. Make the run's directory, or take up an interrupted run of the same plan.
+2. Write ``run.json`` before any work; its status is ``running`` until the end.
+3. The quality pass writes ``rows.jsonl``; the latency pass ``timings.csv``.
+4. Everything else is computed from these two, and ``run.json`` becomes ``finished``.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Callable, Iterable, Sequence
+from pathlib import Path
+
+import msgspec
+
+from branchrank.artifacts import write_jsonl, write_text
+from branchrank.bench import run_directory as names
+from branchrank.bench.latency import Timing, latency_pass, read_timings, write_timings
+from branchrank.bench.predictors import Predictor
+from branchrank.bench.questions import question_line, sample_questions
+from branchrank.bench.rows import Row, RowLog
+from branchrank.bench.run_directory import RunRecord, latest_unfinished, new_directory, write_run
+from branchrank.bench.runner import Progress, quality_pass
+from branchrank.bench.scores import Scores, named_measure, standard_measures
+from branchrank.bench.summary import SummaryRow, calls_csv, questions_csv, summarise, summary_csv
+from branchrank.records import Question, Record
+from branchrank.settings import BenchmarkSettings
+from branchrank.systems.memo import Memo
+
+
+class Contestant(Record, frozen=True, kw_only=True):
+    """A predictor with its twin for the latency pass, which remembers nothing, and its repeats."""
+
+    predictor: Predictor
+    unmemoised: Predictor
+    repeats: int = 1
+
+
+class Outcome(Record, frozen=True, kw_only=True):
+    """A finished run."""
+
+    directory: Path
+    run: RunRecord
+    rows: tuple[Row, ...]
+    timings: tuple[Timing, ...]
+    summary: tuple[SummaryRow, ...]
+
+
+def run_benchmark(
+    run: RunRecord,
+    contestants: Sequence[Contestant],
+    questions: Sequence[Question],
+    settings: BenchmarkSettings,
+    *,
+    reports: Path,
+    memos: Iterable[Memo],
+    progress: Progress,
+    notice: Callable[[str], None],
+    fresh: bool = False,
+    on_row: Callable[[Row], None] = lambda row: None,
+) -> Outcome:
+    """Run or take up ``run`` under ``reports``. Interruptions leave a run that the same call takes up."""
+    directory = None if fresh else latest_unfinished(reports, run.plan)
+    if directory is None:
+        directory = new_directory(reports, run.experiment, run.seed)
+        write_run(directory, run)
+    else:
+        notice(f"taking up the interrupted run {directory}")
+    log = RowLog(directory / names.ROWS)
+    if log.torn:
+        notice(f"{log.path}: the last row was cut short; its question is asked again")
+    try:
+        rows = quality_pass(
+            [(contestant.predictor, contestant.repeats) for contestant in contestants],
+            questions,
+            log,
+            top_k=run.top_k,
+            progress=progress,
+            on_row=on_row,
+        )
+    finally:
+        log.close()
+    timings = _timings(directory, contestants, questions, run, settings, progress)
+    write_jsonl(directory / names.ROWS, rows)
+    finished = msgspec.structs.replace(
+        run,
+        status="finished",
+        computed=_counts(memo.computed for memo in memos),
+        reused=_counts(memo.reused for memo in memos),
+        failures=sum(row.status == "failed" for row in rows),
+        fallbacks=sum(bool(row.fallbacks) for row in rows),
+    )
+    summary = write_tables(directory, finished, rows, timings, questions)
+    write_run(directory, finished)
+    return Outcome(
+        directory=directory,
+        run=finished,
+        rows=tuple(rows),
+        timings=tuple(timings),
+        summary=tuple(summary),
+    )
+
+
+def write_tables(
+    directory: Path,
+    run: RunRecord,
+    rows: Sequence[Row],
+    timings: Sequence[Timing],
+    questions: Sequence[Question],
+) -> list[SummaryRow]:
+    """Write the CSV files and the hard set of a run; returns the summary."""
+    scores = Scores(rows, questions)
+    summary = summarise(scores, timings, standard_measures(run.mode))
+    write_text(directory / names.SUMMARY_CSV, summary_csv(summary))
+    write_text(directory / names.QUESTIONS_CSV, questions_csv(scores))
+    write_text(directory / names.CALLS_CSV, calls_csv(rows))
+    write_jsonl(directory / names.HARD_SET, [question_line(question) for question in hard_set(scores)])
+    return summary
+
+
+def hard_set(scores: Scores) -> list[Question]:
+    """The answerable questions that no predictor answers strictly at rank 1."""
+    first = named_measure("strict_hit@1")
+    solved: set[str] = set()
+    for predictor in scores.predictors:
+        solved |= {key for key, value in scores.per_question(predictor, first).items() if value > 0}
+    return [scores.questions[key] for key in scores.answerable if key not in solved]
+
+
+def _timings(
+    directory: Path,
+    contestants: Sequence[Contestant],
+    questions: Sequence[Question],
+    run: RunRecord,
+    settings: BenchmarkSettings,
+    progress: Progress,
+) -> list[Timing]:
+    """The latency pass's timings, those of an interrupted run's finished pass where they are."""
+    path = directory / names.TIMINGS_CSV
+    if path.exists():
+        return read_timings(path)
+    size = min(settings.latency_sample, len(questions))
+    timings = latency_pass(
+        [contestant.unmemoised for contestant in contestants],
+        sample_questions(questions, size, run.seed) if size else [],
+        top_k=run.top_k,
+        seed=run.seed,
+        progress=progress,
+    )
+    write_timings(path, timings)
+    return timings
+
+
+def _counts(counters: Iterable[Counter[str]]) -> dict[str, int]:
+    total: Counter[str] = Counter()
+    for counter in counters:
+        total.update(counter)
+    return dict(sorted(total.items()))

@@ -1,0 +1,117 @@
+"""From settings and predictor names to the contestants of a run."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from pathlib import Path
+
+from branchrank.bench.benchmark import Contestant
+from branchrank.bench.predictors import ApiPredictor, SystemPredictor, load_class_predictor
+from branchrank.bench.run_directory import Arm, IndexFacts
+from branchrank.errors import UsageError
+from branchrank.records import Scored
+from branchrank.stores.index import Index
+from branchrank.systems.engine import Engine
+from branchrank.systems.llm_stages import LLMStages
+from branchrank.systems.memo import Memo, NoMemo
+from branchrank.systems.spec import System, problems
+
+BranchSearch = Callable[[str, int], Sequence[Scored]]
+
+
+class Field:
+    """Everything that competes in a run: systems on their index, users' classes, an endpoint."""
+
+    def __init__(self) -> None:
+        self.contestants: list[Contestant] = []
+        self.arms: list[Arm] = []
+        self.memos: list[Memo] = []
+
+    def add_systems(
+        self,
+        systems: Sequence[System],
+        index: Index,
+        *,
+        index_name: str = "default",
+        extra: dict[str, BranchSearch] | None = None,
+        llm_stages: LLMStages | None = None,
+        repeats: int = 1,
+    ) -> None:
+        """Let systems compete over one index; they share one memo."""
+        memo = Memo()
+        self.memos.append(memo)
+        engine = Engine(index, memo=memo, extra=extra, llm_stages=llm_stages)
+        timing = Engine(index, memo=NoMemo(), extra=extra, llm_stages=llm_stages)
+        for system in systems:
+            times = repeats if system.asks_llm else 1
+            self.contestants.append(
+                Contestant(
+                    predictor=SystemPredictor(system, engine),
+                    unmemoised=SystemPredictor(system, timing),
+                    repeats=times,
+                )
+            )
+            self.arms.append(
+                Arm(name=system.name, llm=system.llm_label, system=system, index=index_name, repeats=times)
+            )
+
+    def add_class(self, name: str) -> None:
+        """Let a user's own class compete."""
+        predictor = load_class_predictor(name)
+        self.contestants.append(Contestant(predictor=predictor, unmemoised=predictor))
+        self.arms.append(Arm(name=predictor.name, llm=predictor.llm, index=""))
+
+    def add_endpoint(self, endpoint: str, target: str) -> None:
+        """Let an HTTP endpoint compete as ``api``."""
+        predictor = ApiPredictor(endpoint, target=target)
+        self.contestants.append(Contestant(predictor=predictor, unmemoised=predictor))
+        self.arms.append(Arm(name=predictor.name, llm=predictor.llm, index=""))
+
+    def check_names(self) -> None:
+        """Raise :class:`UsageError` when two contestants bear one name, or none competes."""
+        names = [arm.name for arm in self.arms]
+        if not names:
+            raise UsageError("no predictor is named", remedy="--predictor local")
+        twice = sorted({name for name in names if names.count(name) > 1})
+        if twice:
+            raise UsageError(f"two predictors are called {twice[0]!r}", remedy="give each its own name")
+
+
+def check_systems(systems: Sequence[System]) -> None:
+    """Raise one :class:`UsageError` with every problem of every system."""
+    found = [problem for system in systems for problem in problems(system)]
+    if not found:
+        return
+    remedies = []
+    if any("asks for an LLM" in problem for problem in found):
+        remedies.append(
+            "name the endpoint (--hybrid-base-url and --hybrid-model, --pageindex-base-url and --pageindex-model), "
+            "or leave the LLM out (--hybrid-no-llm, --pageindex-no-llm)"
+        )
+    raise UsageError("\n".join(found), remedy="; ".join(remedies) or "correct the systems")
+
+
+def index_facts(name: str, index: Index) -> IndexFacts:
+    """What ``run.json`` says of an index."""
+    manifest = index.manifest
+    return IndexFacts(
+        name=name,
+        generation=index.generation,
+        digest=index.digest,
+        embedder=manifest.embedder.name,
+        model_revision=manifest.embedder.revision,
+        dimension=manifest.embedder.dimension,
+        vector_store=index.vectors.name,
+        chunks=manifest.chunks,
+        nodes=manifest.nodes,
+        build_seconds=round(sum(index.report.seconds.values()), 3),
+        bytes=index.report.bytes,
+    )
+
+
+def relative(path: Path) -> str:
+    """A path as a report shows it: relative to here where it lies below, so that it names no home."""
+    try:
+        return path.resolve().relative_to(Path.cwd()).as_posix()
+    except ValueError:
+        return path.as_posix()

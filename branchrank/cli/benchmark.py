@@ -1,0 +1,105 @@
+"""``branchrank benchmark`` and ``benchmark_run.py``: predictors over the same seeded questions."""
+
+from __future__ import annotations
+
+import shlex
+import sys
+from pathlib import Path
+
+import click
+
+from branchrank.cli.options import data_dir_option, resolved_settings, settings_options
+from branchrank.cli.terminal import Command
+from branchrank.settings import (
+    BenchmarkSettings,
+    Bm25Settings,
+    GrepSettings,
+    HybridSettings,
+    IndexSettings,
+    LLMSettings,
+    LocalSettings,
+    PageindexSettings,
+    QdrantSettings,
+    RetrievalSettings,
+)
+
+
+@click.command("benchmark", cls=Command)
+@data_dir_option
+@click.option(
+    "--predictor",
+    "predictors",
+    multiple=True,
+    default=("all",),
+    show_default=True,
+    help="local, pageindex, hybrid, grep, qdrant, sqlite, api, all (the first three), family (the first six), "
+    "or your own as module:Class. Repeatable.",
+)
+@click.option(
+    "--questions",
+    "questions_file",
+    type=click.Path(path_type=Path, dir_okay=False),
+    help="The question file. Default: benchmark/questions.jsonl of the workspace.",
+)
+@click.option(
+    "--reports",
+    type=click.Path(path_type=Path, file_okay=False),
+    default=Path("reports"),
+    show_default=True,
+    help="Where the run's directory is made.",
+)
+@click.option("--experiment", default="benchmark", show_default=True, help="Name in the run's directory.")
+@click.option("--split", default="", help="Name of the split that the questions are, such as tuning or test.")
+@click.option("--api-endpoint", default="", help="URL of the POST /retrieve endpoint of --predictor api.")
+@click.option("--api-predictor", default="", help="Predictor to ask that endpoint for.")
+@click.option("--fresh", is_flag=True, help="Start anew where an interrupted run of this plan exists.")
+@click.option("--dry-run", is_flag=True, help="Print the plan and its estimated LLM cost; run nothing.")
+@click.option("--quiet", is_flag=True, help="No progress.")
+@settings_options(
+    BenchmarkSettings,
+    LocalSettings,
+    HybridSettings,
+    PageindexSettings,
+    GrepSettings,
+    QdrantSettings,
+    RetrievalSettings,
+    Bm25Settings,
+    LLMSettings,
+    IndexSettings,
+)
+def command(
+    data_dir: Path,
+    predictors: tuple[str, ...],
+    questions_file: Path | None,
+    reports: Path,
+    experiment: str,
+    split: str,
+    api_endpoint: str,
+    api_predictor: str,
+    fresh: bool,
+    dry_run: bool,
+    quiet: bool,
+) -> None:
+    """Run predictors over the same seeded questions, and report quality, latency and LLM cost.
+
+    An interrupted run of the same plan is taken up where it stopped.
+    """
+    from branchrank.cli.benchmarking import BenchmarkRequest, benchmark
+
+    benchmark(
+        BenchmarkRequest(
+            data_dir=data_dir,
+            predictors=predictors,
+            questions_file=questions_file,
+            reports=reports,
+            experiment=experiment,
+            split=split,
+            api_endpoint=api_endpoint,
+            api_predictor=api_predictor,
+            fresh=fresh,
+            dry_run=dry_run,
+            quiet=quiet,
+            command=shlex.join([Path(sys.argv[0]).name, *sys.argv[1:]]),
+        ),
+        resolved_settings(data_dir),
+    )

@@ -1,0 +1,42 @@
+"""``branchrank hybrid`` and ``hybrid_retrieve.py``: search with the hybrid predictor."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import click
+
+from branchrank.cli.options import resolved_settings, settings_options
+from branchrank.cli.querying import answer_queries, query_options
+from branchrank.cli.terminal import Command
+from branchrank.settings import Bm25Settings, HybridSettings, IndexSettings, LLMSettings
+
+
+@click.command("hybrid", cls=Command)
+@query_options
+@click.option("--no-llm", is_flag=True, help="No LLM rerank; the same as --hybrid-no-llm.")
+@settings_options(HybridSettings, LLMSettings, Bm25Settings, IndexSettings)
+def command(
+    query: str | None,
+    data_dir: Path,
+    top_k: int,
+    returns: str,
+    as_json: bool,
+    quiet: bool,
+    no_llm: bool,
+) -> None:
+    """Search with the hybrid predictor: vector shortlist, tree neighbours, BM25 over nodes, RRF, LLM rerank.
+
+    Without QUERY a prompt opens that keeps everything warm.
+    """
+    from branchrank.cli.opening import llm_stages, open_or_build
+    from branchrank.systems.builtin import hybrid
+    from branchrank.systems.engine import Engine
+
+    overrides = {"benchmark.returns": returns} | ({"hybrid.no_llm": True} if no_llm else {})
+    settings = resolved_settings(data_dir, overrides)
+    system = hybrid(settings)
+    with llm_stages(data_dir, settings, [system]) as stages:
+        index = open_or_build(data_dir, settings, quiet=quiet)
+        engine = Engine(index, llm_stages=stages)
+        answer_queries(query, system.name, lambda text: engine.retrieve(system, text, top_k), as_json=as_json)

@@ -1,0 +1,52 @@
+"""The ``branchrank`` command: one verb per module, imported when it is used."""
+
+from __future__ import annotations
+
+import importlib
+
+import click
+
+from branchrank import __version__
+from branchrank.cli.terminal import Group
+
+#: Verb -> module of ``branchrank.cli`` whose ``command`` it is, and the line that ``--help`` shows.
+VERBS: dict[str, tuple[str, str]] = {
+    "index": ("index", "Build the index of a documentation folder."),
+    "corpus": ("corpus", "Fetch and list corpora by name."),
+    "retrieve": ("retrieve", "Search with the local predictor."),
+    "hybrid": ("hybrid", "Search with the hybrid predictor."),
+    "benchmark": ("benchmark", "Run predictors over the same questions and report."),
+    "pageindex": ("pageindex", "Build, show, check, import and export the PageIndex tree."),
+    "questions": ("questions", "Check, re-anchor, mine, split and generate questions."),
+    "settings": ("settings", "List every setting with its default and range."),
+}
+
+
+class LazyGroup(Group):
+    """A group that imports a verb's module only when the verb is used."""
+
+    def list_commands(self, ctx: click.Context) -> list[str]:
+        """The verbs in the order of the table."""
+        return list(VERBS)
+
+    def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:
+        """Import the verb's module."""
+        if cmd_name not in VERBS:
+            return None
+        command: click.Command = importlib.import_module(f"branchrank.cli.{VERBS[cmd_name][0]}").command
+        return command
+
+    def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
+        """List the verbs without importing any."""
+        with formatter.section("Commands"):
+            formatter.write_dl([(verb, line) for verb, (_, line) in VERBS.items()])
+
+
+@click.group(cls=LazyGroup, context_settings={"help_option_names": ["-h", "--help"]})
+@click.version_option(__version__, prog_name="branchrank")
+def main() -> None:
+    """Benchmark retrieval pipelines over documentation: quality, latency and LLM cost."""
+
+
+if __name__ == "__main__":
+    main()

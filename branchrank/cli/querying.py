@@ -1,0 +1,122 @@
+"""What the two retrieval commands share: one query or a prompt that keeps everything warm."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Callable
+from pathlib import Path
+
+import click
+import msgspec
+
+from branchrank.cli.terminal import safe
+from branchrank.errors import BranchRankError
+from branchrank.records import Hit, Record, Retrieval
+
+#: Lines of a passage shown for a hit.
+SHOWN_LINES = 4
+
+
+class Answer(Record, frozen=True, kw_only=True):
+    """What ``--json`` prints for a query."""
+
+    query: str
+    predictor: str
+    hits: tuple[Hit, ...]
+    stage_ms: dict[str, float]
+    fallbacks: tuple[str, ...]
+
+
+def answer_queries(
+    query: str | None, predictor: str, retrieve: Callable[[str], Retrieval], *, as_json: bool
+) -> None:
+    """Answer ``query``, or without one every line of a prompt, until an empty line or end of input."""
+    if query is not None:
+        _answer(query, predictor, retrieve, as_json)
+        return
+    interactive = sys.stdin.isatty()
+    if interactive:
+        _history()
+        click.echo(f"{predictor}: ask a question; an empty line ends", err=True)
+    while True:
+        try:
+            line = input("> " if interactive else "").strip()
+        except EOFError:
+            return
+        if not line:
+            return
+        try:
+            _answer(line, predictor, retrieve, as_json)
+        except BranchRankError as error:
+            click.secho(safe(str(error)), fg="red", err=True)
+
+
+def _history() -> None:
+    """Line editing, where the platform has it."""
+    try:
+        import readline
+    except ImportError:
+        return
+    readline.set_history_length(500)
+
+
+def _answer(query: str, predictor: str, retrieve: Callable[[str], Retrieval], as_json: bool) -> None:
+    retrieval = retrieve(query)
+    if as_json:
+        answer = Answer(
+            query=query,
+            predictor=predictor,
+            hits=retrieval.hits,
+            stage_ms={stage: round(ms, 3) for stage, ms in retrieval.stage_ms.items()},
+            fallbacks=retrieval.fallbacks,
+        )
+        click.echo(msgspec.json.encode(answer).decode())
+        return
+    for fallback in retrieval.fallbacks:
+        click.secho(f"fallback: {safe(fallback)}", fg="yellow", err=True)
+    if not retrieval.hits:
+        click.echo("nothing found")
+    for rank, hit in enumerate(retrieval.hits, start=1):
+        show_hit(rank, hit)
+
+
+def show_hit(rank: int, hit: Hit) -> None:
+    """Print one hit: where it lies, why it is there, and how it begins."""
+    place = click.style(f"{safe(hit.source)}:{hit.line_start}-{hit.line_end}", bold=True)
+    click.echo(f"{rank:>2}. {place}  {safe(hit.breadcrumb)}")
+    placed = ", ".join(f"{name} #{placement.rank}" for name, placement in sorted(hit.branches.items()))
+    click.secho(f"    score {hit.score:.4f}{'  ' + placed if placed else ''}", dim=True)
+    lines = [line for line in hit.text.splitlines() if line.strip()]
+    for line in lines[:SHOWN_LINES]:
+        click.echo(f"    {safe(line.strip())[:100]}")
+    if len(lines) > SHOWN_LINES:
+        click.secho(f"    ... {len(lines) - SHOWN_LINES} more lines", dim=True)
+
+
+def query_options(function: Callable[..., None]) -> Callable[..., None]:
+    """The argument and flags that both retrieval commands take."""
+    for decorate in (
+        click.option("--quiet", is_flag=True, help="No progress."),
+        click.option("--json", "as_json", is_flag=True, help="Print one JSON object per query."),
+        click.option(
+            "--return",
+            "returns",
+            type=click.Choice(["passage", "section"]),
+            default="passage",
+            show_default=True,
+            help="A section's best passage, or the whole section.",
+        ),
+        click.option(
+            "--top-k", type=click.IntRange(1, 1000), default=5, show_default=True, help="Hits to return."
+        ),
+        click.option(
+            "--data-dir",
+            type=click.Path(path_type=Path, file_okay=False),
+            default=Path("data"),
+            show_default=True,
+            help="The workspace to search.",
+        ),
+        click.argument("query", required=False),
+    ):
+        function = decorate(function)
+    return function

@@ -1,0 +1,26 @@
+"""``branchrank settings``: every setting, generated from the records."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import click
+
+from branchrank.cli.options import data_dir_option, resolved_settings
+from branchrank.cli.terminal import Command
+from branchrank.settings import PARTS, settings_of
+
+
+@click.command("settings", cls=Command)
+@data_dir_option
+def command(data_dir: Path) -> None:
+    """List every setting: its value in this workspace, where that came from, range and meaning."""
+    resolved = resolved_settings(data_dir)
+    for part in PARTS:
+        click.secho(f"[{part.section}]", bold=True)
+        for setting in settings_of(part):
+            value = getattr(resolved.parts[part.section], setting.name)
+            origin = resolved.origins[f"{part.section}.{setting.name}"]
+            allowed = f"; {setting.allowed}" if setting.allowed else ""
+            click.echo(f"  {setting.name} = {value!r}  ({origin})")
+            click.secho(f"      {setting.flag}: {setting.description}{allowed}", dim=True)
