@@ -1,0 +1,292 @@
+"""Markdown and MDX files to documents.
+
+1. Front matter goes; its ``title`` names a page that has no lone top heading, its ``description`` is text.
+2. markdown-it cuts the rest into blocks, each with its raw lines; inline markup is read block by block.
+3. ATX and setext headings outside quotes and lists open sections. A heading's labels are its GitHub-style
+   slug, ``{#id}`` and the ``(label)=`` lines above it.
+4. List items, paragraphs, table rows and code become blocks; the n-th line of a block's text is what there
+   is to read on the n-th of its lines. Fences with a ``{directive}`` that holds prose are read as Markdown.
+5. A line that the parser left out (past its nesting limit) becomes text as it stands, so none is lost.
+
+Time is linear in the size of the file.
+"""
+
+from __future__ import annotations
+
+import re
+from collections import Counter
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+from branchrank.artifacts import digest_bytes
+from branchrank.corpus.document import Block, BlockKind, Document, Label, Reference
+from branchrank.corpus.lines import decode, split_lines
+from branchrank.corpus.markdown_syntax import markdown_parser
+from branchrank.corpus.markdown_text import MAX_INLINE, anchors, html_text, inline_text
+from branchrank.corpus.plain import plain_blocks
+from branchrank.corpus.sections import Heading, finish_sections
+
+if TYPE_CHECKING:
+    from markdown_it.token import Token
+
+_FRONT_MATTER_ENDS = {"---": ("---", "..."), "+++": ("+++",)}
+_FRONT_MATTER_VALUE = re.compile(r"(title|description)\s*[:=]\s*(.*\S)\s*")
+_EXPLICIT_ID = re.compile(r"\s*\{(?:#([^\s{}]+)[^{}]*|/\*\s*#([^\s*]+)\s*\*/)\}\s*$")
+_NOT_IN_SLUG = re.compile(r"[^\w\- ]")
+_DIRECTIVE = re.compile(r"\{([\w:.-]+)\}\s*(.*)")
+_OPTION = re.compile(r"\s*:[\w-]+:(?:\s.*)?")
+_CONTAINER_MARKERS = re.compile(r"[\s>]*(?:(?:[-+*]|\d{1,9}[.)])(?:[\s>]+|$))*")
+_PROSE_DIRECTIVES = frozenset(
+    re.findall(
+        r"[\w-]+",
+        "admonition attention caution card danger deprecated details dropdown epigraph error figure grid "
+        "grid-item grid-item-card hint important margin note only seealso sidebar tab-item tab-set tip topic "
+        "versionadded versionchanged versionremoved warning",
+    )
+)
+_MAX_DIRECTIVE_NESTING = 8
+_PARSER_FAULTS = (IndexError, KeyError, RuntimeError, ValueError)
+
+
+def read_markdown(source: str, content: bytes) -> Document:
+    """Read a Markdown file, or an MDX file by its suffix. Never raises for what the file holds."""
+    text, notes = decode(content)
+    lines = [line.replace("\r", " ") for line in split_lines(text)]
+    front = _front_matter(lines)
+    reader = _Reader(mdx=source.lower().endswith(".mdx"))
+    try:
+        reader.read([""] * front.lines + lines[front.lines :], first_line=1, nesting=0)
+    except _PARSER_FAULTS as error:
+        notes += (f"read as plain text: the Markdown parser failed ({type(error).__name__})",)
+        reader = _Reader(mdx=False)
+        reader.blocks = plain_blocks(lines)
+    sections = finish_sections(
+        source,
+        headings=reader.headings,
+        blocks=[*front.blocks, *reader.blocks],
+        line_count=len(lines),
+        title=front.title,
+    )
+    return Document(
+        source=source,
+        title=sections[0].title,
+        digest=digest_bytes(content),
+        line_count=len(lines),
+        sections=sections,
+        toctree=tuple(reader.toctree),
+        labels=tuple(sorted(set(reader.labels), key=lambda label: (label.line, label.name))),
+        references=tuple(reader.references),
+        notes=(*notes, *reader.notes),
+    )
+
+
+class _FrontMatter(NamedTuple):
+    """The title that front matter gives, its readable blocks, and its number of lines."""
+
+    title: str
+    blocks: list[Block]
+    lines: int
+
+
+def _front_matter(lines: Sequence[str]) -> _FrontMatter:
+    ends = _FRONT_MATTER_ENDS.get(lines[0].rstrip())
+    last = next((number for number, line in enumerate(lines) if number and ends and line.rstrip() in ends), 0)
+    title, blocks = "", []
+    for number, line in enumerate(lines[:last], start=1):
+        if match := _FRONT_MATTER_VALUE.fullmatch(line):
+            value = match[2]
+            if value[0] in "'\"" and value[-1] == value[0]:
+                value = value[1:-1]
+            if not value.strip(">|-+"):
+                continue
+            if match[1] == "title":
+                title = title or value
+            else:
+                blocks.append(Block(kind="prose", text=value, line_start=number, line_end=number))
+    return _FrontMatter(title, blocks, last + 1 if last else 0)
+
+
+class _Reader:
+    """What has been read so far, in line order."""
+
+    def __init__(self, *, mdx: bool) -> None:
+        self.mdx = mdx
+        self.headings: list[Heading] = []
+        self.blocks: list[Block] = []
+        self.labels: list[Label] = []
+        self.references: list[Reference] = []
+        self.toctree: list[str] = []
+        self.notes: list[str] = []
+        self._env: dict[str, Any] = {}
+        self._slugs: Counter[str] = Counter()
+
+    def read(self, lines: list[str], *, first_line: int, nesting: int) -> None:
+        """Read Markdown whose first line is ``first_line`` of the file, inside ``nesting`` directives."""
+        parser = markdown_parser(self.mdx)
+        tokens: list[Token] = []
+        parser.block.parse("\n".join(lines) + "\n", parser, self._env, tokens)
+        covered = bytearray(len(lines) + 1)
+        for token in tokens:
+            if token.map and (token.nesting == 0 or token.type in ("heading_open", "table_open")):
+                covered[token.map[0] : token.map[1]] = b"\1" * (token.map[1] - token.map[0])
+        _Walk(self, first_line, nesting).walk(tokens)
+        rest = ["" if covered[index] else _without_markers(line) for index, line in enumerate(lines)]
+        left_out = plain_blocks(rest)
+        if left_out:
+            self.notes.append(
+                f"line {first_line + left_out[0].line_start - 1}: nested too deep, read as plain text"
+            )
+        for block in left_out:
+            self.add(
+                "\n".join(rest[block.line_start - 1 : block.line_end]),
+                "prose",
+                first_line + block.line_start - 1,
+            )
+
+    def add(self, text: str, kind: BlockKind, line: int) -> None:
+        """Add a block whose first line of text stands at ``line``; blank lines at its edges go."""
+        lines = [each.rstrip() for each in text.split("\n")]
+        filled = [number for number, each in enumerate(lines) if each]
+        if filled:
+            first, last = filled[0], filled[-1]
+            self.blocks.append(
+                Block(
+                    kind=kind,
+                    text="\n".join(lines[first : last + 1]),
+                    line_start=line + first,
+                    line_end=line + last,
+                )
+            )
+
+    def inline(self, content: str, line: int) -> str:
+        """Readable text of inline Markdown at ``line``, lines stripped; keeps references and labels."""
+        text, references, labels = inline_text(content, line, self._env, self.mdx)
+        if len(content) > MAX_INLINE:
+            self.notes.append(f"line {line}: {len(content)} characters without a break, inline markup kept")
+        self.references.extend(references)
+        self.labels.extend(labels)
+        return "\n".join(each.strip() for each in text.split("\n"))
+
+    def add_heading(self, level: int, content: str, lines: range, targets: Sequence[Label]) -> None:
+        """Open a section; ``lines`` are those of the heading itself, ``targets`` stand above it."""
+        explicit: list[str] = []
+        while match := _EXPLICIT_ID.search(content):
+            explicit.insert(0, match[1] or match[2])
+            content = content[: match.start()]
+        title = " ".join(self.inline(content, lines.start).split())
+        slug = self._slug(title)
+        names = dict.fromkeys([*(target.name for target in targets), *explicit, *([slug] if slug else [])])
+        self.labels.extend(targets)
+        self.labels.extend(Label(name=name, line=lines.start) for name in [*explicit, slug] if name)
+        start = targets[0].line if targets else lines.start
+        self.headings.append(Heading(level, title, start, lines.stop - 1, tuple(names)))
+
+    def _slug(self, title: str) -> str:
+        slug = _NOT_IN_SLUG.sub("", title.lower()).replace(" ", "-")
+        self._slugs[slug] += 1
+        count = self._slugs[slug]
+        return slug if count == 1 else f"{slug}-{count - 1}"
+
+
+class _Walk:
+    """One pass over block tokens; ``first_line`` is the file's line of the tokens' line 0."""
+
+    def __init__(self, reader: _Reader, first_line: int, nesting: int) -> None:
+        self.reader = reader
+        self.first_line = first_line
+        self.nesting = nesting
+        self.lists = 0
+        self.bullet = ""
+        self.row = first_line
+        self.cells: list[str] = []
+        self.targets: list[Label] = []
+
+    def walk(self, tokens: Sequence[Token]) -> None:
+        for index, token in enumerate(tokens):
+            line = self.first_line + token.map[0] if token.map else 0
+            if token.type != "marker" and token.type != "heading_open":
+                self._drop_targets()
+            match token.type:
+                case "heading_open":
+                    self._heading(token, tokens[index + 1].content, line)
+                case "inline" if tokens[index - 1].type in ("th_open", "td_open"):
+                    self.cells.append(self.reader.inline(token.content, line))
+                case "inline" if tokens[index - 1].type != "heading_open":
+                    self._paragraph(token.content, line)
+                case "bullet_list_open" | "ordered_list_open":
+                    self.lists += 1
+                case "bullet_list_close" | "ordered_list_close":
+                    self.lists -= 1
+                case "list_item_open":
+                    self.bullet = f"{token.info}{token.markup} " if token.info else "- "
+                case "tr_open":
+                    self.cells = []
+                    self.row = line
+                case "tr_close":
+                    self.reader.add(" | ".join(filter(None, self.cells)), "table", self.row)
+                case "code_block":
+                    self.reader.add(token.content, "code", line)
+                case "fence":
+                    self._fence(token, line)
+                case "html_block":
+                    self.reader.labels.extend(anchors(token.content, line))
+                    self.reader.add(html_text(token.content), "prose", line)
+                case "marker":
+                    self._marker(token, line)
+        self._drop_targets()
+
+    def _drop_targets(self) -> None:
+        self.reader.labels.extend(self.targets)
+        self.targets = []
+
+    def _heading(self, token: Token, content: str, line: int) -> None:
+        assert token.map is not None
+        if token.level == 0 and self.nesting == 0:
+            end = self.first_line + token.map[1]
+            self.reader.add_heading(int(token.tag[1]), content, range(line, end), self.targets)
+            self.targets = []
+        else:
+            self._drop_targets()
+            self._paragraph(content, line)
+
+    def _paragraph(self, content: str, line: int) -> None:
+        text = re.sub(r"^\[![A-Za-z]+\][+-]?", "", self.reader.inline(content, line))
+        self.reader.add(self.bullet + text if text.strip() else "", "list" if self.lists else "prose", line)
+        self.bullet = ""
+
+    def _fence(self, token: Token, line: int) -> None:
+        assert token.map is not None
+        reader, lines = self.reader, token.content.split("\n")[:-1]
+        if token.map[1] - token.map[0] < len(lines) + 2:
+            reader.notes.append(f"line {line}: the code fence is never closed")
+        directive = _DIRECTIVE.fullmatch(token.info.strip())
+        name, argument = directive.groups() if directive else ("", "")
+        if name not in _PROSE_DIRECTIVES | {"toctree"} or self.nesting == _MAX_DIRECTIVE_NESTING:
+            reader.add(token.content, "code", line + 1)
+            return
+        options = 0
+        while options < len(lines) and _OPTION.fullmatch(lines[options]):
+            options += 1
+        body = [""] * options + lines[options:]
+        if name == "toctree":
+            reader.toctree.extend(entry.strip() for entry in body if entry.strip())
+            return
+        if argument and name != "figure":
+            self._paragraph(argument, line)
+        reader.read(body, first_line=line + 1, nesting=self.nesting + 1)
+
+    def _marker(self, token: Token, line: int) -> None:
+        if token.info == "target":
+            self.targets.append(Label(name=token.content, line=line))
+            return
+        self._drop_targets()
+        if token.info == "toctree":
+            self.reader.toctree.extend(entry.strip() for entry in token.content.split("\n") if entry.strip())
+        elif token.content:
+            self._paragraph(token.content, line)
+
+
+def _without_markers(line: str) -> str:
+    """A line without the quote and list marks that it starts with."""
+    match = _CONTAINER_MARKERS.match(line)
+    return line[match.end() :] if match else line

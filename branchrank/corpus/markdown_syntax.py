@@ -1,0 +1,161 @@
+"""The Markdown grammar: CommonMark with the additions that documentation generators share.
+
+1. Tables, strikethrough, footnotes and ``!!! note`` admonitions are markdown-it's own and its plugins'.
+2. ``:::`` fences (admonitions, directives) and ``(label)=`` targets are lines of their own: a ``marker``
+   token each, and what stands between two fences is Markdown as everywhere.
+3. MDX: no indented code and no HTML blocks, so that what stands inside a component is Markdown; ``import``
+   and ``export`` blocks and ``{/* comments */}`` are markers. In plain Markdown only components
+   (``<CamelCase>``) are let through like this.
+4. A code span keeps its line breaks, so that lines of text stay lines of the file.
+"""
+
+from __future__ import annotations
+
+import re
+from functools import cache
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from markdown_it import MarkdownIt
+    from markdown_it.ruler import RuleOptionsType
+    from markdown_it.rules_block import StateBlock
+    from markdown_it.rules_inline import StateInline
+
+MAX_NESTING = 50
+
+_COLON_FENCE = re.compile(
+    r":{3,}[ \t]*(?P<directive>\{[\w:.-]+\})?(?P<attributes>\{[^{}]*\})?(?P<name>[\w-]+)?[ \t]*(?P<title>.*)"
+)
+_OPTION = re.compile(r"[ \t]*:[\w-]+:(?:[ \t].*)?")
+_TARGET = re.compile(r"\((?P<label>[^()\s](?:[^()]*[^()\s])?)\)=[ \t]*")
+_ESM = re.compile(
+    r"import\s*(?:['\"{*]|[\w$]+\s*(?:,|from\s))|export\s+(?:default|const|let|var|function|async|class)\b"
+    r"|export\s*[{*]"
+)
+_COMPONENT = re.compile(r"</?[A-Z][\w.]*[a-z]")
+_ESM_LINES = 200
+
+
+@cache
+def markdown_parser(mdx: bool) -> MarkdownIt:
+    """A parser for Markdown, or for MDX. It is used for its block and inline rules, one at a time."""
+    from markdown_it import MarkdownIt
+    from markdown_it.rules_block.html_block import html_block
+    from markdown_it.rules_inline.backticks import backtick
+    from mdit_py_plugins.admon import admon_plugin
+    from mdit_py_plugins.footnote import footnote_plugin
+
+    def markdown_html(state: StateBlock, start: int, end: int, silent: bool) -> bool:
+        return not _COMPONENT.match(_line(state, start)) and html_block(state, start, end, silent)
+
+    def code_span(state: StateInline, silent: bool) -> bool:
+        start, count = state.pos, len(state.tokens)
+        matched = backtick(state, silent)
+        if matched and len(state.tokens) > count and state.tokens[-1].type == "code_inline":
+            width = len(state.tokens[-1].markup)
+            content = state.src[start + width : state.pos - width]
+            if "\n" in content:
+                state.tokens[-1].content = content.strip(" ")
+        return matched
+
+    parser = MarkdownIt("commonmark", {"maxNesting": MAX_NESTING, "inline_definitions": True})
+    parser.enable(["table", "strikethrough"])
+    footnote_plugin(parser, inline=False, move_to_end=False)
+    admon_plugin(parser)
+    interrupts: RuleOptionsType = {"alt": ["paragraph", "reference", "blockquote", "list"]}
+    parser.block.ruler.before("fence", "colon_fence", _colon_fence, interrupts)
+    parser.block.ruler.before("fence", "target", _target, interrupts)
+    parser.inline.ruler.at("backticks", code_span)
+    if mdx:
+        parser.disable(["html_block", "code"])
+        parser.block.ruler.before("fence", "esm", _esm)
+        parser.block.ruler.before("fence", "comment", _comment)
+    else:
+        html_alternatives: RuleOptionsType = {"alt": ["paragraph", "reference", "blockquote"]}
+        parser.block.ruler.at("html_block", markdown_html, html_alternatives)
+    parser.validateLink = lambda url: True  # type: ignore[method-assign]
+    parser.normalizeLink = lambda url: url  # type: ignore[method-assign]
+    return parser
+
+
+def _line(state: StateBlock, line: int) -> str:
+    return state.src[state.bMarks[line] + state.tShift[line] : state.eMarks[line]]
+
+
+def _push_marker(state: StateBlock, start: int, end: int, kind: str, content: str = "") -> None:
+    state.line = end
+    token = state.push("marker", "", 0)
+    token.map = [start, end]
+    token.info = kind
+    token.content = content
+
+
+def _colon_fence(state: StateBlock, start: int, end: int, silent: bool) -> bool:
+    """``:::note Title`` with its option lines, or a closing ``:::``; the content is the title."""
+    line = _line(state, start)
+    if not line.startswith(":::") or state.is_code_block(start):
+        return False
+    if silent:
+        return True
+    match = _COLON_FENCE.fullmatch(line)
+    assert match is not None
+    after = start + 1
+    if match["directive"]:
+        while after < end and _OPTION.fullmatch(_line(state, after)):
+            after += 1
+    if match["directive"] == "{toctree}":
+        first = after
+        while after < end and not _line(state, after).startswith(":::"):
+            after += 1
+        entries = "\n".join(_line(state, number) for number in range(first, after))
+        _push_marker(state, start, after, "toctree", entries)
+        return True
+    title = re.sub(r"\{[^{}]*\}\s*$", "", match["title"]).strip()
+    if title.startswith("[") and title.endswith("]"):
+        title = title[1:-1]
+    _push_marker(state, start, after, "title", title)
+    return True
+
+
+def _target(state: StateBlock, start: int, end: int, silent: bool) -> bool:
+    """``(label)=``; the content is the label."""
+    match = _TARGET.fullmatch(_line(state, start))
+    if match is None or state.is_code_block(start):
+        return False
+    if not silent:
+        _push_marker(state, start, start + 1, "target", match["label"])
+    return True
+
+
+def _esm(state: StateBlock, start: int, end: int, silent: bool) -> bool:
+    """``import`` or ``export`` at the left margin, to the first blank line outside its brackets."""
+    if state.level or state.sCount[start] or not _ESM.match(_line(state, start)):
+        return False
+    depth, after, first_blank = 0, start, None
+    while after < min(end, start + _ESM_LINES):
+        line = _line(state, after)
+        if not line.strip():
+            first_blank = first_blank or after
+            if depth <= 0:
+                break
+        depth += sum(line.count(bracket) for bracket in "{([") - sum(line.count(bracket) for bracket in "})]")
+        after += 1
+    _push_marker(state, start, first_blank if depth > 0 and first_blank else after, "esm")
+    return True
+
+
+def _comment(state: StateBlock, start: int, end: int, silent: bool) -> bool:
+    """``{/* ... */}`` that starts a line and has nothing after it."""
+    if state.env.get("unclosed_comment") or not _line(state, start).startswith("{/*"):
+        return False
+    close = state.src.find("*/}", state.bMarks[start])
+    if close < 0:
+        state.env["unclosed_comment"] = True
+        return False
+    after = start
+    while after < end and state.eMarks[after] < close:
+        after += 1
+    if after == end or state.src[close + 3 : state.eMarks[after]].strip():
+        return False
+    _push_marker(state, start, after + 1, "comment")
+    return True

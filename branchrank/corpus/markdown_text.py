@@ -1,0 +1,191 @@
+"""Inline Markdown, HTML and JSX as a person reads them.
+
+1. Components are taken out of the raw text, code spans left alone; a tag's line breaks stay, so that
+   lines of text stay lines of the file.
+2. markdown-it parses what is left; text, code and the text of links and images remain, emphasis marks and
+   HTML tags go. A tag that does not stand within a word's run (``<td>``, ``<br>``) leaves a space.
+3. A text too long to parse in reasonable time stays as it is written.
+"""
+
+from __future__ import annotations
+
+import html
+import re
+from bisect import bisect_right
+from collections import defaultdict
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+from branchrank.corpus.document import Label, Reference
+from branchrank.corpus.markdown_syntax import markdown_parser
+
+if TYPE_CHECKING:
+    from markdown_it.token import Token
+
+MAX_INLINE = 10_000
+
+_EXPRESSION = r"\{[^{}]*+(?:\{[^{}]*+(?:\{[^{}]*+\}[^{}]*+)*+\}[^{}]*+)*+\}"
+_ATTRIBUTES = rf"""(?:[^"'{{}}<>]|"[^"]*"|'[^']*'|{_EXPRESSION})*+"""
+_SKIPPED = r"(?P<ticks>`+)|(?P<escape>\\.)"
+_JSX = re.compile(
+    rf"{_SKIPPED}|(?P<comment>\{{/\*)|(?P<space>\{{(?:' *'|\" *\")\}})"
+    rf"|(?P<tag></?>|</?(?![a-z]+://|[^\s<>]+@)[A-Za-z_$][\w.$:-]*(?:(?=[\s/>]){_ATTRIBUTES})>)"
+)
+_COMPONENT = re.compile(rf"{_SKIPPED}|(?P<tag></?[A-Z][\w.]*[a-z][\w.]*(?:(?=[\s/>]){_ATTRIBUTES})>)")
+_TAG = re.compile(r"""</?([A-Za-z][\w:-]*)(?:[^"'<>]|"[^"]*"|'[^']*')*+>""")
+_HTML = re.compile(rf"""<!--|<\?|<!|<(?:script|style)\b|{_TAG.pattern}""", re.IGNORECASE)
+_ANCHOR = re.compile(r"""\s(?:id|name)\s*=\s*["']([^"'\s]+)["']""")
+_WITHIN_WORDS = frozenset(
+    re.findall(
+        r"\w+",
+        "a abbr b bdi bdo big cite code del dfn em font i ins kbd mark q s samp small span strike strong sub "
+        "sup tt u var wbr",
+    )
+)
+_ROLE = re.compile(r"\{([A-Za-z][\w:+.-]*)\}$")
+_ROLE_TITLE = re.compile(r"(.+?)\s*<([^<>]+)>", re.DOTALL)
+_ABSOLUTE = re.compile(r"[A-Za-z][A-Za-z0-9+.-]*:|//")
+
+
+class InlineText(NamedTuple):
+    """Readable text with the line breaks of the raw text, and what was met in it."""
+
+    text: str
+    references: list[Reference]
+    labels: list[Label]
+
+
+def inline_text(content: str, line: int, env: dict[str, Any], mdx: bool) -> InlineText:
+    """Read the inline Markdown ``content``, which starts at ``line``; ``env`` holds link definitions.
+
+    A ``content`` of more than :data:`MAX_INLINE` characters comes back as it is.
+    """
+    if len(content) > MAX_INLINE:
+        return InlineText(content, [], [])
+    content = _without_components(content, mdx)
+    tokens: list[Token] = []
+    parser = markdown_parser(mdx)
+    parser.inline.parse(content, parser, env, tokens)
+    rendering = _Rendering(line)
+    rendering.render(tokens)
+    return InlineText("".join(rendering.parts), rendering.references, rendering.labels)
+
+
+def html_text(content: str) -> str:
+    """An HTML block without comments, scripts, styles and tags; line breaks stay where they were."""
+    lowered = content.lower()
+    parts: list[str] = []
+    position = 0
+    while match := _HTML.search(content, position):
+        parts.append(html.unescape(content[position : match.start()]))
+        opening = match[0].lower()
+        if match[1] is not None:
+            position = match.end()
+            parts.append("" if match[1].lower() in _WITHIN_WORDS else " ")
+        else:
+            closing = {"<!--": "-->", "<?": "?>", "<!": ">"}.get(opening, f"</{opening[1:]}>")
+            end = lowered.find(closing, match.end())
+            position = len(content) if end < 0 else end + len(closing)
+        parts.append("\n" * content.count("\n", match.start(), position))
+    parts.append(html.unescape(content[position:]))
+    text = "".join(parts)
+    return text if "<pre" in content else "\n".join(" ".join(line.split()) for line in text.split("\n"))
+
+
+def anchors(content: str, line: int) -> list[Label]:
+    """``id`` and ``name`` attributes of the tags in raw HTML that starts at ``line``."""
+    return [
+        Label(name=found, line=line + content.count("\n", 0, tag.start()))
+        for tag in _TAG.finditer(content)
+        for found in _ANCHOR.findall(tag[0])
+    ]
+
+
+def _without_components(text: str, mdx: bool) -> str:
+    if "<" not in text and not (mdx and "{" in text):
+        return text
+    pattern = _JSX if mdx else _COMPONENT
+    runs: defaultdict[int, list[int]] = defaultdict(list)
+    for run in re.finditer("`+", text):
+        runs[len(run[0])].append(run.start())
+    parts: list[str] = []
+    kept = position = 0
+    while match := pattern.search(text, position):
+        position = match.end()
+        if match["ticks"]:
+            closing = runs[len(match["ticks"])]
+            following = bisect_right(closing, match.start())
+            if following < len(closing):
+                position = closing[following] + len(match["ticks"])
+            continue
+        if match["escape"]:
+            continue
+        if match[0] == "{/*":
+            close = text.find("*/}", position)
+            if close < 0:
+                continue
+            position = close + 3
+        parts.append(text[kept : match.start()])
+        breaks = text.count("\n", match.start(), position)
+        parts.append("\n" * breaks if breaks or match["tag"] else " ")
+        kept = position
+    parts.append(text[kept:])
+    return "".join(parts)
+
+
+class _Rendering:
+    """Text parts so far, and the line that the next one is on."""
+
+    def __init__(self, line: int) -> None:
+        self.line = line
+        self.parts: list[str] = []
+        self.references: list[Reference] = []
+        self.labels: list[Label] = []
+
+    def render(self, tokens: Sequence[Token]) -> None:
+        links: list[tuple[str, int, int]] = []
+        for token in tokens:
+            match token.type:
+                case "text" | "text_special":
+                    self._add(token.content)
+                case "code_inline":
+                    self._add_code(token.content)
+                case "softbreak" | "hardbreak":
+                    self._add("\n")
+                case "image":
+                    self.render(token.children or ())
+                case "link_open":
+                    links.append((str(token.attrs.get("href", "")), len(self.parts), self.line))
+                case "link_close":
+                    target, first, line = links.pop()
+                    self._refer("link", "".join(self.parts[first:]), target, line)
+                case "html_inline":
+                    self._add_html(token.content)
+
+    def _add(self, text: str) -> None:
+        self.parts.append(text)
+        self.line += text.count("\n")
+
+    def _add_code(self, content: str) -> None:
+        """A code span, or the text of a ``{role}`` that stands right before it."""
+        role = _ROLE.search(self.parts[-1]) if self.parts else None
+        if role is None:
+            self._add(content)
+            return
+        self.parts[-1] = self.parts[-1][: role.start()]
+        line = self.line
+        titled = _ROLE_TITLE.fullmatch(content)
+        self._add(titled[1] if titled else content)
+        if titled and role[1] in ("ref", "doc"):
+            self._refer("ref" if role[1] == "ref" else "doc", titled[1], titled[2], line)
+
+    def _add_html(self, content: str) -> None:
+        self.labels.extend(anchors(content, self.line))
+        tag = _TAG.match(content)
+        breaks = "\n" * content.count("\n")
+        self._add(breaks or ("" if tag is None or tag[1].lower() in _WITHIN_WORDS else " "))
+
+    def _refer(self, role: Any, text: str, target: str, line: int) -> None:
+        text = " ".join(text.split())
+        if text and target and text != target and not (role == "link" and _ABSOLUTE.match(target)):
+            self.references.append(Reference(role=role, text=text, target=target, line=line))

@@ -1,0 +1,131 @@
+"""What is wrong with a list of nodes, one node at a time.
+
+1. Ids are unique; exactly one node, the root, has no parent; every parent and child exists, and both
+   say so of each other.
+2. A node is one deeper than its parent. With (1) that leaves no room for a cycle.
+3. Root and folders have no source and no lines; files and sections have both.
+4. A file starts at line 1. Its own span comes first, then its sections' subtrees, each starting on the
+   line after the one before, the last ending where their parent ends: own spans partition the lines.
+5. A breadcrumb is the document's title, then the titles down to the node.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from typing import NamedTuple
+
+from branchrank.records import BREADCRUMB_SEPARATOR, Node
+
+
+class Problem(NamedTuple):
+    """What is wrong with ``nodes[position]``."""
+
+    position: int
+    message: str
+
+
+def check_nodes(nodes: Sequence[Node], line_counts: Mapping[str, int] | None = None) -> list[str]:
+    """Every problem as ``"'<node id>': <what>"``; empty when the nodes make a sound tree.
+
+    ``line_counts`` maps sources to their numbers of lines; then every file must end at its last line.
+    """
+    if not nodes:
+        return ["there are no nodes: a tree has at least its root"]
+    problems = find_problems(nodes, line_counts)
+    return [f"{nodes[position].id!r}: {message}" for position, message in problems]
+
+
+def find_problems(nodes: Sequence[Node], line_counts: Mapping[str, int] | None = None) -> Iterator[Problem]:
+    """Problems in the order of the nodes, links before spans; stops after links that can't be followed."""
+    broken = False
+    for problem in _link_problems(nodes):
+        broken = True
+        yield problem
+    if broken:
+        return
+    by_id = {node.id: node for node in nodes}
+    for index, node in enumerate(nodes):
+        for message in _node_problems(node, by_id):
+            yield Problem(index, message)
+        if line_counts is not None and node.kind == "file":
+            counted = line_counts.get(node.source)
+            if counted != node.line_end:
+                yield Problem(index, f"ends at line {node.line_end}, but the file has {counted} lines")
+
+
+def _link_problems(nodes: Sequence[Node]) -> Iterator[Problem]:
+    index_of: dict[str, int] = {}
+    parent_of: dict[str, str] = {}
+    for index, node in enumerate(nodes):
+        if index_of.setdefault(node.id, index) != index:
+            yield Problem(index, f"the id {node.id!r} is used twice")
+        for child in node.children:
+            if parent_of.setdefault(child, node.id) != node.id:
+                yield Problem(index, f"the child {child!r} is also a child of {parent_of[child]!r}")
+        if len(set(node.children)) != len(node.children):
+            yield Problem(index, "names a child twice")
+    roots = [index for index, node in enumerate(nodes) if node.parent_id is None]
+    if not roots:
+        yield Problem(0, "no node without a parent: a tree needs one root")
+    for index in roots[1:]:
+        yield Problem(index, f"has no parent, but {nodes[roots[0]].id!r} is the root")
+    for index, node in enumerate(nodes):
+        for child in node.children:
+            if child not in index_of:
+                yield Problem(index, f"the child {child!r} does not exist")
+        if node.parent_id is None:
+            if node.id in parent_of:
+                yield Problem(index, f"is the root, but {parent_of[node.id]!r} names it as a child")
+        elif node.parent_id not in index_of:
+            yield Problem(index, f"the parent {node.parent_id!r} does not exist")
+        elif parent_of.get(node.id) != node.parent_id:
+            yield Problem(index, f"the parent {node.parent_id!r} does not name it as a child")
+        elif node.depth != nodes[index_of[node.parent_id]].depth + 1:
+            yield Problem(index, f"depth {node.depth} is not one more than its parent's")
+
+
+def _node_problems(node: Node, by_id: Mapping[str, Node]) -> Iterator[str]:
+    parent = by_id[node.parent_id] if node.parent_id is not None else None
+    if (node.kind == "root") != (parent is None):
+        yield "only the root has no parent"
+    if parent is None and node.depth != 0:
+        yield f"the root's depth is 0, not {node.depth}"
+    if node.kind in ("root", "folder"):
+        if node.source or (node.line_start, node.line_end, node.own_line_end) != (None, None, None):
+            yield f"a {node.kind} has neither source nor lines"
+        return
+    start, end, own_end = node.line_start, node.line_end, node.own_line_end
+    if not node.source or start is None or end is None or own_end is None:
+        yield f"a {node.kind} needs a source and lines"
+        return
+    if not (1 <= start <= end and start - (node.kind == "file") <= own_end <= end):
+        yield f"bad span: lines {start}-{end}, own lines to {own_end}"
+        return
+    if node.kind == "file":
+        if node.id != node.source:
+            yield f"a file's id is its source, {node.source!r}"
+        if start != 1:
+            yield f"a file starts at line 1, not {start}"
+        breadcrumb = node.title
+    else:
+        if parent is None or parent.source != node.source:
+            yield "a section's parent is of the same source"
+            return
+        breadcrumb = f"{parent.breadcrumb}{BREADCRUMB_SEPARATOR}{node.title}"
+    if node.breadcrumb != breadcrumb:
+        yield f"the breadcrumb is {node.breadcrumb!r}, not {breadcrumb!r}"
+    yield from _span_problems(node, own_end, by_id)
+
+
+def _span_problems(node: Node, own_end: int, by_id: Mapping[str, Node]) -> Iterator[str]:
+    """The subtrees of the node's sections continue its own span without a gap, to its end."""
+    last = own_end
+    for child_id in node.children:
+        child = by_id[child_id]
+        if child.kind != "section" or child.line_end is None:
+            continue
+        if child.line_start != last + 1:
+            yield f"the section {child_id!r} starts at line {child.line_start}, not {last + 1}"
+        last = child.line_end
+    if last != node.line_end:
+        yield f"ends at line {node.line_end}, but its last section or own text at {last}"

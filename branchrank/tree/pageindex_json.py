@@ -1,0 +1,268 @@
+"""The JSON that VectifyAI's PageIndex writes for a Markdown file, out and in.
+
+Out, one document at a time: every heading is a node with its 1-based ``line_num``, its ``text`` from
+the heading to the next heading of any level, and a ``summary`` (leaf) or ``prefix_summary`` (parent).
+The format has no end lines and no place for text before the first heading.
+
+In:
+
+1. The tree's line numbers are checked against the source file, and every span is computed again.
+2. The file's blocks are read as always; a block is cut where the tree has a heading inside it.
+3. Notes say what the format dropped or changed: text before the first heading (it returns to the
+   file's own span), headings that the tree lacks, nodes where the file has no heading.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator, Mapping, Sequence
+from pathlib import PurePosixPath
+from typing import NamedTuple
+
+import msgspec
+from msgspec import UNSET, UnsetType
+
+from branchrank.corpus.document import Block, Document
+from branchrank.corpus.lines import decode, split_lines
+from branchrank.corpus.reading import read_document
+from branchrank.corpus.sections import Heading, finish_sections
+from branchrank.errors import InputError
+from branchrank.records import Node, Record
+from branchrank.tree.build import build_nodes
+
+_ATX = re.compile(r"\s*#{1,6}\s+(\S.*)")
+_REMEDY = "give the JSON that PageIndex writes for this very Markdown file (a PDF's has pages, not lines)"
+
+
+class PageIndexNode(Record, frozen=True, kw_only=True, omit_defaults=True):
+    """One heading. Key order is PageIndex's; a leaf has no ``nodes``."""
+
+    title: str
+    node_id: str | UnsetType = UNSET
+    line_num: int
+    summary: str | UnsetType = UNSET
+    prefix_summary: str | UnsetType = UNSET
+    text: str | UnsetType = UNSET
+    nodes: tuple[PageIndexNode, ...] = ()
+
+
+class PageIndexDocument(Record, frozen=True, kw_only=True, omit_defaults=True):
+    """A file: its name without folder and suffix, line breaks + 1, and its top headings."""
+
+    doc_name: str
+    doc_description: str | UnsetType = UNSET
+    line_count: int
+    structure: tuple[PageIndexNode, ...]
+
+
+class ImportedDocument(NamedTuple):
+    """A document with the sections of a PageIndex tree, its summaries by section id, and notes."""
+
+    document: Document
+    summaries: dict[str, str]
+    notes: list[str]
+
+
+class _Entry(NamedTuple):
+    """A heading of the tree on its way in or out; ``level`` is 1 for the top."""
+
+    node: PageIndexNode
+    level: int
+
+
+def export_document(
+    document: Document, content: bytes, *, summaries: Mapping[str, str] | None = None, with_text: bool = True
+) -> PageIndexDocument:
+    """The document as PageIndex would write it; ``summaries`` (by section id) adds them to its nodes."""
+    text, _ = decode(content)
+    lines = split_lines(text)
+    headed: list[int] = []
+    line_numbers: list[int] = []
+    titles: list[str] = []
+    for index, section in enumerate(document.sections):
+        if heading := next((block for block in section.blocks if block.kind == "heading"), None):
+            number, title = _title_line(heading, lines)
+            headed.append(index)
+            line_numbers.append(number)
+            titles.append(title)
+
+    children: dict[int | None, list[int]] = {}
+    known = set(headed)
+    for position, index in enumerate(headed):
+        parent = document.sections[index].parent
+        while parent is not None and parent not in known:
+            parent = document.sections[parent].parent
+        children.setdefault(parent, []).append(position)
+
+    ends = [*(number - 1 for number in line_numbers[1:]), len(lines)]
+
+    def node(position: int) -> PageIndexNode:
+        below = tuple(node(child) for child in children.get(headed[position], ()))
+        summary = UNSET if summaries is None else summaries.get(document.sections[headed[position]].id, "")
+        own = "\n".join(lines[line_numbers[position] - 1 : ends[position]]).strip()
+        return PageIndexNode(
+            title=titles[position],
+            node_id=f"{position:04}",
+            line_num=line_numbers[position],
+            summary=UNSET if below else summary,
+            prefix_summary=summary if below else UNSET,
+            text=own if with_text else UNSET,
+            nodes=below,
+        )
+
+    return PageIndexDocument(
+        doc_name=PurePosixPath(document.source).stem,
+        line_count=text.count("\n") + 1,
+        structure=tuple(node(position) for position in children.get(None, ())),
+    )
+
+
+def encode_document(document: PageIndexDocument) -> bytes:
+    """The JSON, indented by two spaces as PageIndex does."""
+    return msgspec.json.format(msgspec.json.encode(document), indent=2)
+
+
+def import_document(payload: bytes, source: str, content: bytes) -> ImportedDocument:
+    """Read a PageIndex tree of the file ``source``, whose bytes are ``content``.
+
+    Raises :class:`InputError` when the JSON is not such a tree or its lines don't fit the file.
+    """
+    tree = _decode(payload, source)
+    read = read_document(source, content)
+    entries = list(_pre_order(tree.structure))
+    _check_lines(entries, read)
+    text, _ = decode(content)
+    notes = []
+    if tree.line_count != text.count("\n") + 1:
+        notes.append(f"the tree is of a file with {tree.line_count} lines, {source} has {read.line_count}")
+    headings, heading_notes = _headings(entries, read)
+    notes += heading_notes
+    sections = finish_sections(
+        source, headings=headings, blocks=list(_body(read, headings)), line_count=read.line_count
+    )
+    headed = sections[len(sections) - len(headings) :]
+    summaries = {
+        section.id: summary
+        for section, (node, _) in zip(headed, entries, strict=True)
+        if (summary := node.summary or node.prefix_summary)
+    }
+    notes += _dropped(read, headings)
+    document = msgspec.structs.replace(read, title=sections[0].title, sections=sections)
+    return ImportedDocument(document, summaries, [f"{source}: {note}" for note in notes])
+
+
+def import_nodes(imported: Sequence[ImportedDocument], corpus_name: str) -> tuple[list[Node], list[str]]:
+    """The nodes of imported documents, with the summaries they came with, and all notes."""
+    nodes, notes = build_nodes([each.document for each in imported], corpus_name)
+    summaries = {identifier: text for each in imported for identifier, text in each.summaries.items()}
+    nodes = [
+        msgspec.structs.replace(node, summary=summaries[node.id]) if node.id in summaries else node
+        for node in nodes
+    ]
+    return nodes, [note for each in imported for note in each.notes] + notes
+
+
+def _title_line(heading: Block, lines: Sequence[str]) -> tuple[int, str]:
+    """The line of a heading's title, and the title with its markup, as PageIndex has it."""
+    for number in range(heading.line_start, heading.line_end + 1):
+        if match := _ATX.fullmatch(lines[number - 1]):
+            return number, match[1].strip()
+    return max(heading.line_start, heading.line_end - 1), heading.text
+
+
+def _decode(payload: bytes, source: str) -> PageIndexDocument:
+    try:
+        return msgspec.json.decode(payload, type=PageIndexDocument)
+    except (msgspec.DecodeError, UnicodeDecodeError) as error:
+        raise InputError(f"not a PageIndex tree of {source}: {error}", remedy=_REMEDY) from None
+    except RecursionError:
+        raise InputError(f"not a PageIndex tree of {source}: nested too deep", remedy=_REMEDY) from None
+
+
+def _pre_order(structure: Sequence[PageIndexNode]) -> Iterator[_Entry]:
+    waiting = [_Entry(node, 1) for node in reversed(structure)]
+    while waiting:
+        entry = waiting.pop()
+        yield entry
+        waiting.extend(_Entry(child, entry.level + 1) for child in reversed(entry.node.nodes))
+
+
+def _check_lines(entries: Sequence[_Entry], document: Document) -> None:
+    last = 0
+    for node, _ in entries:
+        if not last < node.line_num <= document.line_count:
+            raise InputError(
+                f"{document.source}: the node {node.title!r} is at line {node.line_num}, expected "
+                f"{last + 1}..{document.line_count}",
+                remedy=_REMEDY,
+            )
+        last = node.line_num
+
+
+def _headings(entries: Sequence[_Entry], document: Document) -> tuple[list[Heading], list[str]]:
+    """Headings where the tree has them, with the extent and readable title that the reader found."""
+    read_at = {
+        number: (block, section.labels)
+        for section in document.sections
+        for block in section.blocks
+        if block.kind == "heading"
+        for number in range(block.line_start, block.line_end + 1)
+    }
+    headings: list[Heading] = []
+    notes: list[str] = []
+    for node, level in entries:
+        if node.line_num in read_at:
+            block, labels = read_at[node.line_num]
+            headings.append(Heading(level, block.text, block.line_start, block.line_end, labels))
+        else:
+            notes.append(
+                f"line {node.line_num} is not a heading of the file, but the tree has {node.title!r}"
+            )
+            headings.append(Heading(level, node.title, node.line_num, node.line_num))
+    return headings, notes
+
+
+def _body(document: Document, headings: Sequence[Heading]) -> Iterator[Block]:
+    """The document's blocks without the lines of the tree's headings, cut at them."""
+    taken = {number for heading in headings for number in range(heading.line_start, heading.line_end + 1)}
+    for section in document.sections:
+        for block in section.blocks:
+            if block.kind == "heading":
+                if block.line_start not in taken:
+                    yield msgspec.structs.replace(block, kind="prose")
+            elif taken.isdisjoint(range(block.line_start, block.line_end + 1)):
+                yield block
+            else:
+                yield from _cut(block, taken)
+
+
+def _cut(block: Block, taken: set[int]) -> Iterator[Block]:
+    run: list[str] = []
+    lines = block.text.split("\n")
+    for number in range(block.line_start, block.line_end + 2):
+        offset = number - block.line_start
+        if number <= block.line_end and number not in taken:
+            run.append(lines[offset] if offset < len(lines) else "")
+        elif run:
+            if text := "\n".join(run).rstrip():
+                yield msgspec.structs.replace(
+                    block, text=text, line_start=number - len(run), line_end=number - 1
+                )
+            run = []
+
+
+def _dropped(document: Document, headings: Sequence[Heading]) -> Iterator[str]:
+    """Notes on what the file has and the tree lacks."""
+    first = headings[0].line_start if headings else document.line_count + 1
+    if any(
+        block.line_start < first
+        for section in document.sections
+        for block in section.blocks
+        if block.kind != "heading"
+    ):
+        yield f"lines 1-{first - 1}, before the first heading, are in no node of the tree: back in the file's"
+    known = {heading.line_start for heading in headings}
+    for section in document.sections:
+        for block in section.blocks:
+            if block.kind == "heading" and block.line_start not in known:
+                yield f"the heading {block.text!r} at line {block.line_start} is not in the tree: now text"

@@ -1,0 +1,48 @@
+"""``nodes.jsonl``: written atomically, trusted only after a check."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from pathlib import Path
+
+import msgspec
+
+from branchrank.artifacts import write_jsonl
+from branchrank.errors import ArtifactError
+from branchrank.records import Node
+from branchrank.tree.check import find_problems
+from branchrank.tree.navigate import Tree
+
+_REMEDY = "build it again: branchrank index CORPUS, or pageindex_common.py build"
+
+
+def write_nodes(path: Path, nodes: Iterable[Node]) -> None:
+    """Write one node a line. Raises :class:`StorageError` when the disk refuses."""
+    write_jsonl(path, nodes)
+
+
+def load_nodes(path: Path) -> Tree:
+    """Read and check a tree.
+
+    Raises :class:`ArtifactError` when the file can't be read or is not a sound tree, naming the line.
+    """
+    decoder = msgspec.json.Decoder(Node)
+    nodes: list[Node] = []
+    numbers: list[int] = []
+    try:
+        content = path.read_bytes()
+    except OSError as error:
+        raise ArtifactError(f"cannot read {path}: {error.strerror}", remedy=_REMEDY) from error
+    for number, line in enumerate(content.split(b"\n"), start=1):
+        if not line.strip():
+            continue
+        try:
+            nodes.append(decoder.decode(line))
+        except (msgspec.DecodeError, UnicodeDecodeError) as error:
+            raise ArtifactError(f"{path}:{number}: {error}", remedy=_REMEDY) from None
+        numbers.append(number)
+    if not nodes:
+        raise ArtifactError(f"{path} holds no nodes", remedy=_REMEDY)
+    for index, message in find_problems(nodes):
+        raise ArtifactError(f"{path}:{numbers[index]}: {nodes[index].id!r}: {message}", remedy=_REMEDY)
+    return Tree(nodes)
