@@ -10,13 +10,20 @@ import codecs
 
 
 def decode(content: bytes) -> tuple[str, tuple[str, ...]]:
-    """Text of a file, and a note when it isn't UTF-8 (then it is read as Latin-1, which can't fail)."""
+    """Text of a file, and notes on what is odd in its bytes.
+
+    What isn't UTF-8 is read as Latin-1, which can't fail; NUL bytes are read as spaces.
+    """
     content = content.removeprefix(codecs.BOM_UTF8)
+    notes: tuple[str, ...] = ()
     try:
-        return content.decode("utf-8"), ()
+        text = content.decode("utf-8")
     except UnicodeDecodeError as error:
-        note = f"not UTF-8 (byte {error.start + 1}): read as Latin-1"
-        return content.decode("latin-1"), (note,)
+        notes = (f"not UTF-8 (byte {error.start + 1}): read as Latin-1",)
+        text = content.decode("latin-1")
+    if "\0" in text:
+        notes += ("NUL bytes: read as spaces",)
+    return text.replace("\0", " "), notes
 
 
 def split_lines(text: str) -> list[str]:

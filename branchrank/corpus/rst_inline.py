@@ -26,6 +26,8 @@ from docutils.utils import new_document, unescape
 from branchrank.corpus.document import Reference
 
 _MARKUP = re.compile(r"[`*|\\]|_(?!\w)")
+#: An escaped letter, as docutils marks it: a path or namespace whose author forgot to escape.
+_ESCAPED_WORD = re.compile(r"\x00(\w)")
 _EXTERNAL = re.compile(r"[a-zA-Z][a-zA-Z0-9+.-]*:|//")
 #: Roles whose content is code: ``a <b>`` is no title and target there.
 _LITERAL_ROLES = frozenset(["code", "literal", "math", "samp", "kbd", "command", "regexp", "raw", "file"])
@@ -84,9 +86,9 @@ class InlineReader:
         return result + "\n" * (text.count("\n") - breaks)
 
     def _readable(self, node: nodes.Node, line: int) -> str:
-        text = node.astext()
         if isinstance(node, nodes.Text):
-            return text
+            return unescape(_ESCAPED_WORD.sub(r"\\\1", str(node)))
+        text = node.astext()
         assert isinstance(node, nodes.Element)
         if isinstance(node, nodes.substitution_reference):
             return self._substitutions.get(normalize_name(text), text)

@@ -1,0 +1,211 @@
+"""Corpora by name: fetched once at a pinned version, then a folder like any other.
+
+1. ``named.toml`` pins each: a source distribution by SHA-256, or a repository by commit.
+2. What is fetched is unpacked beside its place and renamed into it, so a corpus is whole or absent.
+   Only regular files of the pinned folder are kept, and nothing of them is executed.
+3. :func:`locate_corpus` takes a name or a path wherever a corpus is asked for.
+
+Named corpora live in ``$BRANCHRANK_CORPORA``, else in the user's data directory.
+"""
+
+from __future__ import annotations
+
+import os
+import shutil
+import subprocess
+import tarfile
+import tempfile
+from collections.abc import Callable, Iterator
+from importlib import resources
+from pathlib import Path, PurePosixPath
+
+import msgspec
+
+from branchrank.corpus.package_index import IndexConfiguration, fetch_pinned
+from branchrank.errors import CorpusError
+from branchrank.records import Record
+
+#: Told the stage ("download", "unpack", "clone"), what is done and of how much.
+Progress = Callable[[str, int, int], None]
+
+MAX_FILES = 50_000
+MAX_BYTES = 2**29
+
+
+class NamedCorpus(Record, frozen=True, kw_only=True):
+    """How a corpus is had: ``filename`` of ``project`` (size in bytes), or ``repository`` at ``commit``."""
+
+    description: str
+    folder: str
+    project: str = ""
+    filename: str = ""
+    sha256: str = ""
+    size: int = 0
+    repository: str = ""
+    commit: str = ""
+
+
+def known_corpora() -> dict[str, NamedCorpus]:
+    """The corpora that can be added, by name."""
+    content = resources.files("branchrank.corpus").joinpath("named.toml").read_bytes()
+    return msgspec.toml.decode(content, type=dict[str, NamedCorpus])
+
+
+def corpora_home() -> Path:
+    """The folder that named corpora live in."""
+    if configured := os.environ.get("BRANCHRANK_CORPORA"):
+        return Path(configured)
+    from platformdirs import user_data_path
+
+    return user_data_path("branchrank") / "corpora"
+
+
+def locate_corpus(name_or_path: str | Path) -> Path:
+    """The folder of a corpus, given its path or the name of an added one; an existing path comes first.
+
+    Raises:
+        CorpusError: neither; the remedy says what to do.
+    """
+    path = Path(name_or_path).expanduser()
+    if path.is_dir():
+        return path
+    name = str(name_or_path)
+    if name in known_corpora():
+        added = corpora_home() / name
+        if added.is_dir():
+            return added
+        raise CorpusError(f"the corpus {name!r} is not here yet", remedy=f"branchrank corpus add {name}")
+    raise CorpusError(
+        f"there is no corpus folder {name!r}",
+        remedy=f"give the path of a folder of documents, or a name: {', '.join(known_corpora())}",
+    )
+
+
+def add_corpus(
+    name: str,
+    destination: Path | None = None,
+    progress: Progress | None = None,
+    *,
+    corpus: NamedCorpus | None = None,
+    configuration: IndexConfiguration | None = None,
+) -> Path:
+    """Fetch a named corpus to ``destination`` (default: its place) and return it; once there, it stays.
+
+    ``corpus`` and ``configuration`` stand in for the pinned entry and for pip's configuration.
+
+    Raises:
+        CorpusError: the name is unknown, or the corpus can't be fetched or is not what was pinned.
+    """
+    known = known_corpora()
+    entry = corpus or known.get(name)
+    if entry is None:
+        raise CorpusError(f"no corpus is known as {name!r}", remedy=f"choose one of {', '.join(known)}")
+    target = destination or corpora_home() / name
+    if target.is_dir() and any(target.iterdir()):
+        return target
+    try:
+        target.parent.mkdir(parents=True, exist_ok=True)
+        with tempfile.TemporaryDirectory(dir=target.parent, prefix=f".{name}-") as temporary:
+            folder = _fetch(entry, Path(temporary), progress, configuration)
+            if not folder.is_dir():
+                raise CorpusError(f"what was fetched as {name!r} holds no folder {entry.folder!r}")
+            folder.replace(target)
+    except OSError as error:
+        raise CorpusError(
+            f"cannot write the corpus to {target}: {error.strerror}",
+            remedy="set BRANCHRANK_CORPORA to a folder that can be written",
+        ) from error
+    return target
+
+
+def _fetch(
+    entry: NamedCorpus, temporary: Path, progress: Progress | None, configuration: IndexConfiguration | None
+) -> Path:
+    content = temporary / "content"
+    if entry.repository:
+        _clone(entry, content, progress)
+        return content / entry.folder
+    archive = temporary / "archive"
+
+    def downloaded(done: int, total: int) -> None:
+        if progress is not None:
+            progress("download", done, total)
+
+    fetch_pinned(
+        entry.project,
+        entry.filename,
+        sha256=entry.sha256,
+        size=entry.size,
+        target=archive,
+        progress=downloaded,
+        configuration=configuration,
+    )
+    unpack_folder(archive, entry.folder, content)
+    if progress is not None:
+        progress("unpack", 1, 1)
+    return content
+
+
+def unpack_folder(archive: Path, folder: str, target: Path) -> None:
+    """Unpack the regular files below ``<top>/<folder>/`` of a tar archive into ``target``.
+
+    Links, devices, absolute paths and paths with ``..`` are left out.
+
+    Raises:
+        CorpusError: the archive is damaged, or unpacks to more than MAX_FILES files or MAX_BYTES bytes.
+    """
+    target.mkdir()
+    try:
+        with tarfile.open(archive, "r:*") as tar:
+            tar.extractall(target, members=_members(tar, folder), filter="data")
+    except (tarfile.TarError, EOFError) as error:
+        raise CorpusError(f"the archive can't be unpacked: {error}", remedy="fetch it again") from error
+
+
+def _members(tar: tarfile.TarFile, folder: str) -> Iterator[tarfile.TarInfo]:
+    files = size = 0
+    for member in tar:
+        path = PurePosixPath(member.name)
+        if not member.isreg() or path.is_absolute() or ".." in path.parts:
+            continue
+        if len(path.parts) < 3 or path.parts[1] != folder:
+            continue
+        files += 1
+        size += member.size
+        if files > MAX_FILES or size > MAX_BYTES:
+            raise CorpusError(
+                f"the archive unpacks to more than {MAX_FILES} files or {MAX_BYTES} bytes",
+                remedy="give the path of a folder instead",
+            )
+        yield member.replace(name=str(PurePosixPath(*path.parts[2:])), mode=0o644, deep=False)
+
+
+def _clone(entry: NamedCorpus, target: Path, progress: Progress | None) -> None:
+    """The tree of one commit, without history, hooks, filters or submodules."""
+    if progress is not None:
+        progress("clone", 0, 1)
+    target.mkdir()
+    _git(entry, target, "init", "--quiet", "--template=")
+    _git(entry, target, "fetch", "--quiet", "--depth=1", "--no-tags", "--", entry.repository, entry.commit)
+    _git(entry, target, "checkout", "--quiet", "--detach", entry.commit)
+    shutil.rmtree(target / ".git")
+    if progress is not None:
+        progress("clone", 1, 1)
+
+
+def _git(entry: NamedCorpus, folder: Path, *arguments: str) -> None:
+    git = shutil.which("git")
+    if git is None:
+        raise CorpusError("git is not installed", remedy="install git, or give the path of a folder")
+    safe = ["-c", "core.hooksPath=/dev/null", "-c", "core.symlinks=false", "-c", "core.fsmonitor=false"]
+    environment = {**os.environ, "GIT_TERMINAL_PROMPT": "0", "GIT_LFS_SKIP_SMUDGE": "1"}
+    command = [git, "-C", str(folder), *safe, *arguments]
+    result = subprocess.run(
+        command, capture_output=True, text=True, errors="replace", check=False, env=environment
+    )
+    if result.returncode:
+        reason = (result.stderr.strip().splitlines() or ["no reason given"])[-1]
+        raise CorpusError(
+            f"cannot clone {entry.repository}: {reason}",
+            remedy="look at the network, or clone it elsewhere and give the path of the folder",
+        )

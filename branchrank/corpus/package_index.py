@@ -1,0 +1,206 @@
+"""A pinned file from the package index that pip is configured with, without running any of it.
+
+1. pip itself says which indexes, folders, certificates and proxy its configuration comes to (files,
+   environment, defaults), so no host is named here.
+2. The project's page of each index (the simple API, JSON or HTML) is searched for the file's name.
+3. The file is downloaded up to its pinned size and refused unless its SHA-256 is the pinned one.
+
+pip is not asked to download: for a source distribution it would run the build backend.
+"""
+
+from __future__ import annotations
+
+import base64
+import hashlib
+import ssl
+import subprocess
+import sys
+import urllib.request
+from collections.abc import Callable, Iterator
+from html.parser import HTMLParser
+from pathlib import Path
+from typing import BinaryIO
+from urllib.parse import unquote, urljoin, urlsplit, urlunsplit
+
+import msgspec
+
+from branchrank.errors import CorpusError
+from branchrank.records import Record
+
+_ASK_PIP = """
+import glob, importlib.util, json, os, sys
+if importlib.util.find_spec("pip") is None:
+    import ensurepip
+    sys.path += glob.glob(os.path.join(os.path.dirname(ensurepip.__file__), "_bundled", "pip-*.whl"))
+from pip._internal.commands import create_command
+options = create_command("download").parse_args([])[0]
+indexes = [] if options.no_index else [options.index_url, *options.extra_index_urls]
+print(json.dumps({"indexes": indexes, "links": options.find_links, "proxy": options.proxy or "",
+                  "certificates": options.cert or "", "timeout": options.timeout}))
+"""
+_ACCEPT = "application/vnd.pypi.simple.v1+json, text/html;q=0.5"
+_MAX_PAGE_BYTES = 32 * 2**20
+_BLOCK = 2**18
+
+
+class IndexConfiguration(Record, frozen=True, kw_only=True):
+    """Where pip would look for packages: index URLs, folders or pages of links; timeout in seconds."""
+
+    indexes: tuple[str, ...]
+    links: tuple[str, ...] = ()
+    proxy: str = ""
+    certificates: str = ""
+    timeout: float = 60.0
+
+
+def configured_index() -> IndexConfiguration:
+    """What pip's configuration comes to on this machine."""
+    command = [sys.executable, "-c", _ASK_PIP]
+    result = subprocess.run(command, capture_output=True, text=True, check=False)
+    try:
+        return msgspec.json.decode(result.stdout, type=IndexConfiguration)
+    except msgspec.DecodeError:
+        raise CorpusError(
+            "pip does not say which package index this machine uses", remedy="python -m ensurepip"
+        ) from None
+
+
+def fetch_pinned(
+    project: str,
+    filename: str,
+    *,
+    sha256: str,
+    size: int,
+    target: Path,
+    progress: Callable[[int, int], None] | None = None,
+    configuration: IndexConfiguration | None = None,
+) -> None:
+    """Download ``filename`` of ``project`` to ``target``; ``size`` is in bytes.
+
+    Raises:
+        CorpusError: no index has the file, or what it has is not the pinned file.
+    """
+    configuration = configuration or configured_index()
+    opener = _opener(configuration)
+    failures: list[str] = []
+    for base in (*configuration.links, *configuration.indexes):
+        try:
+            for url in _candidates(base, project, filename, opener, configuration.timeout):
+                with _open(url, opener, configuration.timeout) as stream:
+                    digest = _copy(stream, target, size, progress)
+                if digest == sha256:
+                    return
+                failures.append(f"{_without_user(url)}: its SHA-256 is {digest}, not {sha256}")
+        except (OSError, ValueError, msgspec.MsgspecError) as error:
+            failures.append(f"{_without_user(base)}: {getattr(error, 'reason', None) or error}")
+    target.unlink(missing_ok=True)
+    raise CorpusError(
+        f"{filename} can't be had from the configured package index"
+        + "".join(f"\n  {failure}" for failure in failures),
+        remedy="look at the network and at `pip config list`, or give the path of a folder",
+    )
+
+
+def _candidates(
+    base: str, project: str, filename: str, opener: urllib.request.OpenerDirector, timeout: float
+) -> Iterator[str]:
+    """URLs of the file: in a local folder of packages, else on the project's page."""
+    if "://" not in base:
+        path = Path(base, filename)
+        if path.is_file():
+            yield path.resolve().as_uri()
+        return
+    page_url = f"{base.rstrip('/')}/{project}/"
+    local = urlsplit(page_url)
+    request_url = urljoin(page_url, "index.html") if local.scheme == "file" else page_url
+    try:
+        with _open(request_url, opener, timeout) as stream:
+            page = stream.read(_MAX_PAGE_BYTES).decode("utf-8", "replace")
+    except FileNotFoundError:
+        return
+    for link in _links(page):
+        url = urljoin(page_url, link)
+        if unquote(urlsplit(url).path).rpartition("/")[2] == filename:
+            yield urlunsplit(urlsplit(_with_user(url, page_url))._replace(fragment=""))
+
+
+def _links(page: str) -> list[str]:
+    if page.lstrip().startswith("{"):
+        return [file.url for file in msgspec.json.decode(page, type=_ProjectPage).files]
+    parser = _LinkParser()
+    parser.feed(page)
+    return parser.links
+
+
+class _ProjectFile(Record, frozen=True, kw_only=True):
+    url: str
+
+
+class _ProjectPage(Record, frozen=True, kw_only=True):
+    files: tuple[_ProjectFile, ...]
+
+
+class _LinkParser(HTMLParser):
+    def __init__(self) -> None:
+        super().__init__()
+        self.links: list[str] = []
+
+    def handle_starttag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
+        if tag == "a":
+            self.links.extend(value for name, value in attrs if name == "href" and value)
+
+
+def _opener(configuration: IndexConfiguration) -> urllib.request.OpenerDirector:
+    context = ssl.create_default_context(cafile=configuration.certificates or None)
+    handlers: list[urllib.request.BaseHandler] = [urllib.request.HTTPSHandler(context=context)]
+    if configuration.proxy:
+        proxies = {"http": configuration.proxy, "https": configuration.proxy}
+        handlers.append(urllib.request.ProxyHandler(proxies))
+    return urllib.request.build_opener(*handlers)
+
+
+def _open(url: str, opener: urllib.request.OpenerDirector, timeout: float) -> BinaryIO:
+    parts = urlsplit(url)
+    if parts.scheme not in ("https", "http", "file"):
+        raise ValueError(f"{parts.scheme!r} addresses are not opened")
+    request = urllib.request.Request(_without_user(url), headers={"Accept": _ACCEPT})  # noqa: S310
+    if parts.username:
+        secret = f"{unquote(parts.username)}:{unquote(parts.password or '')}"
+        encoded = base64.b64encode(secret.encode()).decode()
+        request.add_unredirected_header("Authorization", f"Basic {encoded}")
+    stream: BinaryIO = opener.open(request, timeout=timeout)
+    return stream
+
+
+def _with_user(url: str, page_url: str) -> str:
+    """The address with the page's user, when it is on the page's own host."""
+    parts, page = urlsplit(url), urlsplit(page_url)
+    if page.username and not parts.username and (parts.scheme, parts.netloc) == _origin(page_url):
+        return urlunsplit(parts._replace(netloc=page.netloc))
+    return url
+
+
+def _origin(url: str) -> tuple[str, str]:
+    parts = urlsplit(url)
+    return parts.scheme, parts.netloc.rpartition("@")[2]
+
+
+def _without_user(url: str) -> str:
+    parts = urlsplit(url)
+    return urlunsplit(parts._replace(netloc=parts.netloc.rpartition("@")[2]))
+
+
+def _copy(stream: BinaryIO, target: Path, size: int, progress: Callable[[int, int], None] | None) -> str:
+    """Write at most ``size`` bytes to ``target``; the SHA-256 of what the stream holds up to there."""
+    digest = hashlib.sha256()
+    done = 0
+    with target.open("wb") as output:
+        while block := stream.read(_BLOCK):
+            done += len(block)
+            if done > size:
+                raise ValueError(f"more than the pinned {size} bytes")
+            digest.update(block)
+            output.write(block)
+            if progress is not None:
+                progress(done, size)
+    return digest.hexdigest()
