@@ -32,7 +32,7 @@ from branchrank.settings import (
     multiple=True,
     default=("all",),
     show_default=True,
-    help="local, pageindex, hybrid, grep, qdrant, sqlite, api, all (the first three), family (the first six), "
+    help="local, pageindex, hybrid, grep, qdrant, sqlite, all (the first three), family (all six), api, "
     "or your own as module:Class. Repeatable.",
 )
 @click.option(

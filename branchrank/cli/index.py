@@ -1,0 +1,58 @@
+"""``branchrank index``: make a workspace of a documentation folder and build its index."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import click
+
+from branchrank.cli.options import data_dir_option, given_flags, resolved_settings, settings_options
+from branchrank.cli.terminal import Command, progress_bars, safe
+from branchrank.settings import Bm25Settings, IndexSettings
+
+
+@click.command("index", cls=Command)
+@click.argument("corpus", required=False)
+@data_dir_option
+@click.option("--exclude", multiple=True, help="Glob of sources to leave out. Repeatable.")
+@click.option("--chunks", type=click.Path(path_type=Path), help="Your own chunks.jsonl to index.")
+@click.option("--nodes", type=click.Path(path_type=Path), help="Your own nodes.jsonl to use as the tree.")
+@click.option("--quiet", is_flag=True, help="No progress.")
+@settings_options(IndexSettings, Bm25Settings)
+def command(
+    corpus: str | None,
+    data_dir: Path,
+    exclude: tuple[str, ...],
+    chunks: Path | None,
+    nodes: Path | None,
+    quiet: bool,
+) -> None:
+    """Index CORPUS, a folder or a corpus's name, into a workspace.
+
+    The corpus and the flags given are kept in the workspace's branchrank.toml. Without CORPUS the
+    workspace's own is indexed again; unchanged documents cost no embedding.
+    """
+    from branchrank.corpus.named import locate_corpus
+    from branchrank.stores.index import build_index
+    from branchrank.stores.workspace import Workspace, configure
+
+    resolved_settings(data_dir)  # a wrong value is refused before it is kept
+    configure(
+        data_dir,
+        corpus=locate_corpus(corpus) if corpus is not None else None,
+        exclude=exclude or None,
+        chunks=chunks,
+        nodes=nodes,
+        settings=given_flags(),
+    )
+    workspace = Workspace(data_dir, resolved_settings(data_dir))
+    with progress_bars(quiet) as progress:
+        index = build_index(workspace, progress=progress)
+    manifest, report = index.manifest, index.report
+    for note in report.notes:
+        click.echo(f"note: {safe(note)}", err=True)
+    click.echo(
+        f"{data_dir}: {manifest.documents} documents, {manifest.nodes} nodes, {manifest.chunks} chunks; "
+        f"{report.embedded} texts embedded with {manifest.embedder.name}, {report.reused} reused; "
+        f"{sum(report.seconds.values()):.1f} s"
+    )
