@@ -12,11 +12,13 @@ from collections.abc import Sequence
 from functools import lru_cache
 
 import numpy as np
+from numpy.typing import NDArray
 
 from branchrank.measures.significance import Floats, cluster_sums
 from branchrank.records import Record
 
 RESAMPLES = 9_999
+_BATCH = 500
 _SLACK = 1e-12  # means that differ by rounding only count as equal
 
 
@@ -54,19 +56,29 @@ def rate(successes: int, n: int, level: float = 0.95) -> Rate:
     )
 
 
-@lru_cache(maxsize=4)
-def _resample_counts(clusters: int, resamples: int, seed: int) -> Floats:
+@lru_cache(maxsize=2)
+def _resample_counts(clusters: int, resamples: int, seed: int) -> NDArray[np.uint16]:
     """How often each resample (rows) drew each cluster (columns): (resamples, clusters).
 
     Drawn once for all the comparisons over the same questions, from PCG64's stable raw stream.
     """
     source = np.random.PCG64(seed)
-    counts = np.empty((resamples, clusters))
+    counts = np.empty((resamples, clusters), dtype=np.uint16)
     for row in range(resamples):
         uniform = (source.random_raw(clusters) >> np.uint64(11)) * 2.0**-53
         counts[row] = np.bincount((uniform * clusters).astype(np.intp), minlength=clusters)
     counts.setflags(write=False)
     return counts
+
+
+def _resampled_means(sums: Floats, sizes: Floats, resamples: int, seed: int) -> Floats:
+    """The mean of every resample (resamples,), a batch of resamples at a time to bound the memory."""
+    counts = _resample_counts(len(sums), resamples, seed)
+    means = np.empty(resamples)
+    for start in range(0, resamples, _BATCH):
+        batch = counts[start : start + _BATCH].astype(np.float64)
+        means[start : start + _BATCH] = (batch @ sums) / (batch @ sizes)
+    return means
 
 
 def paired_bootstrap(
@@ -90,8 +102,7 @@ def paired_bootstrap(
         return unseen_interval(estimate, len(sums), level)
     from scipy.special import ndtr, ndtri
 
-    counts = _resample_counts(len(sums), resamples, seed)
-    means = (counts @ sums) / (counts @ sizes)
+    means = _resampled_means(sums, sizes, resamples, seed)
     below = np.count_nonzero(means < estimate - _SLACK) + np.count_nonzero(means <= estimate + _SLACK)
     share = float(np.clip(below / (2 * resamples), 1 / (resamples + 1), resamples / (resamples + 1)))
     bias = float(ndtri(share))

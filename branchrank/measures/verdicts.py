@@ -262,7 +262,7 @@ def _sizing(pair: _Pair, sources: Sequence[str], alpha: float) -> tuple[float | 
     n, difference = len(pair.differences), abs(float(pair.differences.mean()))
     effect = design_effect(pair.differences, sources)
     if pair.hits:
-        disagreement = np.count_nonzero(pair.differences) / n
+        disagreement = int(np.count_nonzero(pair.differences)) / n
         mde = power.detectable_hit_difference(max(1, int(n / effect)), disagreement, alpha)
         needed = power.questions_for_hit_difference(disagreement, difference, alpha)
     else:

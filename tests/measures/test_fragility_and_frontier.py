@@ -1,0 +1,95 @@
+"""How few labels carry a lead, and which pipelines are worth their price."""
+
+from itertools import combinations
+
+import numpy as np
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from branchrank.measures.fragility import fragility
+from branchrank.measures.frontier import Standing, cheapest_not_inferior, frontier
+from branchrank.measures.significance import sign_flip
+
+
+def scored(values):
+    return {f"q{number:02}": float(value) for number, value in enumerate(values)}
+
+
+def own(scores):
+    return {each: each for each in scores}
+
+
+def test_six_unanimous_flips_hang_on_one_label():
+    a, b = scored([0] * 6 + [1] * 20), scored([1] * 6 + [1] * 20)
+    found = fragility(("a", a), ("b", b), own(a))
+    assert (found.leader, found.candidates) == ("b", 6)
+    assert found.unsettle == ("q00",)
+    assert found.overturn == ("q00", "q01", "q02")
+
+
+def test_the_leader_may_be_either():
+    a, b = scored([1, 1, 0]), scored([0, 0, 1])
+    found = fragility(("a", a), ("b", b), own(a))
+    assert (found.leader, found.unsettle, found.overturn) == ("a", (), ("q00",))
+
+
+def test_a_tie_has_no_leader():
+    a = scored([1, 0])
+    assert fragility(("a", a), ("b", scored([0, 1])), own(a)).leader is None
+
+
+def test_the_heaviest_questions_go_first():
+    a, b = scored([0, 0, 0.9]), scored([0.2, 1, 1])
+    assert fragility(("a", a), ("b", b), own(a)).overturn == ("q01",)
+
+
+@settings(derandomize=True, max_examples=60, deadline=None)
+@given(st.lists(st.sampled_from([-1.0, 0.0, 0.5, 1.0]), min_size=6, max_size=11))
+def test_no_smaller_set_of_labels_would_do(differences):
+    a, b = scored([0.0] * len(differences)), scored(differences)
+    found = fragility(("a", a), ("b", b), own(a))
+    values = np.array(differences) * (1 if sum(differences) > 0 else -1)
+
+    def fewest(done):
+        for size in range(len(values) + 1):
+            for chosen in combinations(range(len(values)), size):
+                flipped = values.copy()
+                flipped[list(chosen)] *= -1
+                if done(flipped):
+                    return size
+        raise AssertionError
+
+    if found.leader:
+        assert len(found.overturn) == fewest(lambda flipped: flipped.sum() <= 0)
+        assert len(found.unsettle) == fewest(lambda flipped: sign_flip(flipped).p >= 0.05)
+
+
+def standing(name, quality, p95_ms, cost):
+    return Standing(name=name, quality=quality, p95_ms=p95_ms, cost=cost)
+
+
+def test_the_frontier_drops_what_another_beats_in_everything():
+    best, cheap = standing("llm", 0.9, 900, 2000), standing("bm25", 0.7, 5, 0)
+    middle, beaten = standing("hybrid", 0.8, 40, 0), standing("slow", 0.8, 50, 0)
+    assert frontier([cheap, beaten, middle, best]) == (best, middle, cheap)
+
+
+def test_equal_pipelines_both_stay():
+    twins = (standing("a", 0.8, 10, 0), standing("b", 0.8, 10, 0))
+    assert frontier(twins) == twins
+
+
+def test_the_cheapest_not_inferior():
+    n = 400
+    llm, hybrid, bm25 = [1] * 320 + [0] * 80, [1] * 318 + [0] * 80 + [1] * 2, [1] * 240 + [0] * 160
+    scores = {"llm": scored(llm), "hybrid": scored(hybrid), "bm25": scored(bm25)}
+    standings = [
+        standing("llm", sum(llm) / n, 900, 2000),
+        standing("hybrid", sum(hybrid) / n, 40, 0),
+        standing("bm25", sum(bm25) / n, 5, 0),
+    ]
+    found = cheapest_not_inferior(standings, scores, own(scores["llm"]), measure="Success@1")
+    assert (found.best, found.cheapest.name) == ("hybrid", "hybrid")
+    assert found.not_inferior == ("llm", "hybrid")
+    loose = cheapest_not_inferior(standings, scores, own(scores["llm"]), measure="Success@1", delta=0.5)
+    assert loose.cheapest.name == "bm25"

@@ -1,0 +1,87 @@
+"""Percentiles that claim what the sample supports, and risk against coverage."""
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from branchrank.errors import UsageError
+from branchrank.measures.latency import percentile
+from branchrank.measures.risk import Answer, risk_coverage
+
+
+@pytest.mark.parametrize(
+    ("n", "value", "upper"),
+    [(1, 1, None), (20, 19, None), (58, 56, None), (59, 57, 59), (92, 88, 92), (93, 89, 92), (200, 190, 196)],
+)
+def test_p95_has_a_bound_from_59_queries(n, value, upper):
+    found = percentile([float(each) for each in range(n, 0, -1)], 0.95)
+    assert (found.value_ms, found.upper_ms) == (value, upper)
+
+
+def test_the_words_replace_the_bound():
+    assert percentile(list(range(20)), 0.95).words == "second-slowest; no upper bound"
+    assert percentile(list(range(5)), 0.95).words == "slowest; no upper bound"
+    assert percentile(list(range(59)), 0.95).words == "at most 58.0 ms, 95% confidence"
+
+
+def test_the_median_is_the_lower_middle_one():
+    assert percentile([3.0, 1.0, 2.0], 0.5).value_ms == 2.0
+    assert percentile([4.0, 1.0, 2.0, 3.0], 0.5).value_ms == 2.0
+
+
+def test_no_times_no_percentile():
+    with pytest.raises(UsageError):
+        percentile([], 0.5)
+
+
+@pytest.mark.parametrize("n", [59, 100, 250])
+def test_the_bound_holds_in_95_percent_of_samples(n):
+    """The r-th smallest of n exceeds the 95th percentile with probability P(Bin(n, .95) < r)."""
+    from math import comb
+
+    rank = int(percentile([float(each) for each in range(1, n + 1)], 0.95).upper_ms)
+
+    def below(count):
+        return sum(comb(n, i) * 0.95**i * 0.05 ** (n - i) for i in range(count))
+
+    assert below(rank) >= 0.95 > below(rank - 1)
+
+
+def answers(*pairs):
+    return [Answer(confidence=confidence, right=right) for confidence, right in pairs]
+
+
+def test_a_curve_by_hand():
+    found = risk_coverage(answers((0.9, True), (0.8, False), (0.7, True), (0.1, False)))
+    assert [(p.coverage, p.risk) for p in found.points] == [
+        (0.25, 0),
+        (0.5, 1 / 2),
+        (0.75, 1 / 3),
+        (1, 1 / 2),
+    ]
+    assert found.aurc == pytest.approx((0 + 1 / 2 + 1 / 3 + 1 / 2) / 4)
+    assert found.excess == pytest.approx(found.aurc - (0 + 0 + 1 / 3 + 1 / 2) / 4)
+
+
+def test_equal_confidence_enters_together():
+    found = risk_coverage(answers((0.5, True), (0.5, False)))
+    assert [(p.coverage, p.risk) for p in found.points] == [(1.0, 0.5)]
+    assert found.aurc == 0.5
+
+
+def test_abstaining_costs_coverage_and_no_risk():
+    found = risk_coverage(answers((0.5, True), (None, False)))
+    assert found.points[-1].coverage == 0.5
+    assert found.aurc == 0.0
+    assert risk_coverage(answers((None, False))).points == ()
+
+
+@settings(derandomize=True, max_examples=100, deadline=None)
+@given(st.lists(st.tuples(st.sampled_from([0.1, 0.2, 0.3, 0.4]), st.booleans()), min_size=1, max_size=12))
+def test_the_best_order_has_no_excess(pairs):
+    found = risk_coverage(answers(*pairs))
+    assert 0 <= found.excess <= found.aurc <= 1
+    best = risk_coverage(
+        answers(*((1.0 - place / 100 - (not right), right) for place, (_, right) in enumerate(pairs)))
+    )
+    assert best.excess == pytest.approx(0)

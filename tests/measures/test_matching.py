@@ -1,0 +1,125 @@
+"""Which hits count as right, and what each is credited with."""
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from support.gold import gold, golds_of, hit, hits_of, question
+
+from branchrank.measures.matching import judge, normalise, source_cluster, without_excluded
+from branchrank.measures.measures import parse_measure
+from branchrank.records import Question, Span
+
+
+def gains(hits, asked):
+    return [each.gain for each in judge(hits, asked).hits]
+
+
+@pytest.mark.parametrize(
+    ("start", "end", "gain"),
+    [(1, 9, 1), (1, 10, 2), (12, 13, 2), (20, 30, 2), (21, 30, 1), (1, 99, 2)],
+)
+def test_strict_needs_one_common_line(start, end, gain):
+    assert gains([hit("a.md", start, end)], question(gold("a.md", 10, 20))) == [gain]
+
+
+def test_another_source_is_wrong_even_on_the_same_lines():
+    assert gains([hit("b.md", 10, 20)], question(gold("a.md", 10, 20))) == [0]
+
+
+def test_the_quote_makes_a_hit_strict_when_lines_moved():
+    asked = question(gold("a.md", 10, 20, quote="Use the `--force`  flag"))
+    assert gains([hit("a.md", 50, 60, "First **use the\n--force flag**, then")], asked) == [2]
+
+
+def test_the_quote_counts_in_the_gold_source_only():
+    asked = question(gold("a.md", 10, 20, quote="Use the flag"))
+    assert gains([hit("b.md", 50, 60, "use the flag")], asked) == [0]
+
+
+def test_a_quote_of_markup_alone_matches_nothing():
+    assert gains([hit("a.md", 50, 60, "anything")], question(gold("a.md", 10, 20, quote="**"))) == [1]
+
+
+def test_normalising_folds_layout_case_and_markup():
+    assert normalise("  A *bold*\n\tSTRASSE\u00a0``x_y`` ") == "a bold strasse xy"
+    assert normalise("Straße") == normalise("STRASSE")
+
+
+@pytest.mark.parametrize(
+    "asked",
+    [question(gold("a.md")), question(gold("a.md", 10, 20), gold_level="file")],
+    ids=["no lines", "gold_level"],
+)
+def test_file_level_gold_is_strict_anywhere_in_the_file(asked):
+    assert gains([hit("b.md", 1, 2), hit("a.md", 90, 91), hit("a.md", 10, 12)], asked) == [0, 2, 0]
+
+
+def test_an_item_with_a_quote_and_no_lines_is_not_file_level():
+    asked = question(gold("a.md", quote="the answer"))
+    assert gains([hit("a.md", 1, 2, "no"), hit("a.md", 3, 4, "The answer!")], asked) == [1, 2]
+
+
+def test_an_alias_stands_for_the_source_line_for_line():
+    asked = question(gold("a.md", 10, 20), source_aliases=("old/a.md",))
+    assert gains([hit("old/a.md", 15, 16)], asked) == [2]
+    assert gains([hit("old/a.md", 30, 31)], asked) == [1]
+
+
+def test_each_gold_item_is_credited_once_to_the_first_hit_that_covers_it():
+    asked = question(gold("a.md", 10, 20), gold("b.md", 1, 5))
+    judged = judge([hit("a.md", 10, 12), hit("a.md", 13, 20), hit("b.md", 2, 3), hit("b.md", 4, 5)], asked)
+    assert [each.gold for each in judged.hits] == [0, None, 1, None]
+    assert [each.gain for each in judged.hits] == [2, 1, 2, 1]
+
+
+def test_a_hit_that_covers_two_items_leaves_nothing_for_a_second():
+    asked = question(gold("a.md", 10, 20), gold("a.md", 15, 30))
+    judged = judge([hit("a.md", 12, 18), hit("a.md", 25, 28)], asked)
+    assert [each.gold for each in judged.hits] == [0, None]
+
+
+def test_relaxed_credits_a_page_once():
+    judged = judge([hit("a.md", 90, 91), hit("a.md", 10, 12)], question(gold("a.md", 10, 20)))
+    assert judged.ranking("relaxed").gains == ((1, 1),)
+    assert judged.ranking("strict").gains == ((2, 2),)
+    assert judged.ranking("graded").gains == ((1, 1), (2, 2))
+
+
+def test_alternates_count_as_the_first_gold_does():
+    asked = question(gold("a.md", 10, 20), gold("b.md", 1, 5))
+    assert parse_measure("hit@1")(judge([hit("b.md", 5, 5)], asked).ranking("strict")) == 1
+
+
+def test_excluded_hits_go_before_ranks_are_given():
+    asked = question(gold("a.md", 10, 20), excluded_spans=(Span(source="link.md", line_start=5, line_end=9),))
+    hits = [hit("link.md", 5, 9), hit("link.md", 6, 7), hit("link.md", 8, 10), hit("a.md", 10, 11)]
+    assert [each.line_start for each in without_excluded(hits, asked)] == [8, 10]
+    assert judge(hits, asked).ranking("strict").gains == ((2, 2),)
+
+
+def test_no_hits_and_no_gold():
+    assert judge([], question(gold("a.md", 1, 2))).ranking("strict").gold == (2,)
+    nothing = judge([hit("a.md", 1, 2)], question(answerable=False))
+    assert (nothing.ranking("strict").gold, nothing.hits[0].gain) == ((), 0)
+
+
+def test_questions_cluster_by_the_source_of_their_first_gold():
+    assert source_cluster(question(gold("a.md", 1, 2), gold("b.md", 1, 2))) == "a.md"
+    assert source_cluster(question(answerable=False)) != source_cluster(
+        Question(id="other", question="?", answerable=False)
+    )
+
+
+@settings(derandomize=True, max_examples=150, deadline=None)
+@given(hits_of, golds_of, st.sampled_from(["span", "file"]))
+def test_the_views_agree_with_each_other(hits, golds, level):
+    judged = judge(hits, question(*golds, gold_level=level))
+    strict, relaxed, graded = (judged.ranking(mode) for mode in ("strict", "relaxed", "graded"))
+    for k in (1, 2, 5):
+        success, exact = parse_measure(f"Success@{k}"), parse_measure(f"Success(rel=2)@{k}")
+        assert exact(graded) == success(strict) <= success(relaxed) == success(graded)
+        for view in (strict, relaxed, graded):
+            for name in (f"nDCG@{k}", f"R@{k}", f"P@{k}", "AP", "RR", "nDCG"):
+                assert 0 <= parse_measure(name)(view) <= 1 + 1e-12
+    if level == "file":
+        assert exact(graded) == success(relaxed)

@@ -1,0 +1,57 @@
+"""What passages cost and how much of them is gold."""
+
+from support.gold import gold, hit, question
+
+from branchrank.measures.passages import passage_size, summarise_passages
+from branchrank.records import Span
+
+
+def test_sizes_precision_and_coverage_of_one_question():
+    size = passage_size(
+        [hit("a", 8, 12, "abc"), hit("b", 1, 5, "de")], question(gold("a", 11, 14)), count_tokens=len
+    )
+    assert (size.hits, size.lines, size.characters, size.tokens) == (2, 10, 5, 5)
+    assert (size.gold_lines, size.span_precision, size.gold_coverage) == (2, 0.2, 0.5)
+
+
+def test_a_line_returned_twice_earns_once_and_costs_twice():
+    size = passage_size([hit("a", 1, 4), hit("a", 1, 4)], question(gold("a", 1, 4)))
+    assert (size.gold_lines, size.span_precision, size.gold_coverage) == (4, 0.5, 1.0)
+
+
+def test_any_alternate_covers_the_gold():
+    size = passage_size([hit("b", 1, 2)], question(gold("a", 1, 100), gold("b", 1, 2)))
+    assert size.gold_coverage == 1.0
+
+
+def test_file_level_gold_has_no_lines_to_measure():
+    size = passage_size([hit("a", 1, 4)], question(gold("a", 1, 4), gold_level="file"))
+    assert (size.lines, size.span_precision, size.gold_coverage) == (4, None, None)
+
+
+def test_nothing_returned_covers_nothing():
+    size = passage_size([], question(gold("a", 1, 4)))
+    assert (size.hits, size.span_precision, size.gold_coverage) == (0, 0.0, 0.0)
+
+
+def test_the_cutoff_counts_after_exclusion():
+    asked = question(gold("a", 1, 4), excluded_spans=(Span(source="x", line_start=1, line_end=9),))
+    assert passage_size([hit("x", 1, 9), hit("a", 1, 4)], asked, cutoff=1).span_precision == 1.0
+
+
+def test_returning_whole_files_shows():
+    asked = question(gold("a", 10, 12))
+    whole, exact = (passage_size([hit("a", *span)], asked) for span in ((1, 300), (10, 12)))
+    assert (whole.gold_coverage, exact.gold_coverage) == (1.0, 1.0)
+    assert whole.span_precision == 0.01
+    assert exact.span_precision == 1.0
+
+
+def test_totals_weigh_every_hit_the_same():
+    asked = question(gold("a", 1, 4))
+    sizes = [passage_size([hit("a", 1, 10), hit("a", 11, 20)], asked), passage_size([hit("a", 1, 1)], asked)]
+    summary = summarise_passages(sizes)
+    assert summary.lines_per_hit == 7.0
+    assert summary.span_precision == (0.2 + 1.0) / 2
+    assert summary.tokens_per_hit is None
+    assert summarise_passages([passage_size([], asked)]).lines_per_hit is None

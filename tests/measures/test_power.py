@@ -1,0 +1,97 @@
+"""Sizing: the published table, brute force, and the way back from difference to questions."""
+
+from math import ceil
+
+import pytest
+
+from branchrank.errors import UsageError
+from branchrank.measures.intervals import rate
+from branchrank.measures.power import (
+    detectable_hit_difference,
+    detectable_mean_difference,
+    hit_power,
+    plan,
+    questions_for_hit_difference,
+    questions_for_mean_difference,
+    unanimous_needed,
+)
+from branchrank.measures.significance import mcnemar
+
+
+@pytest.mark.parametrize(
+    ("n", "low", "high", "at_20", "at_40"),
+    [
+        (20, 0.48, 0.86, None, 0.385),
+        (50, 0.56, 0.81, 0.18, 0.255),
+        (100, 0.60, 0.78, 0.13, 0.185),
+        (200, 0.63, 0.76, 0.095, 0.13),
+        (400, 0.65, 0.74, 0.065, 0.095),
+    ],
+)
+def test_the_table_of_detectable_differences(n, low, high, at_20, at_40):
+    """95% interval at a hit rate of .70, and the detectable difference in steps of .005, rounded up."""
+    interval = rate(round(0.7 * n), n)
+    assert (interval.low, interval.high) == pytest.approx((low, high), abs=0.0055)
+    for disagreement, expected in ((0.2, at_20), (0.4, at_40)):
+        found = detectable_hit_difference(n, disagreement)
+        rounded = None if found is None else ceil(found * 200 - 0.01) / 200
+        assert rounded == expected
+
+
+@pytest.mark.parametrize(("n", "disagreement", "difference"), [(12, 0.5, 0.3), (15, 1.0, 0.4), (9, 0.8, 0.8)])
+def test_power_by_brute_force(n, disagreement, difference):
+    from scipy.stats import multinomial
+
+    win, lose = (disagreement + difference) / 2, (disagreement - difference) / 2
+    outcomes = multinomial(n, [win, lose, 1 - disagreement])
+    expected = sum(
+        outcomes.pmf([wins, losses, n - wins - losses])
+        for wins in range(n + 1)
+        for losses in range(n + 1 - wins)
+        if mcnemar(wins, losses).p <= 0.05
+    )
+    assert hit_power(n, disagreement, difference) == pytest.approx(expected, abs=1e-9)
+
+
+def test_power_at_no_difference_is_at_most_alpha():
+    for n in (10, 60, 300):
+        assert hit_power(n, 0.3, 0.0) <= 0.05
+    assert hit_power(100, 0.0, 0.0) == 0.0
+
+
+def test_questions_needed_reach_the_power_and_one_fewer_does_not():
+    needed = questions_for_hit_difference(0.2, 0.1)
+    assert hit_power(needed, 0.2, 0.1) >= 0.8 > hit_power(needed - 1, 0.2, 0.1)
+    assert questions_for_hit_difference(0.2, -0.1) == needed
+    assert questions_for_hit_difference(0.2, 0.0) is None
+    assert questions_for_hit_difference(0.4, 0.001) is None
+
+
+def test_graded_sizing_is_2_8_standard_errors():
+    assert detectable_mean_difference(100, 0.5) == pytest.approx(2.8 * 0.5 / 10, rel=0.001)
+    assert questions_for_mean_difference(0.5, 0.14) == 101
+    assert questions_for_mean_difference(0.5, 0.0) is None
+    assert questions_for_mean_difference(0.5, 0.001) is None
+
+
+def test_unanimous_flips_needed_in_families():
+    assert [unanimous_needed(family) for family in (1, 3, 6, 10)] == [6, 7, 8, 9]
+
+
+def test_a_plan_says_what_n_questions_can_show():
+    made = plan(50, disagreement=0.2, difference=0.1)
+    assert made.detectable == pytest.approx(0.18, abs=0.005)
+    assert (made.differing, made.unanimous) == (10, 6)
+    assert made.power < 0.8 < hit_power(made.questions_needed, 0.2, 0.1) + 1e-9
+    assert plan(50, difference=0.1, family=5).questions_needed > made.questions_needed
+
+
+@pytest.mark.parametrize(
+    "wrong",
+    [{"disagreement": 1.2}, {"rate_expected": -1}, {"family": 0}, {"difference": 0.5, "disagreement": 0.2}],
+)
+def test_an_impossible_plan_is_refused(wrong):
+    with pytest.raises(UsageError):
+        plan(50, **wrong)
+    with pytest.raises(UsageError):
+        plan(0)

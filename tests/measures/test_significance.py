@@ -1,0 +1,138 @@
+"""Tests of significance against published examples, statsmodels, brute force, and simulated nulls."""
+
+from itertools import product
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from branchrank.measures.significance import (
+    cluster_sums,
+    holm,
+    mcnemar,
+    p_floor,
+    paired_t,
+    sign_flip,
+)
+
+# Darwin's maize: cross- minus self-fertilised heights, eighths of an inch. Fisher (The Design of
+# Experiments, 1935, section 21) counts 863 of 32,768 sign patterns that reach the total of 314.
+MAIZE = [49, -67, 8, 16, 6, 23, 28, 41, 14, 29, 56, 24, 75, 60, -48]
+
+
+def test_fishers_count_for_darwins_maize():
+    expected = 2 * 863 / 32768
+    assert sign_flip(np.array(MAIZE, dtype=float)).p == pytest.approx(expected, rel=1e-12)
+    assert sign_flip(np.array(MAIZE) / 8).p == pytest.approx(expected, rel=1e-12)
+    assert sign_flip(np.array(MAIZE) / 8).test == "sign-flip, exact"
+    assert paired_t(MAIZE) == pytest.approx(0.0497, abs=5e-5)
+
+
+@pytest.mark.parametrize(("wins", "losses"), [(0, 0), (6, 0), (0, 6), (10, 2), (7, 7), (121, 59), (1, 0)])
+def test_mcnemar_as_statsmodels(wins, losses):
+    from statsmodels.stats.contingency_tables import mcnemar as reference
+
+    expected = reference([[50, wins], [losses, 50]], exact=True).pvalue if wins + losses else 1.0
+    assert mcnemar(wins, losses).p == pytest.approx(expected, rel=1e-9)
+
+
+@settings(derandomize=True, max_examples=60, deadline=None)
+@given(st.integers(0, 40), st.integers(0, 40))
+def test_mcnemar_is_the_sign_flip_of_single_questions(wins, losses):
+    sums = np.array([1.0] * wins + [-1.0] * losses)
+    assert sign_flip(sums).p == pytest.approx(mcnemar(wins, losses).p, rel=1e-9)
+
+
+@settings(derandomize=True, max_examples=80, deadline=None)
+@given(st.lists(st.integers(-3, 3), min_size=1, max_size=9), st.sampled_from([1, 0.1]))
+def test_exact_p_is_the_brute_force_count(sums, unit):
+    patterns = [
+        sum(s * v for s, v in zip(signs, sums, strict=True)) for signs in product((1, -1), repeat=len(sums))
+    ]
+    expected = sum(abs(total) >= abs(sum(sums)) for total in patterns) / len(patterns)
+    assert sign_flip(np.array(sums) * unit).p == pytest.approx(expected, rel=1e-9)
+
+
+def test_random_draws_come_near_the_exact_p_and_repeat_by_seed():
+    values = np.random.default_rng(7).normal(0.2, 1, 20)
+    exact = sign_flip(values)
+    padded = np.concatenate([values, [1e-12]])  # a 21st cluster that changes nothing but the method
+    drawn = sign_flip(padded, seed=3)
+    assert (exact.test, drawn.test) == ("sign-flip, exact", "sign-flip, 100,000 draws")
+    assert drawn.p == pytest.approx(exact.p, abs=0.005)
+    assert sign_flip(padded, seed=3) == drawn != sign_flip(padded, seed=4)
+
+
+def test_a_drawn_p_is_never_zero():
+    assert sign_flip(np.linspace(0.5, 1, 60), draws=999).p == 1 / 1000
+
+
+def test_draws_use_every_cluster_and_both_signs():
+    """The variance of the random totals is that of independent signs."""
+    from branchrank.measures.significance import _random_totals
+
+    values = np.linspace(0.1, 2, 21)
+    totals = _random_totals(values, seed=1, draws=100_000)
+    assert totals.mean() == pytest.approx(0, abs=0.1)
+    assert totals.var() == pytest.approx((values**2).sum(), rel=0.02)
+
+
+def test_cluster_sums_keep_the_order_of_first_sight():
+    assert cluster_sums([1, 2, 4, 8], ["b", "a", "b", "c"]).tolist() == [5, 2, 8]
+
+
+def test_holm_by_hand_and_in_the_order_given():
+    assert holm([0.01, 0.04, 0.03, 0.005]) == pytest.approx((0.03, 0.06, 0.06, 0.02))
+    assert holm([0.9, 0.8]) == (1.0, 1.0)
+    assert holm([]) == ()
+
+
+def test_p_floor():
+    assert [p_floor(d) for d in (0, 1, 2, 6)] == [1, 1, 0.5, 1 / 32]
+
+
+def test_the_t_test_is_undefined_without_spread():
+    assert paired_t([0.1, 0.1, 0.1]) is None
+    assert paired_t([0.3]) is None
+
+
+def rejections(make, runs=400):
+    rng = np.random.default_rng(2024)
+    return sum(make(rng) < 0.05 for _ in range(runs)) / runs
+
+
+def test_false_positives_of_independent_hits():
+    def p(rng):
+        differences = rng.choice([-1, 0, 1], size=100, p=[0.15, 0.7, 0.15])
+        return mcnemar(int((differences > 0).sum()), int((differences < 0).sum())).p
+
+    assert rejections(p) <= 0.05 + 2 * (0.05 * 0.95 / 400) ** 0.5
+
+
+def clustered(rng, clusters=30, size=4):
+    """Hits of pages that one system or the other knows, as a whole: no difference on average."""
+    favour = rng.choice([-1, 0, 1], size=clusters, p=[0.25, 0.5, 0.25])
+    return np.repeat(favour, size) * (rng.random(clusters * size) < 0.7)
+
+
+def test_false_positives_of_clustered_hits():
+    """The cluster sign-flip holds its level where McNemar, blind to clusters, does not."""
+
+    def by_cluster(rng):
+        return sign_flip(clustered(rng).reshape(30, 4).sum(axis=1).astype(float)).p
+
+    def by_question(rng):
+        differences = clustered(rng)
+        return mcnemar(int((differences > 0).sum()), int((differences < 0).sum())).p
+
+    assert rejections(by_cluster) <= 0.05 + 2 * (0.05 * 0.95 / 400) ** 0.5
+    assert rejections(by_question) > 0.12
+
+
+def test_false_positives_of_graded_scores():
+    def p(rng):
+        a, b = rng.choice([0, 0.2, 0.25, 1 / 3, 0.5, 1], size=(2, 60))
+        return sign_flip(b - a, seed=int(rng.integers(1 << 30)), draws=1_999).p
+
+    assert 0.02 <= rejections(p) <= 0.05 + 2 * (0.05 * 0.95 / 400) ** 0.5

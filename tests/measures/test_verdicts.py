@@ -1,0 +1,183 @@
+"""Every comparison ends in a word, and the words mean what they say."""
+
+import msgspec
+import numpy as np
+import pytest
+
+from branchrank.errors import UsageError
+from branchrank.measures.repeats import average_repeats
+from branchrank.measures.significance import mcnemar
+from branchrank.measures.verdicts import compare_predictors, design_effect, gate
+
+
+def scored(outcomes):
+    return {f"q{number:04}": float(value) for number, value in enumerate(outcomes)}
+
+
+def compare(a, b, clusters=None, **options):
+    a, b = scored(a), scored(b)
+    clusters = dict(zip(a, clusters, strict=True)) if clusters else {each: each for each in a}
+    options = {"resamples": 999, "draws": 1_999, **options}
+    (found,) = compare_predictors({"a": a, "b": b}, clusters, baseline="a", measure="Success@1", **options)
+    return found
+
+
+def outcome(n, wins, losses, **options):
+    """A comparison with so many wins and losses of the candidate among n questions."""
+    base = [0] * wins + [1] * (n - wins)
+    candidate = [1] * wins + [0] * losses + [1] * (n - wins - losses)
+    return compare(base, candidate, **options)
+
+
+@pytest.mark.parametrize(
+    ("n", "wins", "losses", "verdict"),
+    [
+        (100, 20, 3, "better"),
+        (100, 3, 20, "worse"),
+        (100, 6, 0, "better"),
+        (400, 0, 0, "equivalent within delta"),
+        (2000, 10, 10, "equivalent within delta"),
+        (100, 10, 8, "unresolved"),
+        (100, 5, 0, "unresolvable at this n"),
+        (20, 0, 0, "unresolvable at this n"),
+        (100, 3, 2, "unresolvable at this n"),
+        (100, 4, 2, "unresolved"),
+    ],
+)
+def test_the_five_verdicts(n, wins, losses, verdict):
+    found = outcome(n, wins, losses)
+    assert found.verdict == verdict
+    assert (found.wins, found.losses, found.ties) == (wins, losses, n - wins - losses)
+    assert found.difference == pytest.approx((wins - losses) / n)
+    assert found.difference == pytest.approx(found.mean_b - found.mean_a)
+    assert found.p == pytest.approx(mcnemar(wins, losses).p)
+    assert found.ci_low <= found.difference <= found.ci_high
+
+
+def test_swapping_the_predictors_mirrors_the_comparison():
+    found, mirrored = outcome(100, 20, 3), outcome(100, 3, 20)
+    assert (found.p, found.mde) == (mirrored.p, mirrored.mde)
+    assert (found.ci_low, found.ci_high) == pytest.approx((-mirrored.ci_high, -mirrored.ci_low), abs=0.025)
+
+
+def test_delta_widens_what_is_equivalent():
+    assert outcome(200, 3, 3, delta=0.1).verdict == "equivalent within delta"
+    assert outcome(200, 3, 3, delta=0.01).verdict != "equivalent within delta"
+    assert outcome(400, 0, 0, delta=0).verdict != "equivalent within delta"
+
+
+def test_a_family_is_corrected_by_holm():
+    base = scored([0] * 100)
+    arms = {name: scored([1] * wins + [0] * (100 - wins)) for name, wins in (("x", 6), ("y", 5), ("z", 20))}
+    found = compare_predictors(
+        {"base": base, **arms},
+        {each: each for each in base},
+        baseline="base",
+        measure="Success@1",
+        resamples=999,
+    )
+    assert [each.candidate for each in found] == ["x", "y", "z"]
+    assert [each.family for each in found] == [3, 3, 3]
+    assert found[0].p == pytest.approx(2**-5)
+    assert found[0].p_adjusted == pytest.approx(2 * 2**-5)
+    assert found[0].verdict == "unresolvable at this n"
+    assert found[2].verdict == "better"
+
+
+def test_questions_of_one_page_are_tested_as_a_cluster():
+    base, candidate = [0] * 12 + [1] * 88, [1] * 12 + [1] * 88
+    pages = [f"page{number // 4}" for number in range(12)] + [f"own{number}" for number in range(88)]
+    alone, together = compare(base, candidate), compare(base, candidate, clusters=pages)
+    assert (alone.test, alone.verdict) == ("exact McNemar", "better")
+    assert together.test == "cluster sign-flip, exact"
+    assert (together.p, together.p_floor, together.verdict) == (0.25, 0.25, "unresolvable at this n")
+    assert together.p_mcnemar == alone.p
+    assert together.clusters == 91
+    assert together.ci_high - together.ci_low > alone.ci_high - alone.ci_low
+
+
+def test_graded_scores_are_tested_by_sign_flip():
+    rng = np.random.default_rng(3)
+    base = rng.choice([0, 0.2, 0.5, 1], size=120)
+    found = compare(base, np.minimum(1, base + rng.choice([0, 0, 0.3], size=120)))
+    assert found.test == "sign-flip, 1,999 draws"
+    assert found.p_mcnemar is None
+    assert found.verdict == "better"
+    assert found.mde > 0
+
+
+def test_sizes_follow_the_clusters():
+    rng = np.random.default_rng(8)
+    pages = [str(number // 5) for number in range(200)]
+    together = np.repeat(rng.choice([-1.0, 0.0, 1.0], size=40), 5)
+    assert design_effect(together, pages) == pytest.approx(5, rel=0.1)
+    apart = [str(number) for number in range(200)]
+    assert design_effect(together, apart) == 1.0
+    assert design_effect(np.zeros(200), pages) == 1.0
+    base, candidate = (together < 0).astype(float), (together > 0).astype(float)
+    clustered, single = compare(base, candidate, clusters=pages), compare(base, candidate)
+    assert clustered.mde > 1.5 * single.mde
+
+
+def test_a_needed_number_is_offered_for_what_is_unresolved():
+    found = outcome(100, 12, 6)
+    assert found.verdict == "unresolved"
+    assert 200 < found.questions_needed < 1_000
+    assert outcome(100, 8, 8).questions_needed is None
+
+
+def test_identical_scores_repeat_and_serialise():
+    first = outcome(60, 9, 4)
+    assert first == outcome(60, 9, 4)
+    assert msgspec.json.decode(msgspec.json.encode(first), type=type(first)) == first
+
+
+@pytest.mark.parametrize(
+    ("scores", "clusters", "options"),
+    [
+        ({"b": {"q": 1.0}}, {"q": "p"}, {}),
+        ({"a": {}}, {}, {}),
+        ({"a": {"q": 1.0}, "b": {}}, {"q": "p"}, {}),
+        ({"a": {"q": 1.0, "r": 1.0}}, {"q": "p"}, {}),
+        ({"a": {"q": 17.0}}, {"q": "p"}, {}),
+        ({"a": {"q": float("nan")}}, {"q": "p"}, {}),
+        ({"a": {"q": 1.0}}, {"q": "p"}, {"delta": -0.1}),
+    ],
+    ids=["no baseline", "no questions", "missing", "unknown", "not a share", "nan", "negative delta"],
+)
+def test_what_cannot_be_compared_is_refused(scores, clusters, options):
+    with pytest.raises(UsageError) as caught:
+        compare_predictors(scores, clusters, baseline="a", measure="Success@1", **options)
+    assert caught.value.remedy
+
+
+@pytest.mark.parametrize(
+    ("n", "wins", "losses", "decision"),
+    [
+        (100, 0, 0, "pass"),
+        (20, 0, 0, "pass"),
+        (100, 20, 3, "pass"),
+        (2000, 10, 10, "pass"),
+        (100, 2, 30, "fail"),
+        (100, 5, 6, "undecided"),
+        (100, 0, 3, "undecided"),
+    ],
+)
+def test_the_gate(n, wins, losses, decision):
+    found = gate(outcome(n, wins, losses), 0.02)
+    assert found.outcome == decision
+    assert "n = " in found.reason
+
+
+def test_the_gate_fails_only_below_minus_delta():
+    """Surely worse, but by less than delta, is not a failure."""
+    slightly = outcome(2000, 0, 20)
+    assert slightly.verdict == "worse"
+    assert gate(slightly, 0.02).outcome == "pass"
+    assert gate(slightly, 0.001).outcome == "fail"
+
+
+def test_repeats_are_averaged_per_question_first():
+    repeats = average_repeats({"q1": [1, 1, 0], "q2": [1, 1, 1], "q3": []})
+    assert repeats.scores == pytest.approx({"q1": 2 / 3, "q2": 1.0, "q3": 0.0})
+    assert repeats.flip_rate == pytest.approx(1 / 3)
