@@ -121,7 +121,12 @@ def build_collection(
     matrix: Vectors,
     progress: Callable[[int, int], None] | None = None,
 ) -> None:
-    """Create the collection ``name`` with unit vectors ``(len(ids), d)``. Raises :class:`ArtifactError`."""
+    """Create the collection ``name`` with unit vectors ``(len(ids), d)``, in place of one that is there.
+
+    Raises :class:`ArtifactError`.
+    """
+    if isinstance(location, str):
+        drop_collection(location, name)
     with _chroma_errors(location), contextlib.closing(_connect(location)) as client:
         collection = client.create_collection(
             name,

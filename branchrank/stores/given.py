@@ -1,0 +1,92 @@
+"""Chunks and nodes of the user's own, in place of those an index would make.
+
+1. Such a file is used only because ``branchrank.toml`` names it (``chunks = ...``, ``nodes = ...``).
+2. Chunks need ``id, source, line_start, line_end, text``. A chunk belongs to the nodes that its lines
+   overlap; its ``node_id`` counts only where the tree knows it.
+3. Every source must be a document of the corpus and every line one of its lines.
+"""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from branchrank.artifacts import read_jsonl
+from branchrank.corpus.loading import Corpus
+from branchrank.errors import ArtifactError, InputError
+from branchrank.records import Chunk, Record, Span
+from branchrank.tree.check import check_nodes
+from branchrank.tree.navigate import Tree
+from branchrank.tree.store import load_nodes
+
+
+class _GivenChunk(Record, frozen=True, kw_only=True):
+    """A line of a chunks file; other keys are left alone."""
+
+    id: str
+    source: str
+    line_start: int
+    line_end: int
+    text: str
+    node_id: str = ""
+    breadcrumb: str = ""
+
+
+def given_nodes(path: Path, corpus: Corpus) -> Tree:
+    """The user's tree. Raises :class:`InputError` when it is no tree of this corpus."""
+    try:
+        tree = load_nodes(path)
+    except ArtifactError as error:
+        raise InputError(error.message, remedy=f"correct {path}") from error
+    line_counts = {document.source: document.line_count for document in corpus.documents}
+    problems = check_nodes(list(tree.nodes.values()), line_counts)
+    if not problems:
+        problems = [f"it lacks the document {source}" for source in line_counts if not tree.file_node(source)]
+    if problems:
+        raise InputError(
+            f"{path} is not a tree of the corpus {corpus.root}: {problems[0]}",
+            remedy=f"correct {path}, or leave it out of branchrank.toml",
+        )
+    return tree
+
+
+def given_chunks(path: Path, corpus: Corpus, tree: Tree) -> list[Chunk]:
+    """The user's chunks, as they are in the file. Raises :class:`InputError` naming the line."""
+    line_counts = {document.source: document.line_count for document in corpus.documents}
+    seen: set[str] = set()
+    chunks = []
+    remedy = f"correct {path}, or leave it out of branchrank.toml"
+    for number, given in enumerate(read_jsonl(path, _GivenChunk, remedy=remedy), start=1):
+        problem = ""
+        if given.id in seen:
+            problem = f"the id {given.id!r} is there twice"
+        elif given.source not in line_counts:
+            problem = f"{given.source!r} is no document of the corpus {corpus.root}"
+        elif not 1 <= given.line_start <= given.line_end <= line_counts[given.source]:
+            problem = (
+                f"lines {given.line_start}-{given.line_end} of {given.source!r}, "
+                f"which has {line_counts[given.source]}"
+            )
+        elif not given.text.strip():
+            problem = f"the chunk {given.id!r} has no text"
+        if problem:
+            raise InputError(f"{path}: chunk {number}: {problem}", remedy=remedy)
+        seen.add(given.id)
+        chunks.append(_chunk(given, tree))
+    return chunks
+
+
+def _chunk(given: _GivenChunk, tree: Tree) -> Chunk:
+    breadcrumb = given.breadcrumb
+    if not breadcrumb:
+        span = Span(source=given.source, line_start=given.line_start, line_end=given.line_end)
+        nodes = [*tree.overlapping(span), tree.file_node(given.source)]
+        breadcrumb = nodes[0].breadcrumb if nodes[0] else ""
+    return Chunk(
+        id=given.id,
+        node_id=given.node_id,
+        source=given.source,
+        line_start=given.line_start,
+        line_end=given.line_end,
+        breadcrumb=breadcrumb,
+        text=given.text,
+    )
