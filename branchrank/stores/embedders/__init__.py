@@ -19,6 +19,8 @@ from branchrank.errors import UsageError
 from branchrank.settings import IndexSettings
 from branchrank.stores.embedders import minilm
 from branchrank.stores.embedders.fake import FakeEmbedder
+from branchrank.stores.embedders.ollama import OllamaEmbedder
+from branchrank.stores.embedders.openai import OpenAIEmbedder
 from branchrank.stores.embedders.protocol import (
     Embedder,
     EmbedderIdentity,
@@ -53,6 +55,10 @@ def open_embedder(settings: IndexSettings, *, notify: Notify | None = None) -> E
                 f"embedder {settings.embedder!r}: {model!r} is not a dimension", remedy="use fake or fake:64"
             )
         return FakeEmbedder(int(model)) if model else FakeEmbedder()
+    if route == "openai":
+        return OpenAIEmbedder(model, settings.embedding_url)
+    if route == "ollama":
+        return OllamaEmbedder(model, settings.embedding_url)
     if settings.embedder in (minilm.MODEL, minilm.HUB_NAME):
         return minilm.MiniLMEmbedder()
     if minilm.is_model(folder := Path(settings.embedder).expanduser()):
