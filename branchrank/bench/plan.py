@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from pathlib import Path
 
+from branchrank.artifacts import digest_of
 from branchrank.bench.benchmark import Contestant
 from branchrank.bench.predictors import ApiPredictor, SystemPredictor, load_class_predictor
 from branchrank.bench.run_directory import Arm, IndexFacts
@@ -85,7 +86,7 @@ def check_systems(systems: Sequence[System]) -> None:
     remedies = []
     if any("asks for an LLM" in problem for problem in found):
         remedies.append(
-            "name the endpoint (--hybrid-base-url and --hybrid-model, --pageindex-base-url and --pageindex-model), "
+            "name the endpoint (--hybrid-base-url, --hybrid-model, --pageindex-base-url, --pageindex-model), "
             "or leave the LLM out (--hybrid-no-llm, --pageindex-no-llm)"
         )
     raise UsageError("\n".join(found), remedy="; ".join(remedies) or "correct the systems")
@@ -96,8 +97,8 @@ def index_facts(name: str, index: Index) -> IndexFacts:
     manifest = index.manifest
     return IndexFacts(
         name=name,
-        generation=index.generation,
-        digest=index.digest,
+        generation=index.directory.name,
+        digest=digest_of(manifest),
         embedder=manifest.embedder.name,
         model_revision=manifest.embedder.revision,
         dimension=manifest.embedder.dimension,

@@ -2,15 +2,21 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
 from pathlib import Path
 
 import click
 
 from branchrank.cli.terminal import progress_bars, safe
 from branchrank.errors import ArtifactError, BusyError
-from branchrank.settings import Resolved
+from branchrank.llm.gateway import Gateway
+from branchrank.records import Scored
+from branchrank.settings import BenchmarkSettings, LLMSettings, Resolved
 from branchrank.stores.index import Index, build_index, open_index
 from branchrank.stores.workspace import Workspace
+from branchrank.systems.llm_stages import LLMStages
+from branchrank.systems.spec import Endpoint, System
 
 
 def open_or_build(data_dir: Path, settings: Resolved, *, quiet: bool = False) -> Index:
@@ -24,3 +30,34 @@ def open_or_build(data_dir: Path, settings: Resolved, *, quiet: bool = False) ->
         click.echo(f"{safe(reason.message)}; building it", err=True)
         with progress_bars(quiet) as progress:
             return build_index(workspace, progress=progress)
+
+
+@contextmanager
+def llm_stages(data_dir: Path, settings: Resolved, systems: Sequence[System]) -> Iterator[LLMStages]:
+    """The LLM side of a command; endpoints are checked before any work, and nothing opens without need."""
+    seed = settings.part(BenchmarkSettings).sample_seed
+    asking = [system for system in systems if system.asks_llm]
+    if not asking:
+        yield LLMStages(seed=seed)
+        return
+    from branchrank.llm.session import LLMSession
+
+    cache = data_dir / "hybrid" / "cache" / "decisions.sqlite"
+    with LLMSession(settings.part(LLMSettings), cache_path=cache) as session:
+
+        def gateway_of(endpoint: Endpoint) -> Gateway:
+            section = next(system for system in asking if system.llm == endpoint).name
+            origin = settings.origins.get(f"{section}.base_url", "default")
+            explicit = origin.startswith(("flag", "environment"))
+            return session.gateway(endpoint.base_url, endpoint.model, explicit=explicit)
+
+        for system in asking:
+            gateway_of(system.llm)
+        yield LLMStages(gateway_of, seed=seed)
+
+
+def extra_sources(
+    index: Index, systems: Sequence[System], settings: Resolved
+) -> dict[str, Callable[[str, int], Sequence[Scored]]]:
+    """The searches of branch kinds beyond vectors and BM25 that the systems name."""
+    return {}

@@ -22,7 +22,7 @@ from branchrank.ranking.grouping import group
 from branchrank.ranking.passages import best_passage
 from branchrank.records import Hit, Placement, Retrieval, Scored, Span
 from branchrank.stores.index import Index
-from branchrank.systems.llm_stages import LLMStages
+from branchrank.systems.llm_stages import BoundStages, LLMStages
 from branchrank.systems.memo import Memo
 from branchrank.systems.sources import Sources, squared_distance
 from branchrank.systems.spec import Branch, Fuse, System
@@ -93,7 +93,7 @@ class Engine:
         query: str,
         k: int,
         excluded: tuple[Span, ...],
-        stages: LLMStages,
+        stages: BoundStages,
         trace: Trace,
     ) -> dict[str, list[Scored]]:
         """Every branch's list of what the fusion takes, by the branch's name."""
@@ -143,7 +143,8 @@ class Engine:
                 ),
             )
             banned = self.sources.banned("node", excluded)
-            reached = [entry for entry in reached if entry.key not in banned]
+            hittable = self.sources.hittable
+            reached = [entry for entry in reached if entry.key in hittable and entry.key not in banned]
         trace.add("expansion", "node", reached)
         return reached
 

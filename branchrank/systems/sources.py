@@ -91,13 +91,19 @@ class Sources:
         overlapping = self.index.tree.overlapping(chunk.span)
         if overlapping:
             return tuple(node.id for node in overlapping)
-        return (self.index.tree.file_node(chunk.source).id,)
+        file = self.index.tree.file_node(chunk.source)
+        return (file.id,) if file is not None else ()
 
     def bm25_scores(self, query: str, chunks: Sequence[str]) -> dict[str, float]:
         """BM25 of the named chunks."""
         bm25 = self.index.bm25_chunks
         scores = self.memo.get(("bm25 scores", query), lambda: bm25.scores(query))
         return {chunk: float(scores[self._chunk_rows[chunk]]) for chunk in chunks}
+
+    @cached_property
+    def hittable(self) -> frozenset[str]:
+        """The nodes that can be hits: those with lines of their own."""
+        return frozenset(self.index.bm25_nodes.ids)
 
     @cached_property
     def _chunk_rows(self) -> dict[str, int]:
@@ -107,6 +113,15 @@ class Sources:
         """Cosine similarity of the query to the named chunks."""
         vector = self.embedding(query)
         return {chunk: float(self.index.vectors.vector(chunk) @ vector) for chunk in chunks}
+
+    def own_scores(self, query: str) -> dict[str, float]:
+        """BM25 of every node's own text, those above 0."""
+        return self.memo.get(("own scores", query), lambda: self._own_scores(query))
+
+    def _own_scores(self, query: str) -> dict[str, float]:
+        bm25 = self.index.bm25_nodes
+        scores = bm25.scores(query)
+        return {bm25.ids[row]: float(scores[row]) for row in np.flatnonzero(scores > 0)}
 
     def subtree_scores(self, query: str) -> Callable[[Sequence[Node]], dict[str, float]]:
         """A scorer of nodes: the largest BM25 score of any node in each one's subtree."""

@@ -1,0 +1,123 @@
+"""The stages of a system that an LLM may take: the walk down the tree, and the rerank.
+
+Both run without an LLM as well (lexically, or with a cross-encoder). Their calls, their fallbacks and the
+order in which candidates were shown go into the query's trace.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+
+from branchrank.llm.gateway import Gateway
+from branchrank.llm.request import CallContext
+from branchrank.ranking.lists import rescore
+from branchrank.records import Scored, Span
+from branchrank.stores.index import Index
+from branchrank.systems.rerank import RerankCandidate, rerank
+from branchrank.systems.sources import Sources
+from branchrank.systems.spec import Branch, Endpoint, System
+from branchrank.systems.tracing import Trace
+from branchrank.systems.tree_search import tree_search
+
+GatewayOf = Callable[[Endpoint], Gateway]
+
+
+class LLMStages:
+    """Makes the stages of one query. Without ``gateway_of`` no system may ask for an LLM."""
+
+    def __init__(self, gateway_of: GatewayOf | None = None, *, seed: int = 42) -> None:
+        self.gateway_of = gateway_of
+        self.seed = seed
+
+    def bound(self, system: System, *, question_id: str, repeat: int, trace: Trace) -> BoundStages:
+        """The stages for one query of one system."""
+        gateway = None
+        if system.asks_llm:
+            if self.gateway_of is None:
+                raise ValueError(f"system {system.name!r} asks for an LLM and there is none")
+            gateway = self.gateway_of(system.llm)
+        context = CallContext(question_id=question_id, predictor=system.name, repeat=repeat, seed=self.seed)
+        return BoundStages(system, gateway, context, trace)
+
+
+class BoundStages:
+    """The tree walk and the rerank of one query."""
+
+    def __init__(self, system: System, gateway: Gateway | None, context: CallContext, trace: Trace) -> None:
+        self.system = system
+        self.gateway = gateway
+        self.context = context
+        self.trace = trace
+
+    def tree_search(
+        self,
+        index: Index,
+        sources: Sources,
+        query: str,
+        branch: Branch,
+        excluded: tuple[Span, ...],
+    ) -> list[Scored]:
+        """Walk the tree; sections inside an excluded span are not in the result."""
+        assert branch.tree is not None
+        found = tree_search(
+            index.tree,
+            query,
+            branch.tree,
+            subtree_scores=sources.subtree_scores(query),
+            own_scores=sources.own_scores(query),
+            llm=self.gateway,
+            context=self.context,
+        )
+        for number, step in enumerate(found.steps, start=1):
+            self.trace.add(f"tree step {number}", "node", [Scored(key, 0.0) for key in step.picked])
+        self.trace.calls += found.calls
+        self.trace.fallbacks += found.fallbacks
+        banned = sources.banned("node", excluded)
+        hittable = sources.hittable
+        return [entry for entry in found.ranking if entry.key in hittable and entry.key not in banned]
+
+    def rerank(
+        self,
+        index: Index,
+        sources: Sources,
+        query: str,
+        candidates: list[Scored],
+        lists: Mapping[str, Sequence[Scored]],
+    ) -> list[Scored]:
+        """The candidates in the reranker's order, or, when it fails, in that of the first stage."""
+        nodes = self.system.unit == "node"
+        evidence = dict(lists.get(self.system.branches[0].name, ()))
+        lexical = sources.own_scores(query) if nodes else {}
+        pool = [
+            self._candidate(index, entry, nodes, evidence.get(entry.key, 0.0), lexical.get(entry.key, 0.0))
+            for entry in candidates
+        ]
+        result = rerank(pool, query, self.system.rerank, self.gateway, context=self.context)
+        self.trace.calls += result.calls
+        for shown in result.shown:
+            self.trace.add("shown", self.system.unit, [Scored(key, 0.0) for key in shown])
+        if result.fallback:
+            self.trace.fallbacks.append(f"rerank: {result.fallback}")
+            return candidates
+        return rescore(candidates, result.order)
+
+    @staticmethod
+    def _candidate(
+        index: Index, entry: Scored, nodes: bool, evidence: float, lexical: float
+    ) -> RerankCandidate:
+        if nodes:
+            node = index.tree.node(entry.key)
+            title, breadcrumb, text = node.title, node.breadcrumb, node.text
+        else:
+            chunk = index.chunks[entry.key]
+            title = index.tree.node(chunk.node_id).title if chunk.node_id in index.tree.nodes else ""
+            breadcrumb, text = chunk.breadcrumb, chunk.text
+        return RerankCandidate(
+            id=entry.key,
+            title=title,
+            breadcrumb=breadcrumb,
+            text=text,
+            fused_score=entry.score,
+            evidence=evidence,
+            lexical_score=lexical,
+        )
