@@ -236,6 +236,14 @@ class RetrievalSettings(Settings, frozen=True, kw_only=True):
     rrf_k: Annotated[int, Meta(ge=1, le=10_000, description="constant k of RRF")] = 60
 
 
+class EmbeddingSettings(Settings, frozen=True, kw_only=True):
+    """The embeddings of the sqlite search; without a model it answers keyword queries only."""
+
+    section: ClassVar[str] = "embedding"
+    model: Annotated[str, Meta(description="embedding model, named as for --embedder; empty: none")] = ""
+    url: Annotated[str, Meta(description="base URL of the embedding endpoint")] = ""
+
+
 class GrepSettings(Settings, frozen=True, kw_only=True):
     """The grep predictor: grep passages and vectors under a distance threshold."""
 
@@ -271,6 +279,7 @@ PARTS: tuple[type[Settings], ...] = (
     GrepSettings,
     QdrantSettings,
     RetrievalSettings,
+    EmbeddingSettings,
     LLMSettings,
     BenchmarkSettings,
 )

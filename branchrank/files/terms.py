@@ -16,6 +16,7 @@ import re
 from typing import Literal
 
 from branchrank.records import Record
+from branchrank.stores.stop_words import STOP_WORDS
 
 TERM_LIMIT = 64
 TERM_CHARACTERS = 200
@@ -24,17 +25,6 @@ _QUOTED = re.compile(r"\"([^\"\n]+)\"|“([^“”\n]+)”|`([^`\n]+)`|(?<!\w)'(
 _TOKEN = re.compile(r"(?:->|[^\s()\[\]{}<>\"'`“”‘’,;!?|])+")
 _IDENTIFIER = re.compile(r"[_.\\/:@$#=+*%&~^]|->|^--?\w|[^\W\d_]\d|\d[^\W\d_]|[^\W\d_A-Z][A-Z]|[A-Z]{2}[a-z]")
 _WORD = re.compile(r"\w(?:.*\w)?")
-
-_STOP_WORDS = """
-a about after all also am an and any are as at be because been before being between both but by can
-cannot could did do does doing don done during each either else every for from further had has have
-having he her here hers him his how however i if in instead into is it its itself just let like may me
-might mine more most must my need neither no nor not of off on once one only onto or other our ours
-out over own per please rather same shall she should so some such than that the their them then there
-these they thing things this those through to too toward under until up upon us very want wants was way
-we were what when where whether which while who whom whose why will with within without would you your
-"""
-STOP_WORDS = frozenset(_STOP_WORDS.split())
 
 
 class Term(Record, frozen=True, kw_only=True):

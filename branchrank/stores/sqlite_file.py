@@ -1,0 +1,272 @@
+"""One SQLite file that holds chunks, their FTS5 index and, when there is an embedder, their vectors.
+
+1. A file is built whole under a temporary name, with its digests, and renamed: it never changes after.
+2. It is opened read-only and immutable, with ``trusted_schema`` off. Another application id, a schema that
+   is not exactly this one (a view, a trigger), or a failed ``quick_check`` is refused.
+3. Everything that is read is checked: the FTS5 index and the vectors against their digests, each chunk
+   against the checksum of its row. SQLite's own check does not see a flipped byte in a value.
+
+A digest detects corruption, not an attacker who also rewrites it.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import hashlib
+import os
+import sqlite3
+import tempfile
+import threading
+from collections.abc import Iterator, Sequence
+from functools import cache
+from pathlib import Path
+
+import msgspec
+import numpy as np
+
+from branchrank.artifacts import fsync_directory, storage_errors
+from branchrank.errors import ArtifactError
+from branchrank.records import Chunk, Record
+from branchrank.stores.embedders.protocol import EmbedderIdentity, Vectors
+
+APPLICATION_ID = 0x42524B31
+SCHEMA_VERSION = 1
+REMEDY = "rebuild the index: branchrank index"
+
+_TABLES = (
+    "CREATE TABLE meta (header BLOB NOT NULL)",
+    "CREATE TABLE chunks (rowid INTEGER PRIMARY KEY, id TEXT NOT NULL UNIQUE, chunk BLOB NOT NULL, "
+    "checksum BLOB NOT NULL)",
+    "CREATE TABLE vectors (rowid INTEGER PRIMARY KEY, vector BLOB NOT NULL)",
+    "CREATE VIRTUAL TABLE fts USING fts5(breadcrumb, text, content='', tokenize='porter unicode61')",
+)
+_FTS_CONTENT = (
+    "SELECT id, block FROM fts_data ORDER BY id",
+    "SELECT segid, term, pgno FROM fts_idx ORDER BY segid, term",
+    "SELECT id, sz FROM fts_docsize ORDER BY id",
+    "SELECT k, v FROM fts_config ORDER BY k",
+)
+
+
+class SqliteHeader(Record, frozen=True, kw_only=True):
+    """What the file was made from. ``embedder`` is ``None`` when it holds no vectors."""
+
+    corpus_digest: str
+    chunk_count: int
+    fts_digest: str
+    embedder: EmbedderIdentity | None = None
+    vectors_digest: str = ""
+
+
+class SqliteFile:
+    """An open file. Safe for several threads, which take turns."""
+
+    def __init__(self, path: Path) -> None:
+        """Open and check ``path``. Raises :class:`ArtifactError` when it is missing, foreign or damaged."""
+        if not path.is_file():
+            raise ArtifactError(f"there is no search file {path}", remedy="branchrank index")
+        self.path = path
+        self._lock = threading.Lock()
+        with self._damage():
+            uri = f"{path.resolve().as_uri()}?mode=ro&immutable=1"
+            self._connection = sqlite3.connect(uri, uri=True, check_same_thread=False)
+        try:
+            with self._damage():
+                self.header = self._checked_header()
+        except BaseException:
+            self._connection.close()
+            raise
+
+    def rows(self, statement: str, values: Sequence[object] = ()) -> list[tuple[object, ...]]:
+        """All rows of a query with bound values. Raises :class:`ArtifactError` when the file is damaged."""
+        with self._lock, self._damage():
+            return self._connection.execute(statement, values).fetchall()
+
+    def ids(self) -> tuple[str, ...]:
+        """The chunks' ids, ascending; the first has row 1."""
+        return tuple(str(key) for (key,) in self.rows("SELECT id FROM chunks ORDER BY rowid"))
+
+    def chunks(self, rows: Sequence[int]) -> list[Chunk]:
+        """The chunks of some row numbers, in that order, each checked against its checksum."""
+        marks = ",".join("?" * len(rows))
+        found = self.rows(f"SELECT rowid, id, chunk, checksum FROM chunks WHERE rowid IN ({marks})", rows)  # noqa: S608
+        chunks: dict[object, Chunk] = {}
+        for row, key, encoded, checksum in found:
+            if not isinstance(encoded, bytes) or checksum != _checksum(encoded):
+                raise self._damaged(f"chunk {key!r} does not match its checksum")
+            with self._damage():
+                chunks[row] = msgspec.json.decode(encoded, type=Chunk)
+        if len(chunks) != len(set(rows)):
+            raise self._damaged("a chunk of the index is missing")
+        return [chunks[row] for row in rows]
+
+    def vectors(self) -> Vectors:
+        """All vectors, float32 ``(chunk_count, d)``, in the order of ``ids``, checked."""
+        identity = self.header.embedder
+        if identity is None:
+            raise ArtifactError(f"{self.path} holds no embeddings", remedy=REMEDY)
+        blobs = [row[0] for row in self.rows("SELECT vector FROM vectors ORDER BY rowid")]
+        content = b"".join(blob for blob in blobs if isinstance(blob, bytes))
+        if hashlib.sha256(content).hexdigest() != self.header.vectors_digest:
+            raise self._damaged("the vectors do not match their digest")
+        matrix = np.frombuffer(content, dtype="<f4").reshape(self.header.chunk_count, identity.dimension)
+        return matrix.astype(np.float32, copy=False)
+
+    def close(self) -> None:
+        """Close the file."""
+        self._connection.close()
+
+    def _checked_header(self) -> SqliteHeader:
+        run = self._connection.execute
+        run("PRAGMA trusted_schema = OFF")
+        if run("PRAGMA application_id").fetchone()[0] != APPLICATION_ID:
+            raise ArtifactError(f"{self.path} is not a search file of BranchRank", remedy=REMEDY)
+        version = run("PRAGMA user_version").fetchone()[0]
+        if version != SCHEMA_VERSION:
+            raise ArtifactError(
+                f"{self.path} has schema {version}, this version reads {SCHEMA_VERSION}", remedy=REMEDY
+            )
+        if _schema(self._connection) != _expected_schema():
+            raise self._damaged("its tables are not those of a search file")
+        if run("PRAGMA quick_check").fetchone()[0] != "ok":
+            raise self._damaged("SQLite's quick_check fails")
+        (encoded,) = run("SELECT header FROM meta").fetchone() or (b"",)
+        header = msgspec.json.decode(encoded, type=SqliteHeader)
+        if header.fts_digest != _fts_digest(self._connection):
+            raise self._damaged("the full-text index does not match its digest")
+        if header.chunk_count != run("SELECT count(*) FROM chunks").fetchone()[0]:
+            raise self._damaged("chunks are missing")
+        return header
+
+    def _damaged(self, reason: str) -> ArtifactError:
+        return ArtifactError(f"the search file {self.path} is damaged: {reason}", remedy=REMEDY)
+
+    @contextlib.contextmanager
+    def _damage(self) -> Iterator[None]:
+        try:
+            yield
+        except (sqlite3.Error, msgspec.DecodeError, TypeError, UnicodeDecodeError) as error:
+            raise self._damaged(str(error)) from error
+
+
+def build_sqlite(
+    path: Path,
+    chunks: Sequence[Chunk],
+    *,
+    corpus_digest: str,
+    vectors: Vectors | None = None,
+    embedder: EmbedderIdentity | None = None,
+) -> None:
+    """Write the search file for ``chunks``; ``vectors`` are their unit rows, float32 ``(n, d)``, or ``None``.
+
+    Raises :class:`ArtifactError` for repeated ids, :class:`~branchrank.errors.StorageError` when the disk
+    refuses; ``path`` then keeps its old content.
+    """
+    if (vectors is None) != (embedder is None):
+        raise ValueError("vectors and the identity of their embedder go together")
+    if vectors is not None and len(vectors) != len(chunks):
+        raise ValueError(f"{len(chunks)} chunks, but {len(vectors)} vectors")
+    # Rows ascend with ids, so that a tie broken by row is broken by id.
+    order = sorted(range(len(chunks)), key=lambda number: chunks[number].id)
+    with storage_errors(path):
+        path.parent.mkdir(parents=True, exist_ok=True)
+        descriptor, name = tempfile.mkstemp(dir=path.parent, prefix=f".{path.name}.", suffix=".tmp")
+        os.close(descriptor)
+    try:
+        _write(
+            Path(name),
+            [chunks[n] for n in order],
+            None if vectors is None else vectors[order],
+            embedder,
+            corpus_digest,
+        )
+        with storage_errors(path):
+            with open(name, "rb") as stream:
+                os.fsync(stream.fileno())
+            os.chmod(name, 0o644)
+            os.replace(name, path)
+            fsync_directory(path.parent)
+    finally:
+        with contextlib.suppress(FileNotFoundError):
+            os.unlink(name)
+
+
+def _write(
+    path: Path,
+    chunks: Sequence[Chunk],
+    vectors: Vectors | None,
+    embedder: EmbedderIdentity | None,
+    corpus_digest: str,
+) -> None:
+    connection = sqlite3.connect(path, isolation_level=None)
+    try:
+        # The file is published by a rename; until then nobody needs a journal.
+        connection.execute("PRAGMA journal_mode = OFF")
+        connection.execute("PRAGMA synchronous = OFF")
+        connection.execute(f"PRAGMA application_id = {APPLICATION_ID}")
+        connection.execute(f"PRAGMA user_version = {SCHEMA_VERSION}")
+        connection.execute("BEGIN")
+        for statement in _TABLES:
+            connection.execute(statement)
+        encoded = [msgspec.json.encode(chunk) for chunk in chunks]
+        connection.executemany(
+            "INSERT INTO chunks VALUES (?, ?, ?, ?)",
+            (
+                (row, chunk.id, content, _checksum(content))
+                for row, (chunk, content) in enumerate(zip(chunks, encoded, strict=True), start=1)
+            ),
+        )
+        connection.executemany(
+            "INSERT INTO fts (rowid, breadcrumb, text) VALUES (?, ?, ?)",
+            ((row, chunk.breadcrumb, chunk.text) for row, chunk in enumerate(chunks, start=1)),
+        )
+        connection.execute("INSERT INTO fts (fts) VALUES ('optimize')")
+        digest = hashlib.sha256()
+        if vectors is not None:
+            blobs = [row.astype("<f4").tobytes() for row in vectors]
+            digest.update(b"".join(blobs))
+            connection.executemany("INSERT INTO vectors VALUES (?, ?)", enumerate(blobs, start=1))
+        # Only a commit writes the full-text index out whole.
+        connection.execute("COMMIT")
+        header = SqliteHeader(
+            corpus_digest=corpus_digest,
+            chunk_count=len(chunks),
+            fts_digest=_fts_digest(connection),
+            embedder=embedder,
+            vectors_digest="" if vectors is None else digest.hexdigest(),
+        )
+        connection.execute("INSERT INTO meta VALUES (?)", (msgspec.json.encode(header),))
+    except sqlite3.IntegrityError as error:
+        raise ArtifactError(f"cannot index the chunks: {error}", remedy=REMEDY) from error
+    except sqlite3.OperationalError as error:
+        with storage_errors(path):
+            raise OSError(str(error)) from error
+    finally:
+        connection.close()
+
+
+def _checksum(content: bytes) -> bytes:
+    return hashlib.blake2b(content, digest_size=16).digest()
+
+
+def _fts_digest(connection: sqlite3.Connection) -> str:
+    digest = hashlib.sha256()
+    for statement in _FTS_CONTENT:
+        for row in connection.execute(statement):
+            for value in row:
+                content = value if isinstance(value, bytes) else repr(value).encode("utf-8")
+                digest.update(len(content).to_bytes(8, "little") + content)
+    return digest.hexdigest()
+
+
+def _schema(connection: sqlite3.Connection) -> list[tuple[object, ...]]:
+    return connection.execute("SELECT type, name, sql FROM sqlite_schema ORDER BY type, name").fetchall()
+
+
+@cache
+def _expected_schema() -> list[tuple[object, ...]]:
+    """What SQLite itself makes of the statements, FTS5's own tables included."""
+    with contextlib.closing(sqlite3.connect(":memory:")) as connection:
+        for statement in _TABLES:
+            connection.execute(statement)
+        return _schema(connection)

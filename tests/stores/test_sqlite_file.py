@@ -1,0 +1,166 @@
+"""The SQLite file: atomic builds, foreign and damaged files."""
+
+import sqlite3
+from pathlib import Path
+
+import pytest
+
+from branchrank.errors import ArtifactError, StorageError
+from branchrank.records import Chunk
+from branchrank.stores import sqlite_file
+from branchrank.stores.embedders import FakeEmbedder
+from branchrank.stores.sqlite_file import SqliteFile, build_sqlite
+from branchrank.stores.sqlite_search import SqliteSearch
+
+EMBEDDER = FakeEmbedder(16)
+CHUNKS = [
+    Chunk(
+        id=f"{n}.rst@1",
+        node_id=f"{n}.rst",
+        source=f"{n}.rst",
+        line_start=1,
+        line_end=2,
+        breadcrumb="b",
+        text=t,
+    )
+    for n, t in enumerate(["alpha beta", "gamma delta", "epsilon zeta eta"])
+]
+
+
+@pytest.fixture
+def path(tmp_path: Path) -> Path:
+    file = tmp_path / "search.sqlite"
+    vectors = EMBEDDER.embed_documents([c.text for c in CHUNKS])
+    build_sqlite(file, CHUNKS, corpus_digest="abc", vectors=vectors, embedder=EMBEDDER.identity)
+    return file
+
+
+def test_the_header_says_what_the_file_was_made_from(path: Path) -> None:
+    header = SqliteFile(path).header
+    assert (header.corpus_digest, header.chunk_count, header.embedder) == ("abc", 3, EMBEDDER.identity)
+    assert SqliteFile(path).chunks([3, 1]) == [CHUNKS[2], CHUNKS[0]]
+    assert list(path.parent.iterdir()) == [path]
+
+
+def test_two_builds_give_the_same_bytes(path: Path, tmp_path: Path) -> None:
+    again = tmp_path / "again.sqlite"
+    vectors = EMBEDDER.embed_documents([c.text for c in reversed(CHUNKS)])
+    build_sqlite(again, CHUNKS[::-1], corpus_digest="abc", vectors=vectors, embedder=EMBEDDER.identity)
+    assert again.read_bytes() == path.read_bytes()
+
+
+def test_an_empty_corpus_gives_an_empty_answer(tmp_path: Path) -> None:
+    build_sqlite(tmp_path / "s", [], corpus_digest="")
+    assert SqliteSearch(tmp_path / "s").search("anything", mode="keyword") == []
+
+
+def test_a_failed_build_keeps_the_old_file(path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    before = path.read_bytes()
+    with pytest.raises(ArtifactError, match="UNIQUE"):
+        build_sqlite(path, [*CHUNKS, CHUNKS[0]], corpus_digest="")
+
+    def full(connection: object) -> str:
+        raise sqlite3.OperationalError("database or disk is full")
+
+    monkeypatch.setattr(sqlite_file, "_fts_digest", full)
+    with pytest.raises(StorageError, match="full"):
+        build_sqlite(path, CHUNKS, corpus_digest="")
+    assert path.read_bytes() == before
+    assert list(path.parent.iterdir()) == [path]
+
+
+def test_vectors_and_their_embedder_go_together(tmp_path: Path) -> None:
+    vectors = EMBEDDER.embed_documents(["x"])
+    with pytest.raises(ValueError, match="together"):
+        build_sqlite(tmp_path / "s", CHUNKS, corpus_digest="", vectors=vectors)
+    with pytest.raises(ValueError, match="3 chunks, but 1 vectors"):
+        build_sqlite(tmp_path / "s", CHUNKS, corpus_digest="", vectors=vectors, embedder=EMBEDDER.identity)
+
+
+def test_missing_and_foreign_files_are_refused(tmp_path: Path) -> None:
+    with pytest.raises(ArtifactError, match="no search file"):
+        SqliteFile(tmp_path / "missing")
+    (tmp_path / "text").write_text("not a database " * 100)
+    with pytest.raises(ArtifactError, match="damaged"):
+        SqliteFile(tmp_path / "text")
+    (tmp_path / "empty").write_bytes(b"")
+    with pytest.raises(ArtifactError, match="not a search file"):
+        SqliteFile(tmp_path / "empty")
+    connection = sqlite3.connect(tmp_path / "other")
+    connection.execute("CREATE TABLE chunks (id)")
+    connection.close()
+    with pytest.raises(ArtifactError, match="not a search file"):
+        SqliteFile(tmp_path / "other")
+
+
+@pytest.mark.parametrize(
+    ("statement", "reason"),
+    [
+        ("CREATE VIEW trap AS SELECT load_extension('evil')", "tables"),
+        ("CREATE TRIGGER trap AFTER INSERT ON chunks BEGIN DELETE FROM chunks; END", "tables"),
+        ("CREATE TABLE more (x)", "tables"),
+        ("DROP TABLE vectors", "tables"),
+        ("DELETE FROM chunks WHERE rowid = 2", "chunks are missing"),
+        ("PRAGMA user_version = 99", "schema 99"),
+        ("DELETE FROM meta", "damaged"),
+        ("UPDATE meta SET header = 'x'", "damaged"),
+        ("INSERT INTO fts (rowid, breadcrumb, text) VALUES (9, 'x', 'y')", "full-text"),
+    ],
+)
+def test_a_doctored_file_is_refused(path: Path, statement: str, reason: str) -> None:
+    connection = sqlite3.connect(path)
+    connection.execute(statement)
+    connection.commit()
+    connection.close()
+    with pytest.raises(ArtifactError, match=reason):
+        SqliteFile(path)
+
+
+def test_a_doctored_chunk_or_vector_is_refused_when_it_is_read(path: Path) -> None:
+    connection = sqlite3.connect(path)
+    connection.execute("UPDATE chunks SET chunk = replace(chunk, 'alpha', 'omega') WHERE rowid = 1")
+    connection.execute("UPDATE vectors SET vector = zeroblob(64) WHERE rowid = 2")
+    connection.commit()
+    connection.close()
+    search = SqliteSearch(path, embedder=EMBEDDER)
+    with pytest.raises(ArtifactError, match="checksum"):
+        search.search("alpha", mode="keyword")
+    with pytest.raises(ArtifactError, match="vectors do not match"):
+        search.search("gamma", mode="semantic")
+
+
+def test_no_flipped_byte_changes_an_answer(path: Path) -> None:
+    """Every answer from a file with a flipped byte is the right one, or a refusal."""
+    content = path.read_bytes()
+    right = answers(path)
+    refused = 0
+    for position in range(0, len(content), 97):
+        damaged = bytearray(content)
+        damaged[position] ^= 0x15
+        path.write_bytes(damaged)
+        try:
+            assert answers(path) == right, position
+        except ArtifactError:
+            refused += 1
+    assert refused > 20
+
+
+def answers(path: Path) -> list[tuple[str, float]]:
+    search = SqliteSearch(path, embedder=EMBEDDER)
+    try:
+        found = [
+            search.search(query, mode=mode)
+            for query in ("beta", "zeta eta", "gam")
+            for mode in ("keyword", "hybrid")
+        ]
+        return [(result.id, result.score) for results in found for result in results]
+    finally:
+        search.close()
+
+
+def test_a_truncated_file_is_refused(path: Path) -> None:
+    content = path.read_bytes()
+    for length in range(1, len(content), 1013):
+        path.write_bytes(content[:length])
+        with pytest.raises(ArtifactError):
+            SqliteFile(path)
