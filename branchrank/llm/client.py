@@ -33,10 +33,9 @@ Format = Literal["schema", "object", "plain"]
 
 _FORMATS: tuple[Format, ...] = ("schema", "object", "plain")
 _RETRIED = {408, 409, 425, 429, 500, 502, 503, 504, 529}
-# The last one is how the openai package marks a request whose raw response is wanted.
-_HEADERS_SENT = {
-    "host", "content-type", "content-length", "accept", "user-agent", "connection", "x-stainless-raw-response",
-}  # fmt: skip
+_HEADERS_SENT = {"host", "content-type", "content-length", "accept", "user-agent", "connection"}
+# How the openai package marks a request whose raw response is wanted.
+_HEADERS_SENT.add("x-stainless-raw-response")
 _LARGEST_BODY = 8 << 20
 _PROBE_S = 5.0
 

@@ -44,7 +44,8 @@ class Answer(NamedTuple, Generic[T]):
 class Gateway:
     """Calls to one model. ``llm`` is ``None`` in a replay, which asks no server.
 
-    ``cassette`` records (or, without an ``llm``, answers); ``cache`` is the decision cache.
+    ``cassette`` records (or, without an ``llm``, answers); ``cache`` is the decision cache. ``max_tokens``
+    is how many completion tokens a stage may ask for.
     """
 
     def __init__(
@@ -56,10 +57,12 @@ class Gateway:
         cassette: Cassette | None = None,
         cache: Cassette | None = None,
         concurrency: int = 4,
+        max_tokens: int = 512,
     ) -> None:
         self.model = model
         self.ledger = ledger or Ledger()
         self.concurrency = concurrency
+        self.max_tokens = max_tokens
         self._llm = llm
         self._cassette = cassette
         self._cache = cache
@@ -74,7 +77,13 @@ class Gateway:
         """
         if self._llm is None:
             return self
-        return Gateway(self.model, self._llm, ledger=self.ledger, concurrency=self.concurrency)
+        return Gateway(
+            self.model,
+            self._llm,
+            ledger=self.ledger,
+            concurrency=self.concurrency,
+            max_tokens=self.max_tokens,
+        )
 
     def ask(self, request: LLMRequest, read: Callable[[LLMReply], T]) -> Answer[T]:
         """Make one logical call and read its reply.
@@ -99,13 +108,13 @@ class Gateway:
         self.ledger.add(call)
         return Answer(value, call)
 
-    def ask_all(self, requests: Sequence[LLMRequest], read: Callable[[LLMReply], T]) -> list[Answer[T]]:
-        """Make independent calls, several at once; the answers come in the order of the requests."""
-        if len(requests) < 2 or self.concurrency == 1:
-            return [self.ask(request, read) for request in requests]
-        pool = ThreadPoolExecutor(min(self.concurrency, len(requests)), thread_name_prefix="llm")
+    def ask_all(self, calls: Sequence[tuple[LLMRequest, Callable[[LLMReply], T]]]) -> list[Answer[T]]:
+        """Make independent calls, several at once; the answers come in the order of the calls."""
+        if len(calls) < 2 or self.concurrency == 1:
+            return [self.ask(request, read) for request, read in calls]
+        pool = ThreadPoolExecutor(min(self.concurrency, len(calls)), thread_name_prefix="llm")
         try:
-            futures = [pool.submit(self.ask, request, read) for request in requests]
+            futures = [pool.submit(self.ask, request, read) for request, read in calls]
             return [future.result() for future in futures]
         except BaseException:
             pool.shutdown(wait=False, cancel_futures=True)

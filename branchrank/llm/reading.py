@@ -39,7 +39,8 @@ def read_completion(
     text = _at(choice, "message", "content")
     text = redact(text) if isinstance(text, str) else ""
     usage = read_usage(_at(answer, "usage"), request, text)
-    reason = _unusable(choice, text)
+    logprobs = _logprobs(_at(choice, "logprobs", "content"), redact)
+    reason = _unusable(choice, "logprobs" if logprobs else text)
     if reason:
         return CallFailedError(reason, usage=usage, attempt=attempt)
     model = _at(answer, "model")
@@ -47,7 +48,7 @@ def read_completion(
         text=text,
         usage=usage,
         model=redact(model) if isinstance(model, str) else "",
-        logprobs=_logprobs(_at(choice, "logprobs", "content"), redact),
+        logprobs=logprobs,
         attempt=attempt,
     )
 

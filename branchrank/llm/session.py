@@ -111,6 +111,7 @@ class LLMSession:
             ledger=self.ledger,
             cassette=self._cassette,
             concurrency=self.settings.concurrency,
+            max_tokens=self.settings.completion_tokens,
         )
 
     def _served(self, base_url: str, model: str, explicit: bool) -> Gateway:
@@ -135,6 +136,7 @@ class LLMSession:
             cassette=self._cassette,
             cache=self._cache,
             concurrency=self.settings.concurrency,
+            max_tokens=self.settings.completion_tokens,
         )
 
 

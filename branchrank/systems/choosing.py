@@ -1,0 +1,121 @@
+"""Choices by an LLM from a closed set: options are shown under opaque labels, replies name labels.
+
+1. The options of each page are put in a seeded order and numbered; text shrinks until a page fits.
+2. Each page is one call; several pages are asked at once.
+3. Labels are mapped back to ids, so nothing but an option that was shown can be chosen.
+"""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Callable, Sequence
+from functools import partial
+from typing import NamedTuple, TypeVar
+
+from branchrank.llm.gateway import Gateway
+from branchrank.llm.parsing import read_labels
+from branchrank.llm.prompts import Shown, excerpt, labels, labels_schema
+from branchrank.llm.request import CallContext, LLMReply, LLMRequest, Message
+from branchrank.records import LLMCall, Record
+
+T = TypeVar("T")
+
+#: Tokens of a prompt besides its options: the instructions, and the query twice.
+OVERHEAD_TOKENS = 400
+_HEADING_CHARS = 240
+#: Characters of text shown with an option, most first; the last resort is the heading alone.
+BODY_CHARS = (600, 400, 250, 120, 0)
+
+
+class Option(Record, frozen=True, kw_only=True):
+    """Something that can be chosen: a node's id, its heading and the text that describes it."""
+
+    id: str
+    heading: str
+    body: str
+
+
+class Choice(NamedTuple):
+    """What came of one page: the chosen ids, best first, or ``None`` with the reason."""
+
+    ids: list[str] | None
+    shown: tuple[str, ...]
+    call: LLMCall
+
+    @property
+    def fault(self) -> str | None:
+        """Why nothing was chosen."""
+        return None if self.ids is not None else self.call.outcome
+
+
+class Task(Record, frozen=True, kw_only=True):
+    """What is asked of every page of one stage."""
+
+    stage: str
+    build: Callable[[Sequence[Shown]], tuple[Message, ...]]
+    most: int
+    budget_tokens: int
+    may_be_empty: bool = False
+
+
+def shuffled(items: Sequence[T], query: str, context: CallContext) -> list[T]:
+    """The items in an order drawn by seed, repeat and query, the same on every machine."""
+    order = list(items)
+    random.Random(f"{context.seed}/{context.repeat}/{query}").shuffle(order)  # noqa: S311  (no secret)
+    return order
+
+
+def entries(options: Sequence[Option], body_chars: int) -> list[Shown]:
+    """The options as a prompt shows them, labelled in their order."""
+    names = labels(len(options))
+    return [
+        Shown(
+            label=name,
+            heading=excerpt(option.heading, _HEADING_CHARS),
+            body=excerpt(option.body, body_chars) if body_chars else "",
+        )
+        for name, option in zip(names, options, strict=True)
+    ]
+
+
+def fitted(options: Sequence[Option], budget_tokens: int) -> tuple[list[Shown], bool]:
+    """The entries with as much text as the budget allows, and whether they fit at all."""
+    shown: list[Shown] = []
+    for body_chars in BODY_CHARS:
+        shown = entries(options, body_chars)
+        if tokens(shown) <= budget_tokens:
+            return shown, True
+    return shown, False
+
+
+def tokens(shown: Sequence[Shown]) -> int:
+    """Estimated prompt tokens of a page, instructions included."""
+    return OVERHEAD_TOKENS + sum(entry.tokens for entry in shown)
+
+
+def ask_pages(
+    llm: Gateway, pages: Sequence[Sequence[Option]], task: Task, context: CallContext
+) -> list[Choice]:
+    """Ask for a choice from each page, in the order in which its options are given."""
+    calls: list[tuple[LLMRequest, Callable[[LLMReply], list[str]]]] = []
+    for page in pages:
+        shown, _ = fitted(page, task.budget_tokens)
+        ids = {entry.label: option.id for entry, option in zip(shown, page, strict=True)}
+        most = min(task.most, len(page))
+        request = LLMRequest(
+            stage=task.stage,
+            messages=task.build(shown),
+            schema=labels_schema(list(ids), most),
+            max_tokens=llm.max_tokens,
+            context=context,
+        )
+        calls.append((request, partial(_read, ids=ids, most=most, may_be_empty=task.may_be_empty)))
+    answers = llm.ask_all(calls)
+    return [
+        Choice(answer.value, tuple(option.id for option in page), answer.call)
+        for answer, page in zip(answers, pages, strict=True)
+    ]
+
+
+def _read(reply: LLMReply, *, ids: dict[str, str], most: int, may_be_empty: bool) -> list[str]:
+    return [ids[label] for label in read_labels(reply.text, ids, may_be_empty=may_be_empty)][:most]

@@ -1,0 +1,215 @@
+"""Reranking a pool of candidates: an LLM listwise, an LLM pointwise, or a cross-encoder.
+
+1. The first stage's order: fused score, then evidence, then lexical score, then id.
+2. Listwise: the pool in a seeded shuffle (or in that order) goes to the LLM in one call, or in two when
+   it exceeds the context budget; two lists are merged by rank, ties by the first stage.
+   Pointwise: one call per candidate, ordered by the log-odds of "yes" against "no".
+   Cross-encoder: a sentence-transformers model scores each pair of query and text.
+3. What the reranker leaves out follows in the first stage's order. With a fusion weight below 1 the two
+   orders are fused by weighted RRF instead.
+4. When any call fails, the first stage's order stands and the reason is returned.
+
+Nothing here depends on how many hits are asked for.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from functools import lru_cache, partial
+from typing import Any
+
+from branchrank.errors import ModelError
+from branchrank.llm.gateway import Gateway
+from branchrank.llm.parsing import yes_probability
+from branchrank.llm.prompts import RANKED, pointwise_messages, rerank_messages
+from branchrank.llm.request import CallContext, LLMReply, LLMRequest, ReplyError
+from branchrank.ranking.fusion import rrf
+from branchrank.records import LLMCall, Record, Scored
+from branchrank.systems.choosing import BODY_CHARS, Option, Task, ask_pages, entries, fitted, shuffled, tokens
+from branchrank.systems.spec import Rerank
+
+STAGE = "rerank"
+_LOGPROBS = 20
+_PAIR_CHARS = 4000
+
+
+class RerankCandidate(Record, frozen=True, kw_only=True):
+    """One candidate of the pool. Scores are higher for better; 0.0 where a stage has none."""
+
+    id: str
+    title: str
+    breadcrumb: str = ""
+    text: str = ""
+    fused_score: float = 0.0
+    evidence: float = 0.0
+    lexical_score: float = 0.0
+
+
+class RerankResult(Record, frozen=True, kw_only=True):
+    """Every candidate's id, best first; ``shown`` is the order in which each call showed the pool.
+
+    ``fallback`` says why the first stage's order stands, ``None`` when the reranker's does.
+    """
+
+    order: tuple[str, ...]
+    fallback: str | None = None
+    shown: tuple[tuple[str, ...], ...] = ()
+    calls: tuple[LLMCall, ...] = ()
+
+
+def rerank(
+    candidates: Sequence[RerankCandidate],
+    query: str,
+    settings: Rerank,
+    llm: Gateway | None = None,
+    *,
+    context: CallContext = CallContext(),  # noqa: B008  (a frozen record)
+) -> RerankResult:
+    """Order the candidates by how well they answer the query.
+
+    Raises :class:`ModelError` when the cross-encoder can't be had, and what :meth:`Gateway.ask` raises.
+    """
+    first = first_stage(candidates)
+    if len(first) < 2 or settings.method == "none":
+        return RerankResult(order=tuple(candidate.id for candidate in first))
+    if settings.method == "cross-encoder":
+        order = _by_cross_encoder(first, query, settings.cross_encoder)
+        return RerankResult(order=_combined(first, order, settings.fusion_weight))
+    assert llm is not None
+    if settings.method == "pointwise":
+        result = _pointwise(first, query, llm, context)
+    else:
+        result = _listwise(first, query, settings, llm, context)
+    weight = 0.0 if result.fallback else settings.fusion_weight
+    return RerankResult(
+        order=_combined(first, result.order, weight),
+        fallback=result.fallback,
+        shown=result.shown,
+        calls=result.calls,
+    )
+
+
+def first_stage(candidates: Sequence[RerankCandidate]) -> list[RerankCandidate]:
+    """The candidates by fused score, evidence, lexical score, id."""
+    return sorted(candidates, key=lambda c: (-c.fused_score, -c.evidence, -c.lexical_score, c.id))
+
+
+def batches(
+    pool: Sequence[RerankCandidate], budget_tokens: int, *, order: Sequence[RerankCandidate]
+) -> list[list[Option]]:
+    """One page or two, in the order given, whose prompts fit the budget.
+
+    The whole text of each candidate in one page is best, then two pages, then less text; what still
+    does not fit leaves from the end of the first stage's ``pool``.
+    """
+    kept = list(pool)
+    while True:
+        ids = {candidate.id for candidate in kept}
+        options = [_option(candidate) for candidate in order if candidate.id in ids]
+        if tokens(entries(options, BODY_CHARS[0])) <= budget_tokens:
+            return [options]
+        halves = [options[0::2], options[1::2]]
+        if len(options) <= 2 or all(fitted(half, budget_tokens)[1] for half in halves):
+            return [half for half in halves if half]
+        kept.pop()
+
+
+def _option(candidate: RerankCandidate) -> Option:
+    heading = candidate.breadcrumb or candidate.title
+    return Option(id=candidate.id, heading=heading, body=candidate.text)
+
+
+def _listwise(
+    first: Sequence[RerankCandidate], query: str, settings: Rerank, llm: Gateway, context: CallContext
+) -> RerankResult:
+    order = shuffled(first, query, context) if settings.candidate_order == "shuffled" else list(first)
+    budget = settings.context_tokens - llm.max_tokens
+    pages = batches(first, budget, order=order)
+    task = Task(stage=STAGE, build=partial(rerank_messages, query), most=RANKED, budget_tokens=budget)
+    choices = ask_pages(llm, pages, task, context)
+    place = {candidate.id: position for position, candidate in enumerate(first)}
+    ranked = [
+        (rank, place[key], key) for choice in choices for rank, key in enumerate(choice.ids or (), start=1)
+    ]
+    faults = [choice.fault for choice in choices if choice.fault]
+    return RerankResult(
+        order=tuple(key for _, _, key in sorted(ranked)),
+        fallback=faults[0] if faults else None,
+        shown=tuple(choice.shown for choice in choices),
+        calls=tuple(choice.call for choice in choices),
+    )
+
+
+def _pointwise(
+    first: Sequence[RerankCandidate], query: str, llm: Gateway, context: CallContext
+) -> RerankResult:
+    """Ask the first candidate alone: a server without log-probabilities then costs one call."""
+    requests = []
+    for candidate in first:
+        (shown,) = entries([_option(candidate)], 2000)
+        request = LLMRequest(
+            stage=STAGE,
+            messages=pointwise_messages(query, shown),
+            max_tokens=1,
+            logprobs=_LOGPROBS,
+            context=context,
+        )
+        requests.append((request, _yes))
+    answers = [llm.ask(*requests[0])]
+    if answers[0].fault is None:
+        answers += llm.ask_all(requests[1:])
+    faults = [answer.fault for answer in answers if answer.fault]
+    scores = [answer.value for answer in answers if answer.value is not None]
+    calls = tuple(answer.call for answer in answers)
+    shown_ids = tuple((candidate.id,) for candidate in first[: len(answers)])
+    if faults:
+        return RerankResult(order=(), fallback=faults[0], shown=shown_ids, calls=calls)
+    return RerankResult(order=_by_score(first, scores), shown=shown_ids, calls=calls)
+
+
+def _yes(reply: LLMReply) -> float:
+    if not reply.logprobs or not reply.logprobs[0]:
+        raise ReplyError("no log-probabilities")
+    return yes_probability(reply.logprobs[0])
+
+
+def _by_score(first: Sequence[RerankCandidate], scores: Sequence[float]) -> tuple[str, ...]:
+    """The candidates by score, ties in the first stage's order."""
+    places = sorted(range(len(first)), key=lambda place: (-scores[place], place))
+    return tuple(first[place].id for place in places)
+
+
+def _combined(first: Sequence[RerankCandidate], order: Sequence[str], weight: float) -> tuple[str, ...]:
+    """Fuse the reranker's order with the first stage; at weight 1 the rest follows behind it."""
+    ids = [candidate.id for candidate in first]
+    orders = {"first": ids, "reranked": order}
+    branches = {name: [Scored(key, 0.0) for key in keys] for name, keys in orders.items()}
+    fused = rrf(branches, weights={"first": 1.0 - weight, "reranked": weight})
+    scores = {entry.key: entry.score for entry in fused}
+    places = {key: place for place, key in enumerate(ids)}
+    return tuple(sorted(ids, key=lambda key: (-scores.get(key, 0.0), places[key])))
+
+
+def _by_cross_encoder(first: Sequence[RerankCandidate], query: str, model: str) -> tuple[str, ...]:
+    texts = [f"{c.breadcrumb or c.title}\n{c.text}"[:_PAIR_CHARS] for c in first]
+    scores = cross_encoder(model).predict([(query, text) for text in texts], show_progress_bar=False)
+    return _by_score(first, [float(score) for score in scores])
+
+
+@lru_cache(maxsize=2)
+def cross_encoder(model: str) -> Any:
+    """A sentence-transformers CrossEncoder: safetensors weights only, no code of the model's own.
+
+    Raises :class:`ModelError` when it can't be loaded.
+    """
+    from sentence_transformers import CrossEncoder
+
+    try:
+        return CrossEncoder(
+            model, device="cpu", trust_remote_code=False, model_kwargs={"use_safetensors": True}
+        )
+    except (OSError, ValueError, KeyError, RuntimeError) as error:
+        raise ModelError(
+            f"cannot load the cross-encoder {model!r}: {str(error).splitlines()[0]}",
+            remedy="name another with --hybrid-cross-encoder (a model or a folder with model.safetensors)",
+        ) from None

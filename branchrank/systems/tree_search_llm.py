@@ -1,0 +1,130 @@
+"""Steps of the tree search that an LLM takes.
+
+1. Every child is shown: in pages of ``step_candidates``, or larger ones with less text each where the
+   calls that are left would not last for so many pages and the levels below.
+2. The LLM picks up to ``beam`` children of each page, or none.
+3. When the pages' picks together exceed the beam, one more call chooses among them. So whatever the LLM
+   puts first in every call is followed, however wide the tree is.
+4. A page whose call fails gives its lexically best children. When the calls are spent, the rest of the
+   walk is lexical.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from functools import partial
+
+from branchrank.llm.gateway import Gateway
+from branchrank.llm.prompts import excerpt, step_messages
+from branchrank.llm.request import CallContext
+from branchrank.records import LLMCall, Node
+from branchrank.systems.choosing import Choice, Option, Task, ask_pages, shuffled
+from branchrank.systems.spec import TreeSearch
+from branchrank.systems.tree_steps import CONTEXT_TOKENS, LexicalChooser, Scorer, TreeStep
+from branchrank.tree.navigate import Tree
+
+SPENT = "step calls are spent"
+_SUMMARY_CHARS = 300
+_EXCERPT_CHARS = 160
+_CONTENTS_CHARS = 200
+_CONTENTS = 8
+
+
+class LLMChooser:
+    """Picks children by asking an LLM; one object serves one query, whose calls it counts."""
+
+    def __init__(
+        self,
+        tree: Tree,
+        query: str,
+        settings: TreeSearch,
+        *,
+        llm: Gateway,
+        subtree_scores: Scorer,
+        context: CallContext,
+    ) -> None:
+        self.tree = tree
+        self.query = query
+        self.settings = settings
+        self.llm = llm
+        self.context = context
+        self.subtree_scores = subtree_scores
+        self.lexical = LexicalChooser(settings.beam, subtree_scores)
+        self.calls_left = settings.max_steps
+
+    def __call__(self, children: Sequence[Node], step: int) -> TreeStep:
+        if self.calls_left < 1:
+            chosen = self.lexical(children, step)
+            return TreeStep(shown=chosen.shown, picked=chosen.picked, by="lexical", fallback=SPENT)
+        beam = self.settings.beam
+        order = shuffled(children, self.query, self.context)
+        size = math.ceil(len(order) / self._pages(children, step))
+        pages = [order[start : start + size] for start in range(0, len(order), size)]
+        choices = self._ask(pages, step)
+        picks = [
+            [self.tree.node(key) for key in choice.ids]
+            if choice.ids is not None
+            else [self.tree.node(key) for key in self.lexical(page, step).picked]
+            for choice, page in zip(choices, pages, strict=True)
+        ]
+        merged = self._merged(picks)
+        if len(merged) > beam and len(pages) > 1 and self.calls_left > 0:
+            (last,) = self._ask([shuffled(merged, self.query, self.context)], step)
+            choices.append(last)
+            if last.ids:
+                merged = [self.tree.node(key) for key in last.ids]
+        calls: tuple[LLMCall, ...] = tuple(choice.call for choice in choices)
+        faults = [choice.fault for choice in choices if choice.fault]
+        return TreeStep(
+            shown=tuple(choice.shown for choice in choices),
+            picked=tuple(node.id for node in merged[:beam]),
+            by="lexical" if len(faults) == len(choices) else "llm",
+            fallback=faults[0] if faults else None,
+            calls=calls,
+        )
+
+    def _pages(self, children: Sequence[Node], step: int) -> int:
+        """In how many pages the children are shown, so that calls are left for the levels below."""
+        wanted = math.ceil(len(children) / self.settings.step_candidates)
+        below = min(self._height(children), self.settings.depth - step)
+        affordable = max(1, self.calls_left - below)
+        # More than one page takes one more call, to choose among the pages' picks.
+        return wanted if wanted == 1 or wanted + 1 <= affordable else max(1, affordable - 1)
+
+    def _height(self, nodes: Sequence[Node]) -> int:
+        """Levels below these nodes."""
+        levels = 0
+        while nodes := [child for node in nodes for child in self.tree.children(node.id)]:
+            levels += 1
+        return levels
+
+    def _merged(self, picks: Sequence[Sequence[Node]]) -> list[Node]:
+        """The pages' picks by rank within the page, ties by lexical score, then id."""
+        placed = [(rank, node) for page in picks for rank, node in enumerate(page)]
+        if len(picks) == 1:
+            return [node for _, node in placed]
+        scores = self.subtree_scores([node for _, node in placed])
+        placed.sort(key=lambda entry: (entry[0], -scores[entry[1].id], entry[1].id))
+        return [node for _, node in placed]
+
+    def _ask(self, pages: Sequence[Sequence[Node]], step: int) -> list[Choice]:
+        self.calls_left -= len(pages)
+        beam = self.settings.beam
+        task = Task(
+            stage=f"tree step {step}",
+            build=partial(step_messages, self.query, beam=beam),
+            most=beam,
+            budget_tokens=CONTEXT_TOKENS - self.llm.max_tokens,
+            may_be_empty=True,
+        )
+        options = [[self._option(node) for node in page] for page in pages]
+        return ask_pages(self.llm, options, task, self.context)
+
+    def _option(self, node: Node) -> Option:
+        """A child as the LLM sees it: its summary or the start of its text, and what it contains."""
+        about = excerpt(node.summary, _SUMMARY_CHARS) or excerpt(node.text, _EXCERPT_CHARS)
+        titles = "; ".join(child.title for child in self.tree.children(node.id)[:_CONTENTS])
+        contents = f"Contains: {excerpt(titles, _CONTENTS_CHARS)}" if titles else ""
+        body = " | ".join(part for part in (about, contents) if part)
+        return Option(id=node.id, heading=node.breadcrumb or node.title, body=body)
