@@ -210,9 +210,10 @@ def _tail(pieces: list[_Piece], room: int, count: CountTokens) -> list[_Piece]:
 def _join(pieces: list[_Piece]) -> str:
     text = pieces[0].text
     for before, piece in pairwise(pieces):
+        lines = piece.start - before.end
         if before.block is piece.block:
-            text += "\n" * (piece.start - before.end) or " "
-        elif before.block.kind == piece.block.kind == "table":
+            text += "\n" * lines or " "
+        elif lines == 1 or before.block.kind == piece.block.kind == "table":
             text += "\n"
         else:
             text += "\n\n"

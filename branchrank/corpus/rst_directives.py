@@ -1,4 +1,4 @@
-"""What a directive's argument and body are, as far as its name says so.
+"""Explicit markup: what a directive's argument and body are, as far as its name says so; definitions.
 
 A directive that is named nowhere here is read like the text around it: its argument and its body are
 prose with inline markup, and bodies nest.
@@ -7,6 +7,9 @@ prose with inline markup, and bodies nest.
 from __future__ import annotations
 
 import re
+from collections.abc import Iterator
+
+from branchrank.corpus.rst_inline import normalize_name
 
 #: The body is code, word for word.
 VERBATIM = frozenset(
@@ -16,7 +19,6 @@ VERBATIM = frozenset(
         "code-cell",
         "code-tab",
         "console",
-        "csv-table",
         "digraph",
         "doctest",
         "graph",
@@ -92,8 +94,11 @@ READABLE_OPTIONS = frozenset(["alt", "caption", "header", "subtitle", "synopsis"
 #: Field names at the top of a file that steer the build of the page.
 PAGE_FIELDS = frozenset(["nocomments", "no-search", "nosearch", "orphan", "tocdepth"])
 
+#: ``_name: uri`` behind ``.. ``; groups: quoted name, plain name.
+TARGET = re.compile(r"_(?:`([^`]+)`|((?![ _])(?:[^:\\]|\\.)+)|_):(?:\s+|$)")
+_SUBSTITUTION = re.compile(r"\|([^|]+)\|\s+([\w-]+)::\s*(.*)")
 _DIRECTIVE = re.compile(r"((?:[^\W_]|[-._+:](?=[^\W_]))+) ?::(?:\s+|$)")
-_OPTION = re.compile(r":([^\s:`][^:`]*):(?:\s+|$)")
+_FIELD = re.compile(r":([^\s:`][^:`]*):(?:\s+|$)")
 
 
 def match_directive(text: str) -> tuple[str, str] | None:
@@ -102,13 +107,41 @@ def match_directive(text: str) -> tuple[str, str] | None:
     return (match[1].lower(), text[match.end() :].strip()) if match else None
 
 
+def match_field(text: str) -> tuple[str, str] | None:
+    """Name and first body line of the field that the text begins with."""
+    match = _FIELD.match(text)
+    return (match[1], text[match.end() :]) if match else None
+
+
 def match_option(line: str) -> tuple[str, str] | None:
-    """Name and first value line of a directive's option."""
-    stripped = line.strip()
-    match = _OPTION.match(stripped)
-    return (match[1], stripped[match.end() :]) if match else None
+    """Name and first value line of a directive's option, which is a field of one word."""
+    field = match_field(line.strip())
+    return field if field and " " not in field[0] else None
 
 
 def base_name(name: str) -> str:
     """The name without its domain: ``rst:directive`` is ``directive``."""
     return name.rpartition(":")[2]
+
+
+def definitions(lines: list[str]) -> tuple[dict[str, str], dict[str, str]]:
+    """Text of the ``|name| replace::`` definitions and URIs of the named targets of a file."""
+    substitutions: dict[str, str] = {}
+    targets: dict[str, str] = {}
+    for content in _explicit_contents(lines):
+        if content.startswith("|"):
+            match = _SUBSTITUTION.match(content)
+            if match and match[2] == "replace":
+                substitutions[normalize_name(match[1])] = match[3]
+        elif content.startswith("_") and (match := TARGET.match(content)):
+            name, uri = match[1] or match[2], content[match.end() :].strip()
+            if name and uri:
+                targets[normalize_name(name.replace("\\", ""))] = uri
+    return substitutions, targets
+
+
+def _explicit_contents(lines: list[str]) -> Iterator[str]:
+    for line in lines:
+        stripped = line.lstrip()
+        if stripped.startswith((".. _", ".. |")):
+            yield stripped[3:].strip()

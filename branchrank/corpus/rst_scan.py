@@ -6,7 +6,8 @@
    depth costs nothing, and a construct that is never closed ends where its lines end.
 2. Each construct emits blocks of readable text: paragraphs through the inline reader, code word for
    word, tables row by row. Comments, targets, options and other markup emit nothing.
-3. Internal targets right above a heading belong to it; so does what is silent between them.
+3. Internal targets right above a heading belong to it, as do directives that only name it (an argument
+   that the title holds, no body), and what is silent between them.
 
 docutils' own block parser is not used: it drops what it finds malformed, loses line numbers in nested
 bodies, and its depth is Python's. The tests compare the headings that both find.
@@ -15,7 +16,7 @@ bodies, and its depth is Python's. The tests compare the headings that both find
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator
+from typing import NamedTuple
 
 from docutils.utils import column_width
 
@@ -25,10 +26,13 @@ from branchrank.corpus.rst_directives import (
     READABLE_OPTIONS,
     SILENT,
     SILENT_ARGUMENT,
+    TARGET,
     VERBATIM,
     VERSIONS,
     base_name,
+    definitions,
     match_directive,
+    match_field,
     match_option,
 )
 from branchrank.corpus.rst_inline import InlineReader, normalize_name
@@ -41,15 +45,29 @@ _ENUMERATOR = re.compile(r"\(?(?:\d{1,9}|[a-zA-Z]|[ivxlcdmIVXLCDM]{1,12}|#)[.)](
 _GRID_TOP = re.compile(r"\+-[-+]+-\+ *$")
 _SIMPLE_TOP = re.compile(r"=+(?: +=+)+ *$")
 _SIMPLE_BORDER = re.compile(r"=+[ =]*$")
-_TARGET = re.compile(r"_(?:`([^`]+)`|((?![ _])(?:[^:\\]|\\.)+)|_):(?:\s+|$)")
 _FOOTNOTE = re.compile(r"\[(?:\d+|#[\w.+:-]*|\*|[^\W_][\w.+:-]*)\](?:\s+|$)")
-_SUBSTITUTION = re.compile(r"\|([^|]+)\|\s+([\w-]+)::\s*(.*)")
 _TOCTREE_TITLE = re.compile(r"(.+?)\s*<([^<>]+)>$")
+
+
+def _block(kind: BlockKind, text: str, line_start: int, line_end: int) -> Block:
+    return Block(kind=kind, text=text, line_start=line_start, line_end=line_end)
 
 
 def indent_of(line: str) -> int:
     """Columns of white space that a line that isn't blank begins with."""
     return len(line) - len(line.lstrip())
+
+
+class _Anchor(NamedTuple):
+    """What may belong to a heading below it: a label, or a directive's argument as a block."""
+
+    line: int
+    label: str
+    block: Block | None
+
+    def foreign_to(self, title: str) -> bool:
+        """Whether it says something that the title does not."""
+        return self.block is not None and self.block.text.lower() not in title.lower()
 
 
 class Scanner:
@@ -61,10 +79,10 @@ class Scanner:
         self.blocks: list[Block] = []
         self.labels: list[Label] = []
         self.toctree: list[str] = []
-        substitutions, targets = _definitions(self.lines)
+        substitutions, targets = definitions(self.lines)
         self.inline = InlineReader(source, substitutions, targets)
         self._styles: list[str] = []
-        self._pending: list[Label] = []
+        self._pending: list[_Anchor] = []
         self._tables_end_before = len(self.lines)
 
     def scan(self) -> None:
@@ -75,6 +93,7 @@ class Scanner:
                 position = self._construct(position)
             else:
                 position += 1
+        self._settle(len(self._pending))
 
     # -- what a line begins; each method returns the position after what it has read
 
@@ -142,13 +161,15 @@ class Scanner:
         if style not in self._styles:
             self._styles.append(style)
         text = " ".join(self.inline.read(title, at + 1).split())
+        foreign = [number for number, anchor in enumerate(self._pending, start=1) if anchor.foreign_to(text)]
+        self._settle(foreign[-1] if foreign else 0)
         self.headings.append(
             Heading(
                 level=self._styles.index(style) + 1,
                 title=text,
                 line_start=self._pending[0].line if self._pending else at + 1,
                 line_end=last + 1,
-                labels=tuple(label.name for label in self._pending),
+                labels=tuple(anchor.label for anchor in self._pending if anchor.label),
             )
         )
         self._pending = []
@@ -189,10 +210,10 @@ class Scanner:
 
     def _field(self, at: int, column: int, marker: str) -> int:
         """A field list's field at ``at``; 0 when there is none."""
-        option = match_option(self.lines[at][column:])
-        if option is None:
+        field = match_field(self.lines[at][column:])
+        if field is None:
             return 0
-        name, body = option
+        name, body = field
         if name in PAGE_FIELDS and not self.headings and not self.blocks:
             return self._after_adjacent(at, column)
         return self._paragraph(at, f"{marker}{name}: {body}", self._hanging(at, column), "prose")
@@ -211,7 +232,7 @@ class Scanner:
             texts[-1] = texts[-1][:-2].rstrip() if texts[-1][-3:-2] in ("", " ") else texts[-1][:-1]
         text = self.inline.read("\n".join(texts), at + 1)
         if text.strip():
-            self._emit(Block(kind=kind, text=text.rstrip(), line_start=at + 1, line_end=end))
+            self._emit(_block(kind, text.rstrip(), at + 1, end))
         return self._literal(end, column) if literal else end
 
     def _literal(self, at: int, column: int) -> int:
@@ -236,16 +257,16 @@ class Scanner:
         directive = match_directive(content)
         if directive:
             return self._directive(at, column, *directive)
-        if match := _TARGET.match(content):
+        if match := TARGET.match(content):
             end = self._after_adjacent(at, column)
             name = match[1] or match[2]
             if name and match.end() == len(content) and end == at + 1:
                 label = Label(name=normalize_name(name.replace("\\", "")), line=at + 1)
                 self.labels.append(label)
                 if column == 0:
-                    self._pending.append(label)
+                    self._pending.append(_Anchor(at + 1, label.name, None))
             else:
-                self._pending = []
+                self._settle(len(self._pending))
             return end
         if _FOOTNOTE.match(content):
             return self._paragraph(at, marker + content, self._hanging(at, column), "prose")
@@ -264,35 +285,30 @@ class Scanner:
         if name in VERBATIM:
             if argument and name not in SILENT_ARGUMENT:
                 self._paragraph(at, argument, column, "prose", stop=at + 1)
-            self._readable_options(options, head_end)
-            if options == head_end:
-                head_end = at + 1
-            end = self._after_indented(at + 1, column)
-            return self._code(head_end, end, column)
+            start = self._options(at + 1, head_end)
+            return self._code(start, self._after_indented(at + 1, column), column)
         if name in VERSIONS:
             argument = f"{VERSIONS[name]} {argument}"
         if name in SILENT_ARGUMENT:
             argument = ""
         end = at + 1
-        if argument:
+        if argument and head_end == end and self._is_anchor(end, column):
+            text = self.inline.read(argument, at + 1)
+            self._pending.append(_Anchor(at + 1, "", _block("prose", text, at + 1, at + 1)))
+        elif argument:
             end = self._paragraph(at, argument, self._hanging(at, column), "prose", stop=options)
-        if end < options:
-            return end
-        self._readable_options(options, head_end)
-        return max(end, head_end)
+        return self._options(options, head_end) if end == options else end
 
-    def _readable_options(self, start: int, end: int) -> None:
-        position = start
-        while position < end:
-            option = match_option(self.lines[position])
-            following = position + 1
-            while following < end and not match_option(self.lines[following]):
-                following += 1
-            if option and option[0] in READABLE_OPTIONS:
+    def _options(self, position: int, end: int) -> int:
+        """Read the options from ``position`` on, at most up to ``end``; only a few are text."""
+        while position < end and (option := match_option(self.lines[position])):
+            following = self._after_adjacent(position, indent_of(self.lines[position]))
+            if option[0] in READABLE_OPTIONS:
                 texts = [option[1], *(line.strip() for line in self.lines[position + 1 : following])]
                 text = self.inline.read("\n".join(texts), position + 1)
-                self._emit(Block(kind="prose", text=text, line_start=position + 1, line_end=following))
+                self._emit(_block("prose", text, position + 1, following))
             position = following
+        return position
 
     def _read_toctree(self, at: int, end: int, options: int) -> None:
         """Entries go to the toctree; a title that an entry gives itself is text."""
@@ -303,10 +319,10 @@ class Scanner:
                 in_options = False
             elif in_options and position >= options:
                 if (option := match_option(entry)) and option[0] == "caption":
-                    self._emit_line(option[1], position)
+                    self._emit(_block("prose", option[1], position + 1, position + 1))
             elif match := _TOCTREE_TITLE.match(entry):
                 self.toctree.append(match[2].strip())
-                self._emit_line(match[1], position)
+                self._emit(_block("list", match[1], position + 1, position + 1))
             else:
                 self.toctree.append(entry)
 
@@ -314,11 +330,18 @@ class Scanner:
 
     def _emit(self, block: Block) -> None:
         if block.text.strip():
+            self._settle(len(self._pending))
             self.blocks.append(block)
-            self._pending = []
 
-    def _emit_line(self, text: str, at: int) -> None:
-        self._emit(Block(kind="list", text=text, line_start=at + 1, line_end=at + 1))
+    def _settle(self, count: int) -> None:
+        """The first ``count`` pending anchors belong to no heading; their text is text like any other."""
+        self.blocks.extend(anchor.block for anchor in self._pending[:count] if anchor.block)
+        del self._pending[:count]
+
+    def _is_anchor(self, at: int, column: int) -> bool:
+        """Whether a directive at column 0 that ends before ``at`` has no body."""
+        following = self._line(self._skip_blank(at))
+        return column == 0 and not following.startswith(" ")
 
     def _code(self, start: int, end: int, column: int) -> int:
         """Lines ``start..end`` word for word, without their common indentation beyond ``column``."""
@@ -330,7 +353,7 @@ class Scanner:
             body = self.lines[first:last]
             margin = min((indent_of(line) for line in body if line), default=column)
             text = "\n".join(line[margin:] for line in body)
-            self._emit(Block(kind="code", text=text, line_start=first + 1, line_end=last))
+            self._emit(_block("code", text, first + 1, last))
         return end
 
     def _line(self, position: int) -> str:
@@ -363,26 +386,3 @@ class Scanner:
             if line:
                 end = position + 1
         return end
-
-
-def _definitions(lines: list[str]) -> tuple[dict[str, str], dict[str, str]]:
-    """Text of the ``|name| replace::`` definitions and URIs of the named targets of a file."""
-    substitutions: dict[str, str] = {}
-    targets: dict[str, str] = {}
-    for content in _explicit_contents(lines):
-        if content.startswith("|"):
-            match = _SUBSTITUTION.match(content)
-            if match and match[2] == "replace":
-                substitutions[normalize_name(match[1])] = match[3]
-        elif content.startswith("_") and (match := _TARGET.match(content)):
-            name, uri = match[1] or match[2], content[match.end() :].strip()
-            if name and uri:
-                targets[normalize_name(name.replace("\\", ""))] = uri
-    return substitutions, targets
-
-
-def _explicit_contents(lines: list[str]) -> Iterator[str]:
-    for line in lines:
-        stripped = line.lstrip()
-        if stripped.startswith((".. _", ".. |")):
-            yield stripped[3:].strip()
