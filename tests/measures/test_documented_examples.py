@@ -1,0 +1,152 @@
+"""Every figure of the worked examples in the documentation is what the library computes."""
+
+import subprocess
+import sys
+from pathlib import Path
+
+import numpy as np
+import pytest
+from support.gold import gold, hit, question
+
+from branchrank.measures import intervals, power, significance
+from branchrank.measures.fragility import fragility
+from branchrank.measures.latency import percentile
+from branchrank.measures.matching import judge
+from branchrank.measures.measures import DEFINITIONS, parse_measure
+from branchrank.measures.passages import passage_size, summarise_passages
+from branchrank.measures.risk import Answer, risk_coverage
+from branchrank.measures.verdicts import compare_predictors, gate
+
+DOCS = Path(__file__).parents[2] / "docs"
+ASKED = question(gold("guide.md", 40, 52))
+HITS = [hit("guide.md", 10, 18), hit("guide.md", 50, 60), hit("api.md", 1, 9)]
+
+
+def section(page, heading):
+    """The text under a heading, on one line."""
+    text = (DOCS / page).read_text(encoding="utf-8")
+    body = text.split(f"# {heading}", 1)[1].split("\n#", 1)[0]
+    return " ".join(body.split())
+
+
+def compared(n, wins, losses, **options):
+    ids = [f"q{number:03}" for number in range(n)]
+    base = dict.fromkeys(ids, 1.0) | dict.fromkeys(ids[:wins], 0.0)
+    other = dict.fromkeys(ids, 1.0) | dict.fromkeys(ids[n - losses :], 0.0)
+    return compare_predictors(
+        {"a": base, "b": other}, {each: each for each in ids}, baseline="a", measure="hit@1", **options
+    )[0]
+
+
+@pytest.mark.parametrize(
+    ("heading", "measure", "printed"),
+    [
+        ("Success@k (hit@k)", "hit@1", "hit@1 is 0"),
+        ("Success@k (hit@k)", "hit@5", "hit@5 is 1"),
+        ("RR and RR@k (reciprocal rank, MRR)", "RR@5", "RR@5 = 1/2 = 0.5"),
+        ("nDCG@k (normalised discounted cumulative gain)", "nDCG@5", "= 0.6309"),
+        ("AP (average precision, MAP)", "AP", "AP = 0.5"),
+        ("R@k (recall)", "R@5", "R@5 = 1/1 = 1"),
+        ("P@k (precision)", "P@5", "P@5 = 1/5 = 0.2"),
+        ("Judged@k", "Judged@5", "Judged@5 = 0.3333"),
+    ],
+)
+def test_measures(heading, measure, printed):
+    assert printed in section("measures.md", heading)
+    value = parse_measure(measure)(judge(HITS, ASKED).ranking("strict"))
+    assert value == pytest.approx(float(printed.split()[-1]), abs=5e-5)
+
+
+def test_passages():
+    size = passage_size(HITS, ASKED)
+    assert f"{summarise_passages([size]).lines_per_hit:.2f} lines per hit" in section(
+        "measures.md", "lines_per_hit, characters per hit, tokens per hit"
+    )
+    assert f"{size.gold_lines}/{size.lines} = {size.span_precision:.3f}" in section(
+        "measures.md", "span_precision"
+    )
+    assert f"{size.gold_coverage:.3f}" in section("measures.md", "gold_coverage")
+
+
+def test_every_measure_has_a_section():
+    text = (DOCS / "measures.md").read_text(encoding="utf-8")
+    for each in DEFINITIONS:
+        assert f"\n### {each.name}" in text
+
+
+@pytest.mark.parametrize(("n", "wins", "losses"), [(100, 20, 3), (100, 12, 6), (100, 5, 0), (400, 0, 0)])
+def test_verdicts(n, wins, losses):
+    found = compared(n, wins, losses)
+    digits = 3 if n == 400 else 2
+    interval = f"{found.ci_low:.{digits}f} to {found.ci_high:.{digits}f}"
+    p = f"{found.p:.2f}" if wins == 12 else f"{round(found.p, 4):g}"
+    row = f"| {n} | {wins} | {losses} | {p} | {interval} | {found.verdict} |"
+    assert row in section("statistics.md", "The five verdicts")
+
+
+def test_significance():
+    assert f"p = {significance.mcnemar(12, 6).p:.4f}" in section(
+        "statistics.md", "Exact McNemar test, for hits"
+    )
+    flipped = significance.sign_flip(np.array([2.0, 1, -1, 3, 1])).p
+    assert f"p = 8/32 = {flipped:g}" in section("statistics.md", "Sign-flip randomisation test")
+    assert significance.holm([0.01, 0.02, 0.03]) == pytest.approx((0.03, 0.04, 0.04))
+    assert "become 0.03, 0.04 and 0.04" in section("statistics.md", "Holm's correction")
+
+
+def test_intervals():
+    text = section("statistics.md", "Wilson interval, for a rate")
+    for right, n in ((61, 100), (14, 20)):
+        found = intervals.rate(right, n)
+        assert f"{found.low:.3f} to {found.high:.3f}" in text
+    text = section("statistics.md", "BCa bootstrap interval, for a difference")
+    for n in (100, 400):
+        found = intervals.unseen_interval(0.0, n)
+        assert f"{found.low:.3f} to {found.high:.3f}" in text
+
+
+def test_sizes():
+    text = section("statistics.md", "Minimum detectable difference")
+    assert f"{power.detectable_mean_difference(100, 0.4):.3f}" in text
+    needed = power.questions_for_hit_difference(0.2, 0.1)
+    assert f"takes {needed} questions" in section("statistics.md", "Questions needed")
+    chance = power.plan(100, disagreement=0.2, difference=0.1).power
+    assert f"power {chance:.2f}" in section("statistics.md", "Planning before a run")
+
+
+def test_the_gate():
+    text = section("statistics.md", "Gate: may the candidate replace the baseline?")
+    assert (
+        "20 wins and 3 losses of 100 pass; 2 wins and 30 losses fail; 5 wins and 6 losses are undecided"
+        in text
+    )
+    outcomes = [gate(compared(100, *pair), 0.02).outcome for pair in ((20, 3), (2, 30), (5, 6))]
+    assert outcomes == ["pass", "fail", "undecided"]
+
+
+def test_risk_latency_and_fragility():
+    answers = [Answer(confidence=-place, right=place % 2 == 0) for place in range(4)]
+    found = risk_coverage(answers)
+    text = section("statistics.md", "Risk and coverage: unanswerable questions")
+    assert f"AURC = {found.aurc:.3f}" in text
+    assert f"{found.aurc - found.excess:.3f}, so the excess is {found.excess:.3f}" in text
+    text = section("statistics.md", "Latency percentiles")
+    assert percentile(range(20), 0.95).words in text
+    assert f"it is the {percentile(range(1, 101), 0.95).upper_ms}th" in text
+    a = {str(number): 0.0 for number in range(6)}
+    b = dict.fromkeys(a, 1.0)
+    lead = fragility(("a", a), ("b", b), {each: each for each in a})
+    assert (len(lead.unsettle), len(lead.overturn)) == (1, 3)
+    assert "One changed label ends the significance, three end the lead" in section(
+        "statistics.md", "How fragile is a result?"
+    )
+
+
+def test_statistics_packages_load_only_when_used():
+    code = (
+        "import sys, branchrank.measures.frontier, branchrank.measures.fragility, branchrank.measures.trec,"
+        "branchrank.measures.latency, branchrank.measures.risk, branchrank.measures.repeats;"
+        "print([name for name in ('scipy', 'statsmodels', 'pandas') if name in sys.modules])"
+    )
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    assert done.stdout.strip() == "[]"
