@@ -192,6 +192,7 @@ class BenchmarkSettings(Settings, frozen=True, kw_only=True):
         "top_k": "--top-k",
         "returns": "--return",
         "latency_sample": "--latency-sample",
+        "trace_depth": "--trace-depth",
         "delta": "--delta",
         "alpha": "--alpha",
         "primary": "--primary",
@@ -210,6 +211,9 @@ class BenchmarkSettings(Settings, frozen=True, kw_only=True):
     latency_sample: Annotated[
         int, Meta(ge=0, description="questions timed one at a time; 0: no latency pass")
     ] = 60
+    trace_depth: Annotated[
+        int, Meta(ge=0, le=100_000, description="entries of each stage's list kept in a row")
+    ] = 20
     primary: Annotated[str, Meta(description="the declared primary measure")] = "strict_hit@1"
     baseline: Annotated[
         str, Meta(description="the predictor the others are compared with; empty: the first")

@@ -76,6 +76,7 @@ def run_benchmark(
             questions,
             log,
             top_k=run.top_k,
+            trace_depth=settings.trace_depth,
             progress=progress,
             on_row=on_row,
         )

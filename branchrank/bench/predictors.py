@@ -18,6 +18,7 @@ from typing import Any, Protocol
 
 import msgspec
 
+from branchrank.bench.attribution import gold_keys
 from branchrank.errors import BranchRankError, UsageError
 from branchrank.records import Hit, Question, Record, Retrieval
 from branchrank.systems.engine import Engine
@@ -32,6 +33,10 @@ class Predictor(Protocol):
 
     def predict(self, question: Question, k: int, repeat: int = 0) -> Retrieval:
         """At most ``k`` hits for the question, best first; never looks at its gold."""
+        ...
+
+    def gold_keys(self, question: Question) -> frozenset[str]:
+        """The ids, as its traces use them, that cover the question's gold; empty without traces."""
         ...
 
 
@@ -55,6 +60,20 @@ class SystemPredictor:
             repeat=repeat,
         )
 
+    def gold_keys(self, question: Question) -> frozenset[str]:
+        """The chunks and nodes of the engine's index that cover the gold."""
+        return self.engine.memo.get(
+            ("gold keys", question.id), lambda: gold_keys(question, self.engine.index)
+        )
+
+
+class Untraced:
+    """A predictor from outside, which leaves no trace."""
+
+    def gold_keys(self, question: Question) -> frozenset[str]:
+        """None: there is no trace to look them up in."""
+        return frozenset()
+
 
 class UserPredictor(Protocol):
     """What a user's own class has."""
@@ -64,7 +83,7 @@ class UserPredictor(Protocol):
         ...
 
 
-class ClassPredictor:
+class ClassPredictor(Untraced):
     """A user's own predictor. Hits inside excluded spans are removed from what it returns."""
 
     def __init__(self, name: str, wrapped: UserPredictor) -> None:
@@ -127,7 +146,7 @@ class _ApiAnswer(Record, frozen=True, kw_only=True):
     hits: tuple[_ApiHit, ...]
 
 
-class ApiPredictor:
+class ApiPredictor(Untraced):
     """Any endpoint that answers ``POST /retrieve {"query", "top_k"}`` with ``{"hits": [...]}``."""
 
     name = "api"

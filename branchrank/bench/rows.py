@@ -43,7 +43,12 @@ class RowHit(Record, frozen=True, kw_only=True):
 
 
 class Row(Record, frozen=True, kw_only=True):
-    """One question answered by one predictor. A failed query has no hits and says why."""
+    """One question answered by one predictor. A failed query has no hits and says why.
+
+    ``trace`` keeps the first entries of each stage's list, ``stages`` the names of all stages in order.
+    ``gold_ranks`` are the gold's ranks in the whole lists (:mod:`branchrank.bench.attribution`), ``lost``
+    the stage that lost it.
+    """
 
     question_id: str
     predictor: str
@@ -53,6 +58,9 @@ class Row(Record, frozen=True, kw_only=True):
     error: str = ""
     hits: tuple[RowHit, ...] = ()
     trace: tuple[StageTrace, ...] = ()
+    stages: tuple[str, ...] = ()
+    gold_ranks: dict[str, int] = msgspec.field(default_factory=dict)
+    lost: str = ""
     calls: tuple[LLMCall, ...] = ()
     fallbacks: tuple[str, ...] = ()
 

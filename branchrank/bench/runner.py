@@ -10,12 +10,13 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 
+from branchrank.bench.attribution import DEPTH, gold_ranks, lost_at
 from branchrank.bench.judging import judged_hits
 from branchrank.bench.predictors import Predictor
 from branchrank.bench.rows import Row, RowLog
 from branchrank.errors import ReplayError, StorageError, UsageError
 from branchrank.llm.request import BudgetError
-from branchrank.records import Question
+from branchrank.records import Question, StageTrace
 
 Progress = Callable[[str, int, int], None]
 
@@ -29,6 +30,7 @@ def quality_pass(
     log: RowLog,
     *,
     top_k: int,
+    trace_depth: int,
     progress: Progress,
     on_row: Callable[[Row], None] = lambda row: None,
 ) -> list[Row]:
@@ -46,14 +48,16 @@ def quality_pass(
     for done, (question, predictor, repeat) in enumerate(wanted):
         progress("questions", done, len(wanted))
         if (question.id, predictor.name, repeat) not in log.rows:
-            row = answer(predictor, question, top_k, repeat)
+            row = answer(predictor, question, top_k, repeat, trace_depth)
             log.append(row)
             on_row(row)
     progress("questions", len(wanted), len(wanted))
     return [log.rows[question.id, predictor.name, repeat] for question, predictor, repeat in wanted]
 
 
-def answer(predictor: Predictor, question: Question, top_k: int, repeat: int = 0) -> Row:
+def answer(
+    predictor: Predictor, question: Question, top_k: int, repeat: int = 0, trace_depth: int = 20
+) -> Row:
     """One row. Anything but a fatal error becomes a failed row."""
     try:
         retrieval = predictor.predict(question, top_k, repeat)
@@ -68,13 +72,30 @@ def answer(predictor: Predictor, question: Question, top_k: int, repeat: int = 0
             status="failed",
             error=f"{type(error).__name__}: {error}".splitlines()[0],
         )
+    hits = judged_hits(retrieval.hits, question)
+    stages = tuple(dict.fromkeys(stage.stage for stage in retrieval.trace))
+    ranks = gold_ranks(retrieval.trace, predictor.gold_keys(question))
+    found = any(hit.gold is not None for hit in hits[:DEPTH])
     return Row(
         question_id=question.id,
         predictor=predictor.name,
         llm=predictor.llm,
         repeat=repeat,
-        hits=judged_hits(retrieval.hits, question),
-        trace=retrieval.trace,
+        hits=hits,
+        trace=tuple(shortened(stage, trace_depth) for stage in retrieval.trace),
+        stages=stages,
+        gold_ranks=ranks,
+        lost=lost_at(stages, ranks, found) if stages and question.answerable else "",
         calls=retrieval.calls,
         fallbacks=retrieval.fallbacks,
+    )
+
+
+def shortened(stage: StageTrace, depth: int) -> StageTrace:
+    """The first ``depth`` entries of a stage's list, scores to six significant digits."""
+    return StageTrace(
+        stage=stage.stage,
+        unit=stage.unit,
+        keys=stage.keys[:depth],
+        scores=tuple(float(f"{score:.6g}") for score in stage.scores[:depth]),
     )

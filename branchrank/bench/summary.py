@@ -169,6 +169,8 @@ def questions_csv(scores: Scores) -> str:
         *STANDARD,
         "strict_rank",
         "relaxed_rank",
+        "lost",
+        "gold_ranks",
         "first_hit",
         "fallbacks",
         "error",
@@ -191,6 +193,8 @@ def questions_csv(scores: Scores) -> str:
                         *values.values(),
                         _first_rank([hit.gold is not None for hit in row.hits]),
                         _first_rank([hit.page is not None for hit in row.hits]),
+                        row.lost,
+                        " ".join(f"{stage}:{rank}" for stage, rank in row.gold_ranks.items()),
                         f"{row.hits[0].source}:{row.hits[0].line_start}-{row.hits[0].line_end}"
                         if row.hits
                         else "",

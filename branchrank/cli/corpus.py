@@ -27,7 +27,12 @@ def add(name: str, quiet: bool) -> None:
 @command.command("list")
 def show() -> None:
     """List the corpora that can be fetched, and where those that were fetched lie."""
-    from branchrank.corpus.named import known_corpora
+    from branchrank.corpus.named import known_corpora, locate_corpus
+    from branchrank.errors import CorpusError
 
-    for corpus in known_corpora():
-        click.echo(f"{corpus.name}: {corpus.description}")
+    for name, corpus in known_corpora().items():
+        try:
+            place = str(locate_corpus(name))
+        except CorpusError:
+            place = "not fetched"
+        click.echo(f"{name}: {corpus.description} ({place})")

@@ -6,9 +6,9 @@ import contextlib
 import signal
 import sys
 import unicodedata
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from types import FrameType
-from typing import Any
+from typing import Any, Protocol
 
 import click
 
@@ -70,7 +70,16 @@ class Group(click.Group):
 
 Group.group_class = Group
 
-Progress = Callable[[str, int, int], None]
+
+class Progress(Protocol):
+    """Told how far a stage of the work is."""
+
+    def __call__(self, stage: str, done: int, total: int) -> None:
+        """``done`` of ``total`` units of ``stage`` are finished; a total of 0 is unknown."""
+
+
+def _silent(stage: str, done: int, total: int) -> None:
+    """Say nothing."""
 
 
 @contextlib.contextmanager
@@ -80,11 +89,12 @@ def progress_bars(quiet: bool = False) -> Iterator[Progress]:
     Where standard error is not a terminal each stage is announced once, in one line.
     """
     from rich.console import Console
-    from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn
+    from rich.progress import BarColumn, MofNCompleteColumn, TextColumn, TimeElapsedColumn
+    from rich.progress import Progress as Bars
 
     console = Console(stderr=True)
     if quiet:
-        yield lambda stage, done, total: None
+        yield _silent
         return
     if not console.is_terminal:
         seen: set[str] = set()
@@ -97,7 +107,7 @@ def progress_bars(quiet: bool = False) -> Iterator[Progress]:
         yield announce
         return
     columns = (TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn(), TimeElapsedColumn())
-    with Progress(*columns, console=console) as bars:
+    with Bars(*columns, console=console) as bars:
         tasks: dict[str, Any] = {}
 
         def update(stage: str, done: int, total: int) -> None:
