@@ -45,7 +45,7 @@ def labels(count: int) -> list[str]:
 
 def excerpt(text: str, limit: int) -> str:
     """The start of a text on one line, at most ``limit`` characters, cut between words where possible."""
-    words = " ".join(text[: 4 * limit].split())
+    words = " ".join(text[: 4 * limit].encode("utf-8", "replace").decode().split())
     if len(words) <= limit:
         return words
     cut = words[:limit].rpartition(" ")[0]
