@@ -20,7 +20,7 @@ RerankMethod = Literal["none", "llm", "pointwise", "cross-encoder"]
 PositiveInt = Annotated[int, Meta(ge=1, le=100_000)]
 
 
-class Expand(Record, frozen=True, kw_only=True):
+class Expand(Record, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """Map a chunk branch onto nodes with evidence, and walk to their neighbours in the tree."""
 
     depth: Annotated[int, Meta(ge=0, le=4)] = 1
@@ -28,7 +28,7 @@ class Expand(Record, frozen=True, kw_only=True):
     file_roots: Annotated[int, Meta(ge=0, le=50)] = 5
 
 
-class TreeSearch(Record, frozen=True, kw_only=True):
+class TreeSearch(Record, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """How a ``tree`` branch walks: an LLM's choice, or the lexical score of each subtree."""
 
     beam: PositiveInt = 4
@@ -40,7 +40,7 @@ class TreeSearch(Record, frozen=True, kw_only=True):
     final_by: Literal["llm", "lexical"] = "lexical"
 
 
-class Branch(Record, frozen=True, kw_only=True):
+class Branch(Record, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """One ranked list: what is searched, how deep, and its weight in the fusion.
 
     ``threshold`` (dense only) drops chunks at or past that squared L2 distance. ``doubled`` asks for
@@ -67,7 +67,7 @@ class Branch(Record, frozen=True, kw_only=True):
         return "node" if self.expand is not None else self.unit
 
 
-class Fuse(Record, frozen=True, kw_only=True):
+class Fuse(Record, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """How the branches become one list, and how much of it goes on (``cap`` 0: all)."""
 
     method: FusionMethod = "rrf"
@@ -76,7 +76,7 @@ class Fuse(Record, frozen=True, kw_only=True):
     unit_interval: bool = False
 
 
-class Group(Record, frozen=True, kw_only=True):
+class Group(Record, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """One hit per document, its best chunk."""
 
     by: Literal["none", "document"] = "none"
@@ -84,7 +84,7 @@ class Group(Record, frozen=True, kw_only=True):
     members: PositiveInt = 3
 
 
-class Rerank(Record, frozen=True, kw_only=True):
+class Rerank(Record, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """The last stage. ``fusion_weight`` is the reranker's share against the first stage; 1: alone."""
 
     method: RerankMethod = "none"
@@ -94,14 +94,14 @@ class Rerank(Record, frozen=True, kw_only=True):
     cross_encoder: str = ""
 
 
-class Endpoint(Record, frozen=True, kw_only=True):
+class Endpoint(Record, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """The LLM of a system. Empty fields mean that none is named."""
 
     base_url: str = ""
     model: str = ""
 
 
-class System(Record, frozen=True, kw_only=True):
+class System(Record, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """A retrieval system, whole."""
 
     name: str
