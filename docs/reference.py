@@ -1,0 +1,185 @@
+"""Writes ``commands.md`` and ``settings.md`` from the commands and the settings records.
+
+Run ``python docs/reference.py`` after a change to either; a test compares the pages with what this makes.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+from textwrap import fill
+
+import click
+
+from branchrank.cli.main import main
+from branchrank.settings import PARTS, Setting, Settings, settings_of
+
+DOCS = Path(__file__).parent
+#: The scripts at the top of a checkout, by the command that each runs.
+DOORS = {
+    "retrieve": "retrieve.py",
+    "hybrid": "hybrid_retrieve.py",
+    "benchmark": "benchmark_run.py",
+    "pageindex": "pageindex_common.py",
+}
+
+COMMANDS_HEAD = """\
+# Commands
+
+Every command of `branchrank`, with its arguments and flags. `--help` after any of them prints the same.
+In a checkout, four scripts are shorthands: `retrieve.py` for `branchrank retrieve`, `hybrid_retrieve.py`
+for `branchrank hybrid`, `benchmark_run.py` for `branchrank benchmark`, and `pageindex_common.py` for
+`branchrank pageindex`.
+
+A flag that sets a setting is described with its default and range under [Settings](settings.md); each
+command below names the parts whose flags it takes.
+
+This page is made by `python docs/reference.py`.
+"""
+
+SETTINGS_HEAD = """\
+# Settings
+
+Every setting with its flag, default, allowed values and meaning, one table per part. `branchrank
+settings` prints them with the values that hold in a workspace, and says where each value came from.
+
+## Where a value comes from
+
+Four layers, the later one wins:
+
+1. the default;
+2. the workspace's `branchrank.toml`: `rrf_k = 20` below `[local]`;
+3. the environment: `BRANCHRANK_LOCAL_RRF_K=20`;
+4. the flag: `--local-rrf-k 20`.
+
+An environment variable is `BRANCHRANK_`, the part, `_` and the setting, in capitals. Boolean settings
+take `true`, `false`, `yes`, `no`, `1` or `0` there.
+
+A value of the wrong type or outside its range is an error, and all wrong values are reported together.
+`run.json` records every value of a run with its origin.
+
+This page is made by `python docs/reference.py`.
+"""
+
+
+def commands_page() -> str:
+    """``commands.md``."""
+    context = click.Context(main, info_name="branchrank")
+    sections = [section for name in main.list_commands(context) for section in _command(name, context)]
+    return "\n".join([COMMANDS_HEAD, *sections])
+
+
+def settings_page() -> str:
+    """``settings.md``."""
+    return "\n".join([SETTINGS_HEAD, *(_part(part) for part in PARTS)])
+
+
+def _command(name: str, context: click.Context) -> Iterator[str]:
+    """The sections of a top command: its own, then those of its subcommands."""
+    assert isinstance(context.command, click.Group)
+    command = context.command.get_command(context, name)
+    assert command is not None
+    own = click.Context(command, info_name=name, parent=context)
+    yield _described(command, own, level=2)
+    if isinstance(command, click.Group):
+        for below in command.list_commands(own):
+            found = command.get_command(own, below)
+            assert found is not None
+            yield _described(found, click.Context(found, info_name=below, parent=own), level=3)
+
+
+def _described(command: click.Command, context: click.Context, level: int) -> str:
+    usage = " ".join(command.collect_usage_pieces(context))
+    lines = [f"{'#' * level} {context.command_path}", "", _wrapped(command.help or ""), ""]
+    if not isinstance(command, click.Group):
+        lines += ["```text", f"{context.command_path} {usage}", "```", ""]
+    door = DOORS.get(context.command_path.removeprefix("branchrank "))
+    if door:
+        lines += [f"In a checkout also `python {door}`.", ""]
+    own = [option for option in _options(command) if not _sets_a_setting(option)]
+    if own:
+        lines += ["| flag | default | meaning |", "| --- | --- | --- |", *map(_row, own), ""]
+    parts = _parts_taken(command)
+    if parts:
+        lines += [_wrapped(f"It also takes the flags of {', '.join(parts)}."), ""]
+    return "\n".join(lines)
+
+
+def _options(command: click.Command) -> list[click.Option]:
+    return [param for param in command.params if isinstance(param, click.Option) and not param.hidden]
+
+
+def _sets_a_setting(option: click.Option) -> bool:
+    """Whether the option was made from a settings record; those hand no value to the command."""
+    return not option.expose_value and any(flag in option.opts for flag in _sections_by_flag())
+
+
+def _sections_by_flag() -> dict[str, str]:
+    return {setting.flag: part.section for part in PARTS for setting in settings_of(part)}
+
+
+def _parts_taken(command: click.Command) -> list[str]:
+    sections = _sections_by_flag()
+    taken = [
+        sections[flag]
+        for option in _options(command)
+        if _sets_a_setting(option)
+        for flag in option.opts
+        if flag in sections
+    ]
+    return [f"[`[{section}]`](settings.md#{section})" for section in dict.fromkeys(taken)]
+
+
+def _row(option: click.Option) -> str:
+    names = ", ".join(f"`{name}`" for name in (*option.opts, *option.secondary_opts))
+    kind = "" if option.is_flag else f" {option.make_metavar(click.Context(click.Command('x'))).lower()}"
+    repeated = option.default if isinstance(option.default, tuple) else (option.default,)
+    shown = ", ".join(str(value) for value in repeated if value not in (None, "", False))
+    if option.is_flag:
+        shown = ("on" if option.default else "off") if option.secondary_opts else ""
+    elif shown.startswith("Sentinel"):
+        shown = ""
+    return f"| {names}{_cell(kind)} | {_cell(shown)} | {_cell(_text(option.help or ''))} |"
+
+
+def _part(part: type[Settings]) -> str:
+    lines = [
+        f"## {part.section}",
+        "",
+        _wrapped(f"`[{part.section}]`: {part.__doc__}"),
+        "",
+        "| setting | flag | default | allowed | meaning |",
+        "| --- | --- | --- | --- | --- |",
+        *(_setting(setting) for setting in settings_of(part)),
+        "",
+    ]
+    return "\n".join(lines)
+
+
+def _setting(setting: Setting) -> str:
+    default = str(setting.default).lower() if isinstance(setting.default, bool) else str(setting.default)
+    default = f"`{default}`" if default else "empty"
+    return (
+        f"| `{setting.name}` | `{setting.flag}` | {default} | {_cell(setting.allowed)} | "
+        f"{_cell(setting.description)} |"
+    )
+
+
+def _text(text: str) -> str:
+    r"""Help text as Markdown: the lines of a paragraph joined, ``\b`` and RST's double backticks gone."""
+    paragraphs = text.replace("\b\n", "").replace("``", "`").split("\n\n")
+    return "\n\n".join(" ".join(paragraph.split()) for paragraph in paragraphs)
+
+
+def _wrapped(text: str) -> str:
+    paragraphs = _text(text).split("\n\n")
+    return "\n\n".join(fill(part, 106, break_long_words=False, break_on_hyphens=False) for part in paragraphs)
+
+
+def _cell(text: str) -> str:
+    return text.replace("|", "\\|").replace("\n", " ")
+
+
+if __name__ == "__main__":
+    (DOCS / "commands.md").write_text(commands_page(), encoding="utf-8")
+    (DOCS / "settings.md").write_text(settings_page(), encoding="utf-8")

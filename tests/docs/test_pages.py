@@ -1,0 +1,205 @@
+"""The documentation is true: references resolve, flags and exit codes exist, generated pages are fresh."""
+
+from __future__ import annotations
+
+import importlib.util
+import inspect
+import re
+from pathlib import Path, PurePosixPath
+from types import ModuleType
+
+import click
+import pytest
+
+from branchrank import errors
+from branchrank.artifacts import read_jsonl
+from branchrank.bench.anchoring import check_anchors, corpus_lines
+from branchrank.bench.questions import load_questions
+from branchrank.cli.main import main
+from branchrank.corpus.document import Document
+from branchrank.corpus.loading import load_corpus
+from branchrank.corpus.sections import slug
+from branchrank.settings import PARTS, settings_of
+from branchrank.tree.toctree import toctree_parents
+
+ROOT = Path(__file__).parents[2]
+DOCS = ROOT / "docs"
+EXCLUDE = ("results/**",)
+QUESTIONS = ROOT / "data" / "benchmark" / "questions.jsonl"
+DOCUMENTS = {document.source: document for document in load_corpus(DOCS, EXCLUDE).documents}
+TEXTS = {source: (DOCS / source).read_text(encoding="utf-8") for source in DOCUMENTS}
+
+
+def reference() -> ModuleType:
+    spec = importlib.util.spec_from_file_location("docs_reference", DOCS / "reference.py")
+    assert spec is not None
+    assert spec.loader is not None
+    module = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(module)
+    return module
+
+
+@pytest.mark.parametrize("page", ["commands", "settings"])
+def test_generated_pages_are_what_the_code_says(page: str) -> None:
+    made = getattr(reference(), f"{page}_page")()
+    assert TEXTS[f"{page}.md"] == made, "run: python docs/reference.py"
+
+
+def test_the_sample_is_large_and_mixed() -> None:
+    suffixes = [PurePosixPath(source).suffix for source in DOCUMENTS]
+    assert suffixes.count(".md") >= 9
+    assert suffixes.count(".rst") >= 3
+
+
+def test_every_page_is_in_the_table_of_contents() -> None:
+    parents, notes = toctree_parents(list(DOCUMENTS.values()))
+    assert notes == []
+    assert set(DOCUMENTS) - set(parents) == {"index.rst"}
+
+
+def anchors(document: Document) -> set[str]:
+    return {label.name for label in document.labels} | {slug(section.title) for section in document.sections}
+
+
+@pytest.mark.parametrize("source", sorted(source for source in DOCUMENTS if source.endswith(".md")))
+def test_markdown_links_lead_somewhere(source: str) -> None:
+    prose = re.sub(r"(?ms)^```.*?^```", "", TEXTS[source])
+    for target in re.findall(r"\]\(([^)\s]+)\)", prose):
+        if re.match(r"https?:", target):
+            continue
+        name, _, anchor = target.partition("#")
+        path = (DOCS / source).parent / name if name else DOCS / source
+        assert path.exists(), f"{source} links to {target}"
+        if anchor:
+            linked = DOCUMENTS[path.resolve().relative_to(DOCS).as_posix()]
+            assert anchor in anchors(linked), f"{source} links to {target}"
+
+
+@pytest.mark.parametrize("source", sorted(source for source in DOCUMENTS if source.endswith(".rst")))
+def test_rst_references_lead_somewhere(source: str) -> None:
+    prose = re.sub(r"``.+?``", "", TEXTS[source])
+    names = {source.rpartition(".")[0] for source in DOCUMENTS}
+    labels = {label.name for document in DOCUMENTS.values() for label in document.labels}
+    for role, text in re.findall(r":(doc|ref):`([^`]+)`", prose):
+        target = text.partition("<")[2].rstrip(">") or text
+        assert target in (names if role == "doc" else labels), f"{source}: :{role}:`{text}`"
+
+
+@pytest.mark.parametrize("source", sorted(source for source in DOCUMENTS if source.endswith(".rst")))
+def test_rst_is_well_formed(source: str) -> None:
+    """docutils itself finds nothing wrong, Sphinx's own roles and directives apart."""
+    from docutils.core import publish_doctree
+
+    text = re.sub(r":(doc|ref):`[^`]+`", "reference", TEXTS[source])
+    text = re.sub(r"(?m)^\.\. (toctree|code-block)::.*\n(?:   :.*\n)*", ".. code::\n", text)
+    settings = {"halt_level": 2, "report_level": 5, "file_insertion_enabled": False, "raw_enabled": False}
+    publish_doctree(text, settings_overrides=settings)
+
+
+def known_flags() -> set[str]:
+    flags = {setting.flag for part in PARTS for setting in settings_of(part)}
+
+    def collect(command: click.Command, context: click.Context) -> None:
+        for param in command.params:
+            flags.update((*param.opts, *param.secondary_opts))
+        if isinstance(command, click.Group):
+            for name in command.list_commands(context):
+                below = command.get_command(context, name)
+                assert below is not None
+                collect(below, click.Context(below, parent=context, info_name=name))
+
+    collect(main, click.Context(main, info_name="branchrank"))
+    return flags | {"--help"}
+
+
+#: Flags of other programs that pages mention.
+FOREIGN = {"--pre", "--no-config"}
+
+
+def test_every_flag_that_a_page_names_exists() -> None:
+    known = known_flags() | FOREIGN
+    named = {
+        flag: source
+        for source, text in TEXTS.items()
+        for flag in re.findall(r"(?<![\w-])--[a-z][a-z0-9-]*[a-z0-9]", text)
+    }
+    unknown = {flag: source for flag, source in named.items() if flag not in known}
+    assert unknown == {}
+
+
+def test_every_branchrank_command_that_a_page_names_exists() -> None:
+    context = click.Context(main, info_name="branchrank")
+    verbs = set(main.list_commands(context))
+    named = {
+        (verb, source)
+        for source, text in TEXTS.items()
+        for verb in re.findall(r"(?:`|^\s*|\$ )branchrank ([a-z]+)", text, flags=re.MULTILINE)
+    }
+    assert {(verb, source) for verb, source in named if verb not in verbs} == set()
+
+
+def test_exit_codes_are_those_of_the_errors() -> None:
+    codes = {
+        kind.exit_code
+        for _, kind in inspect.getmembers(errors, inspect.isclass)
+        if issubclass(kind, errors.BranchRankError)
+    }
+    documented = {int(code) for code in re.findall(r"(?m)^\| (\d+) \|", TEXTS["troubleshooting.md"])}
+    assert documented == codes | {0, 130, 143}
+
+
+@pytest.mark.parametrize("source", sorted(DOCUMENTS))
+def test_python_examples_are_python(source: str) -> None:
+    fenced = re.findall(r"(?ms)^```python\n(.*?)^```", TEXTS[source])
+    blocks = re.findall(r"(?m)^\.\. code-block:: python\n\n((?:(?:    .*)?\n)+)", TEXTS[source])
+    for example in [*fenced, *(inspect.cleandoc(block) for block in blocks)]:
+        compile(example, source, "exec")
+
+
+def test_toml_examples_are_settings() -> None:
+    import tomllib
+
+    sections = {part.section: {setting.name for setting in settings_of(part)} for part in PARTS}
+    for source, text in TEXTS.items():
+        for example in re.findall(r"(?ms)^```toml\n(.*?)^```", text):
+            for name, table in tomllib.loads(example).items():
+                if isinstance(table, dict) and name in sections:
+                    assert set(table) <= sections[name], source
+
+
+def test_gold_of_the_sample_stands_where_the_questions_say() -> None:
+    problems = check_anchors(load_questions(QUESTIONS), corpus_lines(DOCS, EXCLUDE))
+    assert [str(problem) for problem in problems] == [], "run: branchrank questions reanchor"
+
+
+def test_questions_are_enough_varied_and_tightly_anchored() -> None:
+    questions = load_questions(QUESTIONS)
+    answerable = [question for question in questions if question.answerable]
+    assert len(answerable) >= 75
+    assert 5 <= len(questions) - len(answerable) <= 12
+    assert {question.kind for question in questions} == {
+        "howto",
+        "concept",
+        "lookup",
+        "troubleshoot",
+        "keyword",
+    }
+    assert {question.difficulty for question in questions} == {"easy", "medium", "hard"}
+    for question in answerable:
+        for item in question.gold:
+            assert item.answer_quote, question.id
+            assert item.span is not None, question.id
+            assert item.span.lines <= 20, question.id
+    assert len({question.gold[0].source_file for question in answerable}) >= 14
+
+
+def test_questions_are_not_copies_of_headings() -> None:
+    titles = {slug(section.title) for document in DOCUMENTS.values() for section in document.sections}
+    assert [question.id for question in load_questions(QUESTIONS) if slug(question.question) in titles] == []
+
+
+def test_question_lines_are_plain_objects() -> None:
+    """The file is readable without BranchRank: one JSON object a line, the documented names only."""
+    documented = set(re.findall(r"`(\w+)`", TEXTS["file-formats.md"]))
+    for line in read_jsonl(QUESTIONS, dict):
+        assert set(line) <= documented
