@@ -27,11 +27,10 @@ def read_json(text: str) -> Any:
     """
     text = _FENCE.sub("", text[:_LONGEST])
     for start in _starts(text):
-        for candidate in _candidates(text[start:]):
-            try:
-                return msgspec.json.decode(candidate)
-            except (msgspec.DecodeError, UnicodeEncodeError, RecursionError):
-                continue
+        try:
+            return msgspec.json.decode(_completed(text[start:]))
+        except (msgspec.DecodeError, UnicodeEncodeError, RecursionError):
+            continue
     raise ReplyError("malformed reply")
 
 
@@ -94,50 +93,45 @@ def _starts(text: str) -> Iterator[int]:
     yield from places
 
 
-def _candidates(text: str) -> Iterator[str]:
-    """Readings of a text that begins with JSON: the balanced part, else the part that was finished."""
+def _completed(text: str) -> str:
+    """The JSON with which a text begins, or as much of it as was finished, closed; empty for none."""
     closers: list[str] = []
-    finished: tuple[int, str] | None = None
+    end = depth = 0  # where the last complete element ends, and how deep it stands
     quoted = escaped = False
-    for position, letter in enumerate(text):
+    for position, letter in enumerate(text, start=1):
         if quoted:
-            if escaped:
-                escaped = False
-            elif letter == "\\":
-                escaped = True
+            if escaped or letter == "\\":
+                escaped = not escaped
             elif letter == '"':
                 quoted = False
-                finished = (position + 1, "".join(reversed(closers)))
+                end, depth = position, len(closers)
         elif letter == '"':
             quoted = True
         elif letter in "{[":
             closers.append("}" if letter == "{" else "]")
-            if letter == "[":
-                finished = (position + 1, "".join(reversed(closers)))
         elif letter in "}]":
-            if not closers or closers.pop() != letter:
+            if closers.pop() != letter:
                 break
+            end, depth = position, len(closers)
             if not closers:
-                yield text[: position + 1]
-                return
-            finished = (position + 1, "".join(reversed(closers)))
-    if finished is not None:
-        end, closing = finished
-        yield text[:end] + closing
+                break
+    # What was open where the last element ended still is, or that element would have ended later.
+    return text[:end] + "".join(reversed(closers[:depth]))
 
 
 def _strings(value: Any) -> Iterator[str]:
     """Every string and number in a JSON value, in order; of objects, the values."""
-    if isinstance(value, str):
-        yield value
-    elif isinstance(value, int | float) and not isinstance(value, bool):
-        yield str(value)
-    elif isinstance(value, list):
-        for item in value:
-            yield from _strings(item)
-    elif isinstance(value, dict):
-        for item in value.values():
-            yield from _strings(item)
+    waiting = [value]
+    while waiting:
+        item = waiting.pop()
+        if isinstance(item, str):
+            yield item
+        elif isinstance(item, int | float) and not isinstance(item, bool):
+            yield str(item)
+        elif isinstance(item, list):
+            waiting.extend(reversed(item))
+        elif isinstance(item, dict):
+            waiting.extend(reversed(item.values()))
 
 
 def _words(text: str) -> Iterator[str]:

@@ -1,0 +1,208 @@
+"""Cassettes: what is recorded is what is replayed; damage never answers; nothing foreign is opened."""
+
+from __future__ import annotations
+
+import signal
+import sqlite3
+import stat
+import subprocess
+import sys
+import textwrap
+from pathlib import Path
+
+import msgspec
+import pytest
+
+from branchrank.errors import ArtifactError, StorageError
+from branchrank.llm.cassette import Cassette, Recorded, call_key
+from branchrank.llm.request import CallContext, LLMReply, LLMRequest, Message, Usage
+
+RECORDED = Recorded(
+    reply=LLMReply(
+        text='{"ids": ["s01"]}\u202e',
+        usage=Usage(prompt_tokens=10, completion_tokens=2, cached_tokens=1, reported=True),
+        latency_ms=12.345,
+        model="m-1",
+        logprobs=({"Yes": -0.25},),
+        attempt=2,
+    )
+)
+
+
+def request(text: str = "first line\nsecond line", question: str = "q1", **fields: object) -> LLMRequest:
+    context = CallContext(question_id=question, predictor="p", **fields)
+    return LLMRequest(stage="rerank", messages=(Message(role="user", content=text),), context=context)
+
+
+def test_gives_back_exactly_what_was_put(tmp_path: Path) -> None:
+    path = tmp_path / "c.sqlite"
+    with Cassette(path) as cassette:
+        cassette.put(request(), "m", RECORDED)
+        assert cassette.get(request(), "m") == RECORDED
+    with Cassette(path, readonly=True) as cassette:
+        assert cassette.get(request(), "m") == RECORDED
+        assert len(cassette) == 1
+        assert cassette.models() == ["m"]
+    assert [entry.name for entry in tmp_path.iterdir()] == ["c.sqlite"]
+    assert stat.S_IMODE(path.stat().st_mode) == 0o600
+
+
+def test_the_key_is_the_content_and_not_the_label() -> None:
+    base = call_key(request(), "m")
+    assert call_key(request(question="q2"), "m") == base
+    others = [
+        call_key(request("other"), "m"),
+        call_key(request(), "m2"),
+        call_key(request(repeat=1), "m"),
+        call_key(request(seed=1), "m"),
+        call_key(msgspec.structs.replace(request(), max_tokens=9), "m"),
+        call_key(msgspec.structs.replace(request(), schema={}), "m"),
+        call_key(msgspec.structs.replace(request(), logprobs=5), "m"),
+    ]
+    assert len({base, *others}) == 8
+
+
+def damage(path: Path, column: str, at: int) -> None:
+    database = sqlite3.connect(path)
+    (value,) = database.execute(f"SELECT {column} FROM calls").fetchone()
+    flipped = value[:at] + chr(ord(value[at]) ^ 1) + value[at + 1 :]
+    database.execute(f"UPDATE calls SET {column} = ?", (flipped,))
+    database.commit()
+    database.close()
+
+
+@pytest.mark.parametrize("column", ["stage", "question", "request", "recorded", "checksum"])
+def test_a_damaged_row_never_answers(tmp_path: Path, column: str) -> None:
+    path = tmp_path / "c.sqlite"
+    with Cassette(path) as cassette:
+        cassette.put(request(), "m", RECORDED)
+    damage(path, column, 1)
+    with Cassette(path, readonly=True) as cassette:
+        assert cassette.get(request(), "m") is None
+        if column in ("recorded", "checksum"):
+            assert cassette.difference(request(), "m") == "its row is damaged"
+    with Cassette(path) as cassette:
+        cassette.put(request(), "m", RECORDED)
+        assert cassette.get(request(), "m") == RECORDED
+
+
+def test_says_what_differs_from_the_nearest_call(tmp_path: Path) -> None:
+    with Cassette(tmp_path / "c.sqlite") as cassette:
+        assert cassette.difference(request(), "m") == "the cassette is empty"
+        cassette.put(request("unrelated"), "m", RECORDED)
+        cassette.put(request(), "m", RECORDED)
+        cassette.put(request("first line\nsecond line", seed=3), "other", RECORDED)
+        assert cassette.difference(request("first line\nthird line"), "m") == (
+            "prompt line 2 is 'third line', recorded 'second line'"
+        )
+        assert cassette.difference(request(seed=3), "m") in (
+            "model is 'm', recorded 'other'",
+            "seed is 3, recorded 42",
+        )
+        assert "repeat is 2, recorded 0" in cassette.difference(request(repeat=2), "m")
+        long = cassette.difference(request("first line\n" + "x" * 1000), "m")
+        assert len(long) < 300
+
+
+def test_keys_are_taken_out_of_what_is_stored(tmp_path: Path) -> None:
+    path = tmp_path / "c.sqlite"
+    with Cassette(path, redact=lambda text: text.replace("sk-secret-key", "[key]")) as cassette:
+        leaky = request("my key is sk-secret-key", question="sk-secret-key")
+        cassette.put(leaky, "m", RECORDED)
+        assert cassette.get(leaky, "m") == RECORDED
+    assert b"sk-secret-key" not in path.read_bytes()
+
+
+def test_a_missing_file_is_named_with_the_way_to_make_one(tmp_path: Path) -> None:
+    with pytest.raises(ArtifactError, match="no cassette") as caught:
+        Cassette(tmp_path / "none", readonly=True)
+    assert "--llm-record" in caught.value.remedy
+
+
+@pytest.mark.parametrize(
+    "statements",
+    [
+        ["CREATE TABLE other (x)"],
+        ["CREATE VIEW calls AS SELECT 1 AS key"],
+        ["PRAGMA application_id = 1112697965", "CREATE TABLE calls (key TEXT)"],
+        ["PRAGMA application_id = 7"],
+    ],
+)
+def test_a_foreign_database_is_refused(tmp_path: Path, statements: list[str]) -> None:
+    path = tmp_path / "c.sqlite"
+    database = sqlite3.connect(path)
+    for statement in statements:
+        database.execute(statement)
+    database.commit()
+    database.close()
+    for readonly in (True, False):
+        with pytest.raises(ArtifactError, match="is not a cassette"):
+            Cassette(path, readonly=readonly)
+
+
+def test_a_planted_trigger_is_refused(tmp_path: Path) -> None:
+    path = tmp_path / "c.sqlite"
+    Cassette(path).close()
+    database = sqlite3.connect(path)
+    database.execute("CREATE TRIGGER t AFTER INSERT ON calls BEGIN DELETE FROM calls; END")
+    database.commit()
+    database.close()
+    with pytest.raises(ArtifactError, match="is not a cassette"):
+        Cassette(path)
+
+
+@pytest.mark.parametrize("content", [b"hello", b"SQLite format 3\0" + b"\xff" * 2000, b"x" * 5000])
+def test_a_file_that_is_no_database_is_refused(tmp_path: Path, content: bytes) -> None:
+    path = tmp_path / "c.sqlite"
+    path.write_bytes(content)
+    with pytest.raises((ArtifactError, StorageError)):
+        Cassette(path)
+    assert path.read_bytes() == content
+
+
+def test_damaged_pages_are_refused_or_miss_but_never_lie(tmp_path: Path) -> None:
+    path = tmp_path / "c.sqlite"
+    with Cassette(path) as cassette:
+        for number in range(40):
+            cassette.put(request(f"prompt {number} " * 40), "m", RECORDED)
+    whole = path.read_bytes()
+    for start in range(100, len(whole), 997):
+        path.write_bytes(
+            whole[:start] + bytes(b ^ 0x20 for b in whole[start : start + 30]) + whole[start + 30 :]
+        )
+        try:
+            with Cassette(path, readonly=True) as cassette:
+                found = [cassette.get(request(f"prompt {n} " * 40), "m") for n in range(40)]
+        except (ArtifactError, StorageError):
+            continue
+        assert all(entry is None or entry == RECORDED for entry in found)
+
+
+def test_a_killed_process_loses_no_finished_call(tmp_path: Path) -> None:
+    path = tmp_path / "c.sqlite"
+    script = textwrap.dedent(
+        """
+        import os, signal, sys
+        from pathlib import Path
+        from branchrank.llm.cassette import Cassette, Recorded
+        from branchrank.llm.request import LLMReply, LLMRequest, Message
+        cassette = Cassette(Path(sys.argv[1]))
+        for number in range(5):
+            request = LLMRequest(stage="s", messages=(Message(role="user", content=str(number)),))
+            cassette.put(request, "m", Recorded(reply=LLMReply(text=str(number))))
+        os.kill(os.getpid(), signal.SIGKILL)
+        """
+    )
+    ended = subprocess.run([sys.executable, "-c", script, str(path)], timeout=60, check=False)
+    assert ended.returncode == -signal.SIGKILL
+    with Cassette(path, readonly=True) as cassette:
+        assert len(cassette) == 5
+    with Cassette(path) as cassette:
+        assert len(cassette) == 5
+
+
+def test_two_processes_may_share_a_cassette(tmp_path: Path) -> None:
+    with Cassette(tmp_path / "c.sqlite") as one, Cassette(tmp_path / "c.sqlite") as two:
+        one.put(request("a"), "m", RECORDED)
+        two.put(request("b"), "m", RECORDED)
+        assert one.get(request("b"), "m") == two.get(request("a"), "m") == RECORDED

@@ -1,0 +1,266 @@
+"""Recording, replaying and remembering: what is counted, what is asked once, and what is refused."""
+
+from __future__ import annotations
+
+import threading
+from pathlib import Path
+from typing import Any
+
+import msgspec
+import pytest
+from support import scripted_llm as scripted
+from support.scripted_llm import Action, Script, ScriptedLLM
+
+from branchrank.errors import ArtifactError, LLMError, ReplayError, UsageError
+from branchrank.llm.gateway import Answer, Gateway
+from branchrank.llm.ledger import totals
+from branchrank.llm.request import CallContext, LLMReply, LLMRequest, Message, ReplyError
+from branchrank.llm.session import LLMSession
+from branchrank.settings import LLMSettings
+
+
+def request(text: str = "hello", question: str = "q1", **context: Any) -> LLMRequest:
+    return LLMRequest(
+        stage="rerank",
+        messages=(Message(role="user", content=text),),
+        context=CallContext(question_id=question, predictor="hybrid", **context),
+    )
+
+
+def as_text(reply: LLMReply) -> str:
+    if reply.text == "garbage":
+        raise ReplyError("malformed reply")
+    return reply.text
+
+
+def echo(chat: scripted.Chat, number: int) -> Action:
+    """Replies with the number of the request, so that a served call can be told from a new one."""
+    return scripted.say(f"reply {number}")
+
+
+def fails_first(chat: scripted.Chat, number: int) -> Action:
+    return scripted.fail(500) if number == 1 else echo(chat, number)
+
+
+def garbage_first(chat: scripted.Chat, number: int) -> Action:
+    return scripted.say("garbage") if number == 1 else echo(chat, number)
+
+
+@pytest.fixture
+def server() -> Any:
+    with ScriptedLLM(echo) as running:
+        yield running
+
+
+def run(
+    server: ScriptedLLM | None, requests: list[LLMRequest], cache: Path | None = None, **settings: Any
+) -> list[Answer[str]]:
+    """One run: a fresh session, the calls in order. Without a server nothing may be reachable."""
+    url = server.base_url if server else "http://127.0.0.1:9/v1"
+    options = LLMSettings(**({"retries": 0} | settings))
+    with LLMSession(options, cache_path=cache, environment={}) as session:
+        gateway = session.gateway(url, "scripted")
+        return [gateway.ask(one, as_text) for one in requests]
+
+
+def rows(answers: list[Answer[str]]) -> bytes:
+    return msgspec.json.encode([answer.call for answer in answers])
+
+
+THREE = [request("a"), request("b", "q2"), request("a", "q3")]
+
+
+def test_a_replay_equals_the_recording_byte_for_byte(server: ScriptedLLM, tmp_path: Path) -> None:
+    cassette = str(tmp_path / "c.sqlite")
+    recorded = run(server, THREE, record=cassette)
+    assert len(server.requests) == 2
+    replayed = run(None, THREE, replay=cassette)
+    assert [answer.value for answer in replayed] == ["reply 1", "reply 2", "reply 1"]
+    assert rows(replayed) == rows(recorded)
+
+
+@pytest.mark.parametrize("script", [fails_first, garbage_first])
+def test_a_failure_is_replayed_as_it_was_met(tmp_path: Path, script: Script) -> None:
+    cassette = str(tmp_path / "c.sqlite")
+    with ScriptedLLM(script) as server:
+        recorded = run(server, THREE, record=cassette)
+        assert len(server.requests) == 2
+    assert [answer.fault is None for answer in recorded] == [False, True, False]
+    assert rows(run(None, THREE, replay=cassette)) == rows(recorded)
+
+
+def test_a_later_recording_asks_again_what_failed(tmp_path: Path) -> None:
+    cassette = str(tmp_path / "c.sqlite")
+    with ScriptedLLM(fails_first) as server:
+        run(server, THREE, record=cassette)
+        again = run(server, THREE, record=cassette)
+        assert len(server.requests) == 3
+    assert [answer.value for answer in again] == ["reply 3", "reply 2", "reply 3"]
+    assert rows(run(None, THREE, replay=cassette)) == rows(again)
+
+
+def test_recording_again_spends_nothing_and_changes_nothing(server: ScriptedLLM, tmp_path: Path) -> None:
+    cassette = str(tmp_path / "c.sqlite")
+    first = run(server, THREE, record=cassette)
+    assert rows(run(server, THREE, record=cassette)) == rows(first)
+    assert len(server.requests) == 2
+
+
+def test_the_decision_cache_serves_and_says_so(server: ScriptedLLM, tmp_path: Path) -> None:
+    cache = tmp_path / "hybrid" / "cache" / "decisions.sqlite"
+    first = run(server, THREE, cache)
+    assert [answer.call.served_by for answer in first] == ["server", "server", "cache"]
+    second = run(server, THREE, cache)
+    assert [answer.call.served_by for answer in second] == ["cache"] * 3
+    assert len(server.requests) == 2
+    for one, other in zip(first, second, strict=True):
+        assert one.value == other.value
+        assert one.call.latency_ms == other.call.latency_ms
+    sums = [totals(answer.call for answer in answers) for answers in (first, second)]
+    assert (sums[0].calls, sums[0].tokens) == (sums[1].calls, sums[1].tokens)
+    assert [part.cached_calls for part in sums] == [1, 3]
+
+
+@pytest.mark.parametrize("script", [fails_first, garbage_first])
+def test_failures_are_not_cached(tmp_path: Path, script: Script) -> None:
+    cache = tmp_path / "decisions.sqlite"
+    with ScriptedLLM(script) as server:
+        answers = run(server, [request()] * 2, cache)
+    assert [answer.value for answer in answers] == [None, "reply 2"]
+
+
+def test_a_recording_takes_over_what_the_cache_knows(server: ScriptedLLM, tmp_path: Path) -> None:
+    cache, cassette = tmp_path / "d.sqlite", str(tmp_path / "c.sqlite")
+    run(server, THREE, cache)
+    recorded = run(server, [*THREE, request("c")], cache, record=cassette)
+    assert len(server.requests) == 3
+    assert [answer.call.served_by for answer in recorded] == ["cache", "cache", "cache", "server"]
+    assert rows(run(None, [*THREE, request("c")], replay=cassette)) == rows(recorded)
+
+
+def test_repeats_are_calls_of_their_own(server: ScriptedLLM, tmp_path: Path) -> None:
+    repeats = [request(repeat=number) for number in range(3)]
+    recorded = run(server, repeats, record=str(tmp_path / "c.sqlite"))
+    assert [answer.value for answer in recorded] == ["reply 1", "reply 2", "reply 3"]
+    assert [answer.call.repeat for answer in recorded] == [0, 1, 2]
+    assert [chat.body["seed"] for chat in server.requests] == [42, 43, 44]
+
+
+def test_a_missing_call_names_question_stage_and_difference(server: ScriptedLLM, tmp_path: Path) -> None:
+    cassette = str(tmp_path / "c.sqlite")
+    run(server, THREE, record=cassette)
+    with pytest.raises(ReplayError) as caught:
+        run(None, [request("b!", "q2")], replay=cassette)
+    message = str(caught.value)
+    for part in ("'q2'", "'rerank'", "'hybrid'", "prompt line 1 is 'b!', recorded 'b'", "--llm-record"):
+        assert part in message
+
+
+def test_equal_calls_under_way_reach_the_server_once(tmp_path: Path) -> None:
+    def slow(chat: scripted.Chat, number: int) -> Action:
+        return Action(content=echo(chat, number).content, silent_s=0.1)
+
+    with ScriptedLLM(slow) as server:
+        options = LLMSettings(record=str(tmp_path / "c.sqlite"), concurrency=8)
+        with LLMSession(options, environment={}) as session:
+            gateway = session.gateway(server.base_url, "scripted")
+            answers = gateway.ask_all([(request(question=f"q{n}"), as_text) for n in range(8)])
+    assert len(server.requests) == 1
+    assert {answer.value for answer in answers} == {"reply 1"}
+    assert [answer.call.question_id for answer in answers] == [f"q{n}" for n in range(8)]
+
+
+def test_answers_come_in_the_order_of_the_calls(server: ScriptedLLM) -> None:
+    server.script = lambda chat, number: scripted.say(chat.prompt)
+    with LLMSession(LLMSettings(concurrency=4), environment={}) as session:
+        gateway = session.gateway(server.base_url, "scripted")
+        answers = gateway.ask_all([(request(str(n)), as_text) for n in range(20)])
+    assert [answer.value for answer in answers] == [str(n) for n in range(20)]
+
+
+def test_unremembered_calls_reach_the_server_each_time(server: ScriptedLLM, tmp_path: Path) -> None:
+    cassette = str(tmp_path / "c.sqlite")
+    with LLMSession(LLMSettings(record=cassette), environment={}) as session:
+        gateway = session.gateway(server.base_url, "scripted")
+        gateway.ask(request(), as_text)
+        timed = [gateway.unremembered().ask(request(), as_text).value for _ in range(2)]
+        assert timed == ["reply 2", "reply 3"]
+        assert gateway.ask(request(), as_text).value == "reply 1"
+        assert len(session.ledger.rows) == 4
+
+
+def test_an_interruption_is_not_remembered(tmp_path: Path) -> None:
+    with ScriptedLLM(lambda chat, n: Action(silent_s=30)) as server:
+        cassette = str(tmp_path / "c.sqlite")
+        with LLMSession(LLMSettings(record=cassette), environment={}) as session:
+            gateway = session.gateway(server.base_url, "scripted")
+            answers: list[Answer[str]] = []
+            thread = threading.Thread(target=lambda: answers.append(gateway.ask(request(), as_text)))
+            thread.start()
+            scripted.wait_until(lambda: bool(server.requests))
+            session.cancel()
+            thread.join(5)
+        assert answers[0].fault == "interrupted"
+        with pytest.raises(ArtifactError, match="holds no calls"):
+            run(None, [request()], replay=cassette)
+
+
+def test_a_spent_budget_leaves_what_was_finished(server: ScriptedLLM, tmp_path: Path) -> None:
+    cassette = str(tmp_path / "c.sqlite")
+    with pytest.raises(LLMError, match="1 LLM calls are spent"):
+        run(server, THREE, record=cassette, max_calls=1)
+    resumed = run(server, THREE, record=cassette)
+    assert [answer.value for answer in resumed] == ["reply 1", "reply 2", "reply 1"]
+    assert len(server.requests) == 2
+
+
+def test_record_and_replay_exclude_each_other(tmp_path: Path) -> None:
+    with pytest.raises(UsageError, match="exclude"):
+        LLMSession(LLMSettings(record="a", replay="b"), environment={})
+
+
+def test_the_model_is_the_only_one_or_must_be_named(tmp_path: Path) -> None:
+    with (
+        ScriptedLLM(echo, models=("one", "two")) as server,
+        LLMSession(LLMSettings(), environment={}) as session,
+    ):
+        with pytest.raises(LLMError, match="has 2: one, two"):
+            session.gateway(server.base_url, "")
+        assert session.gateway(server.base_url, "two").model == "two"
+        server.models = ("one",)
+        assert session.gateway(server.base_url, "").model == "one"
+
+
+def test_no_endpoint_names_both_remedies() -> None:
+    with LLMSession(LLMSettings(), environment={}) as session, pytest.raises(UsageError) as caught:
+        session.gateway("", "m")
+    assert "--hybrid-base-url" in caught.value.remedy
+    assert "--hybrid-no-llm" in caught.value.remedy
+
+
+def test_no_key_reaches_any_file_of_a_session(tmp_path: Path) -> None:
+    key = "sk-planted-own-key-77"
+    environment = {"BRANCHRANK_LLM_KEY": key, "OPENAI_API_KEY": "sk-planted-openai-88"}
+
+    def leak(chat: scripted.Chat, number: int) -> Action:
+        return scripted.say(f"{chat.headers['authorization']} {environment['OPENAI_API_KEY']}")
+
+    with ScriptedLLM(leak) as server:
+        options = LLMSettings(record=str(tmp_path / "c.sqlite"))
+        with LLMSession(options, cache_path=tmp_path / "d.sqlite", environment=environment) as session:
+            gateway = session.gateway(server.base_url, "scripted", explicit=True)
+            answer = gateway.ask(request(f"a page that holds {key}"), as_text)
+    assert server.requests[0].headers["authorization"] == f"Bearer {key}"
+    assert answer.value == "Bearer [key] [key]"
+    for path in tmp_path.iterdir():
+        assert b"planted" not in path.read_bytes()
+
+
+def test_a_plain_python_model_is_an_llm_too() -> None:
+    class Fixed:
+        model = "fixed"
+
+        def complete(self, request: LLMRequest) -> LLMReply:
+            return LLMReply(text=f"{len(request.messages)} message")
+
+    assert Gateway("fixed", Fixed()).ask(request(), as_text).value == "1 message"

@@ -1,0 +1,102 @@
+"""Totals are sums of rows; cost comes from a dated table."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import msgspec
+import pytest
+
+from branchrank.errors import UsageError
+from branchrank.llm.ledger import Ledger, read_prices, totals, totals_by
+from branchrank.records import LLMCall
+
+
+def call(**fields: object) -> LLMCall:
+    values = {
+        "predictor": "hybrid",
+        "question_id": "q1",
+        "stage": "rerank",
+        "attempt": 1,
+        "repeat": 0,
+        "model": "m",
+        "prompt_tokens": 1000,
+        "completion_tokens": 100,
+        "cached_tokens": 400,
+        "reported": True,
+        "latency_ms": 12.5,
+        "served_by": "server",
+    }
+    return msgspec.convert(values | fields, LLMCall)
+
+
+ROWS = [
+    call(),
+    call(served_by="cache", question_id="q2"),
+    call(outcome="timeout", reported=False, completion_tokens=0, cached_tokens=0),
+    call(predictor="pageindex", stage="tree final", prompt_tokens=10, cached_tokens=0),
+]
+
+TABLE = """
+date = 2026-02-01
+currency = "EUR"
+[models.m]
+prompt = 2.0
+completion = 10.0
+cached = 0.5
+"""
+
+
+def test_totals_are_sums_of_rows() -> None:
+    whole = totals(ROWS)
+    assert (whole.calls, whole.cached_calls, whole.failed_calls, whole.estimated_calls) == (4, 1, 1, 1)
+    assert (whole.prompt_tokens, whole.completion_tokens, whole.cached_tokens) == (3010, 300, 800)
+    assert (whole.tokens, whole.latency_ms, whole.cost) == (3310, 50.0, None)
+    parts = totals_by(ROWS, lambda row: row.predictor)
+    assert list(parts) == ["hybrid", "pageindex"]
+    for name in ("calls", "cached_calls", "prompt_tokens", "completion_tokens", "latency_ms"):
+        assert sum(getattr(part, name) for part in parts.values()) == getattr(whole, name)
+    assert list(totals_by(ROWS, lambda row: row.stage)) == ["rerank", "tree final"]
+
+
+def test_cost_per_million_tokens_with_the_cached_ones_apart(tmp_path: Path) -> None:
+    path = tmp_path / "prices.toml"
+    path.write_text(TABLE)
+    prices = read_prices(path)
+    assert (prices.date, prices.currency) == ("2026-02-01", "EUR")
+    assert prices.cost(ROWS[0]) == pytest.approx((600 * 2 + 400 * 0.5 + 100 * 10) / 1e6)
+    assert totals(ROWS[:2], prices).cost == pytest.approx(2 * 0.0024)
+    assert totals([call(model="other")], prices).cost is None
+    assert totals([], prices).cost == 0
+
+
+@pytest.mark.parametrize(
+    ("text", "fault"),
+    [
+        ("", "date"),
+        ('date = "soon"', "date"),
+        ('date = "2026-01-01"\n[models.m]\nprompt = -1\ncompletion = 0', "prompt"),
+        ('date = "2026-01-01"\n[models.m]\nprompt = 1', "completion"),
+        ('date = "2026-01-01"\nsurprise = 1', "surprise"),
+        ("not toml", "line 1"),
+    ],
+)
+def test_a_wrong_table_is_named(tmp_path: Path, text: str, fault: str) -> None:
+    path = tmp_path / "prices.toml"
+    path.write_text(text)
+    with pytest.raises(UsageError, match=fault) as caught:
+        read_prices(path)
+    assert str(path) in str(caught.value)
+
+
+def test_a_missing_table_is_named(tmp_path: Path) -> None:
+    with pytest.raises(UsageError, match="cannot read"):
+        read_prices(tmp_path / "none.toml")
+
+
+def test_the_ledger_tells_of_each_row() -> None:
+    seen: list[LLMCall] = []
+    ledger = Ledger(seen.append)
+    for row in ROWS:
+        ledger.add(row)
+    assert ledger.rows == tuple(ROWS) == tuple(seen)

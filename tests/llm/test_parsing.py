@@ -1,0 +1,99 @@
+"""Reading replies: tolerant of their dress, strict about what they may name."""
+
+from __future__ import annotations
+
+import json
+import math
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from branchrank.llm.parsing import read_json, read_labels, read_text, yes_probability
+from branchrank.llm.prompts import labels
+from branchrank.llm.request import ReplyError
+
+LABELS = labels(30)
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        '{"ids": ["s03", "s01"]}',
+        '["s03", "s01"]',
+        '```json\n{"ids": ["s03", "s01"]}\n```',
+        'Sure, here it is: {"ids": ["s03", "s01"]} I hope it helps {really}.',
+        '{"ids": ["s03", "s01", "s0',
+        '{"ids": ["s03", "s01"',
+        '{"ids": ["S03", "s01", "s99", "s03", 7, null, true]}',
+        '{"ranking": [{"id": "s03", "score": 9}, {"id": "s01"}]}',
+        "s03, s01",
+        "1. [s03] because\n2. [s01]",
+        '{"note": "a } inside \\" a string", "ids": ["s03", "s01"]}',
+    ],
+)
+def test_reads_the_same_order_in_any_dress(text: str) -> None:
+    assert read_labels(text, LABELS) == ["s03", "s01"]
+
+
+@pytest.mark.parametrize("text", ["", "no idea", "{", "[[[[", "{]", "null", "3", '"s"', "<html>"])
+def test_what_names_nothing_is_malformed(text: str) -> None:
+    with pytest.raises(ReplyError, match="malformed reply"):
+        read_labels(text, LABELS)
+
+
+@pytest.mark.parametrize("text", ['{"ids": ["s99"]}', '{"ids": []}', "[]"])
+def test_json_without_a_known_id_says_so(text: str) -> None:
+    with pytest.raises(ReplyError, match="no known id"):
+        read_labels(text, LABELS)
+
+
+def test_an_empty_list_may_be_an_answer_but_foreign_ids_are_not() -> None:
+    assert read_labels('{"ids": []}', LABELS, may_be_empty=True) == []
+    with pytest.raises(ReplyError, match="no known id"):
+        read_labels('{"ids": ["s99"]}', LABELS, may_be_empty=True)
+
+
+@settings(derandomize=True, max_examples=200, deadline=None)
+@given(
+    st.text() | st.recursive(st.text() | st.none() | st.integers(), st.lists, max_leaves=20).map(json.dumps)
+)
+def test_never_crashes_and_never_names_a_stranger(text: str) -> None:
+    try:
+        named = read_labels(text, LABELS)
+    except ReplyError:
+        return
+    assert named
+    assert set(named) <= set(LABELS)
+    assert len(set(named)) == len(named)
+
+
+@settings(derandomize=True, max_examples=100, deadline=None)
+@given(st.lists(st.sampled_from(LABELS), unique=True, min_size=1), st.data())
+def test_a_reply_cut_anywhere_keeps_its_whole_ids(order: list[str], data: st.DataObject) -> None:
+    whole = json.dumps({"ids": order})
+    cut = data.draw(st.integers(len('{"ids": ["s01"'), len(whole)))
+    named = read_labels(whole[:cut], LABELS)
+    assert named == order[: len(named)]
+    assert len(named) >= (cut - len('{"ids": [')) // len('"s01", ')
+
+
+def test_deep_nesting_is_malformed() -> None:
+    with pytest.raises(ReplyError):
+        read_json("[" * 100_000)
+    assert read_labels("[" * 900 + '"s01"' + "]" * 900, LABELS) == ["s01"]
+
+
+def test_text_is_one_clean_line() -> None:
+    assert read_text(" two\n lines\x1b[31m\u202e ") == "two lines [31m"
+    with pytest.raises(ReplyError, match="empty reply"):
+        read_text("\x00 \n")
+
+
+def test_yes_against_no_is_the_log_odds() -> None:
+    logprobs = {"Yes": math.log(0.5), " yes": math.log(0.1), "No": math.log(0.2), "Maybe": math.log(0.2)}
+    assert yes_probability(logprobs) == pytest.approx(math.log(0.6 / 0.2))
+    assert yes_probability({"Yes": -0.1, "x": -7.0}) == pytest.approx(7.9)
+    assert yes_probability({"no": -0.1, "x": -7.0}) == pytest.approx(-7.9)
+    with pytest.raises(ReplyError, match="no log-probabilities"):
+        yes_probability({"x": -0.1})
