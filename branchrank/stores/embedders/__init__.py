@@ -29,6 +29,7 @@ from branchrank.stores.embedders.protocol import (
     Vectors,
     unit_rows,
 )
+from branchrank.stores.embedders.sentence_transformers import SentenceTransformersEmbedder
 
 __all__ = [
     "Embedder",
@@ -63,4 +64,4 @@ def open_embedder(settings: IndexSettings, *, notify: Notify | None = None) -> E
         return minilm.MiniLMEmbedder()
     if minilm.is_model(folder := Path(settings.embedder).expanduser()):
         return minilm.MiniLMEmbedder(folder)
-    raise UsageError(f"unknown embedder {settings.embedder!r}", remedy="use --embedder fake")
+    return SentenceTransformersEmbedder(settings.embedder, settings.embedding_revision, notify=notify)
