@@ -1,0 +1,85 @@
+"""What holds for every document and its chunks, whatever the file holds."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Sequence
+from itertools import pairwise
+
+from corpus.scanner import misplaced, raw_lines
+
+from branchrank.corpus.chunking import chunk_document
+from branchrank.corpus.document import Document
+from branchrank.corpus.reading import read_document
+from branchrank.records import Chunk
+from branchrank.tree.build import build_nodes
+from branchrank.tree.check import check_nodes
+
+_TOKEN = re.compile(r"\w+|[^\w\s]")
+
+
+def count_tokens(text: str) -> int:
+    """Words and punctuation marks: additive over lines, and quick."""
+    return len(_TOKEN.findall(text))
+
+
+def chunks_of(document: Document, target_tokens: int) -> list[Chunk]:
+    """The document's chunks without an overlap."""
+    return chunk_document(
+        document,
+        target_tokens=target_tokens,
+        overlap_tokens=0,
+        limit_tokens=target_tokens,
+        count_tokens=count_tokens,
+    )
+
+
+def broken_invariants(document: Document, content: bytes, chunks: Sequence[Chunk], target: int) -> list[str]:
+    """Lines are partitioned by own spans, blocks and chunks lie inside them, chunks are disjoint."""
+    problems: list[str] = []
+    lines = raw_lines(content)
+    if len(lines) > 1 and not lines[-1]:
+        lines.pop()
+    if document.line_count != len(lines):
+        problems.append(f"{document.line_count} lines, but grep counts {len(lines)}")
+    owners: list[str] = []
+    for section in document.sections:
+        owners += [section.id] * (section.own_line_end - section.line_start + 1)
+        end = section.line_start - 1
+        for block in section.blocks:
+            if not end < block.line_start <= block.line_end <= section.own_line_end:
+                problems.append(f"{section.id}: block {block.line_start}-{block.line_end} after line {end}")
+            if block.kind != "heading" and block.text.count("\n") > block.line_end - block.line_start:
+                problems.append(f"{section.id}: more lines of text than lines at {block.line_start}")
+            end = block.line_end
+    if len(owners) != len(lines):
+        problems.append(f"own spans hold {len(owners)} lines of {len(lines)}")
+    nodes, _ = build_nodes([document], "corpus")
+    problems += check_nodes(nodes, {document.source: len(lines)})
+    for chunk in chunks:
+        if set(owners[chunk.line_start - 1 : chunk.line_end]) != {chunk.node_id}:
+            problems.append(f"{chunk.id}: lines {chunk.line_start}-{chunk.line_end} leave the section")
+    for before, after in pairwise(chunks):
+        if after.line_start <= before.line_end and not _is_cut(document, before.line_end, target):
+            problems.append(f"{before.id} and {after.id} share line {after.line_start}")
+    return problems
+
+
+def problems_of(source: str, content: bytes, *, target_tokens: int, scan: bool = True) -> list[str]:
+    """Everything that is wrong with the reading of one file; ``scan`` looks for every word as well."""
+    document = read_document(source, content)
+    chunks = chunks_of(document, target_tokens)
+    problems = broken_invariants(document, content, chunks, target_tokens)
+    if len({section.id for section in document.sections}) != len(document.sections):
+        problems.append("section ids repeat")
+    return problems + (misplaced(source, content, chunks) if scan else [])
+
+
+def _is_cut(document: Document, line: int, target: int) -> bool:
+    """Whether a line of the block at ``line`` is too long for a chunk beside a long breadcrumb."""
+    return any(
+        count_tokens(block.text) > target // 2
+        for section in document.sections
+        for block in section.blocks
+        if block.line_start <= line <= block.line_end
+    )
