@@ -26,6 +26,9 @@ from branchrank.records import BREADCRUMB_SEPARATOR, Chunk
 
 CountTokens = Callable[[str], int]
 
+#: Text past so many characters per token holds words that the tokenizer gives up on; it is cut as well.
+_MAX_CHARACTERS_PER_TOKEN = 64
+
 
 class _Piece(NamedTuple):
     """Part of a block, or all of it: lines ``start..end``."""
@@ -108,7 +111,7 @@ def _belongs(before: Block, block: Block) -> bool:
 
 def _pieces(block: Block, budget: int, count: CountTokens) -> Iterator[_Piece]:
     tokens = count(block.text)
-    if tokens <= budget:
+    if _fits(block.text, tokens, budget):
         yield _Piece(block.text, block.line_start, block.line_end, tokens, block)
         return
     lines = block.text.split("\n")
@@ -131,10 +134,14 @@ def _pieces(block: Block, budget: int, count: CountTokens) -> Iterator[_Piece]:
                 yield _Piece(cut, line_end, line_end, size, block)
 
 
+def _fits(text: str, tokens: int, budget: int) -> bool:
+    return tokens <= budget and len(text) <= budget * _MAX_CHARACTERS_PER_TOKEN
+
+
 def _cut_line(line: str, budget: int, count: CountTokens) -> Iterator[tuple[str, int]]:
     """A line in parts of at most ``budget`` tokens, cut between words where there are any."""
     tokens = count(line)
-    if tokens <= budget:
+    if _fits(line, tokens, budget):
         yield line, tokens
         return
     part: list[str] = []
@@ -154,7 +161,7 @@ def _short_words(line: str, budget: int, count: CountTokens) -> Iterator[str]:
     """Words of a line; a word past the budget in parts (a character is at most three tokens)."""
     step = max(1, budget // 3)
     for word in line.split():
-        if count(word) <= budget:
+        if _fits(word, count(word), budget):
             yield word
         else:
             yield from (word[start : start + step] for start in range(0, len(word), step))

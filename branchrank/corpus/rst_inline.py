@@ -31,7 +31,7 @@ _ESCAPED_WORD = re.compile(r"\x00(\w)")
 _EXTERNAL = re.compile(r"[a-zA-Z][a-zA-Z0-9+.-]*:|//")
 #: Roles whose content is code: ``a <b>`` is no title and target there.
 _LITERAL_ROLES = frozenset(["code", "literal", "math", "samp", "kbd", "command", "regexp", "raw", "file"])
-_PART_CHARACTERS = 4000
+_PART_CHARACTERS = 2000
 
 _SETTINGS = get_default_settings(Parser)
 _SETTINGS.file_insertion_enabled = False
