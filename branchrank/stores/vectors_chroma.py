@@ -38,6 +38,8 @@ _EF_CONSTRUCTION = 200
 _SYNC_THRESHOLD = 2
 #: Candidates beyond ``n``, so that equal scores at the end of the list break by id.
 _SLACK = 16
+#: Scores nearer than this may be equal to Chroma, which computes in float32.
+_TIE = 1e-6
 _PROBES = 64
 #: An HNSW graph may leave a few points unreachable; damage loses far more.
 _PROBES_FOUND = 0.95
@@ -80,6 +82,25 @@ def _connect(location: Location) -> Any:
             remedy="use --chroma-url http://HOST:PORT",
         )
     return chromadb.HttpClient(host=parts.hostname, port=port, ssl=parts.scheme == "https", settings=settings)
+
+
+def _disconnect(client: Any) -> None:
+    # Chroma's own close() leaves the HTTP connections open, a client's and those of the one inside it.
+    servers = [getattr(part, "_server", None) for part in (client, getattr(client, "_admin_client", None))]
+    client.close()
+    for session in (getattr(server, "_session", None) for server in servers):
+        if session is not None:
+            session.close()
+
+
+@contextlib.contextmanager
+def _connected(location: Location) -> Iterator[Any]:
+    with _chroma_errors(location):
+        client = _connect(location)
+        try:
+            yield client
+        finally:
+            _disconnect(client)
 
 
 def _refuse_foreign(collection: Any, location: Location) -> None:
@@ -127,7 +148,7 @@ def build_collection(
     """
     if isinstance(location, str):
         drop_collection(location, name)
-    with _chroma_errors(location), contextlib.closing(_connect(location)) as client:
+    with _connected(location) as client:
         collection = client.create_collection(
             name,
             embedding_function=None,
@@ -151,7 +172,7 @@ def build_collection(
 
 def drop_collection(location: Location, name: str) -> None:
     """Delete a collection, if it is there. Raises :class:`ArtifactError` when the server can't be reached."""
-    with _chroma_errors(location), contextlib.closing(_connect(location)) as client:
+    with _connected(location) as client:
         from chromadb.errors import NotFoundError
 
         with contextlib.suppress(NotFoundError):
@@ -224,7 +245,7 @@ class ChromaVectors:
     def search(self, vector: Vectors, n: int) -> list[Scored]:
         """The ``n`` nearest; see :class:`~branchrank.stores.vectors.VectorStore`.
 
-        Where Chroma would have to return nearly everything, exact search answers.
+        Where Chroma would have to return nearly everything, or can't settle a tie, exact search answers.
         """
         check_query(vector, self._exact.dimension)
         wanted = n + _SLACK
@@ -237,9 +258,11 @@ class ChromaVectors:
         rows = self._rows(answer)
         if len(rows) < _PROBES_FOUND * n:
             raise self._damaged(f"asked for {wanted} vectors, it answers with {len(rows)}")
-        if len(rows) < n:
+        ranking = self._exact.rank(rows, vector, len(rows))
+        # Where equal scores run past the end of the candidates, others may belong before them by id.
+        if len(ranking) < n or ranking[n - 1].score - ranking[-1].score < _TIE:
             return self._exact.search(vector, n)
-        return self._exact.rank(rows, vector, n)
+        return ranking[:n]
 
     def vector(self, key: str) -> Vectors:
         """The vector of an id, shape ``(d,)``."""
@@ -247,4 +270,4 @@ class ChromaVectors:
 
     def close(self) -> None:
         """Close the client."""
-        self._client.close()
+        _disconnect(self._client)

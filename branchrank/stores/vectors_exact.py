@@ -31,15 +31,20 @@ def save_vectors(path: Path, matrix: Vectors) -> None:
 def load_vectors(path: Path, rows: int, dimension: int) -> Vectors:
     """Memory-map ``path``. Raises :class:`ArtifactError` unless it holds float32 ``(rows, dimension)``."""
     remedy = "rebuild the index: branchrank index"
+    matrix: Vectors
     try:
-        # An empty array can't be mapped.
-        matrix = np.load(path, mmap_mode="r" if rows else None, allow_pickle=False)
-    except (OSError, ValueError, EOFError) as error:
+        if rows:
+            matrix = np.lib.format.open_memmap(path, mode="r")
+        else:
+            # An empty array can't be mapped.
+            with path.open("rb") as stream:
+                matrix = np.lib.format.read_array(stream, allow_pickle=False)
+    except (OSError, ValueError) as error:
         raise ArtifactError(f"cannot read the vectors {path}: {error}", remedy=remedy) from error
-    if not isinstance(matrix, np.ndarray) or matrix.dtype != np.float32 or matrix.shape != (rows, dimension):
-        found = f"{matrix.dtype} {matrix.shape}" if isinstance(matrix, np.ndarray) else "an archive"
+    if matrix.dtype != np.float32 or matrix.shape != (rows, dimension):
         raise ArtifactError(
-            f"{path} holds {found}, where the index needs float32 {(rows, dimension)}", remedy=remedy
+            f"{path} holds {matrix.dtype} {matrix.shape}, where the index needs float32 {(rows, dimension)}",
+            remedy=remedy,
         )
     return matrix
 

@@ -1,0 +1,241 @@
+"""What every vector store promises, asked of each: exact, Chroma embedded, a Chroma server."""
+
+from __future__ import annotations
+
+import contextlib
+import math
+import os
+import signal
+import socket
+import subprocess
+import sys
+import time
+from collections.abc import Callable, Iterator, Sequence
+from itertools import count
+from pathlib import Path
+
+import numpy as np
+import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+
+from branchrank.errors import ArtifactError
+from branchrank.stores.embedders.protocol import Vectors
+from branchrank.stores.vectors import VectorStore, recall_against_exact
+from branchrank.stores.vectors_chroma import ChromaVectors, build_collection
+from branchrank.stores.vectors_exact import ExactVectors, load_vectors, save_vectors
+
+Make = Callable[[Sequence[str], Vectors], VectorStore]
+_NUMBERS = count()
+
+
+def unit(rows: Sequence[Sequence[float]] | Vectors) -> Vectors:
+    matrix = np.asarray(rows, dtype=np.float64)
+    return (matrix / np.linalg.norm(matrix, axis=1, keepdims=True)).astype(np.float32)
+
+
+def random_rows(size: int, dimension: int, seed: int = 0) -> Vectors:
+    return unit(np.random.default_rng(seed).normal(size=(size, dimension)))
+
+
+def free_port() -> int:
+    with socket.socket() as probe:
+        probe.bind(("127.0.0.1", 0))
+        return int(probe.getsockname()[1])
+
+
+@contextlib.contextmanager
+def chroma_server(directory: Path) -> Iterator[str]:
+    port = free_port()
+    command = [str(Path(sys.executable).with_name("chroma")), "run", "--path", str(directory)]
+    process = subprocess.Popen(
+        [*command, "--host", "127.0.0.1", "--port", str(port)],
+        stdout=subprocess.DEVNULL,
+        stderr=subprocess.DEVNULL,
+        env={**os.environ, "ANONYMIZED_TELEMETRY": "False"},
+        start_new_session=True,
+    )
+    try:
+        for _ in range(600):
+            with contextlib.suppress(OSError), socket.create_connection(("127.0.0.1", port), timeout=1):
+                break
+            assert process.poll() is None
+            time.sleep(0.05)
+        yield f"http://127.0.0.1:{port}"
+    finally:
+        os.killpg(process.pid, signal.SIGKILL)
+        process.wait()
+
+
+@pytest.fixture(scope="module")
+def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
+    with chroma_server(tmp_path_factory.mktemp("server")) as url:
+        yield url
+
+
+@pytest.fixture(scope="module", params=["exact", "chroma", "chroma server"])
+def make(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Make]:
+    opened: list[VectorStore] = []
+
+    def build(ids: Sequence[str], matrix: Vectors) -> VectorStore:
+        number = next(_NUMBERS)
+        store: VectorStore
+        if request.param == "exact":
+            path = tmp_path_factory.mktemp("exact") / "vectors.npy"
+            save_vectors(path, matrix)
+            store = ExactVectors(ids, load_vectors(path, *matrix.shape))
+        else:
+            location: Path | str = tmp_path_factory.mktemp("chroma") / "chroma"
+            if request.param == "chroma server":
+                location = request.getfixturevalue("server")
+            build_collection(location, f"vectors-{number}", ids, matrix)
+            store = ChromaVectors(location, f"vectors-{number}", ids, matrix)
+        opened.append(store)
+        return store
+
+    yield build
+    for store in opened:
+        store.close()
+
+
+def reference(ids: Sequence[str], matrix: Vectors, query: Vectors, n: int) -> list[tuple[str, float]]:
+    """The dictionary that a store is compared with: sums in exact arithmetic, sorted."""
+    scores = {
+        key: math.fsum(float(a) * float(b) for a, b in zip(row, query, strict=True))
+        for key, row in zip(ids, matrix, strict=True)
+    }
+    return sorted(scores.items(), key=lambda item: (-item[1], item[0]))[:n]
+
+
+def test_the_nearest_come_best_first(make: Make) -> None:
+    store = make(["c", "a", "b"], unit([[1, 0], [1, 1], [0, 1]]))
+    found = store.search(unit([[2, 1]])[0], 3)
+    assert [entry.key for entry in found] == ["a", "c", "b"]
+    assert found[0].score == pytest.approx(3 / math.sqrt(10), abs=1e-6)
+    assert found[2].score == pytest.approx(1 / math.sqrt(5), abs=1e-6)
+
+
+def test_equal_scores_come_by_id_also_at_the_cut(make: Make) -> None:
+    ids = [f"k{number:03}" for number in range(60)]
+    shuffled = list(np.random.default_rng(3).permutation(ids))
+    rows = np.repeat(random_rows(1, 33), 60, axis=0)
+    found = make(shuffled, rows).search(random_rows(1, 33, seed=1)[0], 7)
+    assert [entry.key for entry in found] == ids[:7]
+    assert len({entry.score for entry in found}) == 1
+
+
+def test_n_past_the_end_returns_everything_and_none_nothing(make: Make) -> None:
+    ids = [f"k{number:02}" for number in range(30)]
+    store = make(ids, random_rows(30, 8))
+    query = random_rows(1, 8, seed=9)[0]
+    assert sorted(entry.key for entry in store.search(query, 1000)) == ids
+    assert store.search(query, 0) == []
+    assert store.search(query, 5) == store.search(query, 20)[:5]
+
+
+def test_an_empty_store_finds_nothing(make: Make) -> None:
+    store = make([], np.empty((0, 4), dtype=np.float32))
+    assert store.ids == ()
+    assert store.search(random_rows(1, 4)[0], 3) == []
+
+
+def test_vectors_come_back_by_id(make: Make) -> None:
+    matrix = random_rows(5, 6)
+    store = make(list("edcba"), matrix)
+    assert store.ids == tuple("edcba")
+    assert np.array_equal(store.vector("c"), matrix[2])
+    with pytest.raises(KeyError):
+        store.vector("z")
+
+
+def test_a_query_of_another_dimension_is_refused(make: Make) -> None:
+    store = make(["a", "b"], random_rows(2, 4))
+    with pytest.raises(ArtifactError, match="dimension 4") as caught:
+        store.search(random_rows(1, 5)[0], 1)
+    assert "--embedder" in caught.value.remedy
+
+
+def test_every_store_gives_the_exact_stores_scores(make: Make) -> None:
+    matrix = random_rows(400, 24)
+    ids = [f"k{number}" for number in range(400)]
+    store, exact = make(ids, matrix), ExactVectors(ids, matrix)
+    queries = random_rows(20, 24, seed=5)
+    assert [store.search(query, 25) for query in queries] == [exact.search(query, 25) for query in queries]
+    assert recall_against_exact(store, exact, queries, 25) == 1.0
+
+
+grids = st.integers(1, 40).flatmap(
+    lambda size: st.lists(st.tuples(*[st.integers(-2, 2)] * 3).filter(any), min_size=size, max_size=size)
+)
+
+
+@settings(
+    max_examples=25,
+    deadline=None,
+    derandomize=True,
+    suppress_health_check=[HealthCheck.function_scoped_fixture],
+)
+@given(rows=grids, query=st.tuples(*[st.integers(-2, 2)] * 3).filter(any), n=st.integers(0, 50))
+def test_a_store_agrees_with_a_dictionary(
+    make: Make, rows: list[tuple[int, ...]], query: tuple[int, ...], n: int
+) -> None:
+    """Coarse rows, so that many scores are equal or nearly so."""
+    matrix, vector = unit(rows), unit([query])[0]
+    ids = [f"{(number * 7) % 97}" for number in range(len(rows))]
+    found = make(ids, matrix).search(vector, n)
+    expected = reference(ids, matrix, vector, len(ids))
+    assert len(found) == min(n, len(ids))
+    truth = dict(expected)
+    for entry, (_, best) in zip(found, expected, strict=False):
+        # Rows whose exact sums differ by less than a float64 can hold may stand in either order.
+        assert entry.score == pytest.approx(truth[entry.key], abs=1e-15)
+        assert entry.score == pytest.approx(best, abs=1e-15)
+    assert found == sorted(found, key=lambda entry: (-entry.score, entry.key))
+
+
+def test_equal_rows_score_equally_wherever_they_stand() -> None:
+    """A matrix product may round the last rows of a block otherwise than the first."""
+    for size in (1, 2, 3, 5, 9, 31, 67, 130):
+        rows = np.repeat(random_rows(1, 129, seed=size), size, axis=0)
+        ids = [f"{number:03}" for number in reversed(range(size))]
+        found = ExactVectors(ids, rows).search(random_rows(1, 129, seed=200 + size)[0], size)
+        assert [entry.key for entry in found] == sorted(ids)
+
+
+def test_recall_counts_what_an_approximate_store_misses() -> None:
+    matrix = random_rows(10, 4)
+    ids = [f"k{number}" for number in range(10)]
+    exact = ExactVectors(ids, matrix)
+    half = ExactVectors(ids[:5], matrix[:5])
+    assert recall_against_exact(half, exact, matrix, 10) == pytest.approx(0.5)
+    assert recall_against_exact(exact, exact, [], 10) == 1.0
+
+
+@pytest.mark.parametrize(
+    ("content", "message"),
+    [
+        (b"", "cannot read"),
+        (b"\x80\x04N.", "cannot read"),
+        (b"PK\x03\x04 not a zip", "cannot read"),
+    ],
+)
+def test_a_file_that_is_no_array_is_refused(tmp_path: Path, content: bytes, message: str) -> None:
+    path = tmp_path / "vectors.npy"
+    path.write_bytes(content)
+    with pytest.raises(ArtifactError, match=message):
+        load_vectors(path, 2, 3)
+
+
+def test_an_array_of_another_shape_or_type_is_refused(tmp_path: Path) -> None:
+    path = tmp_path / "vectors.npy"
+    save_vectors(path, random_rows(2, 3))
+    with pytest.raises(ArtifactError, match=r"\(2, 3\).*\(2, 4\)"):
+        load_vectors(path, 2, 4)
+    np.save(path, random_rows(2, 3).astype(np.float64))
+    with pytest.raises(ArtifactError, match="float64"):
+        load_vectors(path, 2, 3)
+    np.save(path, np.array([[{}]], dtype=object), allow_pickle=True)
+    with pytest.raises(ArtifactError, match="cannot read"):
+        load_vectors(path, 1, 1)
+    with pytest.raises(ArtifactError, match="3 ids but 2 vectors"):
+        ExactVectors(["a", "b", "c"], random_rows(2, 3))
