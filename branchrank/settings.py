@@ -72,12 +72,15 @@ class Bm25Settings(Settings, frozen=True, kw_only=True):
     stemmer: Annotated[
         Literal["english", "porter", "none"], Meta(description="Snowball stemmer applied to each token")
     ] = "english"
-    stop_words: Annotated[Literal["english", "none"], Meta(description="stop words left out")] = "english"
+    stop_words: Annotated[
+        Literal["questions", "english", "none"],
+        Meta(description="words left out; questions: those that ask, too; english: Lucene's list"),
+    ] = "questions"
     split_identifiers: Annotated[
         bool, Meta(description="index the words inside camelCase, snake_case and dotted names as well")
     ] = True
-    k1: Annotated[float, Meta(ge=0.0, le=10.0, description="term frequency saturation")] = 1.2
-    b: Annotated[float, Meta(ge=0.0, le=1.0, description="length normalisation")] = 0.75
+    k1: Annotated[float, Meta(ge=0.0, le=10.0, description="term frequency saturation")] = 0.9
+    b: Annotated[float, Meta(ge=0.0, le=1.0, description="length normalisation")] = 0.4
     idf: Annotated[
         Literal["lucene", "robertson", "atire", "bm25+", "bm25l"], Meta(description="BM25 variant")
     ] = "lucene"

@@ -14,7 +14,7 @@ from branchrank.records import Scored
 from branchrank.stores.index import Index
 from branchrank.systems.engine import Engine
 from branchrank.systems.llm_stages import LLMStages
-from branchrank.systems.memo import Memo, NoMemo
+from branchrank.systems.memo import Memo, QueryMemo
 from branchrank.systems.spec import System, problems
 
 BranchSearch = Callable[[str, int], Sequence[Scored]]
@@ -42,7 +42,7 @@ class Field:
         memo = Memo()
         self.memos.append(memo)
         engine = Engine(index, memo=memo, extra=extra, llm_stages=llm_stages)
-        timing = Engine(index, memo=NoMemo(), extra=extra, llm_stages=llm_stages)
+        timing = Engine(index, memo=QueryMemo(), extra=extra, llm_stages=llm_stages)
         for system in systems:
             times = repeats if system.asks_llm else 1
             self.contestants.append(

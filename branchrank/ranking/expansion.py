@@ -39,7 +39,8 @@ def expand(
         frontier = reached
     for source, score in list(_best_by_file(seeds, tree).items())[:file_roots]:
         root = tree.file_node(source)
-        scores[root.id] = max(scores.get(root.id, 0.0), FILE_ROOT_SHARE * score)
+        if root is not None:
+            scores[root.id] = max(scores.get(root.id, 0.0), FILE_ROOT_SHARE * score)
     return ranked(scores)
 
 

@@ -6,7 +6,8 @@
 3. With ``split_identifiers``, a camelCase, snake_case or dotted word yields itself and then its parts.
 4. Stop words are left out, then the stemmer is applied.
 
-Without step 3 this is what Lucene's English analyzer does, but for rare Unicode word breaks.
+Without step 3, and with ``stop_words = "english"``, this is what Lucene's English analyzer does, but for
+rare Unicode word breaks.
 """
 
 from __future__ import annotations
@@ -17,6 +18,7 @@ from collections.abc import Callable
 from functools import cache, lru_cache
 
 from branchrank.settings import Bm25Settings
+from branchrank.stores.stop_words import STOP_WORDS as QUESTION_WORDS
 
 Analyze = Callable[[str], list[str]]
 
@@ -32,8 +34,8 @@ _ENGLISH = (
     "a an and are as at be but by for if in into is it no not of on or such that the their then there these "
     "they this to was will with"
 )
-#: Lucene's English stop words.
-STOP_WORDS = frozenset(_ENGLISH.split())
+#: Lucene's English stop words, and the larger list that leaves out the words of a question too.
+STOP_WORDS = {"english": frozenset(_ENGLISH.split()), "questions": QUESTION_WORDS, "none": frozenset[str]()}
 
 
 def analyzer(settings: Bm25Settings) -> Analyze:
@@ -44,7 +46,7 @@ def analyzer(settings: Bm25Settings) -> Analyze:
 @cache
 def _analyzer(stemmer: str, stop_words: str, split_identifiers: bool) -> Analyze:
     stem = _stemmer(stemmer)
-    stopped = STOP_WORDS if stop_words == "english" else frozenset()
+    stopped = STOP_WORDS[stop_words]
 
     # Words repeat; remembering them makes a corpus about ten times as fast.
     @lru_cache(maxsize=1 << 17)

@@ -59,6 +59,7 @@ class Engine:
         repeat: int = 0,
     ) -> Retrieval:
         """Run one query. Returns at most ``k`` hits, best first, with the trace of every stage."""
+        self.memo.begin_query()
         trace = Trace()
         stages = self.llm_stages.bound(system, question_id=question_id, repeat=repeat, trace=trace)
         lists = self._branches(system, query, k, excluded, stages, trace)

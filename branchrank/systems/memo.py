@@ -22,6 +22,9 @@ class Memo:
         self.computed: Counter[str] = Counter()
         self.reused: Counter[str] = Counter()
 
+    def begin_query(self) -> None:
+        """Called before each query; a memo for the life of a run keeps everything."""
+
     def get(self, key: tuple[Hashable, ...], compute: Callable[[], T]) -> T:
         """The value under ``key``, computed at the first call. Errors are not kept."""
         with self._lock:
@@ -36,10 +39,9 @@ class Memo:
         return value
 
 
-class NoMemo(Memo):
-    """Computes every time, for the latency pass; still counts."""
+class QueryMemo(Memo):
+    """Remembers within one query alone, for the latency pass: each query does all of its work once."""
 
-    def get(self, key: tuple[Hashable, ...], compute: Callable[[], T]) -> T:
-        """Compute, keep nothing."""
-        self.computed[str(key[0])] += 1
-        return compute()
+    def begin_query(self) -> None:
+        """Forget the query before."""
+        self._kept.clear()

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from itertools import pairwise
+
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -104,7 +106,7 @@ def test_expansion_does_not_depend_on_order_and_keeps_its_seeds(seeds, depth, si
 @given(seeds=SEEDS)
 def test_a_deeper_walk_reaches_no_fewer_nodes(seeds) -> None:
     reached = [{entry.key for entry in expand(ranked(seeds), TREE, depth=depth)} for depth in range(4)]
-    assert all(shallow <= deep for shallow, deep in zip(reached, reached[1:], strict=False))
+    assert all(shallow <= deep for shallow, deep in pairwise(reached))
 
 
 def test_a_group_is_represented_by_its_best_member() -> None:
