@@ -1,0 +1,104 @@
+"""Discovery: one order, inside the root, and a reason for everything left out."""
+
+from __future__ import annotations
+
+import os
+import socket
+from pathlib import Path
+
+import pytest
+
+from branchrank.corpus.discovery import discover
+from branchrank.errors import CorpusError
+
+
+def write(root: Path, *names: str, content: bytes = b"text\n") -> None:
+    for name in names:
+        path = root / name
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_bytes(content)
+
+
+def sources(root: Path, *exclude: str) -> list[str]:
+    return [file.source for file in discover(root, exclude).files]
+
+
+def test_documents_come_in_the_order_of_their_sources(tmp_path: Path) -> None:
+    write(tmp_path, "b.rst", "a/z.md", "a/b/c.mdx", "a.txt", "x.rst.inc", "UP.RST", "no.py", "inc", "a-b.md")
+    found = discover(tmp_path)
+    assert [file.source for file in found.files] == [
+        "UP.RST", "a-b.md", "a.txt", "a/b/c.mdx", "a/z.md", "b.rst", "x.rst.inc",
+    ]  # fmt: skip
+    assert found.notes == ()
+    assert found.files[0].size == 5
+    assert found.files[0].mtime_ns == (tmp_path / "UP.RST").stat().st_mtime_ns
+
+
+def test_hidden_and_excluded_paths_are_left_out(tmp_path: Path) -> None:
+    write(
+        tmp_path, ".git/x.md", ".y.md", "docs/a.md", "docs/results/r.md", "docs/results.md", "old/drafts/d.md"
+    )
+    assert sources(tmp_path, "docs/results/", "*/drafts") == ["docs/a.md", "docs/results.md"]
+
+
+def test_links_are_not_followed_wherever_they_lead(tmp_path: Path) -> None:
+    root = tmp_path / "corpus"
+    write(root, "a.md", "sub/b.md")
+    write(tmp_path, "secret.md")
+    (root / "loop").symlink_to(root)
+    (root / "sub" / "up").symlink_to("..")
+    (root / "out.md").symlink_to(tmp_path / "secret.md")
+    (root / "self.md").symlink_to("self.md")
+    (root / "folder").symlink_to(tmp_path)
+    found = discover(root)
+    assert [file.source for file in found.files] == ["a.md", "sub/b.md"]
+    assert [note.split(":")[0] for note in found.notes] == [
+        "'folder'", "'loop'", "'out.md'", "'self.md'", "'sub/up'",
+    ]  # fmt: skip
+    assert all("a symbolic link" in note for note in found.notes)
+
+
+def test_what_is_no_regular_text_file_is_left_out_with_a_note(tmp_path: Path) -> None:
+    write(tmp_path, "a.md")
+    write(tmp_path, "binary.md", content=b"\x89PNG\0\0")
+    os.mkfifo(tmp_path / "pipe.md")
+    with socket.socket(socket.AF_UNIX) as server:
+        server.bind(str(tmp_path / "sock.md"))
+        found = discover(tmp_path)
+    assert [file.source for file in found.files] == ["a.md"]
+    assert found.notes == (
+        "'binary.md': left out, a binary file",
+        "'pipe.md': left out, not a regular file",
+        "'sock.md': left out, not a regular file",
+    )
+
+
+def test_a_name_that_is_not_utf_8_is_left_out(tmp_path: Path) -> None:
+    write(tmp_path, "a.md", os.fsdecode(b"bad\xff.md"))
+    found = discover(tmp_path)
+    assert [file.source for file in found.files] == ["a.md"]
+    assert found.notes == ("'bad\\udcff.md': left out, its name is not UTF-8",)
+
+
+def test_a_huge_file_is_left_out(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("branchrank.corpus.discovery.MAX_FILE_BYTES", 10)
+    write(tmp_path, "a.md")
+    write(tmp_path, "b.md", content=b"x" * 11)
+    assert sources(tmp_path) == ["a.md"]
+
+
+def test_a_corpus_that_is_missing_a_file_or_empty_is_an_error(tmp_path: Path) -> None:
+    with pytest.raises(CorpusError, match="does not exist"):
+        discover(tmp_path / "missing")
+    write(tmp_path, "a.md")
+    with pytest.raises(CorpusError, match="is not a folder"):
+        discover(tmp_path / "a.md")
+    with pytest.raises(CorpusError, match="holds no document") as caught:
+        discover(tmp_path, ["a.md"])
+    assert caught.value.remedy
+
+
+def test_the_root_itself_may_be_a_link(tmp_path: Path) -> None:
+    write(tmp_path / "real", "a.md")
+    (tmp_path / "link").symlink_to("real")
+    assert sources(tmp_path / "link") == ["a.md"]

@@ -1,0 +1,270 @@
+"""Corpora by name: pinned, unpacked safely, nothing executed. A local folder stands in for the index."""
+
+from __future__ import annotations
+
+import hashlib
+import io
+import json
+import subprocess
+import tarfile
+import threading
+from collections.abc import Iterator
+from functools import partial
+from http.server import SimpleHTTPRequestHandler, ThreadingHTTPServer
+from pathlib import Path
+
+import pytest
+
+from branchrank.corpus.named import (
+    NamedCorpus,
+    add_corpus,
+    corpora_home,
+    known_corpora,
+    locate_corpus,
+    unpack_folder,
+)
+from branchrank.corpus.package_index import IndexConfiguration, configured_index
+from branchrank.errors import CorpusError
+
+FILENAME = "pack-1.0.tar.gz"
+
+
+def archive(*members: tuple[str, bytes], links: tuple[tuple[str, str], ...] = ()) -> bytes:
+    buffer = io.BytesIO()
+    with tarfile.open(fileobj=buffer, mode="w:gz") as tar:
+        for name, content in members:
+            info = tarfile.TarInfo(name)
+            info.size = len(content)
+            info.mode = 0o777
+            tar.addfile(info, io.BytesIO(content))
+        for name, target in links:
+            info = tarfile.TarInfo(name)
+            info.type, info.linkname = tarfile.SYMTYPE, target
+            tar.addfile(info)
+    return buffer.getvalue()
+
+
+SDIST = archive(
+    ("pack-1.0/docs/index.rst", b"Title\n=====\n"),
+    ("pack-1.0/docs/sub/a.txt", b"a"),
+    ("pack-1.0/setup.py", b"import pathlib; pathlib.Path('EXECUTED').touch()"),
+)
+
+
+def entry(content: bytes = SDIST, **changes: object) -> NamedCorpus:
+    values: dict[str, object] = {
+        "description": "",
+        "folder": "docs",
+        "project": "pack",
+        "filename": FILENAME,
+        "sha256": hashlib.sha256(content).hexdigest(),
+        "size": len(content),
+    }
+    return NamedCorpus(**(values | changes))  # type: ignore[arg-type]
+
+
+class Handler(SimpleHTTPRequestHandler):
+    authorizations: list[str | None] = []  # noqa: RUF012
+
+    def do_GET(self) -> None:
+        self.authorizations.append(self.headers["Authorization"])
+        super().do_GET()
+
+    def log_message(self, *args: object) -> None:
+        pass
+
+
+@pytest.fixture
+def site(tmp_path: Path) -> Iterator[tuple[Path, str]]:
+    folder = tmp_path / "site"
+    (folder / "simple" / "pack").mkdir(parents=True)
+    (folder / "files").mkdir()
+    (folder / "files" / FILENAME).write_bytes(SDIST)
+    page = folder / "simple" / "pack" / "index.html"
+    page.write_text(f'<a href="../../files/{FILENAME}#sha256=0">{FILENAME}</a>')
+    Handler.authorizations.clear()
+    with ThreadingHTTPServer(("127.0.0.1", 0), partial(Handler, directory=str(folder))) as server:
+        thread = threading.Thread(target=server.serve_forever)
+        thread.start()
+        yield folder, f"127.0.0.1:{server.server_port}"
+        server.shutdown()
+        thread.join()
+
+
+def index(*urls: str, links: tuple[str, ...] = ()) -> IndexConfiguration:
+    return IndexConfiguration(indexes=urls, links=links, timeout=10)
+
+
+def test_a_distribution_comes_from_the_index_and_only_its_docs_stay(
+    tmp_path: Path, site: tuple[Path, str]
+) -> None:
+    told: list[tuple[str, int, int]] = []
+    target = tmp_path / "home" / "pack"
+    result = add_corpus(
+        "pack",
+        target,
+        lambda *step: told.append(step),
+        corpus=entry(),
+        configuration=index(f"http://{site[1]}/simple/"),
+    )
+    assert result == target
+    files = sorted(str(path.relative_to(target)) for path in target.rglob("*") if path.is_file())
+    assert files == ["index.rst", "sub/a.txt"]
+    assert told == [("download", len(SDIST), len(SDIST)), ("unpack", 1, 1)]
+    assert [path.name for path in target.parent.iterdir()] == ["pack"]
+    assert list(tmp_path.rglob("EXECUTED")) == []
+
+
+def test_a_json_index_and_a_user_in_its_address(tmp_path: Path, site: tuple[Path, str]) -> None:
+    folder, host = site
+    page = {"files": [{"url": f"/files/{FILENAME}", "hashes": {}}], "meta": {"api-version": "1.0"}}
+    (folder / "simple" / "pack" / "index.html").write_text(json.dumps(page))
+    add_corpus("pack", tmp_path / "x", corpus=entry(), configuration=index(f"http://me:p%40ss@{host}/simple"))
+    assert Handler.authorizations == ["Basic bWU6cEBzcw=="] * 2
+
+
+def test_the_user_of_an_index_is_not_told_to_another_host_nor_in_an_error(
+    tmp_path: Path, site: tuple[Path, str]
+) -> None:
+    folder, host = site
+    other = host.replace("127.0.0.1", "localhost")
+    (folder / "simple" / "pack" / "index.html").write_text(f'<a href="http://{other}/files/{FILENAME}">x</a>')
+    add_corpus("pack", tmp_path / "x", corpus=entry(), configuration=index(f"http://me:secret@{host}/simple"))
+    assert Handler.authorizations[1] is None
+    with pytest.raises(CorpusError) as caught:
+        add_corpus(
+            "pack",
+            tmp_path / "y",
+            corpus=entry(sha256="0"),
+            configuration=index(f"http://me:secret@{host}/simple"),
+        )
+    assert "secret" not in str(caught.value)
+
+
+def test_a_folder_of_packages_serves_as_well(tmp_path: Path, site: tuple[Path, str]) -> None:
+    add_corpus("pack", tmp_path / "x", corpus=entry(), configuration=index(links=(str(site[0] / "files"),)))
+    assert (tmp_path / "x" / "index.rst").is_file()
+    add_corpus("pack", tmp_path / "y", corpus=entry(), configuration=index((site[0] / "simple").as_uri()))
+    assert (tmp_path / "y" / "index.rst").is_file()
+
+
+@pytest.mark.parametrize("changes", [{"sha256": "0" * 64}, {"size": len(SDIST) - 1}])
+def test_what_is_not_the_pinned_file_is_refused_and_leaves_nothing(
+    tmp_path: Path, site: tuple[Path, str], changes: dict[str, object]
+) -> None:
+    target = tmp_path / "home" / "pack"
+    with pytest.raises(CorpusError, match=r"pack-1\.0\.tar\.gz can't be had"):
+        add_corpus("pack", target, corpus=entry(**changes), configuration=index(f"http://{site[1]}/simple"))
+    assert list(target.parent.iterdir()) == []
+
+
+def test_without_a_network_there_is_one_clear_error(tmp_path: Path) -> None:
+    with pytest.raises(CorpusError, match="can't be had from the configured package index") as caught:
+        add_corpus("pack", tmp_path / "x", corpus=entry(), configuration=index("http://127.0.0.1:1/simple"))
+    assert "pip config list" in caught.value.remedy
+
+
+def test_an_added_corpus_stays_as_it_is(tmp_path: Path) -> None:
+    (tmp_path / "x").mkdir()
+    (tmp_path / "x" / "a.rst").write_text("A")
+    assert add_corpus("pack", tmp_path / "x", corpus=entry(), configuration=index()) == tmp_path / "x"
+
+
+def test_only_regular_files_of_the_folder_are_unpacked(tmp_path: Path) -> None:
+    path = tmp_path / "a.tar.gz"
+    path.write_bytes(
+        archive(
+            ("top/docs/good.rst", b"x"),
+            ("top/docs/../../evil.rst", b"x"),
+            ("/top/docs/absolute.rst", b"x"),
+            ("top/other/no.rst", b"x"),
+            ("docs/shallow.rst", b"x"),
+            ("top/docs", b"x"),
+            links=(("top/docs/link", "/etc/passwd"), ("top/docs/up", "../../..")),
+        )
+    )
+    target = tmp_path / "out"
+    unpack_folder(path, "docs", target)
+    assert [(str(p.relative_to(target)), p.stat().st_mode & 0o111) for p in target.rglob("*")] == [
+        ("good.rst", 0)
+    ]
+    assert not (tmp_path / "evil.rst").exists()
+
+
+def test_a_bomb_and_a_damaged_archive_are_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("branchrank.corpus.named.MAX_BYTES", 1000)
+    path = tmp_path / "a.tar.gz"
+    path.write_bytes(archive(("top/docs/a", b"x" * 600), ("top/docs/b", b"x" * 600)))
+    with pytest.raises(CorpusError, match="more than"):
+        unpack_folder(path, "docs", tmp_path / "one")
+    path.write_bytes(SDIST[: len(SDIST) // 2])
+    with pytest.raises(CorpusError, match="can't be unpacked"):
+        unpack_folder(path, "docs", tmp_path / "two")
+
+
+def git(folder: Path, *arguments: str) -> str:
+    identity = ["-c", "user.name=x", "-c", "user.email=x@example.org"]
+    command = ["git", "-C", str(folder), *identity, *arguments]
+    return subprocess.run(command, check=True, capture_output=True, text=True).stdout.strip()
+
+
+def test_a_repository_comes_at_its_pinned_commit(tmp_path: Path) -> None:
+    origin = tmp_path / "origin"
+    origin.mkdir()
+    git(origin, "init", "--quiet")
+    git(origin, "config", "uploadpack.allowAnySHA1InWant", "true")
+    (origin / "a.rst").write_text("first")
+    (origin / "link.rst").symlink_to("/etc/passwd")
+    git(origin, "add", "-A")
+    git(origin, "commit", "--quiet", "-m", "one")
+    commit = git(origin, "rev-parse", "HEAD")
+    (origin / "a.rst").write_text("second")
+    git(origin, "commit", "--quiet", "-a", "-m", "two")
+
+    corpus = NamedCorpus(description="", folder=".", repository=origin.as_uri(), commit=commit)
+    result = add_corpus("repo", tmp_path / "home" / "repo", corpus=corpus)
+    assert (result / "a.rst").read_text() == "first"
+    assert not (result / "link.rst").is_symlink()
+    assert not (result / ".git").exists()
+
+    missing = NamedCorpus(description="", folder=".", repository=(tmp_path / "no").as_uri(), commit=commit)
+    with pytest.raises(CorpusError, match="cannot clone") as caught:
+        add_corpus("repo", tmp_path / "home" / "other", corpus=missing)
+    assert "give the path of the folder" in caught.value.remedy
+    assert sorted(path.name for path in (tmp_path / "home").iterdir()) == ["repo"]
+
+
+def test_a_path_works_everywhere_a_name_does(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("BRANCHRANK_CORPORA", str(tmp_path / "home"))
+    monkeypatch.chdir(tmp_path)
+    assert corpora_home() == tmp_path / "home"
+    name = next(iter(known_corpora()))
+    with pytest.raises(CorpusError, match="is not here yet") as caught:
+        locate_corpus(name)
+    assert caught.value.remedy == f"branchrank corpus add {name}"
+    (tmp_path / "home" / name).mkdir(parents=True)
+    assert locate_corpus(name) == tmp_path / "home" / name
+    (tmp_path / "docs").mkdir()
+    assert locate_corpus("docs") == Path("docs")
+    assert locate_corpus(tmp_path / "docs") == tmp_path / "docs"
+    with pytest.raises(CorpusError, match="there is no corpus folder 'nowhere'"):
+        locate_corpus("nowhere")
+    with pytest.raises(CorpusError, match="no corpus is known"):
+        add_corpus("nowhere")
+
+
+def test_every_known_corpus_is_pinned() -> None:
+    for corpus in known_corpora().values():
+        pins = (corpus.commit,) if corpus.repository else (corpus.sha256, corpus.filename, corpus.project)
+        assert all(pins)
+        assert len(pins[0]) in (40, 64)
+        assert corpus.description
+
+
+def test_pip_is_asked_for_its_index(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("PIP_INDEX_URL", "https://index.example.org/simple")
+    monkeypatch.setenv("PIP_EXTRA_INDEX_URL", "https://more.example.org/simple")
+    configuration = configured_index()
+    assert configuration.indexes == ("https://index.example.org/simple", "https://more.example.org/simple")
+    monkeypatch.setenv("PIP_NO_INDEX", "1")
+    assert configured_index().indexes == ()
