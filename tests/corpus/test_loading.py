@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from branchrank.corpus.loading import load_corpus
+from branchrank.corpus.loading import corpus_digest, load_corpus
 from branchrank.corpus.reading import is_document, read_document
 from branchrank.errors import CorpusError
 
@@ -30,6 +30,11 @@ def test_a_corpus_is_its_documents_in_order_with_a_digest_of_their_bytes(tmp_pat
     renamed = load_corpus(copy).digest
     (copy / "c.rst").write_text("C\n=\n")
     assert len({corpus.digest, renamed, load_corpus(copy).digest}) == 3
+
+
+def test_the_digest_does_not_depend_on_the_order() -> None:
+    pairs = [("b", "1"), ("a", "2")]
+    assert corpus_digest(pairs) == corpus_digest(pairs[::-1]) != corpus_digest([("a", "1"), ("b", "2")])
 
 
 def test_odd_files_are_read_or_named(tmp_path: Path) -> None:

@@ -211,6 +211,13 @@ def test_directives_of_any_project_are_read_for_their_text() -> None:
     ]
 
 
+def test_a_field_of_several_words_is_text_and_no_option() -> None:
+    assert texts(".. function:: f(x)\n   :module: noise\n   :param x: what it is\n") == [
+        "f(x)",
+        "param x: what it is",
+    ]
+
+
 def test_what_no_reader_of_the_page_sees_is_silent() -> None:
     assert texts(
         """
