@@ -1,0 +1,172 @@
+"""BM25: the formulas by hand, ties, edges, and files that are never mixed."""
+
+from __future__ import annotations
+
+import math
+import pickle
+from collections import Counter
+from pathlib import Path
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from branchrank.errors import ArtifactError
+from branchrank.settings import Bm25Settings
+from branchrank.stores.bm25 import Bm25Index
+
+PLAIN = Bm25Settings(stemmer="none", stop_words="none", split_identifiers=False, k1=1.2, b=0.75)
+TEXTS = {
+    "a": "red green blue",
+    "b": "red red yellow",
+    "c": "green",
+    "d": "red blue black white grey",
+    "e": "",
+}
+
+
+def build(texts: dict[str, str], settings: Bm25Settings = PLAIN) -> Bm25Index:
+    return Bm25Index.build(list(texts), list(texts.values()), settings)
+
+
+def by_hand(texts: dict[str, str], query: str, variant: str, k1: float, b: float) -> dict[str, float]:
+    """Every variant's formula as its paper writes it, in plain Python."""
+    documents = {key: Counter(text.split()) for key, text in texts.items()}
+    n = len(documents)
+    average = sum(map(Counter.total, documents.values())) / n or 1.0
+    scores = {}
+    for key, counts in documents.items():
+        norm = 1 - b + b * counts.total() / average
+        score = 0.0
+        for term in query.split():
+            df = sum(term in other for other in documents.values())
+            tf = counts[term]
+            if not tf:
+                continue
+            score += {
+                "lucene": lambda df, tf, norm: (
+                    math.log(1 + (n - df + 0.5) / (df + 0.5)) * tf / (tf + k1 * norm)
+                ),
+                "robertson": lambda df, tf, norm: (
+                    max(0.0, math.log((n - df + 0.5) / (df + 0.5))) * tf / (tf + k1 * norm)
+                ),
+                "atire": lambda df, tf, norm: math.log(n / df) * (k1 + 1) * tf / (tf + k1 * norm),
+                "bm25+": lambda df, tf, norm: math.log((n + 1) / df) * (1 + (k1 + 1) * tf / (tf + k1 * norm)),
+                "bm25l": lambda df, tf, norm: (
+                    math.log((n + 1) / (df + 0.5)) * (k1 + 1) * (tf / norm + 0.5) / (k1 + tf / norm + 0.5)
+                ),
+            }[variant](df, tf, norm)
+        scores[key] = score
+    return scores
+
+
+@pytest.mark.parametrize("variant", ["lucene", "robertson", "atire", "bm25+", "bm25l"])
+@pytest.mark.parametrize(("k1", "b"), [(1.2, 0.75), (0.9, 0.4), (2.0, 0.0)])
+def test_scores_are_the_papers_formulas(variant: str, k1: float, b: float) -> None:
+    settings = Bm25Settings(
+        stemmer="none", stop_words="none", split_identifiers=False, k1=k1, b=b, idf=variant
+    )  # type: ignore[arg-type]
+    index = build(TEXTS, settings)
+    for query in ("red", "red blue", "green red red", "white", "nothing", "red nothing"):
+        expected = by_hand(TEXTS, query, variant, k1, b)
+        assert dict(zip(index.ids, index.scores(query), strict=True)) == pytest.approx(expected, abs=1e-5)
+
+
+def test_best_first_ties_by_id_and_nothing_without_a_score() -> None:
+    texts = {"z": "red", "m": "red", "a": "red", "q": "blue", "b": "red red red"}
+    found = build(texts).search("red", 10)
+    assert [entry.key for entry in found] == ["b", "a", "m", "z"]
+    assert found[1].score == found[2].score == found[3].score > 0
+    assert [entry.key for entry in build(texts).search("red", 2)] == ["b", "a"]
+
+
+def test_a_repeated_word_counts_again_and_the_order_of_words_does_not() -> None:
+    index = build(TEXTS)
+    assert index.scores("red red")[0] == pytest.approx(2 * index.scores("red")[0])
+    assert np.array_equal(index.scores("red blue green"), index.scores("green red blue"))
+
+
+@pytest.mark.parametrize("texts", [{}, {"a": ""}, {"a": "", "b": "..."}])
+def test_an_index_without_words_finds_nothing(texts: dict[str, str], tmp_path: Path) -> None:
+    index = build(texts)
+    assert index.search("red", 5) == []
+    assert index.scores("red").shape == (len(texts),)
+    index.save(tmp_path)
+    assert Bm25Index.load(tmp_path).search("red", 5) == []
+
+
+def test_edges() -> None:
+    index = build(TEXTS)
+    assert index.search("", 5) == []
+    assert index.search("the unknown", 5) == []
+    assert index.search("red", 0) == []
+    assert [entry.key for entry in build({"only": "red"}).search("red", 9)] == ["only"]
+
+
+words = st.lists(st.sampled_from(["red", "green", "blue", "black", "white"]), max_size=6).map(" ".join)
+
+
+@settings(max_examples=60, deadline=None, derandomize=True)
+@given(st.lists(words, min_size=1, max_size=12), words, st.integers(0, 14))
+def test_search_agrees_with_sorting_all_scores(texts: list[str], query: str, n: int) -> None:
+    documents = {f"{(number * 5) % 13}": text for number, text in enumerate(texts)}
+    index = build(documents)
+    scores = dict(zip(index.ids, index.scores(query).tolist(), strict=True))
+    expected = sorted(
+        ((key, score) for key, score in scores.items() if score > 0), key=lambda e: (-e[1], e[0])
+    )
+    assert [tuple(entry) for entry in index.search(query, n)] == expected[:n]
+    for key, score in by_hand(documents, query, "lucene", 1.2, 0.75).items():
+        assert scores[key] == pytest.approx(score, abs=1e-5)
+
+
+def test_saved_and_loaded_it_answers_the_same(tmp_path: Path) -> None:
+    settings = Bm25Settings(idf="bm25+", k1=0.7)
+    index = build(TEXTS, settings)
+    index.save(tmp_path / "one")
+    build(TEXTS, settings).save(tmp_path / "two")
+    loaded = Bm25Index.load(tmp_path / "one")
+    assert loaded.settings == settings
+    assert loaded.ids == index.ids
+    assert loaded.search("red blue", 5) == index.search("red blue", 5)
+    for path in (tmp_path / "one").iterdir():
+        assert path.read_bytes() == (tmp_path / "two" / path.name).read_bytes()
+
+
+def test_files_of_two_builds_are_never_read_together(tmp_path: Path) -> None:
+    build(TEXTS).save(tmp_path / "one")
+    build({**TEXTS, "b": "purple"}).save(tmp_path / "two")
+    names = sorted(path.name for path in (tmp_path / "one").iterdir())
+    assert len(names) == 6
+    different = [
+        name
+        for name in names
+        if (tmp_path / "one" / name).read_bytes() != (tmp_path / "two" / name).read_bytes()
+    ]
+    assert len(different) >= 4
+    for name in different:
+        original = (tmp_path / "one" / name).read_bytes()
+        (tmp_path / "one" / name).write_bytes((tmp_path / "two" / name).read_bytes())
+        with pytest.raises(ArtifactError):
+            Bm25Index.load(tmp_path / "one")
+        (tmp_path / "one" / name).unlink()
+        with pytest.raises(ArtifactError, match="cannot read"):
+            Bm25Index.load(tmp_path / "one")
+        (tmp_path / "one" / name).write_bytes(original)
+    assert Bm25Index.load(tmp_path / "one").ids == tuple(TEXTS)
+
+
+class _Canary:
+    def __reduce__(self) -> tuple[object, tuple[str]]:
+        return (pytest.fail, ("a pickle was read",))
+
+
+def test_no_file_is_unpickled(tmp_path: Path) -> None:
+    build(TEXTS).save(tmp_path)
+    for path in sorted(tmp_path.iterdir()):
+        original = path.read_bytes()
+        path.write_bytes(pickle.dumps(_Canary()))
+        with pytest.raises(ArtifactError):
+            Bm25Index.load(tmp_path)
+        path.write_bytes(original)
