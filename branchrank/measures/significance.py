@@ -81,7 +81,7 @@ def _whole_number_p(moving: NDArray[np.int64]) -> float:
         shifted[:-size] += chance[size:] / 2
         chance = shifted
     observed = abs(int(moving.sum()))
-    return min(1.0, float(chance[: reach - observed + 1].sum() + chance[reach + max(observed, 1) :].sum()))
+    return min(1.0, float(chance[: reach - observed + 1].sum() + chance[reach + observed :].sum()))
 
 
 def _all_totals(moving: Floats) -> Floats:

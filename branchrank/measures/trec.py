@@ -12,6 +12,8 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from urllib.parse import quote
 
+import numpy as np
+
 from branchrank.measures.matching import (
     RELAXED_GAIN,
     STRICT_GAIN,
@@ -56,10 +58,21 @@ def question_run(hits: Sequence[Hit], judged: Judged, question: Question) -> lis
 
 def run_ranking(run: Sequence[Scored], qrels: Mapping[str, int]) -> Ranking:
     """Judge a run made elsewhere as trec_eval does: by score in single precision, descending, then by
-    document id, descending."""
-    import numpy as np
+    document id, descending. Ids are distinct, scores finite.
 
-    scores = np.array([entry.score for entry in run], dtype=np.float32).tolist()
-    ordered = sorted(zip(scores, (entry.key for entry in run), strict=True), reverse=True)
-    gains = tuple((rank, qrels[key]) for rank, (_, key) in enumerate(ordered, start=1) if key in qrels)
-    return Ranking(gains=gains, returned=len(ordered), gold=tuple(qrels.values()))
+    Only judged documents need a rank: one more than the scores above theirs and the ties that sort
+    before them.
+    """
+    scores = np.array([score for _, score in run], dtype=np.float32)
+    places = [place for place, (key, _) in enumerate(run) if key in qrels]
+    ordered = np.sort(scores)
+    not_above = np.searchsorted(ordered, scores[places], side="right")
+    below = np.searchsorted(ordered, scores[places], side="left")
+    gains = []
+    for place, last, first in zip(places, not_above.tolist(), below.tolist(), strict=True):
+        key, rank = run[place].key, len(run) - last + 1
+        if last - first > 1:
+            tied = np.flatnonzero(scores == scores[place]).tolist()
+            rank += sum(run[other].key > key for other in tied)
+        gains.append((rank, qrels[key]))
+    return Ranking(gains=tuple(sorted(gains)), returned=len(run), gold=tuple(qrels.values()))

@@ -3,6 +3,7 @@
 from itertools import combinations
 
 import numpy as np
+import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
@@ -72,6 +73,15 @@ def test_the_frontier_drops_what_another_beats_in_everything():
     best, cheap = standing("llm", 0.9, 900, 2000), standing("bm25", 0.7, 5, 0)
     middle, beaten = standing("hybrid", 0.8, 40, 0), standing("slow", 0.8, 50, 0)
     assert frontier([cheap, beaten, middle, best]) == (best, middle, cheap)
+
+
+@pytest.mark.parametrize(
+    "other",
+    [standing("b", 0.9, 20, 20), standing("b", 0.7, 5, 20), standing("b", 0.7, 20, 5)],
+    ids=["better", "faster", "cheaper"],
+)
+def test_being_ahead_in_one_thing_is_enough(other):
+    assert set(frontier([standing("a", 0.8, 10, 10), other])) == {standing("a", 0.8, 10, 10), other}
 
 
 def test_equal_pipelines_both_stay():

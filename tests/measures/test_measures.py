@@ -178,6 +178,10 @@ def test_agrees_with_ir_measures_on_exported_runs(cases):
     assert ours == pytest.approx(ir_measures.calc_aggregate([theirs], qrels, runs)[theirs], abs=5e-5)
 
 
+def test_an_empty_run_finds_nothing():
+    assert run_ranking([], {"d": 1}) == Ranking(gains=(), returned=0, gold=(1,))
+
+
 def test_exported_ids_hold_no_whitespace_and_repeat_nothing():
     asked = question(gold("a b.md", 1, 2))
     hits = [hit("a b.md", 5, 6), hit("a b.md", 1, 1), hit("a b.md", 9, 9), hit("a b.md", 9, 9)]

@@ -19,6 +19,11 @@ def test_a_line_returned_twice_earns_once_and_costs_twice():
     assert (size.gold_lines, size.span_precision, size.gold_coverage) == (4, 0.5, 1.0)
 
 
+def test_a_line_of_two_gold_items_is_one_gold_line():
+    size = passage_size([hit("a", 1, 10)], question(gold("a", 1, 4), gold("a", 3, 5)))
+    assert (size.gold_lines, size.span_precision) == (5, 0.5)
+
+
 def test_any_alternate_covers_the_gold():
     size = passage_size([hit("b", 1, 2)], question(gold("a", 1, 100), gold("b", 1, 2)))
     assert size.gold_coverage == 1.0

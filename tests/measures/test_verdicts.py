@@ -110,13 +110,27 @@ def test_sizes_follow_the_clusters():
     rng = np.random.default_rng(8)
     pages = [str(number // 5) for number in range(200)]
     together = np.repeat(rng.choice([-1.0, 0.0, 1.0], size=40), 5)
-    assert design_effect(together, pages) == pytest.approx(5, rel=0.1)
+    assert design_effect(together, pages) == pytest.approx(5 * (40 / 39) / (200 / 199))
     apart = [str(number) for number in range(200)]
     assert design_effect(together, apart) == 1.0
     assert design_effect(np.zeros(200), pages) == 1.0
     base, candidate = (together < 0).astype(float), (together > 0).astype(float)
     clustered, single = compare(base, candidate, clusters=pages), compare(base, candidate)
     assert clustered.mde > 1.5 * single.mde
+    effect = design_effect(candidate - base, pages)
+    assert clustered.questions_needed == int(np.ceil(single.questions_needed * effect))
+
+
+def test_sizes_follow_the_family():
+    base, arm = scored([0] * 12 + [1] * 88), scored([1] * 94 + [0] * 6)
+    clusters = {each: each for each in base}
+
+    def first(arms):
+        scores = {"base": base, **{str(number): arm for number in range(arms)}}
+        return compare_predictors(scores, clusters, baseline="base", measure="hit@1", resamples=99)[0]
+
+    assert first(5).mde > first(1).mde
+    assert first(5).questions_needed > first(1).questions_needed
 
 
 def test_a_needed_number_is_offered_for_what_is_unresolved():
