@@ -1,0 +1,245 @@
+"""Walking the tree, writing and loading it, and what is refused."""
+
+from __future__ import annotations
+
+import errno
+from pathlib import Path
+from typing import Any
+
+import msgspec
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from branchrank.corpus.reading import read_document
+from branchrank.errors import ArtifactError, StorageError
+from branchrank.records import Node, Span
+from branchrank.tree.build import build_nodes
+from branchrank.tree.check import check_nodes
+from branchrank.tree.navigate import Tree
+from branchrank.tree.store import load_nodes, write_nodes
+
+FILES = {
+    "a.md": "# A\n\nintro\n\n## One\n\ntext\n\n### Deep\n\ntext\n\n## Two\n\ntext\n",
+    "b/c.md": "# C1\n\ntext\n\n# C2\n",
+    "b/d.md": "",
+}
+
+
+def sample_nodes() -> list[Node]:
+    documents = [read_document(source, text.encode()) for source, text in FILES.items()]
+    return build_nodes(documents, "Sample")[0]
+
+
+TREE = Tree(sample_nodes())
+
+
+def ids(nodes: tuple[Node, ...]) -> list[str]:
+    return [node.id for node in nodes]
+
+
+def test_nodes_are_in_pre_order_whatever_the_order_given() -> None:
+    expected = [
+        "/",
+        "a.md",
+        "a.md#one",
+        "a.md#one/deep",
+        "a.md#two",
+        "b/",
+        "b/c.md",
+        "b/c.md#c1",
+        "b/c.md#c2",
+        "b/d.md",
+    ]
+
+    assert list(TREE.nodes) == expected
+    assert list(Tree(reversed(sample_nodes())).nodes) == expected
+    assert ids(TREE.sections) == [each for each in expected if each not in ("/", "b/")]
+
+
+def test_relatives() -> None:
+    assert TREE.root.id == "/"
+    assert TREE.parent("/") is None
+    assert TREE.parent("a.md#one/deep") == TREE.node("a.md#one")
+    assert ids(TREE.children("a.md")) == ["a.md#one", "a.md#two"]
+    assert ids(TREE.siblings("a.md#one")) == ["a.md#two"]
+    assert ids(TREE.siblings("/")) == []
+    assert ids(TREE.descendants("a.md")) == ["a.md#one", "a.md#one/deep", "a.md#two"]
+    assert ids(TREE.descendants("b/d.md")) == []
+    assert len(TREE.descendants("/")) == len(TREE.nodes) - 1
+
+
+def test_unknown_ids_and_sources() -> None:
+    with pytest.raises(KeyError):
+        TREE.node("x")
+    assert TREE.file_node("a.md") == TREE.node("a.md")
+    assert TREE.file_node("a.md#one") is None
+    assert TREE.file_node("b/") is None
+    assert TREE.overlapping(Span(source="x", line_start=1, line_end=9)) == ()
+
+
+@pytest.mark.parametrize(
+    ("source", "start", "end", "expected"),
+    [
+        ("a.md", 1, 1, ["a.md"]),
+        ("a.md", 4, 6, ["a.md#one", "a.md"]),
+        ("a.md", 1, 99, ["a.md", "a.md#one", "a.md#one/deep", "a.md#two"]),
+        ("a.md", 12, 13, ["a.md#one/deep", "a.md#two"]),
+        ("a.md", 99, 120, []),
+        ("b/c.md", 1, 1, ["b/c.md#c1"]),
+        ("b/d.md", 1, 1, ["b/d.md"]),
+    ],
+)
+def test_overlapping_sections_come_with_the_most_shared_lines_first(
+    source: str, start: int, end: int, expected: list[str]
+) -> None:
+    assert ids(TREE.overlapping(Span(source=source, line_start=start, line_end=end))) == expected
+
+
+@settings(max_examples=60, derandomize=True, deadline=None)
+@given(st.lists(st.integers(1, 4), max_size=12), st.integers(1, 40), st.integers(0, 10))
+def test_overlapping_agrees_with_looking_at_every_node(levels: list[int], start: int, length: int) -> None:
+    text = "".join(f"{'#' * level} h{number}\n\nx\n" for number, level in enumerate(levels))
+    nodes, _ = build_nodes([read_document("a.md", text.encode())], "x")
+    span = Span(source="a.md", line_start=start, line_end=start + length)
+    shared = [(node.own_span.overlap(span), node.id) for node in nodes if node.own_span]
+
+    expected = [
+        identifier for lines, identifier in sorted(shared, key=lambda each: (-each[0], each[1])) if lines
+    ]
+    assert ids(Tree(nodes).overlapping(span)) == expected
+
+
+def test_what_is_written_is_loaded(tmp_path: Path) -> None:
+    path = tmp_path / "pageindex" / "nodes.jsonl"
+    write_nodes(path, sample_nodes())
+
+    assert list(load_nodes(path).nodes.values()) == list(TREE.nodes.values())
+    keys = list(msgspec.json.decode(path.read_bytes().split(b"\n")[0]))
+    assert keys == [
+        "id",
+        "parent_id",
+        "children",
+        "depth",
+        "kind",
+        "title",
+        "summary",
+        "text",
+        "source",
+        "breadcrumb",
+        "line_start",
+        "line_end",
+        "own_line_end",
+    ]
+
+
+def test_a_sound_tree_has_no_problems() -> None:
+    counts = {"a.md": 15, "b/c.md": 5, "b/d.md": 1}
+
+    assert check_nodes(sample_nodes(), counts) == []
+    assert check_nodes(sample_nodes(), {**counts, "a.md": 16}) == [
+        "'a.md': ends at line 15, but the file has 16 lines"
+    ]
+    assert check_nodes([]) != []
+
+
+DAMAGE: list[tuple[str, dict[str, Any], str]] = [
+    ("a.md#two", {"id": "a.md#one"}, "used twice"),
+    ("a.md", {"parent_id": "nowhere"}, "does not exist"),
+    ("a.md", {"parent_id": None}, "is the root"),
+    ("/", {"parent_id": "a.md"}, "needs one root"),
+    ("a.md", {"children": ("a.md#one",)}, "does not name it as a child"),
+    ("a.md", {"children": ("a.md#one", "a.md#two", "a.md#three")}, "does not exist"),
+    ("a.md", {"children": ("a.md#one", "a.md#two", "a.md#two")}, "names a child twice"),
+    ("b/", {"children": ("b/c.md", "b/d.md", "a.md")}, "is also a child of"),
+    ("a.md#one/deep", {"children": ("/",)}, "names it as a child"),
+    ("a.md#one", {"depth": 7}, "not one more than its parent's"),
+    ("/", {"depth": 1}, "depth"),
+    ("/", {"kind": "folder"}, "only the root"),
+    ("b/", {"line_start": 1}, "neither source nor lines"),
+    ("a.md", {"line_start": None}, "needs a source and lines"),
+    ("a.md", {"source": ""}, "needs a source and lines"),
+    ("a.md", {"source": "z.md"}, "a file's id is its source"),
+    ("a.md#two", {"source": "z.md"}, "of the same source"),
+    ("a.md#one/deep", {"line_start": 12, "own_line_end": 3}, "bad span"),
+    ("a.md#one", {"own_line_end": 99}, "bad span"),
+    ("a.md", {"line_start": 0}, "bad span"),
+    ("a.md", {"line_start": 2}, "starts at line 1"),
+    ("a.md#one/deep", {"line_start": 10}, "starts at line 10, not 9"),
+    ("a.md#one/deep", {"line_start": 8}, "starts at line 8, not 9"),
+    ("a.md#two", {"line_end": 14, "own_line_end": 14}, "ends at line 15"),
+    ("a.md#two", {"breadcrumb": "A > Three"}, "the breadcrumb is"),
+]
+
+
+@pytest.mark.parametrize(("identifier", "changes", "message"), DAMAGE)
+def test_damage_is_found_and_refused(
+    tmp_path: Path, identifier: str, changes: dict[str, Any], message: str
+) -> None:
+    nodes = [
+        msgspec.structs.replace(node, **changes) if node.id == identifier else node for node in sample_nodes()
+    ]
+    path = tmp_path / "nodes.jsonl"
+    write_nodes(path, nodes)
+
+    assert any(message in problem for problem in check_nodes(nodes))
+    with pytest.raises(ArtifactError, match=r"nodes\.jsonl:\d+: .*") as caught:
+        load_nodes(path)
+    assert caught.value.remedy
+
+
+def test_two_nodes_that_are_each_others_parents_are_refused(tmp_path: Path) -> None:
+    def loop(identifier: str, other: str) -> Node:
+        return Node(
+            id=identifier, parent_id=other, children=(other,), depth=1, kind="folder", title="", breadcrumb=""
+        )
+
+    path = tmp_path / "nodes.jsonl"
+    write_nodes(path, [*sample_nodes(), loop("x/", "y/"), loop("y/", "x/")])
+
+    with pytest.raises(ArtifactError, match="depth"):
+        load_nodes(path)
+
+
+@pytest.mark.parametrize(
+    ("line", "message"),
+    [
+        (b"{", "truncated"),
+        (b'{"id": 1}', "id"),
+        (b"[]", "Expected `object`"),
+        (b"\xff", "nodes.jsonl:12"),
+        (b'{"id": "x", "parent_id": "/", "depth": 1, "kind": "page", "title": ""}', "kind"),
+        (b"[" * 100_000, "nodes.jsonl:12"),
+    ],
+    ids=range(6),
+)
+def test_a_bad_line_is_named(tmp_path: Path, line: bytes, message: str) -> None:
+    path = tmp_path / "nodes.jsonl"
+    write_nodes(path, sample_nodes())
+    path.write_bytes(path.read_bytes() + b"\n" + line + b"\n")
+
+    with pytest.raises(ArtifactError, match=message) as caught:
+        load_nodes(path)
+    assert "nodes.jsonl:12" in caught.value.message
+
+
+def test_missing_and_empty_files_are_refused(tmp_path: Path) -> None:
+    with pytest.raises(ArtifactError, match="No such file"):
+        load_nodes(tmp_path / "nodes.jsonl")
+    (tmp_path / "nodes.jsonl").write_bytes(b"\n")
+    with pytest.raises(ArtifactError, match="holds no nodes"):
+        load_nodes(tmp_path / "nodes.jsonl")
+
+
+def test_a_full_disk_leaves_the_old_file(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    path = tmp_path / "nodes.jsonl"
+    write_nodes(path, sample_nodes())
+    before = path.read_bytes()
+
+    def full(_: int) -> None:
+        raise OSError(errno.ENOSPC, "full")
+
+    monkeypatch.setattr("os.fsync", full)
+    with pytest.raises(StorageError, match="No space left"):
+        write_nodes(path, sample_nodes()[:1])
+    assert path.read_bytes() == before
