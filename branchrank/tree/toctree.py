@@ -13,7 +13,7 @@ from __future__ import annotations
 
 import posixpath
 import re
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from fnmatch import fnmatchcase
 
 from branchrank.corpus.document import Document
@@ -34,11 +34,14 @@ def toctree_parents(documents: Sequence[Document]) -> tuple[dict[str, str], list
     notes: list[str] = []
     for document in ordered:
         for entry in document.toctree:
-            targets = list(_resolve(document.source, entry, names, parents))
-            if not targets and not _NOT_A_PATH.match(_path_of(entry)):
+            path = _path_of(entry)
+            if not path or _NOT_A_PATH.match(path):
+                continue
+            targets = _resolve(document.source, path, names)
+            if not targets:
                 notes.append(f"{document.source}: the toctree entry {entry!r} names no document")
             for target in targets:
-                if target in parents:
+                if target in parents or (_is_pattern(path) and target == document.source):
                     continue
                 if _is_above(target, document.source, parents):
                     notes.append(f"{document.source}: the toctree entry {entry!r} closes a cycle and is cut")
@@ -63,10 +66,12 @@ def _path_of(entry: str) -> str:
     return explicit[1].strip() if explicit else entry
 
 
-def _resolve(source: str, entry: str, names: Mapping[str, str], parents: Mapping[str, str]) -> Iterator[str]:
-    path = _path_of(entry)
-    if not path or _NOT_A_PATH.match(path):
-        return
+def _is_pattern(path: str) -> bool:
+    return any(character in path for character in "*?[")
+
+
+def _resolve(source: str, path: str, names: Mapping[str, str]) -> list[str]:
+    """The documents that ``path`` names when it stands in ``source``; several only for a pattern."""
     folder = posixpath.dirname(source)
     if path.startswith("/"):
         parts = folder.split("/") if folder else []
@@ -76,13 +81,10 @@ def _resolve(source: str, entry: str, names: Mapping[str, str], parents: Mapping
     for base in bases:
         wanted = posixpath.normpath(posixpath.join(base, path.lstrip("/")))
         if wanted in names:
-            yield names[wanted]
-            return
-        if any(character in wanted for character in "*?["):
-            matches = sorted({names[name] for name in names if _matches(name, wanted)})
-            if matches:
-                yield from (match for match in matches if match != source and match not in parents)
-                return
+            return [names[wanted]]
+        if _is_pattern(wanted) and (found := {names[name] for name in names if _matches(name, wanted)}):
+            return sorted(found)
+    return []
 
 
 def _matches(name: str, pattern: str) -> bool:
