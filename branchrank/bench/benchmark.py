@@ -18,7 +18,7 @@ from branchrank.artifacts import write_jsonl, write_text
 from branchrank.bench import run_directory as names
 from branchrank.bench.latency import Timing, latency_pass, read_timings, write_timings
 from branchrank.bench.predictors import Predictor
-from branchrank.bench.questions import question_line, sample_questions
+from branchrank.bench.questions import sample_questions, write_questions
 from branchrank.bench.rows import Row, RowLog
 from branchrank.bench.run_directory import RunRecord, latest_unfinished, new_directory, write_run
 from branchrank.bench.runner import Progress, quality_pass
@@ -64,6 +64,7 @@ def run_benchmark(
     directory = None if fresh else latest_unfinished(reports, run.plan)
     if directory is None:
         directory = new_directory(reports, run.experiment, run.seed)
+        write_questions(directory / names.QUESTIONS, questions)
         write_run(directory, run)
     else:
         notice(f"taking up the interrupted run {directory}")
@@ -116,7 +117,7 @@ def write_tables(
     write_text(directory / names.SUMMARY_CSV, summary_csv(summary))
     write_text(directory / names.QUESTIONS_CSV, questions_csv(scores))
     write_text(directory / names.CALLS_CSV, calls_csv(rows))
-    write_jsonl(directory / names.HARD_SET, [question_line(question) for question in hard_set(scores)])
+    write_questions(directory / names.HARD_SET, hard_set(scores))
     return summary
 
 

@@ -20,7 +20,7 @@ import msgspec
 from branchrank.bench.scores import named_measure
 from branchrank.errors import UsageError
 from branchrank.records import Record
-from branchrank.settings import BenchmarkSettings, IndexSettings, Resolved, read_toml, resolve
+from branchrank.settings import BenchmarkSettings, Resolved, read_toml, resolve
 from branchrank.systems.builtin import BUILTIN
 from branchrank.systems.spec import System, problems
 
@@ -57,7 +57,7 @@ class Experiment(Record, frozen=True, kw_only=True):
     questions: Path | None
     split: str
     systems: tuple[NamedSystem, ...]
-    indexes: dict[str, IndexSettings]
+    indexes: dict[str, Resolved]
     repeats: int
     settings: Resolved
 
@@ -139,17 +139,16 @@ def _declared(settings: Resolved, systems: Sequence[NamedSystem]) -> list[str]:
 
 def _indexes(
     tables: Mapping[str, Mapping[str, Any]], toml: Mapping[str, Any], found: list[str]
-) -> dict[str, IndexSettings]:
-    """The workspace's own index, and those of the file laid over its settings."""
-    made: dict[str, IndexSettings] = {}
+) -> dict[str, Resolved]:
+    """The settings of the workspace's own index, and of those of the file, laid over them."""
+    made: dict[str, Resolved] = {}
     for name, table in ({DEFAULT_INDEX: {}} | dict(tables)).items():
-        index = {**toml.get("index", {}), **table}
+        layered = {**toml, "index": {**toml.get("index", {}), **table}}
         resolved = _attempt(
-            found,
-            lambda index=index, name=name: resolve(toml={"index": index}, toml_name=f"[indexes.{name}]"),
+            found, lambda layered=layered, name=name: resolve(toml=layered, toml_name=f"[indexes.{name}]")
         )
         if resolved is not None:
-            made[name] = resolved.part(IndexSettings)
+            made[name] = resolved
     return made
 
 
@@ -177,11 +176,11 @@ class _Systems:
             point = dict(zip(lists, values, strict=True))
             label = ", ".join(f"{key}={value}" for key, value in point.items())
             shown = f"{name}[{label}]" if label else name
-            table: dict[str, Any] = {**base, "name": shown}
+            swept: dict[str, Any] = {**base, "name": shown}
             try:
                 for key, value in point.items():
-                    table = laid_over(table, {key: value})
-                made.append(NamedSystem(system=msgspec.convert(table, System), index=str(index)))
+                    swept = laid_over(swept, {key: value})
+                made.append(NamedSystem(system=msgspec.convert(swept, System), index=str(index)))
             except (msgspec.ValidationError, ValueError) as error:
                 self.found.append(f"[systems.{shown}] {error}")
         return made

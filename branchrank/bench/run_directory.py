@@ -26,6 +26,7 @@ REPORT_MD = "report.md"
 REPORT_HTML = "report.html"
 RUN_JSON = "run.json"
 HARD_SET = "hard.jsonl"
+QUESTIONS = "questions.jsonl"
 
 
 class Arm(Record, frozen=True, kw_only=True):

@@ -84,22 +84,29 @@ def command(
 
     An interrupted run of the same plan is taken up where it stopped.
     """
-    from branchrank.cli.benchmarking import BenchmarkRequest, benchmark
+    from branchrank.cli.benchmarking import Job, Lineup, execute, require_endpoint
+    from branchrank.systems.builtin import builtin_systems
 
-    benchmark(
-        BenchmarkRequest(
+    settings = resolved_settings(data_dir)
+    require_endpoint(predictors, api_endpoint)
+    built_in = tuple(name for name in predictors if ":" not in name and name != "api")
+    systems = tuple(builtin_systems(built_in, settings))
+    execute(
+        Job(
             data_dir=data_dir,
-            predictors=predictors,
             questions_file=questions_file,
             reports=reports,
             experiment=experiment,
             split=split,
-            api_endpoint=api_endpoint,
-            api_predictor=api_predictor,
+            command=shlex.join([Path(sys.argv[0]).name, *sys.argv[1:]]),
+            settings=settings,
+            lineups=(Lineup(index="default", settings=settings, systems=systems),) if systems else (),
+            classes=tuple(name for name in predictors if ":" in name),
+            endpoint=api_endpoint if "api" in predictors else "",
+            endpoint_predictor=api_predictor,
+            repeats=settings.part(LLMSettings).repeats,
             fresh=fresh,
             dry_run=dry_run,
             quiet=quiet,
-            command=shlex.join([Path(sys.argv[0]).name, *sys.argv[1:]]),
-        ),
-        resolved_settings(data_dir),
+        )
     )

@@ -1,7 +1,9 @@
-"""The benchmark command's work: plan, run, tables, report."""
+"""What ``benchmark`` and ``run`` share: plan, run, tables, report."""
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+from contextlib import ExitStack
 from datetime import UTC, datetime
 from pathlib import Path
 
@@ -17,95 +19,126 @@ from branchrank.cli.opening import extra_sources, llm_stages, open_or_build
 from branchrank.cli.terminal import progress_bars
 from branchrank.errors import QuestionError, UsageError
 from branchrank.records import Question, Record
-from branchrank.settings import BenchmarkSettings, LLMSettings, Resolved
+from branchrank.settings import BenchmarkSettings, Resolved
 from branchrank.stores.index import Index
 from branchrank.stores.workspace import Workspace
-from branchrank.systems.builtin import builtin_systems
+from branchrank.systems.llm_stages import LLMStages
+from branchrank.systems.spec import System
 
 
-class BenchmarkRequest(Record, frozen=True, kw_only=True):
-    """What the command line asks for, settings apart."""
+class Lineup(Record, frozen=True, kw_only=True):
+    """Systems that run on one index, and the settings of that index."""
+
+    index: str
+    settings: Resolved
+    systems: tuple[System, ...]
+
+
+class Job(Record, frozen=True, kw_only=True):
+    """One benchmark to run. ``settings`` are those of the run; a lineup may have another index."""
 
     data_dir: Path
-    predictors: tuple[str, ...]
     questions_file: Path | None
     reports: Path
     experiment: str
     split: str
-    api_endpoint: str
-    api_predictor: str
-    fresh: bool
-    dry_run: bool
-    quiet: bool
     command: str
+    settings: Resolved
+    lineups: tuple[Lineup, ...]
+    classes: tuple[str, ...] = ()
+    endpoint: str = ""
+    endpoint_predictor: str = ""
+    repeats: int = 1
+    fresh: bool = False
+    dry_run: bool = False
+    quiet: bool = False
 
 
-def benchmark(request: BenchmarkRequest, settings: Resolved) -> None:
-    """Run the benchmark that the command line asks for and print its table."""
-    own = [name for name in request.predictors if ":" in name]
-    built_in = [name for name in request.predictors if ":" not in name and name != "api"]
-    systems = builtin_systems(tuple(built_in), settings)
-    check_systems(systems)
-    if "api" in request.predictors and not request.api_endpoint:
-        raise UsageError(
-            "--predictor api needs an endpoint", remedy="--api-endpoint http://127.0.0.1:8000/retrieve"
-        )
-    workspace = Workspace(request.data_dir, settings)
-    part = settings.part(BenchmarkSettings)
-    questions_file = request.questions_file or workspace.questions_path
+def execute(job: Job) -> None:
+    """Check everything, run, write the report, print the table."""
+    check_systems([system for lineup in job.lineups for system in lineup.systems])
+    part = job.settings.part(BenchmarkSettings)
+    workspace = Workspace(job.data_dir, job.settings)
+    questions_file = job.questions_file or workspace.questions_path
     questions = sample_questions(load_questions(questions_file), part.sample_size, part.sample_seed)
-    with llm_stages(request.data_dir, settings, systems) as stages:
-        index = open_or_build(request.data_dir, settings, quiet=request.quiet)
-        check_gold(questions, index, questions_file)
-        field = Field()
-        if systems:
+    if job.dry_run:
+        from branchrank.cli.dry_run import print_plan
+
+        print_plan(job, questions)
+        return
+    with ExitStack() as opened:
+        field, indexes = Field(), {}
+        for lineup in job.lineups:
+            index, stages = _opened(job, lineup, opened)
+            check_gold(questions, index, questions_file)
+            indexes[lineup.index] = index
             field.add_systems(
-                systems,
+                lineup.systems,
                 index,
-                extra=extra_sources(index, systems, settings),
+                index_name=lineup.index,
+                extra=extra_sources(index, lineup.systems, lineup.settings),
                 llm_stages=stages,
-                repeats=settings.part(LLMSettings).repeats,
+                repeats=job.repeats,
             )
-        for name in own:
+        for name in job.classes:
             field.add_class(name)
-        if "api" in request.predictors:
-            field.add_endpoint(request.api_endpoint, request.api_predictor)
+        if job.endpoint:
+            field.add_endpoint(job.endpoint, job.endpoint_predictor)
         field.check_names()
-        run = RunRecord(
-            experiment=request.experiment,
-            created=datetime.now(UTC).isoformat(timespec="seconds"),
-            command=request.command,
-            seed=part.sample_seed,
-            split=request.split,
-            corpus=relative(workspace.corpus_root),
-            corpus_digest=index.manifest.corpus_digest,
-            questions_file=relative(questions_file),
-            questions_digest=questions_digest(questions),
-            question_ids=tuple(question.id for question in questions),
-            top_k=part.top_k,
-            mode=part.mode,
-            arms=tuple(field.arms),
-            indexes=(index_facts("default", index),),
-            settings={name: msgspec.to_builtins(value) for name, value in settings.parts.items()},
-            origins=settings.origins,
-            provenance=gather(),
-        )
-        with progress_bars(request.quiet) as progress:
+        with progress_bars(job.quiet) as progress:
             outcome = run_benchmark(
-                run,
+                _record(job, workspace, field, indexes, questions_file, questions),
                 field.contestants,
                 questions,
                 part,
-                reports=request.reports,
+                reports=job.reports,
                 memos=field.memos,
                 progress=progress,
                 notice=lambda text: click.echo(text, err=True),
-                fresh=request.fresh,
+                fresh=job.fresh,
             )
     finish(outcome, questions)
 
 
-def check_gold(questions: list[Question], index: Index, questions_file: Path) -> None:
+def _opened(job: Job, lineup: Lineup, opened: ExitStack) -> tuple[Index, LLMStages]:
+    """A lineup's LLM side, checked first since it is quick, and its index."""
+    stages = opened.enter_context(llm_stages(job.data_dir, lineup.settings, lineup.systems))
+    index = opened.enter_context(open_or_build(job.data_dir, lineup.settings, quiet=job.quiet))
+    return index, stages
+
+
+def _record(
+    job: Job,
+    workspace: Workspace,
+    field: Field,
+    indexes: dict[str, Index],
+    questions_file: Path,
+    questions: Sequence[Question],
+) -> RunRecord:
+    part = job.settings.part(BenchmarkSettings)
+    first = next(iter(indexes.values()), None)
+    return RunRecord(
+        experiment=job.experiment,
+        created=datetime.now(UTC).isoformat(timespec="seconds"),
+        command=job.command,
+        seed=part.sample_seed,
+        split=job.split,
+        corpus=relative(workspace.corpus_root) if first is not None else "",
+        corpus_digest=first.manifest.corpus_digest if first is not None else "",
+        questions_file=relative(questions_file),
+        questions_digest=questions_digest(questions),
+        question_ids=tuple(question.id for question in questions),
+        top_k=part.top_k,
+        mode=part.mode,
+        arms=tuple(field.arms),
+        indexes=tuple(index_facts(name, index) for name, index in indexes.items()),
+        settings={name: msgspec.to_builtins(value) for name, value in job.settings.parts.items()},
+        origins=job.settings.origins,
+        provenance=gather(),
+    )
+
+
+def check_gold(questions: Sequence[Question], index: Index, questions_file: Path) -> None:
     """Raise :class:`QuestionError` when gold lies outside the corpus."""
     line_counts: dict[str, int] = {}
     for node in index.tree.sections:
@@ -119,9 +152,17 @@ def check_gold(questions: list[Question], index: Index, questions_file: Path) ->
         )
 
 
-def finish(outcome: Outcome, questions: list[Question]) -> None:
+def finish(outcome: Outcome, questions: Sequence[Question]) -> None:
     """Write the report and print the table and where everything lies."""
     from branchrank.report.terminal import print_summary
 
     print_summary(outcome)
     click.echo(f"report: {outcome.directory}/")
+
+
+def require_endpoint(predictors: Sequence[str], endpoint: str) -> None:
+    """Raise :class:`UsageError` when ``api`` competes without an endpoint."""
+    if "api" in predictors and not endpoint:
+        raise UsageError(
+            "--predictor api needs an endpoint", remedy="--api-endpoint http://127.0.0.1:8000/retrieve"
+        )

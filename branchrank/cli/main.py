@@ -9,7 +9,7 @@ import click
 from branchrank import __version__
 from branchrank.cli.terminal import Group
 
-#: Verb -> module of ``branchrank.cli`` whose ``command`` it is, and the line that ``--help`` shows.
+#: Verb -> where in ``branchrank.cli`` its command is (``module`` or ``module:name``), and ``--help``'s line.
 VERBS: dict[str, tuple[str, str]] = {
     "index": ("index", "Build the index of a documentation folder."),
     "corpus": ("corpus", "Fetch and list corpora by name."),
@@ -18,6 +18,10 @@ VERBS: dict[str, tuple[str, str]] = {
     "benchmark": ("benchmark", "Run predictors over the same questions and report."),
     "pageindex": ("pageindex", "Build, show, check, import and export the PageIndex tree."),
     "questions": ("questions", "Check, re-anchor, mine, split and generate questions."),
+    "run": ("run", "Run an experiment file."),
+    "resume": ("runs:resume_run", "Take up an interrupted run."),
+    "list": ("runs:list_runs", "List the runs."),
+    "show": ("runs:show_run", "Print a run's table."),
     "settings": ("settings", "List every setting with its default and range."),
 }
 
@@ -33,7 +37,10 @@ class LazyGroup(Group):
         """Import the verb's module."""
         if cmd_name not in VERBS:
             return None
-        command: click.Command = importlib.import_module(f"branchrank.cli.{VERBS[cmd_name][0]}").command
+        module, _, name = VERBS[cmd_name][0].partition(":")
+        command: click.Command = getattr(
+            importlib.import_module(f"branchrank.cli.{module}"), name or "command"
+        )
         return command
 
     def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:

@@ -1,0 +1,30 @@
+"""``--dry-run``: the plan of a benchmark and what its LLM arms would cost at most."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import click
+
+from branchrank.cli.benchmarking import Job
+from branchrank.records import Question
+from branchrank.systems.spec import System
+
+
+def print_plan(job: Job, questions: Sequence[Question]) -> None:
+    """Print every arm with its queries and estimated LLM calls and tokens; nothing is run."""
+    click.echo(f"{job.experiment}: {len(questions)} questions")
+    for lineup in job.lineups:
+        for system in lineup.systems:
+            repeats = job.repeats if system.asks_llm else 1
+            click.echo(f"  {system.name} on index {lineup.index}: {len(questions) * repeats} queries")
+            if system.asks_llm:
+                calls, tokens = estimate(system, len(questions) * repeats)
+                click.echo(f"    at most {calls} LLM calls and about {tokens} tokens at {system.llm.model}")
+    for name in (*job.classes, *([job.endpoint] if job.endpoint else [])):
+        click.echo(f"  {name}: {len(questions)} queries")
+
+
+def estimate(system: System, queries: int) -> tuple[int, int]:
+    """Calls and tokens that a system can make at most."""
+    raise NotImplementedError

@@ -1,0 +1,63 @@
+"""``branchrank list``, ``show`` and ``resume``: runs that are there."""
+
+from __future__ import annotations
+
+import shlex
+from pathlib import Path
+
+import click
+
+from branchrank.cli.terminal import Command, safe
+from branchrank.errors import RunError
+
+REPORTS = click.option(
+    "--reports",
+    type=click.Path(path_type=Path, file_okay=False),
+    default=Path("reports"),
+    show_default=True,
+    help="Where the runs are.",
+)
+
+
+@click.command("list", cls=Command)
+@REPORTS
+def list_runs(reports: Path) -> None:
+    """List the runs, oldest first: directory, status, questions, predictors."""
+    from branchrank.bench.run_directory import RUN_JSON, read_run
+
+    for path in sorted(reports.glob(f"*/{RUN_JSON}")):
+        try:
+            run = read_run(path.parent)
+        except RunError as error:
+            click.echo(f"{path.parent.name}  unreadable: {safe(error.message)}")
+            continue
+        arms = ", ".join(arm.name for arm in run.arms)
+        click.echo(f"{path.parent.name}  {run.status}  {len(run.question_ids)} questions  {safe(arms)}")
+
+
+@click.command("show", cls=Command)
+@click.argument("run", type=click.Path(path_type=Path, file_okay=False))
+def show_run(run: Path) -> None:
+    """Print a run's table again, from its rows."""
+    from branchrank.bench.loading import load_run
+    from branchrank.report.terminal import print_summary
+
+    print_summary(load_run(run).outcome)
+
+
+@click.command("resume", cls=Command)
+@click.argument("run", type=click.Path(path_type=Path, file_okay=False))
+@click.pass_context
+def resume_run(ctx: click.Context, run: Path) -> None:
+    """Take up an interrupted RUN: repeats its command, which keeps every finished row."""
+    from branchrank.bench.run_directory import read_run
+    from branchrank.cli.main import main
+
+    record = read_run(run)
+    if record.status == "finished":
+        raise RunError(f"{run} is finished", remedy=f"branchrank show {run}")
+    words = shlex.split(record.command)
+    verb = {"benchmark_run.py": ["benchmark"]}.get(words[0], [])
+    arguments = [*verb, *words[1:], "--reports", str(run.resolve().parent)]
+    click.echo(f"branchrank {shlex.join(arguments)}", err=True)
+    ctx.exit(main.main(args=arguments, standalone_mode=False) or 0)
