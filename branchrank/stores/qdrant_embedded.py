@@ -1,0 +1,167 @@
+"""A Qdrant collection in this process: a shard of Qdrant's own engine in a directory, without a server.
+
+1. Searches are exact, so that two builds answer alike; `benchmarks/qdrant_hybrid.py` has the times.
+2. There is no write-ahead log, which would let one process only open the shard; each change is flushed.
+3. Opening a shard changes its files, so no digest can vouch for them: what must be trusted is built afresh
+   from checked vectors (:func:`branchrank.stores.qdrant_hybrid.chunk_points`).
+"""
+
+from __future__ import annotations
+
+import contextlib
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+from typing import Any
+
+import msgspec
+
+from branchrank.errors import ArtifactError
+from branchrank.records import Scored
+from branchrank.stores.embedders.protocol import Vectors
+from branchrank.stores.qdrant_points import (
+    BATCH,
+    DENSE,
+    KEY,
+    SPARSE,
+    Bm25Encoder,
+    Filters,
+    Point,
+    SparseWeights,
+    accepted,
+    edge,
+    point_id,
+    ranked_points,
+)
+from branchrank.stores.vectors import check_query
+
+_NO_GRAPH_KB = 1_000_000_000
+
+
+class _VectorConfig(msgspec.Struct):
+    size: int
+
+
+class _ShardConfig(msgspec.Struct):
+    vectors: dict[str, _VectorConfig]
+    sparse_vectors: dict[str, object] = {}
+
+
+class EmbeddedCollection:
+    """A collection in a directory of its own. Safe for several threads."""
+
+    def __init__(self, directory: Path) -> None:
+        """Open the collection in ``directory``. Raises :class:`ArtifactError`."""
+        qdrant = edge()
+        self._directory = directory
+        try:
+            config = msgspec.json.decode((directory / "edge_config.json").read_bytes(), type=_ShardConfig)
+            self.dimension = config.vectors[DENSE].size
+        except (OSError, msgspec.DecodeError, KeyError) as error:
+            raise self._failure(f"is no collection with dense vectors ({error})") from error
+        self.has_sparse = SPARSE in config.sparse_vectors
+        self._encoder = Bm25Encoder()
+        with self._failures():
+            self._shard: Any = qdrant.EdgeShard.load(str(directory))
+
+    @classmethod
+    def create(cls, directory: Path, dimension: int, *, enable_hybrid: bool = True) -> EmbeddedCollection:
+        """Make an empty collection in an empty or new directory; without ``enable_hybrid`` dense only."""
+        qdrant = edge()
+        directory.mkdir(parents=True, exist_ok=True)
+        config = qdrant.EdgeConfig(
+            vectors={DENSE: qdrant.EdgeVectorParams(size=dimension, distance=qdrant.Distance.Cosine)},
+            sparse_vectors={SPARSE: qdrant.EdgeSparseVectorParams(modifier=qdrant.Modifier.Idf)}
+            if enable_hybrid
+            else {},
+            optimizers=qdrant.EdgeOptimizersConfig(indexing_threshold=_NO_GRAPH_KB),
+            wal_enabled=False,
+        )
+        try:
+            shard = qdrant.EdgeShard.create(str(directory), config)
+        except Exception as error:
+            raise ArtifactError(
+                f"cannot make a Qdrant collection in {directory}: {error}", remedy="name an empty directory"
+            ) from error
+        shard.flush()
+        shard.close()
+        return cls(directory)
+
+    def upsert(self, points: Sequence[Point]) -> None:
+        """Add points, or replace those of the same key; durable when it returns."""
+        qdrant = edge()
+        with self._failures():
+            for start in range(0, len(points), BATCH):
+                batch = [self._point(point) for point in points[start : start + BATCH]]
+                self._shard.update(qdrant.UpdateOperation.upsert_points(batch))
+            self._shard.flush()
+
+    def delete(self, keys: Sequence[str]) -> None:
+        """Remove points; unknown keys are ignored."""
+        with self._failures():
+            self._shard.update(edge().UpdateOperation.delete_points([point_id(key) for key in keys]))
+            self._shard.flush()
+
+    def count(self) -> int:
+        """Number of points."""
+        with self._failures():
+            return int(self._shard.count(edge().CountRequest(exact=True)))
+
+    def dense(self, vector: Vectors, n: int, filters: Filters | None = None) -> list[Scored]:
+        """The ``n`` nearest points that pass the filters, by cosine; ties by key."""
+        check_query(vector, self.dimension)
+        return self._query(vector.tolist(), DENSE, n, filters)
+
+    def sparse(self, query: SparseWeights, n: int, filters: Filters | None = None) -> list[Scored]:
+        """The ``n`` best points that pass the filters and share a term, by BM25; ties by key."""
+        if not self.has_sparse or not query.indices:
+            return []
+        return self._query(
+            edge().SparseVector(indices=query.indices, values=query.values), SPARSE, n, filters
+        )
+
+    def close(self) -> None:
+        """Flush and close the shard."""
+        with self._failures():
+            self._shard.close()
+
+    def _query(self, vector: Any, using: str, n: int, filters: Filters | None) -> list[Scored]:
+        qdrant = edge()
+        request = qdrant.QueryRequest(
+            limit=n,
+            query=qdrant.Query.Nearest(vector, using=using),
+            filter=_filter(qdrant, filters),
+            with_payload=[KEY],
+            params=qdrant.SearchParams(exact=True),
+        )
+        with self._failures():
+            return ranked_points(self._shard.query(request))
+
+    def _point(self, point: Point) -> Any:
+        qdrant = edge()
+        vector: dict[str, Any] = {DENSE: point.vector.tolist()}
+        if self.has_sparse:
+            weights = self._encoder.document(point.text)
+            vector[SPARSE] = qdrant.SparseVector(indices=weights.indices, values=weights.values)
+        return qdrant.Point(id=point_id(point.key), vector=vector, payload={**point.payload, KEY: point.key})
+
+    def _failure(self, reason: str) -> ArtifactError:
+        return ArtifactError(f"the Qdrant directory {self._directory} {reason}", remedy="build it again")
+
+    @contextlib.contextmanager
+    def _failures(self) -> Iterator[None]:
+        try:
+            yield
+        except ArtifactError:
+            raise
+        except Exception as error:  # the engine raises nothing narrower
+            raise self._failure(f"fails: {error}") from error
+
+
+def _filter(qdrant: Any, filters: Filters | None) -> Any:
+    if not filters:
+        return None
+    conditions = [
+        qdrant.FieldCondition(key=field, match=qdrant.MatchAny(accepted(value)))
+        for field, value in filters.items()
+    ]
+    return qdrant.Filter(must=conditions)

@@ -1,0 +1,217 @@
+"""A Qdrant collection on a server, by URL and key, over Qdrant's REST interface.
+
+1. Requests go to the configured host only. ``BRANCHRANK_QDRANT_KEY`` is sent only to the host that
+   ``BRANCHRANK_QDRANT_KEY_HOST`` or ``BRANCHRANK_QDRANT_URL`` names, so that a URL in a workspace's file
+   draws no key, and never over plain HTTP but to this machine. No message holds it.
+2. Points, sparse weights and searches are those of the embedded collection (exact as well), so that the same
+   collection answers alike in both places.
+3. A server that fails is an error, never an empty answer; an upsert waits until the points can be found.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import warnings
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Any
+from urllib.parse import urlsplit
+
+from branchrank.errors import ArtifactError, MissingDependencyError, UsageError
+from branchrank.records import Scored
+from branchrank.stores.embedders.protocol import Vectors
+from branchrank.stores.qdrant_points import (
+    BATCH,
+    DENSE,
+    KEY,
+    SPARSE,
+    Bm25Encoder,
+    Filters,
+    Point,
+    SparseWeights,
+    accepted,
+    point_id,
+    ranked_points,
+)
+from branchrank.stores.vectors import check_query
+
+TIMEOUT_S = 10
+_LOOPBACK = ("localhost", "127.0.0.1", "::1")
+
+
+class ServerCollection:
+    """The collection ``name`` of the server at ``url``. Safe for several threads."""
+
+    def __init__(self, url: str, name: str, *, timeout_s: int = TIMEOUT_S) -> None:
+        """Connect and read the collection's layout. Raises :class:`ArtifactError` when there is none."""
+        self._url = url
+        self._name = name
+        self._client = _connect(url, timeout_s)
+        self._encoder = Bm25Encoder()
+        try:
+            with _failures(url):
+                parameters = self._client.get_collection(name).config.params
+            vectors = parameters.vectors
+            if not isinstance(vectors, Mapping) or DENSE not in vectors:
+                raise ArtifactError(
+                    f"the Qdrant collection {name!r} at {url} has no named vector {DENSE!r}",
+                    remedy="name another collection",
+                )
+            self.dimension = int(vectors[DENSE].size)
+            self.has_sparse = SPARSE in (parameters.sparse_vectors or {})
+        except BaseException:
+            self._client.close()
+            raise
+
+    @classmethod
+    def create(
+        cls, url: str, name: str, dimension: int, *, enable_hybrid: bool = True, timeout_s: int = TIMEOUT_S
+    ) -> ServerCollection:
+        """Make an empty collection, in place of one that is there; without ``enable_hybrid`` dense only."""
+        client = _connect(url, timeout_s)
+        models = _models()
+        sparse = {SPARSE: models.SparseVectorParams(modifier=models.Modifier.IDF)}
+        try:
+            with _failures(url):
+                if client.collection_exists(name):
+                    client.delete_collection(name)
+                client.create_collection(
+                    name,
+                    vectors_config={
+                        DENSE: models.VectorParams(size=dimension, distance=models.Distance.COSINE)
+                    },
+                    sparse_vectors_config=sparse if enable_hybrid else None,
+                )
+        finally:
+            client.close()
+        return cls(url, name, timeout_s=timeout_s)
+
+    def upsert(self, points: Sequence[Point]) -> None:
+        """Add points, or replace those of the same key; they can be found when it returns."""
+        with _failures(self._url):
+            for start in range(0, len(points), BATCH):
+                batch = [self._point(point) for point in points[start : start + BATCH]]
+                self._client.upsert(self._name, points=batch, wait=True)
+
+    def delete(self, keys: Sequence[str]) -> None:
+        """Remove points; unknown keys are ignored."""
+        selector = _models().PointIdsList(points=[point_id(key) for key in keys])
+        with _failures(self._url):
+            self._client.delete(self._name, points_selector=selector, wait=True)
+
+    def count(self) -> int:
+        """Number of points."""
+        with _failures(self._url):
+            return int(self._client.count(self._name, exact=True).count)
+
+    def dense(self, vector: Vectors, n: int, filters: Filters | None = None) -> list[Scored]:
+        """The ``n`` nearest points that pass the filters, by cosine; ties by key."""
+        check_query(vector, self.dimension)
+        return self._query(vector.tolist(), DENSE, n, filters)
+
+    def sparse(self, query: SparseWeights, n: int, filters: Filters | None = None) -> list[Scored]:
+        """The ``n`` best points that pass the filters and share a term, by BM25; ties by key."""
+        if not self.has_sparse or not query.indices:
+            return []
+        vector = _models().SparseVector(indices=query.indices, values=query.values)
+        return self._query(vector, SPARSE, n, filters)
+
+    def close(self) -> None:
+        """Close the connections."""
+        self._client.close()
+
+    def _query(self, vector: Any, using: str, n: int, filters: Filters | None) -> list[Scored]:
+        models = _models()
+        with _failures(self._url):
+            answer = self._client.query_points(
+                self._name,
+                query=vector,
+                using=using,
+                limit=n,
+                query_filter=_filter(models, filters),
+                with_payload=[KEY],
+                search_params=models.SearchParams(exact=True),
+            )
+            return ranked_points(answer.points)
+
+    def _point(self, point: Point) -> Any:
+        models = _models()
+        vector: dict[str, Any] = {DENSE: point.vector.tolist()}
+        if self.has_sparse:
+            weights = self._encoder.document(point.text)
+            vector[SPARSE] = models.SparseVector(indices=weights.indices, values=weights.values)
+        return models.PointStruct(
+            id=point_id(point.key), vector=vector, payload={**point.payload, KEY: point.key}
+        )
+
+
+def key_for(url: str, environment: Mapping[str, str] | None = None) -> str:
+    """The key that may go to ``url``, empty for none. Raises :class:`UsageError` where it would leak."""
+    environment = os.environ if environment is None else environment
+    key = environment.get("BRANCHRANK_QDRANT_KEY", "")
+    parts = urlsplit(url)
+    named = urlsplit(environment.get("BRANCHRANK_QDRANT_URL", "")).hostname
+    if not key or parts.hostname not in (environment.get("BRANCHRANK_QDRANT_KEY_HOST", "").lower(), named):
+        return ""
+    if parts.scheme != "https" and parts.hostname not in _LOOPBACK:
+        raise UsageError(f"the key of {url} would be sent without encryption", remedy="use an https URL")
+    return key
+
+
+def _connect(url: str, timeout_s: int) -> Any:
+    parts = urlsplit(url)
+    if parts.scheme not in ("http", "https") or not parts.hostname or parts.username:
+        raise UsageError(
+            f"not the URL of a Qdrant server: {url!r}", remedy="use --qdrant-url http://HOST:PORT"
+        )
+    key = key_for(url)
+    try:
+        import qdrant_client
+    except ImportError as error:
+        raise MissingDependencyError("qdrant-client", extra="qdrant", purpose="a Qdrant server") from error
+    with warnings.catch_warnings():
+        # A key over plain HTTP goes to this machine only; see key_for.
+        warnings.filterwarnings("ignore", message="Api key is used with an insecure connection")
+        port = parts.port or (443 if parts.scheme == "https" else 6333)
+        return qdrant_client.QdrantClient(
+            url=url,
+            port=port,
+            api_key=key or None,
+            timeout=timeout_s,
+            check_compatibility=False,
+            # A proxy of the environment can't reach this machine's own loopback.
+            trust_env=parts.hostname not in _LOOPBACK,
+        )
+
+
+def _models() -> Any:
+    from qdrant_client import models
+
+    return models
+
+
+def _filter(models: Any, filters: Filters | None) -> Any:
+    if not filters:
+        return None
+    conditions = [
+        models.FieldCondition(key=field, match=models.MatchAny(any=accepted(value)))
+        for field, value in filters.items()
+    ]
+    return models.Filter(must=conditions)
+
+
+@contextlib.contextmanager
+def _failures(url: str) -> Iterator[None]:
+    """Turn whatever the client raises into an :class:`ArtifactError` that names the server."""
+    try:
+        yield
+    except (ArtifactError, UsageError):
+        raise
+    except Exception as error:
+        status = getattr(error, "status_code", None)
+        lines = str(error).splitlines() or [type(error).__name__]
+        reason = f"answered {status}" if status else lines[0][:200]
+        remedy = f"start the server at {url}, or leave --qdrant-url out to search in this process"
+        if status in (401, 403):
+            remedy = "set BRANCHRANK_QDRANT_KEY, and BRANCHRANK_QDRANT_KEY_HOST to the server's host"
+        raise ArtifactError(f"the Qdrant server {url} {reason}", remedy=remedy) from error

@@ -1,0 +1,409 @@
+"""Qdrant collections, embedded and on a server: one contract, hybrid search, failures."""
+
+import asyncio
+import threading
+from collections.abc import Iterator
+from pathlib import Path
+
+import numpy as np
+import pytest
+from hypothesis import settings
+from hypothesis import strategies as st
+from hypothesis.stateful import RuleBasedStateMachine, invariant, precondition, rule
+from support.fake_qdrant import FakeQdrant, fake_qdrant
+
+from branchrank.errors import ArtifactError, MissingDependencyError, UsageError
+from branchrank.records import Chunk, Scored
+from branchrank.stores import qdrant_points
+from branchrank.stores.embedders import FakeEmbedder
+from branchrank.stores.qdrant_embedded import EmbeddedCollection
+from branchrank.stores.qdrant_hybrid import DENSE_ONLY, QdrantHybrid, chunk_points
+from branchrank.stores.qdrant_points import Bm25Encoder, Point, QdrantCollection, SparseWeights, point_id
+from branchrank.stores.qdrant_server import ServerCollection, key_for
+
+EMBEDDER = FakeEmbedder(16)
+TEXTS = [
+    "Clear the cache pool.",
+    "The HttpClient retries a request.",
+    "A cached response is served.",
+    "Deploy the container to production.",
+    "The router matches a path.",
+    "Requests have a timeout.",
+]
+CHUNKS = [
+    Chunk(
+        id=f"{n % 3}.rst#{n}@1",
+        node_id=f"{n % 3}.rst#{n}",
+        source=f"{n % 3}.rst",
+        line_start=n + 1,
+        line_end=n + 1,
+        breadcrumb="Guide",
+        text=text,
+    )
+    for n, text in enumerate(TEXTS)
+]
+POINTS = chunk_points(CHUNKS, EMBEDDER.embed_documents(TEXTS))
+
+
+@pytest.fixture
+def server() -> Iterator[FakeQdrant]:
+    with fake_qdrant() as running:
+        yield running
+
+
+@pytest.fixture(params=["embedded", "server"])
+def collection(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[QdrantCollection]:
+    if request.param == "embedded":
+        made: QdrantCollection = EmbeddedCollection.create(tmp_path / "shard", 16)
+    else:
+        made = ServerCollection.create(request.getfixturevalue("server").url, "docs", 16)
+    yield made
+    made.close()
+
+
+def weights(text: str) -> SparseWeights:
+    return Bm25Encoder().query(text)
+
+
+def keys(ranking: list[Scored]) -> list[str]:
+    return [entry.key for entry in ranking]
+
+
+def test_a_collection_counts_what_it_holds(collection: QdrantCollection) -> None:
+    assert (collection.count(), collection.dimension, collection.has_sparse) == (0, 16, True)
+    collection.upsert(POINTS)
+    collection.upsert(POINTS[:2])
+    assert collection.count() == len(POINTS)
+    collection.delete([CHUNKS[0].id, "unknown"])
+    assert collection.count() == len(POINTS) - 1
+
+
+def test_dense_scores_are_cosines(collection: QdrantCollection) -> None:
+    collection.upsert(POINTS)
+    query = EMBEDDER.embed_query("cached")
+    expected = sorted(
+        (Scored(p.key, float(p.vector @ query)) for p in POINTS), key=lambda e: (-e.score, e.key)
+    )
+    found = collection.dense(query, 4)
+    assert keys(found) == keys(expected[:4])
+    assert [e.score for e in found] == pytest.approx([e.score for e in expected[:4]], abs=1e-6)
+
+
+def test_sparse_search_is_bm25(collection: QdrantCollection) -> None:
+    """Against the formula: k1 1.2, b 0.75, an average length of 256, IDF over the collection."""
+    collection.upsert(
+        [
+            Point(key=key, vector=POINTS[0].vector, text=text, payload={})
+            for key, text in {"a": "fig fig oak", "b": "fig elm", "c": "yew", "d": "ivy"}.items()
+        ]
+    )
+    found = {entry.key: entry.score for entry in collection.sparse(weights("fig"), 10)}
+    idf = np.log(1 + (4 - 2 + 0.5) / (2 + 0.5))
+
+    def saturated(count: int, length: int) -> float:
+        return count * 2.2 / (count + 1.2 * (1 - 0.75 + 0.75 * length / 256))
+
+    assert found == pytest.approx({"a": idf * saturated(2, 3), "b": idf * saturated(1, 2)}, rel=1e-5)
+    assert collection.sparse(weights("the of and"), 10) == []
+    assert collection.sparse(weights("absent"), 10) == []
+
+
+def test_filters_apply_before_ranking(collection: QdrantCollection) -> None:
+    collection.upsert(POINTS)
+    query = EMBEDDER.embed_query("cache")
+    everywhere = keys(collection.dense(query, 100))
+    for filters, sources in (
+        ({"file_path": "1.rst"}, {"1.rst"}),
+        ({"file_path": ["0.rst", "2.rst"]}, {"0.rst", "2.rst"}),
+    ):
+        wanted = [c.id for c in CHUNKS if c.source in sources]
+        # The worst of all by distance still comes back: nothing was cut before the filter.
+        assert keys(collection.dense(query, len(wanted), filters)) == [k for k in everywhere if k in wanted]
+        assert set(keys(collection.sparse(weights("cache request path"), 10, filters))) <= set(wanted)
+    assert keys(collection.dense(query, 10, {"line_start": 3})) == [CHUNKS[2].id]
+    assert collection.dense(query, 10, {"file_path": "nowhere"}) == []
+    assert collection.sparse(weights("cache"), 10, {"file_path": "1.rst", "line_start": 1}) == []
+
+
+def test_ties_break_by_key(collection: QdrantCollection) -> None:
+    same = [Point(key=key, vector=POINTS[0].vector, text="same words", payload={}) for key in ("c", "a", "b")]
+    collection.upsert(same)
+    assert keys(collection.dense(POINTS[0].vector, 3)) == ["a", "b", "c"]
+    assert keys(collection.sparse(weights("words"), 3)) == ["a", "b", "c"]
+
+
+def test_a_query_of_another_dimension_is_refused(collection: QdrantCollection) -> None:
+    with pytest.raises(ArtifactError, match="dimension 16"):
+        collection.dense(np.ones(3, dtype=np.float32), 3)
+
+
+def test_embedded_and_server_answer_alike(tmp_path: Path, server: FakeQdrant) -> None:
+    embedded = EmbeddedCollection.create(tmp_path / "shard", 16)
+    remote = ServerCollection.create(server.url, "docs", 16)
+    answers = []
+    for place in (embedded, remote):
+        place.upsert(POINTS)
+        hybrid = QdrantHybrid(place, EMBEDDER)
+        answers.append(
+            [
+                keys(list(hybrid.search(query, 4, filters=filters).ranking))
+                for query in ("cached response", "http request timeout", "zzz", "the")
+                for filters in (None, {"file_path": "2.rst"})
+            ]
+        )
+        hybrid.close()
+    assert answers[0] == answers[1]
+
+
+def test_a_dense_only_collection_searches_with_a_notice(tmp_path: Path, server: FakeQdrant) -> None:
+    for made in (
+        EmbeddedCollection.create(tmp_path / "shard", 16, enable_hybrid=False),
+        ServerCollection.create(server.url, "old", 16, enable_hybrid=False),
+    ):
+        made.upsert(POINTS)
+        assert not made.has_sparse
+        assert made.sparse(weights("cache"), 3) == []
+        hybrid = QdrantHybrid(made, EMBEDDER)
+        for fusion_weight in (0.0, 0.5, 1.0):
+            answer = hybrid.search("cache", 3, fusion_weight=fusion_weight)
+            assert answer.notices == (DENSE_ONLY,)
+            assert answer.sparse == ()
+            assert keys(list(answer.ranking)) == keys(list(answer.dense[:3]))
+        hybrid.close()
+    assert server.collections["old"]["layout"].get("sparse_vectors") is None
+
+
+def test_a_collection_on_disk_can_be_opened_again_and_by_several(tmp_path: Path) -> None:
+    first = EmbeddedCollection.create(tmp_path / "shard", 16)
+    first.upsert(POINTS)
+    expected = first.dense(POINTS[0].vector, 3)
+    second = EmbeddedCollection(tmp_path / "shard")
+    assert (second.count(), second.has_sparse, second.dense(POINTS[0].vector, 3)) == (6, True, expected)
+    first.close()
+    second.close()
+
+
+def test_what_is_no_collection_is_refused(tmp_path: Path, server: FakeQdrant) -> None:
+    with pytest.raises(ArtifactError, match="no collection"):
+        EmbeddedCollection(tmp_path / "missing")
+    (tmp_path / "edge_config.json").write_text('{"vectors": {"other": {"size": 3}}}')
+    with pytest.raises(ArtifactError, match="no collection"):
+        EmbeddedCollection(tmp_path)
+    made = EmbeddedCollection.create(tmp_path / "shard", 16)
+    with pytest.raises(ArtifactError, match="empty directory"):
+        EmbeddedCollection.create(tmp_path / "shard", 16)
+    made.close()
+    with pytest.raises(ArtifactError, match="fails"):
+        made.count()
+    with pytest.raises(ArtifactError, match="404"):
+        ServerCollection(server.url, "missing")
+    server.collections["other"] = {"layout": {"vectors": {"size": 3, "distance": "Dot"}}, "points": {}}
+    with pytest.raises(ArtifactError, match="named vector"):
+        ServerCollection(server.url, "other")
+
+
+@pytest.mark.parametrize("status", [401, 403, 429, 500, 503])
+def test_a_failing_server_is_an_error_never_an_empty_answer(server: FakeQdrant, status: int) -> None:
+    made = ServerCollection.create(server.url, "docs", 16)
+    made.upsert(POINTS)
+    server.failing = status
+    for ask in (
+        lambda: made.dense(POINTS[0].vector, 3),
+        lambda: made.sparse(weights("cache"), 3),
+        made.count,
+        lambda: made.upsert(POINTS),
+        lambda: ServerCollection(server.url, "docs"),
+    ):
+        with pytest.raises(ArtifactError, match=str(status)):
+            ask()
+    made.close()
+
+
+@pytest.mark.parametrize(
+    "answer", [b"", b"<html>", b"{}", b'{"result": {"points": [{"id": 1, "version": 1, "score": 1}]}}']
+)
+def test_an_answer_that_is_no_answer_is_an_error(server: FakeQdrant, answer: bytes) -> None:
+    made = ServerCollection.create(server.url, "docs", 16)
+    server.answer = answer
+    with pytest.raises(ArtifactError):
+        made.dense(POINTS[0].vector, 3)
+    made.close()
+
+
+def test_an_absent_server_is_an_error_with_a_remedy() -> None:
+    with fake_qdrant() as gone:
+        url = gone.url
+    with pytest.raises(ArtifactError, match="Qdrant server") as error:
+        ServerCollection(url, "docs")
+    assert "start the server" in error.value.remedy
+    for wrong in ("ftp://host", "qdrant", "http://user:word@host"):
+        with pytest.raises(UsageError, match="not the URL"):
+            ServerCollection(wrong, "docs")
+
+
+def test_the_key_goes_to_its_host_only(server: FakeQdrant, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("BRANCHRANK_QDRANT_KEY", "canary-key")
+    ServerCollection.create(server.url, "docs", 16).close()
+    assert set(server.keys) == {None}
+    monkeypatch.setenv("BRANCHRANK_QDRANT_KEY_HOST", "127.0.0.1")
+    ServerCollection(server.url, "docs").close()
+    assert server.keys[-1] == "canary-key"
+    server.failing = 403
+    with pytest.raises(ArtifactError) as error:
+        ServerCollection(server.url, "docs")
+    assert "canary-key" not in str(error.value)
+
+
+def test_the_key_is_not_sent_in_the_clear() -> None:
+    environment = {"BRANCHRANK_QDRANT_KEY": "k", "BRANCHRANK_QDRANT_URL": "https://cluster.example:6333"}
+    assert key_for("https://cluster.example:6333", environment) == "k"
+    assert key_for("https://other.example", environment) == ""
+    assert key_for("https://cluster.example", {}) == ""
+    with pytest.raises(UsageError, match="without encryption"):
+        key_for("http://cluster.example:6333", environment)
+
+
+def test_the_missing_package_is_named(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    monkeypatch.setitem(__import__("sys").modules, "qdrant_edge", None)
+    with pytest.raises(MissingDependencyError) as error:
+        qdrant_points.edge()
+    assert error.value.remedy == 'pip install "branchrank[qdrant]"'
+
+
+@pytest.fixture
+def hybrid(tmp_path: Path) -> Iterator[QdrantHybrid]:
+    made = EmbeddedCollection.create(tmp_path / "shard", 16)
+    made.upsert(POINTS)
+    search = QdrantHybrid(made, EMBEDDER)
+    yield search
+    search.close()
+
+
+def test_the_score_is_the_weighted_rrf(hybrid: QdrantHybrid) -> None:
+    for weight in (0.0, 0.3, 0.5, 1.0):
+        answer = hybrid.search("cached request", 6, fusion_weight=weight)
+        dense = {entry.key: rank for rank, entry in enumerate(answer.dense, start=1)}
+        sparse = {entry.key: rank for rank, entry in enumerate(answer.sparse, start=1)}
+        assert len(keys(list(answer.ranking))) == len(set(keys(list(answer.ranking))))
+        for key, score in answer.ranking:
+            expected = weight / (60 + dense[key]) if key in dense else 0.0
+            expected += (1 - weight) / (60 + sparse[key]) if key in sparse else 0.0
+            assert score == pytest.approx(expected)
+
+
+def test_the_weight_chooses_the_branch(hybrid: QdrantHybrid) -> None:
+    only_sparse = hybrid.search("cached request", 3, fusion_weight=0.0)
+    assert keys(list(only_sparse.ranking)) == keys(list(only_sparse.sparse))[:3]
+    only_dense = hybrid.search("cached request", 3, fusion_weight=1.0)
+    assert keys(list(only_dense.ranking)) == keys(list(only_dense.dense))[:3]
+    assert hybrid.search("cached request", 3) == hybrid.search("cached request", 3, fusion_weight=0.5)
+    with pytest.raises(ValueError, match=r"0\.\.1"):
+        hybrid.search("x", 3, fusion_weight=1.5)
+
+
+def test_each_branch_fetches_twice_as_many(hybrid: QdrantHybrid, monkeypatch: pytest.MonkeyPatch) -> None:
+    depths = []
+    for name in ("dense", "sparse"):
+        method = getattr(hybrid.collection, name)
+        monkeypatch.setattr(
+            hybrid.collection, name, lambda *a, m=method: (depths.append(a[1]), m(*a))[1]
+        )  # fmt: skip
+    answer = hybrid.search("cached request", 2)
+    assert depths == [4, 4]
+    assert len(answer.ranking) == 2
+    assert len(answer.dense) == 4
+
+
+@pytest.mark.parametrize("asynchronous", [False, True])
+def test_the_branches_run_at_the_same_time(
+    hybrid: QdrantHybrid, monkeypatch: pytest.MonkeyPatch, asynchronous: bool
+) -> None:
+    """Each branch waits for the other: one after the other, they would wait in vain."""
+    together = threading.Barrier(2, timeout=10)
+    plain = hybrid.search("cached request", 3)
+    embed, encode = EMBEDDER.embed_query, hybrid._encoder.query
+    # Both wait at their very first step: the sparse search does not stand behind the embedding.
+    monkeypatch.setattr(EMBEDDER, "embed_query", lambda text: (together.wait(), embed(text))[1])
+    monkeypatch.setattr(hybrid._encoder, "query", lambda text: (together.wait(), encode(text))[1])
+    if asynchronous:
+        answer = asyncio.run(hybrid.search_async("cached request", 3))
+    else:
+        answer = hybrid.search("cached request", 3)
+    assert answer == plain
+
+
+def test_a_branch_that_fails_is_an_error(hybrid: QdrantHybrid, monkeypatch: pytest.MonkeyPatch) -> None:
+    def fail(*arguments: object) -> list[Scored]:
+        raise ArtifactError("the sparse branch failed")
+
+    monkeypatch.setattr(hybrid.collection, "sparse", fail)
+    with pytest.raises(ArtifactError, match="sparse branch"):
+        hybrid.search("x cache", 3)
+
+
+def test_any_query_text_is_safe(hybrid: QdrantHybrid) -> None:
+    for query in ("\0", "😀", "\ud800 cache", "a" * 10_240, '" OR {}', "用户", "*", "\u202e"):
+        assert len(hybrid.search(query, 3).ranking) == 3
+
+
+class DictionaryMachine(RuleBasedStateMachine):
+    """An embedded collection against a dictionary of what was put in."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        import tempfile
+
+        self.folder = tempfile.TemporaryDirectory()
+        self.collection = EmbeddedCollection.create(Path(self.folder.name) / "shard", 16)
+        self.held: dict[str, str] = {}
+
+    @rule(texts=st.dictionaries(st.sampled_from("abcdefgh"), st.sampled_from(TEXTS), min_size=1, max_size=4))
+    def upsert(self, texts: dict[str, str]) -> None:
+        self.collection.upsert(
+            [
+                Point(key=k, vector=EMBEDDER.embed_query(t), text=t, payload={"text": t})
+                for k, t in texts.items()
+            ]
+        )
+        self.held |= texts
+
+    @rule(gone=st.lists(st.sampled_from("abcdefgh"), min_size=1, max_size=3))
+    def delete(self, gone: list[str]) -> None:
+        self.collection.delete(gone)
+        for key in gone:
+            self.held.pop(key, None)
+
+    @rule()
+    def reopen(self) -> None:
+        self.collection.close()
+        self.collection = EmbeddedCollection(Path(self.folder.name) / "shard")
+
+    @precondition(lambda self: self.held)
+    @rule(text=st.sampled_from(TEXTS))
+    def search(self, text: str) -> None:
+        query = EMBEDDER.embed_query(text)
+        expected = {key: float(EMBEDDER.embed_query(held) @ query) for key, held in self.held.items()}
+        found = dict(self.collection.dense(query, 100))
+        assert found == pytest.approx(expected, abs=1e-6)
+        assert set(keys(self.collection.dense(query, 100, {"text": text}))) == {
+            key for key, held in self.held.items() if held == text
+        }
+
+    @invariant()
+    def counts(self) -> None:
+        assert self.collection.count() == len(self.held)
+
+    def teardown(self) -> None:
+        self.collection.close()
+        self.folder.cleanup()
+
+
+TestEmbeddedAgainstADictionary = DictionaryMachine.TestCase
+TestEmbeddedAgainstADictionary.settings = settings(
+    derandomize=True, max_examples=6, stateful_step_count=10, deadline=None
+)
+
+
+def test_point_ids_never_change() -> None:
+    assert point_id("guide.rst#cache@1") == point_id("guide.rst#cache@1")
+    assert point_id("a") != point_id("b")

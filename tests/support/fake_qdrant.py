@@ -1,0 +1,164 @@
+"""A small server with the parts of Qdrant's REST interface that BranchRank uses, by brute force.
+
+Scores are computed from Qdrant's documentation (cosine; the sparse dot product with IDF ``ln(1 + (N - n +
+0.5) / (n + 0.5))``), without Qdrant's code, so that the embedded engine can be checked against it.
+"""
+
+from __future__ import annotations
+
+import json
+import math
+import threading
+from collections.abc import Iterator
+from contextlib import contextmanager
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from typing import Any
+
+
+class FakeQdrant(ThreadingHTTPServer):
+    """``collections`` maps a name to its layout and points; ``failing`` answers every request with it."""
+
+    daemon_threads = True
+
+    def __init__(self) -> None:
+        super().__init__(("127.0.0.1", 0), _Handler)
+        self.collections: dict[str, dict[str, Any]] = {}
+        self.failing: int | None = None
+        self.answer: bytes | None = None
+        self.drop_points = 0
+        self.keys: list[str | None] = []
+
+    @property
+    def url(self) -> str:
+        return f"http://127.0.0.1:{self.server_address[1]}"
+
+
+@contextmanager
+def fake_qdrant() -> Iterator[FakeQdrant]:
+    """A running server on loopback."""
+    server = FakeQdrant()
+    thread = threading.Thread(target=server.serve_forever, kwargs={"poll_interval": 0.02})
+    thread.start()
+    try:
+        yield server
+    finally:
+        server.shutdown()
+        thread.join()
+        server.server_close()
+
+
+class _Handler(BaseHTTPRequestHandler):
+    server: FakeQdrant
+    protocol_version = "HTTP/1.1"
+
+    def log_message(self, *arguments: object) -> None:
+        pass
+
+    def do_GET(self) -> None:
+        self._answer()
+
+    do_PUT = do_POST = do_DELETE = do_GET
+
+    def _answer(self) -> None:
+        body = self.rfile.read(int(self.headers.get("Content-Length") or 0))
+        self.server.keys.append(self.headers.get("api-key"))
+        if self.server.failing:
+            self._send(self.server.failing, json.dumps({"status": {"error": "down"}, "time": 0}).encode())
+        elif self.server.answer is not None:
+            self._send(200, self.server.answer)
+        else:
+            result = self._result(json.loads(body or "null"))
+            status = 404 if result is None else 200
+            self._send(status, json.dumps({"result": result, "status": "ok", "time": 0.0}).encode())
+
+    def _send(self, status: int, content: bytes) -> None:
+        self.send_response(status)
+        self.send_header("Content-Type", "application/json")
+        self.send_header("Content-Length", str(len(content)))
+        self.end_headers()
+        self.wfile.write(content)
+
+    def _result(self, body: Any) -> Any:
+        _, _, name, *rest = self.path.partition("?")[0].split("/")
+        verb = "/".join(rest)
+        known = self.server.collections
+        if verb == "exists":
+            return {"exists": name in known}
+        if not verb and self.command == "PUT":
+            known[name] = {"layout": body, "points": {}}
+            return True
+        if name not in known:
+            return None
+        if not verb:
+            return known.pop(name) and True if self.command == "DELETE" else _described(known[name])
+        points = known[name]["points"]
+        if verb == "points":
+            kept = body["points"][self.server.drop_points :]
+            points.update({point["id"]: point for point in kept})
+            return {"operation_id": 1, "status": "completed"}
+        if verb == "points/delete":
+            for key in body["points"]:
+                points.pop(key, None)
+            return {"operation_id": 2, "status": "completed"}
+        if verb == "points/count":
+            return {"count": len(points)}
+        assert verb == "points/query", self.path
+        return {"points": _query(points, body)}
+
+
+def _described(collection: dict[str, Any]) -> dict[str, Any]:
+    layout = collection["layout"]
+    return {
+        "status": "green",
+        "optimizer_status": "ok",
+        "segments_count": 1,
+        "points_count": len(collection["points"]),
+        "config": {
+            "params": {"vectors": layout["vectors"], "sparse_vectors": layout.get("sparse_vectors")},
+            "hnsw_config": {"m": 16, "ef_construct": 100, "full_scan_threshold": 10000},
+            "optimizer_config": {
+                "deleted_threshold": 0.2,
+                "vacuum_min_vector_number": 1000,
+                "default_segment_number": 0,
+                "flush_interval_sec": 5,
+            },
+        },
+        "payload_schema": {},
+    }
+
+
+def _query(points: dict[str, Any], body: Any) -> list[dict[str, Any]]:
+    using, query = body["using"], body["query"]
+    query = query.get("nearest", query) if isinstance(query, dict) else query
+    passing = [point for point in points.values() if _passes(point["payload"], body.get("filter"))]
+    if isinstance(query, list):
+        scored = [(_cosine(query, point["vector"][using]), point) for point in passing]
+    else:
+        everything = [point["vector"][using] for point in points.values()]
+        scored = [(_sparse(query, point["vector"][using], everything), point) for point in passing]
+        scored = [entry for entry in scored if entry[0] > 0]
+    scored.sort(key=lambda entry: -entry[0])
+    wanted = body["with_payload"]
+    return [
+        {"id": p["id"], "version": 1, "score": s, "payload": {f: p["payload"][f] for f in wanted}}
+        for s, p in scored[: body["limit"]]
+    ]
+
+
+def _passes(payload: dict[str, Any], filter_: Any) -> bool:
+    return all(payload.get(term["key"]) in term["match"]["any"] for term in (filter_ or {}).get("must", []))
+
+
+def _cosine(left: list[float], right: list[float]) -> float:
+    dot = sum(a * b for a, b in zip(left, right, strict=True))
+    return dot / math.sqrt(sum(a * a for a in left) * sum(b * b for b in right))
+
+
+def _sparse(query: Any, vector: Any, everything: list[Any]) -> float:
+    weights = dict(zip(vector["indices"], vector["values"], strict=True))
+    score = 0.0
+    for index, value in zip(query["indices"], query["values"], strict=True):
+        holding = sum(index in other["indices"] for other in everything)
+        idf = math.log(1 + (len(everything) - holding + 0.5) / (holding + 0.5))
+        score += idf * value * weights.get(index, 0.0)
+    return score
