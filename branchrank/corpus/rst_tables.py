@@ -2,7 +2,8 @@
 
 1. docutils cuts the table into cells. A row is the lines of its cells; rows that a cell joins (row
    spans) are one row here. Its text is one line: the cells in order, separated by `` | ``.
-2. A malformed or huge table is read line by line, without its borders.
+2. A malformed or huge table is read line by line, without its borders; so is a line that docutils
+   leaves out (a simple table's row whose first cell is empty).
 """
 
 from __future__ import annotations
@@ -20,27 +21,36 @@ ReadInline = Callable[[str, int], str]
 
 _GRID_BORDER = re.compile(r"\+[-=+]*$")
 _SIMPLE_BORDER = re.compile(r"[=-]+[ =-]*$")
+_COLUMN_GAP = re.compile(r"\s{2,}|\s+\|\s+")
 _PARSED_LINES = 2000
 
 
-def read_table(lines: list[str], line_start: int, read: ReadInline) -> Iterator[Block]:
+def read_table(lines: list[str], line_start: int, read: ReadInline) -> list[Block]:
     """The rows of the table in ``lines`` (dedented, borders included), the first at ``line_start``."""
-    if len(lines) <= _PARSED_LINES:
-        parser = GridTableParser() if lines[0].startswith("+") else SimpleTableParser()
-        content = StringList(lines, "")
-        content.pad_double_width("\x00")
-        try:
-            _, head, body = parser.parse(content)
-        except (TableMarkupError, IndexError, ValueError, AssertionError):
-            pass
-        else:
-            yield from _rows([*head, *body], line_start, read)
-            return
+    blocks = list(_rows(_parse(lines), line_start, read))
+    border = _GRID_BORDER if lines[0].startswith("+") else _SIMPLE_BORDER
+    read_lines = {number for block in blocks for number in range(block.line_start, block.line_end + 1)}
     for number, line in enumerate(lines, start=line_start):
-        border = _GRID_BORDER if lines[0].startswith("+") else _SIMPLE_BORDER
-        text = "" if border.match(line.rstrip()) else line.strip().strip("|").strip()
+        if number in read_lines or border.match(line.rstrip()):
+            continue
+        text = " | ".join(_COLUMN_GAP.split(read(line.strip().strip("|").strip(), number)))
         if text:
-            yield Block(kind="table", text=read(text, number), line_start=number, line_end=number)
+            blocks.append(Block(kind="table", text=text, line_start=number, line_end=number))
+    return sorted(blocks, key=lambda block: block.line_start)
+
+
+def _parse(lines: list[str]) -> list[Any]:
+    """docutils' rows of cells; none when the table is malformed or huge."""
+    if len(lines) > _PARSED_LINES:
+        return []
+    parser = GridTableParser() if lines[0].startswith("+") else SimpleTableParser()
+    content = StringList(lines, "")
+    content.pad_double_width("\x00")
+    try:
+        _, head, body = parser.parse(content)
+    except (TableMarkupError, IndexError, ValueError, AssertionError):
+        return []
+    return [*head, *body]
 
 
 def _rows(rows: list[Any], line_start: int, read: ReadInline) -> Iterator[Block]:
