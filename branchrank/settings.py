@@ -13,6 +13,7 @@ from __future__ import annotations
 import os
 import tomllib
 from collections.abc import Mapping
+from functools import cache
 from pathlib import Path
 from typing import Annotated, Any, ClassVar, Literal, TypeVar, get_args, get_type_hints
 
@@ -322,9 +323,15 @@ class Setting(Record, frozen=True, kw_only=True):
         return ""
 
 
+@cache
+def _hints(part: type[Settings]) -> dict[str, Any]:
+    """The types of a part's fields with their ranges; evaluating them is slow."""
+    return get_type_hints(part, include_extras=True)
+
+
 def settings_of(part: type[Settings]) -> tuple[Setting, ...]:
     """Describe every setting of a part's record, in the order of its fields."""
-    hints = get_type_hints(part, include_extras=True)
+    hints = _hints(part)
     described = []
     for field in msgspec.structs.fields(part):
         bare, meta = get_args(hints[field.name])
@@ -439,7 +446,7 @@ def _layered(
 
 def checked(part: type[Settings], setting: Setting, value: object) -> Any:
     """Convert a value to the setting's type within its range, or raise ``ValueError``."""
-    hint = get_type_hints(part, include_extras=True)[setting.name]
+    hint = _hints(part)[setting.name]
     if isinstance(value, str) and setting.type is bool:
         words = {"true": True, "1": True, "yes": True, "false": False, "0": False, "no": False}
         if value.lower() not in words:
