@@ -142,7 +142,8 @@ def _indexes(
 ) -> dict[str, Resolved]:
     """The settings of the workspace's own index, and of those of the file, laid over them."""
     made: dict[str, Resolved] = {}
-    for name, table in ({DEFAULT_INDEX: {}} | dict(tables)).items():
+    named: dict[str, Mapping[str, Any]] = {DEFAULT_INDEX: {}, **tables}
+    for name, table in named.items():
         layered = {**toml, "index": {**toml.get("index", {}), **table}}
         resolved = _attempt(
             found, lambda layered=layered, name=name: resolve(toml=layered, toml_name=f"[indexes.{name}]")
