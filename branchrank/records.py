@@ -100,12 +100,16 @@ class Chunk(Record, frozen=True, kw_only=True):
 
 
 class GoldItem(Record, frozen=True, kw_only=True):
-    """One place that answers a question: a span, or a whole file when the lines are ``None``."""
+    """One place that answers a question: a span, or a whole file when the lines are ``None``.
+
+    ``answer_digest`` is that of the lines when they were last anchored, so that edits are noticed.
+    """
 
     source_file: str
     answer_line_start: int | None = None
     answer_line_end: int | None = None
     answer_quote: str | None = None
+    answer_digest: str | None = None
 
     @property
     def span(self) -> Span | None:

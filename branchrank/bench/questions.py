@@ -34,6 +34,7 @@ class _Line(Record, frozen=True, kw_only=True):
     answer_line_start: int | None = None
     answer_line_end: int | None = None
     answer_quote: str | None = None
+    answer_digest: str | None = None
     kind: str = ""
     difficulty: str = ""
     required_entity: str | None = None
@@ -95,6 +96,7 @@ def _question(line: bytes) -> Question:
                 answer_line_start=known.answer_line_start,
                 answer_line_end=known.answer_line_end,
                 answer_quote=known.answer_quote,
+                answer_digest=known.answer_digest,
             )
         )
     gold.extend(known.alternates)

@@ -19,7 +19,8 @@ from branchrank.cli.main import main
 from branchrank.corpus.document import Document
 from branchrank.corpus.loading import load_corpus
 from branchrank.corpus.sections import slug
-from branchrank.settings import PARTS, settings_of
+from branchrank.ranking import evidence, expansion
+from branchrank.settings import PARTS, Bm25Settings, HybridSettings, settings_of
 from branchrank.tree.toctree import toctree_parents
 
 ROOT = Path(__file__).parents[2]
@@ -146,6 +147,30 @@ def test_exit_codes_are_those_of_the_errors() -> None:
     }
     documented = {int(code) for code in re.findall(r"(?m)^\| (\d+) \|", TEXTS["troubleshooting.md"])}
     assert documented == codes | {0, 130, 143}
+
+
+def test_constants_of_the_systems_are_those_of_the_code() -> None:
+    page = TEXTS["systems.rst"]
+    formula = re.search(r"evidence = ([\d.]+) \* proximity \+ ([\d.]+) \* rank \+ ([\d.]+) \* count", page)
+    assert formula is not None
+    weights = (evidence.PROXIMITY_WEIGHT, evidence.RANK_WEIGHT, evidence.COUNT_WEIGHT)
+    assert tuple(map(float, formula.groups())) == weights
+    assert f"rank      = {1 + evidence.RANK_OFFSET} / (r + {evidence.RANK_OFFSET})" in page
+    for name, share in (
+        ("parent", expansion.PARENT_SHARE),
+        ("child", expansion.CHILD_SHARE),
+        ("sibling", expansion.SIBLING_SHARE),
+        ("file node", expansion.FILE_ROOT_SHARE),
+    ):
+        assert re.search(rf"(?m)^{name} +{share:.2f} ", page), name
+    bm25, hybrid = Bm25Settings(), HybridSettings()
+    assert f"``k1 = {bm25.k1}`` and ``b = {bm25.b}``" in page
+    assert f"the {hybrid.siblings} nearest" in page
+    assert f"of the {hybrid.file_roots} best files" in page
+    assert f"The best {hybrid.candidate_cap} candidates" in page
+    assert f"``k`` is {hybrid.rrf_k} " in page
+    assert f"The {hybrid.vector_top_n} chunks nearest" in page
+    assert f"the {hybrid.bm25_top_n} best nodes" in page
 
 
 @pytest.mark.parametrize("source", sorted(DOCUMENTS))
