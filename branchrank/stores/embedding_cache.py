@@ -114,6 +114,15 @@ def cached_query(embedder: Embedder, cache: EmbeddingCache | None, text: str) ->
     return known[key]
 
 
+def open_cache(path: Path, *, redis_url: str = "", notify: Notify | None = None) -> EmbeddingCache:
+    """The cache in the SQLite file ``path``, or in Redis where ``redis_url`` names one."""
+    if not redis_url:
+        return SqliteEmbeddingCache(path, notify=notify)
+    from branchrank.stores.embedding_redis import RedisEmbeddingCache
+
+    return RedisEmbeddingCache(redis_url, notify=notify)
+
+
 class SqliteEmbeddingCache:
     """Vectors in one SQLite file, shared safely by threads and processes.
 

@@ -19,8 +19,6 @@ from branchrank.errors import UsageError
 from branchrank.settings import IndexSettings
 from branchrank.stores.embedders import minilm
 from branchrank.stores.embedders.fake import FakeEmbedder
-from branchrank.stores.embedders.ollama import OllamaEmbedder
-from branchrank.stores.embedders.openai import OpenAIEmbedder
 from branchrank.stores.embedders.protocol import (
     Embedder,
     EmbedderIdentity,
@@ -29,7 +27,6 @@ from branchrank.stores.embedders.protocol import (
     Vectors,
     unit_rows,
 )
-from branchrank.stores.embedders.sentence_transformers import SentenceTransformersEmbedder
 
 __all__ = [
     "Embedder",
@@ -57,11 +54,17 @@ def open_embedder(settings: IndexSettings, *, notify: Notify | None = None) -> E
             )
         return FakeEmbedder(int(model)) if model else FakeEmbedder()
     if route == "openai":
+        from branchrank.stores.embedders.openai import OpenAIEmbedder
+
         return OpenAIEmbedder(model, settings.embedding_url)
     if route == "ollama":
+        from branchrank.stores.embedders.ollama import OllamaEmbedder
+
         return OllamaEmbedder(model, settings.embedding_url)
     if settings.embedder in (minilm.MODEL, minilm.HUB_NAME):
         return minilm.MiniLMEmbedder()
     if minilm.is_model(folder := Path(settings.embedder).expanduser()):
         return minilm.MiniLMEmbedder(folder)
+    from branchrank.stores.embedders.sentence_transformers import SentenceTransformersEmbedder
+
     return SentenceTransformersEmbedder(settings.embedder, settings.embedding_revision, notify=notify)
