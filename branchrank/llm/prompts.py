@@ -121,10 +121,10 @@ def question_messages(heading: str, numbered_text: str, count: int) -> tuple[Mes
     return (Message(role="system", content=system), Message(role="user", content=user))
 
 
-def labels_schema(allowed: Sequence[str], most: int) -> dict[str, Any]:
-    """JSON schema of a reply that names at most ``most`` of the labels."""
+def labels_schema(allowed: Sequence[str], most: int, *, least: int = 0) -> dict[str, Any]:
+    """JSON schema of a reply that names ``least`` to ``most`` of the labels."""
     item = {"type": "string", "enum": list(allowed)}
-    return _object({"ids": {"type": "array", "items": item, "maxItems": most}})
+    return _object({"ids": {"type": "array", "items": item, "minItems": least, "maxItems": most}})
 
 
 def questions_schema(most: int) -> dict[str, Any]:

@@ -105,7 +105,7 @@ def ask_pages(
         request = LLMRequest(
             stage=task.stage,
             messages=task.build(shown),
-            schema=labels_schema(list(ids), most),
+            schema=labels_schema(list(ids), most, least=0 if task.may_be_empty else 1),
             max_tokens=llm.max_tokens,
             context=context,
         )

