@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import errno
 import importlib.util
 import inspect
+import os
 import re
 from pathlib import Path, PurePosixPath
 from types import ModuleType
@@ -171,6 +173,21 @@ def test_constants_of_the_systems_are_those_of_the_code() -> None:
     assert f"``k`` is {hybrid.rrf_k} " in page
     assert f"The {hybrid.vector_top_n} chunks nearest" in page
     assert f"the {hybrid.bm25_top_n} best nodes" in page
+
+
+def test_quoted_errors_are_those_of_the_code() -> None:
+    """Each fixed part of an error message that the troubleshooting page quotes stands in the code."""
+    code = "".join(path.read_text(encoding="utf-8") for path in (ROOT / "branchrank").rglob("*.py"))
+    code = re.sub(r"\"\s*f?\"|`", "", code)
+    quoted = re.findall(r"\*\*`(.+?)`\*\*", TEXTS["troubleshooting.md"])
+    assert len(quoted) > 15
+    system = {os.strerror(number) for number in (errno.ENOSPC, errno.EROFS, errno.EACCES)}
+    for message in quoted:
+        if message in system:
+            continue
+        for fixed in re.split(r"\.\.\.|\[\w+\]|\d+|'\w+'|\(|\)", message):
+            words = re.sub(r"^[\w-]+\.(toml|jsonl):?", "", fixed.strip(" :,`")).strip()
+            assert len(words) < 4 or words in code, f"{message!r}: {words!r}"
 
 
 @pytest.mark.parametrize("source", sorted(DOCUMENTS))
