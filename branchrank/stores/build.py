@@ -31,6 +31,7 @@ from branchrank.corpus.loading import Corpus, load_corpus
 from branchrank.corpus.tokens import token_counter
 from branchrank.errors import ArtifactError, CorpusError
 from branchrank.records import Chunk
+from branchrank.stores.bm25 import Bm25Index
 from branchrank.stores.embedders import Embedder, open_embedder
 from branchrank.stores.embedders.protocol import Vectors
 from branchrank.stores.embedding_cache import SqliteEmbeddingCache, cached_documents
@@ -54,10 +55,10 @@ from branchrank.stores.reader import (
     NODES,
     VECTORS,
     Index,
+    bm25_path,
     chroma_place,
     given_digest,
     nodes_with_lines,
-    open_bm25,
     open_index,
 )
 from branchrank.stores.texts import chunk_terms, embedded_text, node_terms
@@ -267,10 +268,12 @@ def _store(
     progress("store", 2, 4)
     with timed("bm25"):
         bm25 = workspace.bm25_settings
-        chunks = dict(zip(ids, contents.chunks, strict=True))
-        open_bm25(generation, "chunks", chunks, chunk_terms, bm25)
+        texts = [chunk_terms(chunk) for chunk in contents.chunks]
+        Bm25Index.build(ids, texts, bm25).save(bm25_path(generation, "chunks", bm25))
         progress("store", 3, 4)
-        open_bm25(generation, "nodes", nodes_with_lines(contents.tree), node_terms, bm25)
+        nodes = nodes_with_lines(contents.tree)
+        texts = [node_terms(node) for node in nodes.values()]
+        Bm25Index.build(list(nodes), texts, bm25).save(bm25_path(generation, "nodes", bm25))
     progress("store", 4, 4)
     failpoint("bm25 written")
     return collection

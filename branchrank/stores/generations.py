@@ -20,6 +20,7 @@ from pathlib import Path
 
 from branchrank.artifacts import fsync_directory, storage_errors
 from branchrank.errors import ArtifactError, BusyError
+from branchrank.stores.failpoints import failpoint
 
 MANIFEST = "manifest.json"
 _CURRENT = "current"
@@ -111,6 +112,7 @@ class Generations:
         with storage_errors(generation):
             sync_tree(generation)
             fsync_directory(self.directory)
+            failpoint("flushed")
             replace_link(self.directory / _CURRENT, Path(generation.name))
 
     def sweep(self, discard: Callable[[Path], None] = lambda generation: None) -> None:

@@ -42,7 +42,6 @@ BUILD = "build.json"
 CHUNKS = "chunks.jsonl"
 NODES = "pageindex/nodes.jsonl"
 VECTORS = "vectors.npy"
-BM25 = "bm25"
 CHROMA = "chroma"
 COLLECTION = "vectors"
 
@@ -152,14 +151,19 @@ def nodes_with_lines(tree: Tree) -> dict[str, Node]:
     return {node.id: node for node in tree.sections if node.own_span is not None and node.own_span.lines > 0}
 
 
+def bm25_path(directory: Path, kind: str, settings: Bm25Settings) -> Path:
+    """Where a generation keeps BM25 over ``kind`` (chunks or nodes) with these settings."""
+    return directory / "bm25" / digest_of(settings)[:12] / kind
+
+
 def open_bm25(
     directory: Path, kind: str, items: Mapping[str, T], terms: Callable[[T], str], settings: Bm25Settings
 ) -> Bm25Index:
     """The BM25 index of a generation for these settings; one that isn't there or is damaged is made.
 
-    It is kept below ``bm25/<digest of the settings>/`` where the disk allows.
+    It is kept where the disk allows.
     """
-    path = directory / BM25 / digest_of(settings)[:12] / kind
+    path = bm25_path(directory, kind, settings)
     if path.is_dir():
         try:
             index = Bm25Index.load(path)

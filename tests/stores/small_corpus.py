@@ -26,6 +26,7 @@ def write_corpus(root: Path, pages: dict[str, str] = PAGES) -> Path:
 
 def small_workspace(folder: Path, **index: object) -> Workspace:
     """A workspace ``folder/data`` over a corpus ``folder/docs``, with the fake embedder and exact search."""
+    folder.mkdir(parents=True, exist_ok=True)
     root = folder / "docs"
     if not root.exists():
         write_corpus(root)
