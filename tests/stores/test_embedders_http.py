@@ -192,10 +192,11 @@ def test_a_silent_and_a_dripping_server_are_given_up() -> None:
         http._read(Drip(), time.monotonic() + 0.05)  # type: ignore[arg-type]
 
 
-def test_a_redirect_is_not_followed(server: EmbeddingServer) -> None:
+@pytest.mark.parametrize("status", [301, 302, 303, 307, 308])
+def test_a_redirect_is_not_followed(server: EmbeddingServer, status: int) -> None:
     with serving() as other:
-        server.script += [Reply({}, 307, {"Location": f"{other.url}/v1/embeddings"})]
-        with pytest.raises(ModelError, match="307") as caught:
+        server.script += [Reply({}, status, {"Location": f"{other.url}/v1/embeddings"})]
+        with pytest.raises(ModelError, match=str(status)) as caught:
             client("openai", server.url).embed_query("x")
         assert other.requests == []
     assert "--embedding-url" in caught.value.remedy
