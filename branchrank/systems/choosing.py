@@ -22,7 +22,7 @@ T = TypeVar("T")
 
 #: Tokens of a prompt besides its options: the instructions, and the query twice.
 OVERHEAD_TOKENS = 400
-_HEADING_CHARS = 240
+HEADING_CHARS = 240
 #: Characters of text shown with an option, most first; the last resort is the heading alone.
 BODY_CHARS = (600, 400, 250, 120, 0)
 
@@ -71,7 +71,7 @@ def entries(options: Sequence[Option], body_chars: int) -> list[Shown]:
     return [
         Shown(
             label=name,
-            heading=excerpt(option.heading, _HEADING_CHARS),
+            heading=excerpt(option.heading, HEADING_CHARS),
             body=excerpt(option.body, body_chars) if body_chars else "",
         )
         for name, option in zip(names, options, strict=True)

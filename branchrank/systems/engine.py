@@ -19,12 +19,12 @@ from branchrank.ranking.evidence import evidence
 from branchrank.ranking.expansion import expand
 from branchrank.ranking.fusion import convex, dbsf, rrf
 from branchrank.ranking.grouping import group
-from branchrank.ranking.passages import best_passage
-from branchrank.records import Hit, Placement, Retrieval, Scored, Span
+from branchrank.records import Retrieval, Scored, Span
 from branchrank.stores.index import Index
+from branchrank.systems.hits import make_hits
 from branchrank.systems.llm_stages import BoundStages, LLMStages
 from branchrank.systems.memo import Memo
-from branchrank.systems.sources import Sources, squared_distance
+from branchrank.systems.sources import Sources
 from branchrank.systems.spec import Branch, Fuse, System
 from branchrank.systems.tracing import Trace
 
@@ -77,8 +77,7 @@ class Engine:
                 candidates = stages.rerank(self.index, self.sources, query, candidates, lists)
             trace.add("rerank", system.unit, candidates)
         with trace.timed("passages"):
-            placed = {name: placements(ranking) for name, ranking in lists.items()}
-            hits = [self._hit(system, query, entry, placed) for entry in candidates[:k]]
+            hits = make_hits(self.sources, system, query, candidates[:k], lists, excluded)
         trace.add("passages", "chunk", [Scored(hit.id, hit.score) for hit in hits])
         return Retrieval(
             hits=tuple(hits),
@@ -157,63 +156,6 @@ class Engine:
             members=system.group.members,
         )
         return [representative for representative, _ in groups]
-
-    def _hit(self, system: System, query: str, entry: Scored, placed: dict[str, dict[str, Placement]]) -> Hit:
-        branches = {name: ranking[entry.key] for name, ranking in placed.items() if entry.key in ranking}
-        node = self.index.tree.nodes.get(entry.key) if system.unit == "node" else None
-        if (
-            node is not None
-            and node.own_span is not None
-            and (system.returns == "section" or not self.index.chunks_of(node.id))
-        ):
-            span = node.own_span
-            return Hit(
-                id=node.id,
-                source=span.source,
-                line_start=span.line_start,
-                line_end=span.line_end,
-                text=node.text,
-                score=entry.score,
-                node_id=node.id,
-                breadcrumb=node.breadcrumb,
-                branches=branches,
-            )
-        chunk = self.index.chunks[entry.key if node is None else self._passage(system, query, node.id)]
-        return Hit(
-            id=chunk.id,
-            source=chunk.source,
-            line_start=chunk.line_start,
-            line_end=chunk.line_end,
-            text=chunk.text,
-            score=entry.score,
-            node_id=chunk.node_id,
-            breadcrumb=chunk.breadcrumb,
-            distance=self._distance(system, query, chunk.id),
-            branches=branches,
-        )
-
-    def _passage(self, system: System, query: str, node_id: str) -> str:
-        """The node's best chunk, by the kinds of evidence that the system itself uses."""
-        chunks = [chunk.id for chunk in self.index.chunks_of(node_id)]
-        if len(chunks) == 1:
-            return chunks[0]
-        kinds = {branch.kind for branch in system.branches}
-        signals = []
-        if "dense" in kinds:
-            signals.append(self.sources.similarities(query, chunks))
-        if kinds & {"bm25", "tree"}:
-            signals.append(self.sources.bm25_scores(query, chunks))
-        return best_passage(chunks, *signals)
-
-    def _distance(self, system: System, query: str, chunk_id: str) -> float | None:
-        if all(branch.kind != "dense" for branch in system.branches):
-            return None
-        return squared_distance(self.sources.similarities(query, [chunk_id])[chunk_id])
-
-
-def placements(ranking: Sequence[Scored]) -> dict[str, Placement]:
-    """Each key's rank, from 1, and score in a ranked list of distinct keys."""
-    return {entry.key: Placement(rank=rank, score=entry.score) for rank, entry in enumerate(ranking, start=1)}
 
 
 def fuse(lists: dict[str, list[Scored]], slot: Fuse, weights: dict[str, float]) -> list[Scored]:

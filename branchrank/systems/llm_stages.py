@@ -57,7 +57,8 @@ class BoundStages:
         branch: Branch,
         excluded: tuple[Span, ...],
     ) -> list[Scored]:
-        """Walk the tree; sections inside an excluded span are not in the result."""
+        """Walk the tree. Sections inside an excluded span, and those without a lexical score where that
+        ranks, are not in the result."""
         assert branch.tree is not None
         found = tree_search(
             index.tree,
@@ -73,8 +74,14 @@ class BoundStages:
         self.trace.calls += found.calls
         self.trace.fallbacks += found.fallbacks
         banned = sources.banned("node", excluded)
-        hittable = sources.hittable
-        return [entry for entry in found.ranking if entry.key in hittable and entry.key not in banned]
+        lexical = branch.tree.final_by == "lexical"
+        return [
+            entry
+            for entry in found.ranking
+            if entry.key in sources.hittable
+            and entry.key not in banned
+            and not (lexical and entry.score <= 0)
+        ]
 
     def rerank(
         self,

@@ -31,6 +31,8 @@ from branchrank.systems.spec import Rerank
 STAGE = "rerank"
 _LOGPROBS = 20
 _PAIR_CHARS = 4000
+#: Characters of its text that a pointwise call shows.
+POINTWISE_CHARS = 2000
 
 
 class RerankCandidate(Record, frozen=True, kw_only=True):
@@ -146,7 +148,7 @@ def _pointwise(
     """Ask the first candidate alone: a server without log-probabilities then costs one call."""
     requests = []
     for candidate in first:
-        (shown,) = entries([_option(candidate)], 2000)
+        (shown,) = entries([_option(candidate)], POINTWISE_CHARS)
         request = LLMRequest(
             stage=STAGE,
             messages=pointwise_messages(query, shown),

@@ -63,24 +63,26 @@ class Sources:
         return [entry for entry in found if entry.key not in banned][:n]
 
     def banned(self, unit: Unit, excluded: tuple[Span, ...]) -> frozenset[str]:
-        """The ids whose lines lie inside an excluded span."""
+        """The chunks whose lines lie inside an excluded span; the nodes that have no other chunk."""
         if not excluded:
             return frozenset()
-        return self.memo.get(("excluded", unit, excluded), lambda: self._inside(unit, excluded))
+        inside = self._banned_nodes if unit == "node" else self._banned_chunks
+        return self.memo.get(("excluded", unit, excluded), lambda: inside(excluded))
 
-    def _inside(self, unit: Unit, excluded: tuple[Span, ...]) -> frozenset[str]:
-        spans: list[tuple[str, Span | None]]
-        if unit == "chunk":
-            spans = [(chunk.id, chunk.span) for chunk in self.index.chunks.values()]
-        else:
-            spans = [(node.id, node.own_span) for node in self.index.tree.sections]
+    def _banned_chunks(self, excluded: tuple[Span, ...]) -> frozenset[str]:
         sources = {span.source for span in excluded}
         return frozenset(
             key
-            for key, span in spans
-            if span is not None
-            and span.source in sources
-            and any(span.overlap(outer) == span.lines for outer in excluded)
+            for key, chunk in self.index.chunks.items()
+            if chunk.source in sources
+            and any(chunk.span.overlap(outer) == chunk.span.lines for outer in excluded)
+        )
+
+    def _banned_nodes(self, excluded: tuple[Span, ...]) -> frozenset[str]:
+        chunks = self.banned("chunk", excluded)
+        nodes = {node for chunk in chunks for node in self.nodes_of(chunk)}
+        return frozenset(
+            node for node in nodes if all(chunk.id in chunks for chunk in self.index.chunks_of(node))
         )
 
     def nodes_of(self, chunk_id: str) -> tuple[str, ...]:

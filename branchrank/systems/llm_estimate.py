@@ -1,0 +1,97 @@
+"""What the LLM stages of a system can cost at most, from its settings alone.
+
+Prompts are taken as full as their limits allow, replies as long as they may be. Calls that a cache
+answers cost nothing, and retries come on top; ``--max-calls`` and ``--max-tokens`` bound both.
+"""
+
+from __future__ import annotations
+
+from branchrank.llm.request import estimate_tokens
+from branchrank.records import LLMCall, Record
+from branchrank.systems.choosing import BODY_CHARS, HEADING_CHARS, OVERHEAD_TOKENS
+from branchrank.systems.rerank import POINTWISE_CHARS
+from branchrank.systems.spec import System
+from branchrank.systems.tree_steps import CONTEXT_TOKENS
+
+_DEFAULT_POOL = 50
+
+
+class Estimate(Record, frozen=True, kw_only=True):
+    """Upper bounds for some queries of one system."""
+
+    calls: int = 0
+    prompt_tokens: int = 0
+    completion_tokens: int = 0
+
+    @property
+    def tokens(self) -> int:
+        """Prompt and completion tokens."""
+        return self.prompt_tokens + self.completion_tokens
+
+    def plus(self, calls: int, prompt: int, completion: int) -> Estimate:
+        """With so many further calls of so many tokens each."""
+        return Estimate(
+            calls=self.calls + calls,
+            prompt_tokens=self.prompt_tokens + calls * prompt,
+            completion_tokens=self.completion_tokens + calls * completion,
+        )
+
+    def as_call(self, model: str) -> LLMCall:
+        """One row of the same size, to be priced by a price table."""
+        return LLMCall(
+            predictor="",
+            question_id="",
+            stage="estimate",
+            attempt=1,
+            repeat=0,
+            model=model,
+            prompt_tokens=self.prompt_tokens,
+            completion_tokens=self.completion_tokens,
+            cached_tokens=0,
+            reported=False,
+            latency_ms=0.0,
+            served_by="server",
+        )
+
+
+def estimate(system: System, queries: int, completion_tokens: int = 512) -> Estimate:
+    """Upper bounds for ``queries`` queries (questions times repeats).
+
+    ``completion_tokens`` is the setting of that name. All zero for a system that asks no LLM.
+    """
+    one = Estimate()
+    for branch in system.branches:
+        tree = branch.tree
+        if tree is None:
+            continue
+        budget = CONTEXT_TOKENS - completion_tokens
+        if tree.steps_by == "llm":
+            one = one.plus(tree.max_steps, _page(tree.step_candidates, budget), completion_tokens)
+        if tree.final_by == "llm":
+            shown = max(tree.final_candidates, tree.beam * tree.depth)
+            one = one.plus(1, _page(shown, budget), completion_tokens)
+    pool = system.fuse.cap or _DEFAULT_POOL
+    if system.rerank.method == "pointwise":
+        one = one.plus(pool, OVERHEAD_TOKENS + _entry(POINTWISE_CHARS), 1)
+    elif system.rerank.method == "llm":
+        budget = system.rerank.context_tokens - completion_tokens
+        whole = OVERHEAD_TOKENS + pool * _entry(BODY_CHARS[0])
+        if whole <= budget:
+            one = one.plus(1, whole, completion_tokens)
+        else:
+            one = one.plus(2, min(budget, _page(pool - pool // 2, budget)), completion_tokens)
+    return Estimate(
+        calls=one.calls * queries,
+        prompt_tokens=one.prompt_tokens * queries,
+        completion_tokens=one.completion_tokens * queries,
+    )
+
+
+def _entry(body_chars: int) -> int:
+    """Most tokens of one option: its label, heading and text."""
+    return estimate_tokens("x" * (HEADING_CHARS + body_chars + 24))
+
+
+def _page(options: int, budget: int) -> int:
+    """Most prompt tokens of one page."""
+    return min(budget, OVERHEAD_TOKENS + options * _entry(BODY_CHARS[0]))

@@ -1,0 +1,41 @@
+"""Every test runs without the outside: only the loopback interface and local sockets can be reached."""
+
+from __future__ import annotations
+
+import ipaddress
+import socket
+
+import pytest
+
+
+class OutsideError(AssertionError):
+    """A test tried to reach another machine."""
+
+
+def _is_local(address: object) -> bool:
+    if not isinstance(address, tuple):
+        return True
+    host = str(address[0])
+    if host in ("", "localhost"):
+        return True
+    try:
+        return ipaddress.ip_address(host.partition("%")[0]).is_loopback
+    except ValueError:
+        return False
+
+
+@pytest.fixture(autouse=True)
+def only_loopback(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Refuse every connection that leaves the machine."""
+    connect, connect_ex = socket.socket.connect, socket.socket.connect_ex
+
+    def guarded(original):
+        def call(self, address):
+            if not _is_local(address):
+                raise OutsideError(f"a test tried to connect to {address!r}")
+            return original(self, address)
+
+        return call
+
+    monkeypatch.setattr(socket.socket, "connect", guarded(connect))
+    monkeypatch.setattr(socket.socket, "connect_ex", guarded(connect_ex))

@@ -1,0 +1,157 @@
+"""The engine over a small real index: prefixes, spans, exclusion, traces, shared work."""
+
+from __future__ import annotations
+
+import msgspec
+import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+from support.worlds import PAGES, QUERIES, make_index
+
+from branchrank.records import Span
+from branchrank.systems.builtin import builtin_systems
+from branchrank.systems.engine import Engine
+from branchrank.systems.memo import Memo, QueryMemo
+from branchrank.systems.spec import Fuse
+
+NAMES = ("local", "pageindex", "hybrid")
+FLAGS = {"hybrid__no_llm": True, "pageindex__no_llm": True}
+
+
+@pytest.fixture(scope="module")
+def world(tmp_path_factory):
+    return make_index(tmp_path_factory.mktemp("world"), **FLAGS)
+
+
+@pytest.fixture(scope="module")
+def engine(world):
+    return Engine(world[0])
+
+
+@pytest.fixture(params=NAMES)
+def system(request, world):
+    return builtin_systems((request.param,), world[1])[0]
+
+
+VOCABULARY = ("tea", "brew", "temperature", "teapot", "setup", "418", "stains", "the", "zzz", "boiler")
+WORDS = st.lists(st.sampled_from(VOCABULARY), max_size=5)
+
+
+@settings(suppress_health_check=[HealthCheck.function_scoped_fixture])
+@given(words=WORDS, k=st.integers(1, 8), more=st.integers(1, 60))
+def test_the_top_k_is_a_prefix_of_the_top_k_plus_n(engine, system, words, k, more) -> None:
+    query = " ".join(words)
+    shorter = engine.retrieve(system, query, k).hits
+    longer = engine.retrieve(system, query, k + more).hits
+    assert longer[:k] == shorter
+    assert len(longer) <= k + more
+
+
+@pytest.mark.parametrize("query", QUERIES)
+def test_a_hit_is_exactly_the_chunk_it_returns(engine, system, query) -> None:
+    for hit in engine.retrieve(system, query, 10).hits:
+        chunk = engine.index.chunks[hit.id]
+        assert (hit.text, hit.span, hit.node_id) == (chunk.text, chunk.span, chunk.node_id)
+
+
+def test_sections_return_their_own_span(engine, system) -> None:
+    sections = msgspec.structs.replace(system, returns="section")
+    hits = engine.retrieve(sections, "which temperature for green tea", 10).hits
+    nodes = [hit for hit in hits if hit.id in engine.index.tree.nodes]
+    assert bool(nodes) == (system.unit == "node")
+    for hit in nodes:
+        assert hit.span == engine.index.tree.node(hit.id).own_span
+
+
+def test_hits_are_distinct_ordered_and_name_their_branches(engine, system) -> None:
+    hits = engine.retrieve(system, "tea temperature", 30).hits
+    assert len({hit.id for hit in hits}) == len(hits) > 0
+    assert [hit.score for hit in hits] == sorted((hit.score for hit in hits), reverse=True)
+    assert all(hit.branches for hit in hits)
+
+
+def test_the_obvious_section_comes_first(engine, system) -> None:
+    hit = engine.retrieve(system, "baking soda tannin stains", 1).hits[0]
+    assert hit.node_id == "guide/cleaning.md#removing-stains"
+
+
+def test_nothing_inside_an_excluded_span_is_ranked(engine, system) -> None:
+    before = engine.retrieve(system, "tea temperature", 30)
+    banned = before.hits[0].span
+    after = engine.retrieve(system, "tea temperature", 30, excluded=(banned,))
+    assert banned not in [hit.span for hit in after.hits]
+    inside = {
+        key for key, chunk in engine.index.chunks.items() if chunk.span.overlap(banned) == chunk.span.lines
+    }
+    assert not any(inside & set(stage.keys) for stage in after.trace if stage.unit == "chunk")
+
+
+def test_a_partly_excluded_chunk_stays(engine, system) -> None:
+    first = engine.retrieve(system, "tea temperature", 1).hits[0]
+    if first.span.lines == 1:
+        pytest.skip("the passage has one line")
+    part = Span(source=first.source, line_start=first.line_start, line_end=first.line_start)
+    assert engine.retrieve(system, "tea temperature", 1, excluded=(part,)).hits[0] == first
+
+
+def test_words_that_occur_nowhere_have_no_lexical_rank(engine, world) -> None:
+    local = builtin_systems(("local",), world[1])[0]
+    found = engine.retrieve(local, "zzz qqq", 10)
+    assert {stage.stage: len(stage.keys) for stage in found.trace}["bm25(chunks)"] == 0
+    assert all("bm25(chunks)" not in hit.branches for hit in found.hits)
+
+
+def test_the_lexical_tree_search_finds_nothing_where_nothing_matches(engine, world) -> None:
+    pageindex = builtin_systems(("pageindex",), world[1])[0]
+    assert engine.retrieve(pageindex, "zzz qqq", 10).hits == ()
+
+
+def test_a_branch_of_weight_zero_contributes_nothing(engine, world) -> None:
+    local = builtin_systems(("local",), world[1])[0]
+    dense, bm25 = local.branches
+    lexical = msgspec.structs.replace(local, branches=(msgspec.structs.replace(dense, weight=0.0), bm25))
+    assert all("bm25(chunks)" in hit.branches for hit in engine.retrieve(lexical, "tea", 30).hits)
+
+
+def test_one_document_and_k_past_the_end(tmp_path) -> None:
+    index, resolved = make_index(tmp_path, {"only.md": PAGES["guide/cleaning.md"]}, **FLAGS)
+    engine = Engine(index)
+    for system in builtin_systems(NAMES, resolved):
+        hits = engine.retrieve(system, "vinegar stains", 1000).hits
+        assert 1 <= len(hits) <= len(index.chunks)
+
+
+def test_shared_stages_are_computed_once(world) -> None:
+    memo = Memo()
+    engine = Engine(world[0], memo=memo)
+    local = builtin_systems(("local",), world[1])[0]
+    variants = [msgspec.structs.replace(local, name=f"k{k}", fuse=Fuse(k=k)) for k in (2, 10, 60)]
+    for query in QUERIES:
+        for system in variants:
+            engine.retrieve(system, query, 5)
+    assert memo.computed["embed"] == memo.computed["dense(chunks)"] == len(QUERIES)
+    assert memo.computed["bm25(chunks)"] == len(QUERIES)
+    assert memo.reused["dense(chunks)"] == 2 * len(QUERIES)
+
+
+def test_memory_changes_no_answer(world, engine, system) -> None:
+    forgetful = Engine(world[0], memo=QueryMemo())
+    for query in QUERIES * 2:
+        assert forgetful.retrieve(system, query, 10).hits == engine.retrieve(system, query, 10).hits
+    assert forgetful.memo.computed["embed"] in (0, 2 * len(QUERIES))
+
+
+def test_every_stage_leaves_a_trace_and_a_time(engine, world) -> None:
+    hybrid = builtin_systems(("hybrid",), world[1])[0]
+    found = engine.retrieve(hybrid, "tea temperature", 5)
+    stages = [stage.stage for stage in found.trace]
+    assert stages == ["dense(chunks)", "mapping", "expansion", "bm25(nodes)", "fusion", "cap", "passages"]
+    assert {"embed", "dense(chunks)", "mapping", "expansion", "fuse", "passages"} <= found.stage_ms.keys()
+    assert all(ms >= 0 for ms in found.stage_ms.values())
+
+
+def test_the_unit_interval_scale_keeps_scores_within_0_and_1(engine, world) -> None:
+    local = builtin_systems(("local",), world[1])[0]
+    scaled = msgspec.structs.replace(local, fuse=Fuse(k=60, unit_interval=True))
+    for query in QUERIES:
+        assert all(0 < hit.score <= 1 for hit in engine.retrieve(scaled, query, 50).hits)
