@@ -4,15 +4,16 @@
 2. ``:::`` fences (admonitions, directives) and ``(label)=`` targets are lines of their own: a ``marker``
    token each, and what stands between two fences is Markdown as everywhere.
 3. MDX: no indented code and no HTML blocks, so that what stands inside a component is Markdown; ``import``
-   and ``export`` blocks and ``{/* comments */}`` are markers. In plain Markdown only components
-   (``<CamelCase>``) are let through like this.
+   and ``export`` blocks and ``{/* comments */}`` (and HTML's) are markers. In plain Markdown only components
+   (``<CamelCase>``) are let through like this. A tag that takes up several whole lines is a marker.
 4. A code span keeps its line breaks, so that lines of text stay lines of the file.
 """
 
 from __future__ import annotations
 
 import re
-from functools import cache
+from bisect import bisect_left
+from functools import cache, partial
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
@@ -33,7 +34,14 @@ _ESM = re.compile(
     r"|export\s*[{*]"
 )
 _COMPONENT = re.compile(r"</?[A-Z][\w.]*[a-z]")
-_ESM_LINES = 200
+_ESM_LINES = 100
+
+_EXPRESSION = r"\{[^{}]*+(?:\{[^{}]*+(?:\{[^{}]*+\}[^{}]*+)*+\}[^{}]*+)*+\}"
+_ATTRIBUTES = rf"""(?=[\s/>])(?:[^"'{{}}<>]|"[^"]*"|'[^']*'|{_EXPRESSION})*+"""
+#: A component's tag, as a regular expression without groups that capture; its attributes may be expressions.
+COMPONENT_TAG = rf"</?[A-Z][\w.]*[a-z][\w.]*{_ATTRIBUTES}>"
+#: Any tag of MDX, fragments included; ``<https://a.b>`` and ``<a@b.c>`` are none.
+JSX_TAG = rf"</?>|</?(?![a-z]+://|[^\s<>]+@)[A-Za-z_$][\w.$:-]*{_ATTRIBUTES}>"
 
 
 @cache
@@ -65,6 +73,8 @@ def markdown_parser(mdx: bool) -> MarkdownIt:
     interrupts: RuleOptionsType = {"alt": ["paragraph", "reference", "blockquote", "list"]}
     parser.block.ruler.before("fence", "colon_fence", _colon_fence, interrupts)
     parser.block.ruler.before("fence", "target", _target, interrupts)
+    tag = re.compile(JSX_TAG if mdx else COMPONENT_TAG)
+    parser.block.ruler.before("fence", "component", partial(_component, tag), interrupts)
     parser.inline.ruler.at("backticks", code_span)
     if mdx:
         parser.disable(["html_block", "code"])
@@ -127,6 +137,22 @@ def _target(state: StateBlock, start: int, end: int, silent: bool) -> bool:
     return True
 
 
+def _component(tag: re.Pattern[str], state: StateBlock, start: int, end: int, silent: bool) -> bool:
+    """A tag over several lines, with nothing after it; its last line may be a mere ``>``."""
+    position = state.bMarks[start] + state.tShift[start]
+    if not state.src.startswith("<", position) or state.is_code_block(start):
+        return False
+    match = tag.match(state.src, position)
+    if match is None or "\n" not in match[0]:
+        return False
+    last = start + match[0].count("\n")
+    if last >= end or state.src[match.end() : state.eMarks[last]].strip():
+        return False
+    if not silent:
+        _push_marker(state, start, last + 1, "component")
+    return True
+
+
 def _esm(state: StateBlock, start: int, end: int, silent: bool) -> bool:
     """``import`` or ``export`` at the left margin, to the first blank line outside its brackets."""
     if state.level or state.sCount[start] or not _ESM.match(_line(state, start)):
@@ -145,17 +171,18 @@ def _esm(state: StateBlock, start: int, end: int, silent: bool) -> bool:
 
 
 def _comment(state: StateBlock, start: int, end: int, silent: bool) -> bool:
-    """``{/* ... */}`` that starts a line and has nothing after it."""
-    if state.env.get("unclosed_comment") or not _line(state, start).startswith("{/*"):
+    """``{/* ... */}`` or ``<!-- ... -->`` that starts a line and has nothing after it."""
+    opening = _line(state, start)[:4]
+    closing = "-->" if opening == "<!--" else "*/}" if opening.startswith("{/*") else ""
+    if not closing or silent:
         return False
-    close = state.src.find("*/}", state.bMarks[start])
-    if close < 0:
-        state.env["unclosed_comment"] = True
+    position = state.bMarks[start]
+    found: dict[tuple[str, str], int] = state.env.setdefault("comment ends", {})
+    close = found.get((closing, state.src))
+    if close is None or 0 <= close < position:  # else the last search still holds: one a line is quadratic
+        close = found[closing, state.src] = state.src.find(closing, position)
+    last = bisect_left(state.eMarks, close)
+    if close < 0 or last >= end or state.src[close + 3 : state.eMarks[last]].strip():
         return False
-    after = start
-    while after < end and state.eMarks[after] < close:
-        after += 1
-    if after == end or state.src[close + 3 : state.eMarks[after]].strip():
-        return False
-    _push_marker(state, start, after + 1, "comment")
+    _push_marker(state, start, last + 1, "comment")
     return True

@@ -17,21 +17,16 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from branchrank.corpus.document import Label, Reference
-from branchrank.corpus.markdown_syntax import markdown_parser
+from branchrank.corpus.markdown_syntax import COMPONENT_TAG, JSX_TAG, markdown_parser
 
 if TYPE_CHECKING:
     from markdown_it.token import Token
 
 MAX_INLINE = 10_000
 
-_EXPRESSION = r"\{[^{}]*+(?:\{[^{}]*+(?:\{[^{}]*+\}[^{}]*+)*+\}[^{}]*+)*+\}"
-_ATTRIBUTES = rf"""(?:[^"'{{}}<>]|"[^"]*"|'[^']*'|{_EXPRESSION})*+"""
 _SKIPPED = r"(?P<ticks>`+)|(?P<escape>\\.)"
-_JSX = re.compile(
-    rf"{_SKIPPED}|(?P<comment>\{{/\*)|(?P<space>\{{(?:' *'|\" *\")\}})"
-    rf"|(?P<tag></?>|</?(?![a-z]+://|[^\s<>]+@)[A-Za-z_$][\w.$:-]*(?:(?=[\s/>]){_ATTRIBUTES})>)"
-)
-_COMPONENT = re.compile(rf"{_SKIPPED}|(?P<tag></?[A-Z][\w.]*[a-z][\w.]*(?:(?=[\s/>]){_ATTRIBUTES})>)")
+_COMPONENT = re.compile(rf"{_SKIPPED}|(?P<tag>{COMPONENT_TAG})")
+_JSX = re.compile(rf"{_SKIPPED}|(?P<comment>\{{/\*)|(?P<space>\{{(?:' *'|\" *\")\}})|(?P<tag>{JSX_TAG})")
 _TAG = re.compile(r"""</?([A-Za-z][\w:-]*)(?:[^"'<>]|"[^"]*"|'[^']*')*+>""")
 _HTML = re.compile(rf"""<!--|<\?|<!|<(?:script|style)\b|{_TAG.pattern}""", re.IGNORECASE)
 _ANCHOR = re.compile(r"""\s(?:id|name)\s*=\s*["']([^"'\s]+)["']""")

@@ -83,6 +83,7 @@ def test_front_matter_names_a_page_without_a_heading_of_its_own(front: str) -> N
     assert read(f"{front}\n## A\n\n## B\n").title == "The: title"
     assert read(f"{front}\n# Heading\n\n## B\n").title == "Heading"
     assert len(read(f"{front}\n## A\n\n## B\n").sections) == 3
+    assert texts(f"{front}body\n") == ["body"]
 
 
 def test_front_matter_is_not_text_but_for_its_description() -> None:
@@ -217,12 +218,28 @@ def test_mdx_shows_what_stands_inside_components() -> None:
         "import A from 'a'\nimport {\n\n  B,\n} from 'b'\n\nexport const meta = {\n  x: 1,\n}\n\n# Title\n\n"
         "<Tabs items={['a > b', `c`]}\n  style={{ d: 1 }}>\n    <Tab>\n\n    ## Inside\n\n    text *x*{' '}\n"
         "    </Tab>\n"
-        '</Tabs>\n\n{/* hidden\n\n   hidden */}\n\nA <Link href="/a">link</Link>, `<Code>` and {value}.\n'
+        "</Tabs>\n\n{/* hidden\n\n   hidden */}\n\n"
+        '<!-- hidden\n\n-->\nA <Link href="/a">link</Link>, `<Code>` and {value}.\n'
     )
     document = read(text, "a.mdx")
 
     assert [section.title for section in document.sections] == ["Title", "Inside"]
     assert texts(text, "a.mdx") == ["Title", "Inside", "text x", "A link, <Code> and {value}."]
+
+
+def test_mdx_comments_are_found_anywhere() -> None:
+    assert texts("{/* a */}\none\n\n{/* b\n*/}\n\n<!-- c\n-->\n{/* d\n\ntwo\n", "a.mdx") == [
+        "one",
+        "{/* d",
+        "two",
+    ]
+
+
+@pytest.mark.parametrize("suffix", ["md", "mdx"])
+def test_a_component_over_several_lines_keeps_the_lines_apart(suffix: str) -> None:
+    text = "one <Tab\n  a='b'> two\nthree\n<Tabs\n  items={['>', '<']}\n>\n  four\n</Tabs>\n"
+
+    assert blocks(text, f"a.{suffix}") == [("prose", "one\ntwo\nthree", 1, 3), ("prose", "four", 7, 7)]
 
 
 def test_components_in_plain_markdown_let_their_content_through() -> None:
@@ -330,6 +347,7 @@ def test_a_hundred_thousand_lines_in_one_paragraph_stay_as_they_are_written() ->
         "<a " * 3000,
         "<A {" * 2500,
         "{/* " * 2500,
+        "{/*\n\n" * 2000 + "*/} x",
         "<!-- a\n\n" * 2000,
         "<script>\n" * 2000,
         "import {\n\n" * 2000,
