@@ -66,7 +66,8 @@ def estimate(system: System, queries: int, completion_tokens: int = 512) -> Esti
             continue
         budget = CONTEXT_TOKENS - completion_tokens
         if tree.steps_by == "llm":
-            one = one.plus(tree.max_steps, _page(tree.step_candidates, budget), completion_tokens)
+            # Pages grow up to the context where a level is wider than the calls that are left.
+            one = one.plus(tree.max_steps, budget, completion_tokens)
         if tree.final_by == "llm":
             shown = max(tree.final_candidates, tree.beam * tree.depth)
             one = one.plus(1, _page(shown, budget), completion_tokens)

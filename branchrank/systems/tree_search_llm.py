@@ -1,7 +1,8 @@
 """Steps of the tree search that an LLM takes.
 
 1. Every child is shown: in pages of ``step_candidates``, or larger ones with less text each where the
-   calls that are left would not last for so many pages and the levels below.
+   calls that are left would not last for so many pages and the levels below. Only where even their
+   titles exceed the model's context are the lexically worst left out.
 2. The LLM picks up to ``beam`` children of each page, or none.
 3. When the pages' picks together exceed the beam, one more call chooses among them. So whatever the LLM
    puts first in every call is followed, however wide the tree is.
@@ -18,8 +19,9 @@ from functools import partial
 from branchrank.llm.gateway import Gateway
 from branchrank.llm.prompts import excerpt, step_messages
 from branchrank.llm.request import CallContext
+from branchrank.ranking.lists import ranked
 from branchrank.records import LLMCall, Node
-from branchrank.systems.choosing import Choice, Option, Task, ask_pages, shuffled
+from branchrank.systems.choosing import Choice, Option, Task, ask_pages, fitted, shuffled
 from branchrank.systems.spec import TreeSearch
 from branchrank.systems.tree_steps import CONTEXT_TOKENS, LexicalChooser, Scorer, TreeStep
 from branchrank.tree.navigate import Tree
@@ -52,15 +54,14 @@ class LLMChooser:
         self.subtree_scores = subtree_scores
         self.lexical = LexicalChooser(settings.beam, subtree_scores)
         self.calls_left = settings.max_steps
+        self._budget = CONTEXT_TOKENS - llm.max_tokens
 
     def __call__(self, children: Sequence[Node], step: int) -> TreeStep:
         if self.calls_left < 1:
             chosen = self.lexical(children, step)
             return TreeStep(shown=chosen.shown, picked=chosen.picked, by="lexical", fallback=SPENT)
         beam = self.settings.beam
-        order = shuffled(children, self.query, self.context)
-        size = math.ceil(len(order) / self._pages(children, step))
-        pages = [order[start : start + size] for start in range(0, len(order), size)]
+        pages = self._pages(children, step)
         choices = self._ask(pages, step)
         picks = [
             [self.tree.node(key) for key in choice.ids]
@@ -84,8 +85,22 @@ class LLMChooser:
             calls=calls,
         )
 
-    def _pages(self, children: Sequence[Node], step: int) -> int:
-        """In how many pages the children are shown, so that calls are left for the levels below."""
+    def _pages(self, children: Sequence[Node], step: int) -> list[list[Node]]:
+        """The children in shuffled pages of nearly one size."""
+        count = self._page_count(children, step)
+        kept = list(children)
+        while True:
+            order = shuffled(kept, self.query, self.context)
+            size = math.ceil(len(order) / count)
+            pages = [order[start : start + size] for start in range(0, len(order), size)]
+            options = ([self._option(node) for node in page] for page in pages)
+            if len(kept) <= count or all(fitted(page, self._budget)[1] for page in options):
+                return pages
+            scores = self.subtree_scores(kept)
+            kept = [self.tree.node(entry.key) for entry in ranked(scores, len(kept) * 3 // 4)]
+
+    def _page_count(self, children: Sequence[Node], step: int) -> int:
+        """How many pages there may be, so that calls are left for the levels below."""
         wanted = math.ceil(len(children) / self.settings.step_candidates)
         below = min(self._height(children), self.settings.depth - step)
         affordable = max(1, self.calls_left - below)
@@ -115,7 +130,7 @@ class LLMChooser:
             stage=f"tree step {step}",
             build=partial(step_messages, self.query, beam=beam),
             most=beam,
-            budget_tokens=CONTEXT_TOKENS - self.llm.max_tokens,
+            budget_tokens=self._budget,
             may_be_empty=True,
         )
         options = [[self._option(node) for node in page] for page in pages]

@@ -148,6 +148,15 @@ def test_every_child_is_shown_with_its_summary_excerpt_and_contents(serve: Serve
     assert "Contains: Title n" in prompt
 
 
+def test_a_level_wider_than_the_context_keeps_its_lexically_best(serve: Serve) -> None:
+    server, gateway = serve(oracle("n2999"))
+    result = search(grow([3000]), gateway, {"n2999": 1.0})
+    assert result.ranking[0].key == "n2999"
+    assert result.fallbacks == ()
+    assert all(len(chat.prompt.encode()) / 3 < 8000 for chat in server.requests)
+    assert len(server.requests) <= 13
+
+
 def test_the_call_budget_bounds_the_steps_and_the_rest_is_lexical(serve: Serve) -> None:
     tree = grow([9, 9, 9])
     server, gateway = serve(oracle("n3.3.3"))

@@ -1,0 +1,71 @@
+"""The dry run's estimate is an upper bound of what the stages then do."""
+
+from __future__ import annotations
+
+import pytest
+from support import scripted_llm as scripted
+from support.scripted_llm import ScriptedLLM
+from support.trees import grow
+
+from branchrank.llm.session import LLMSession
+from branchrank.settings import LLMSettings
+from branchrank.systems.llm_estimate import estimate
+from branchrank.systems.rerank import RerankCandidate, rerank
+from branchrank.systems.spec import Branch, Endpoint, Fuse, Rerank, System, TreeSearch
+from branchrank.systems.tree_search import tree_search
+
+LLM = Endpoint(base_url="http://x", model="m")
+FULL = [
+    RerankCandidate(id=f"n{place:02d}", title="T", breadcrumb="B " * 200, text="text " * 900)
+    for place in range(30)
+]
+
+
+@pytest.mark.parametrize(
+    ("rerank_settings", "calls"),
+    [
+        (Rerank(method="llm"), 2),
+        (Rerank(method="llm", context_tokens=20_000), 1),
+        (Rerank(method="pointwise"), 30),
+        (Rerank(), 0),
+    ],
+)
+def test_bounds_a_rerank(rerank_settings: Rerank, calls: int) -> None:
+    system = System(
+        name="s",
+        branches=(Branch(kind="bm25", unit="node"),),
+        fuse=Fuse(cap=30),
+        rerank=rerank_settings,
+        llm=LLM,
+    )
+    bound = estimate(system, 7)
+    assert bound.calls == 7 * calls
+    if not calls:
+        assert bound.tokens == 0
+        return
+    script = lambda chat, n: scripted.ids(chat.entries, logprobs={"Yes": -0.1})  # noqa: E731
+    with ScriptedLLM(script) as server, LLMSession(LLMSettings(), environment={}) as session:
+        result = rerank(FULL, "how " * 50, rerank_settings, session.gateway(server.base_url, ""))
+        sent = sum(sum(len(m["content"].encode()) for m in chat.body["messages"]) for chat in server.requests)
+    assert result.fallback is None
+    assert len(result.calls) == calls
+    assert sent / 3 <= bound.prompt_tokens / 7 <= 2 * sent / 3
+
+
+def test_bounds_a_tree_search() -> None:
+    tree = TreeSearch(steps_by="llm", final_by="llm", max_steps=5)
+    system = System(name="s", branches=(Branch(kind="tree", unit="node", tree=tree),), llm=LLM)
+    bound = estimate(system, 1)
+    with ScriptedLLM(scripted.first_shown) as server, LLMSession(LLMSettings(), environment={}) as session:
+        tree_search(
+            grow([60, 9, 9]),
+            "q",
+            tree,
+            subtree_scores=lambda nodes: {node.id: 1.0 for node in nodes},
+            own_scores={},
+            llm=session.gateway(server.base_url, ""),
+        )
+        sent = sum(sum(len(m["content"].encode()) for m in chat.body["messages"]) for chat in server.requests)
+    assert len(server.requests) <= bound.calls == 6
+    assert sent / 3 <= bound.prompt_tokens
+    assert bound.as_call("m").prompt_tokens == bound.prompt_tokens
