@@ -1,0 +1,101 @@
+"""Summaries: bottom-up, remembered by content, and a failure costs no more than itself."""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+from typing import Any
+
+import msgspec
+import pytest
+from support import scripted_llm as scripted
+from support.scripted_llm import Action, Chat, ScriptedLLM
+from support.trees import grow
+
+from branchrank.llm.request import BudgetError
+from branchrank.llm.session import LLMSession
+from branchrank.records import Node
+from branchrank.settings import LLMSettings
+from branchrank.systems.summaries import Summarised, summarise_nodes
+from branchrank.tree.navigate import Tree
+
+_TITLE = re.compile(r"^Title: (.*)$", re.MULTILINE)
+
+
+def titled(chat: Chat) -> str:
+    found = _TITLE.search(chat.prompt)
+    assert found is not None
+    return found.group(1)
+
+
+def summary_of(chat: Chat, number: int) -> Action:
+    """A summary that depends on the title and the words of the text alone."""
+    words = chat.prompt.partition("Text:\n")[2].partition("\n")[0]
+    return scripted.say(f"About {titled(chat)}:\n{words}")
+
+
+@pytest.fixture
+def server() -> Any:
+    with ScriptedLLM(summary_of) as running:
+        yield running
+
+
+def summarised(server: ScriptedLLM, tree: Tree, cache: Path, **settings: Any) -> Summarised:
+    with LLMSession(LLMSettings(retries=0, **settings), cache_path=cache, environment={}) as session:
+        return summarise_nodes(tree, session.gateway(server.base_url, "m"))
+
+
+def edited(tree: Tree, key: str, text: str) -> Tree:
+    nodes = [
+        msgspec.structs.replace(node, text=text) if node.id == key else node for node in tree.nodes.values()
+    ]
+    return Tree(nodes)
+
+
+def test_every_node_is_summarised_after_its_children(server: ScriptedLLM, tmp_path: Path) -> None:
+    tree = grow([3, 3])
+    result = summarised(server, tree, tmp_path / "c")
+    summaries = {node.id: node.summary for node in result.nodes}
+    assert [node.id for node in result.nodes] == list(tree.nodes)
+    assert summaries["n2.1"] == "About Title n2.1: Words of n2.1"
+    assert summaries["root"] == ""
+    order = [titled(chat) for chat in server.requests]
+    assert set(order[:9]) == {f"Title n{a}.{b}" for a in (1, 2, 3) for b in (1, 2, 3)}
+    above = next(chat for chat in server.requests if titled(chat) == "Title n2")
+    for child in (1, 2, 3):
+        assert f"Title n2.{child}: About Title n2.{child}: Words" in above.prompt
+    assert (result.totals.calls, result.failed) == (12, {})
+
+
+def test_an_edit_asks_for_the_section_and_those_above_it_alone(server: ScriptedLLM, tmp_path: Path) -> None:
+    tree = grow([3, 3, 2])
+    summarised(server, tree, tmp_path / "c")
+    before = len(server.requests)
+    result = summarised(server, edited(tree, "n2.1.1", "Other words"), tmp_path / "c")
+    again = {titled(chat) for chat in server.requests[before:]}
+    # n2's prompt quotes n2.1's summary, which doesn't speak of n2.1.1: nothing above it changes.
+    assert again == {"Title n2.1.1", "Title n2.1"}
+    assert result.totals.cached_calls == result.totals.calls - 2
+
+
+def test_an_interrupted_pass_goes_on_where_it_stopped(server: ScriptedLLM, tmp_path: Path) -> None:
+    with pytest.raises(BudgetError):
+        summarised(server, grow([3, 3]), tmp_path / "c", max_calls=5, concurrency=1)
+    assert len(server.requests) == 5
+    whole = summarised(server, grow([3, 3]), tmp_path / "c")
+    assert len(server.requests) == 12
+    assert all(node.summary for node in whole.nodes if node.parent_id)
+
+
+def test_a_failure_keeps_the_extractive_summary_and_is_counted(server: ScriptedLLM, tmp_path: Path) -> None:
+    server.script = lambda chat, n: scripted.fail(500) if titled(chat) == "Title n1" else summary_of(chat, n)
+    tree = Tree([with_summary(node, f"extract of {node.id}") for node in grow([2]).nodes.values()])
+    result = summarised(server, tree, tmp_path / "c")
+    summaries = {node.id: node.summary for node in result.nodes}
+    assert summaries["n1"] == "extract of n1"
+    assert summaries["n2"].startswith("About")
+    assert result.failed == {"n1": "http 500"}
+
+
+def with_summary(node: Node, summary: str) -> Node:
+    return msgspec.structs.replace(node, summary=summary)
