@@ -218,15 +218,20 @@ def laid_over(base: Mapping[str, Any], changes: Mapping[str, Any]) -> dict[str, 
 
     Branches are addressed by their kind. Raises ``ValueError`` for a branch that isn't there.
     """
+    # Only here: within a slot, `file_roots` and the like are the fields themselves.
+    return _laid_over(base, {SHORT.get(key, key): value for key, value in changes.items()})
+
+
+def _laid_over(base: Mapping[str, Any], changes: Mapping[str, Any]) -> dict[str, Any]:
     result = dict(base)
     for key, value in changes.items():
-        head, _, rest = SHORT.get(key, key).partition(".")
+        head, _, rest = key.partition(".")
         if rest:
-            result = laid_over(result, {head: _nested(rest, value)})
+            result = _laid_over(result, {head: _nested(rest, value)})
         elif head == "branches" and isinstance(value, Mapping):
             result["branches"] = _branches(result.get("branches", []), value)
         elif isinstance(value, Mapping) and isinstance(result.get(head), Mapping):
-            result[head] = laid_over(result[head], value)
+            result[head] = _laid_over(result[head], value)
         else:
             result[head] = value
     return result
@@ -243,6 +248,6 @@ def _branches(branches: Sequence[Mapping[str, Any]], changes: Mapping[str, Any])
     if unknown:
         raise ValueError(f"there is no branch {unknown[0]!r}; there are {', '.join(kinds) or 'none'}")
     return [
-        laid_over(branch, changes[branch["kind"]]) if branch["kind"] in changes else dict(branch)
+        _laid_over(branch, changes[branch["kind"]]) if branch["kind"] in changes else dict(branch)
         for branch in branches
     ]
