@@ -7,22 +7,29 @@ import importlib.util
 import inspect
 import os
 import re
+import tomllib
 from pathlib import Path, PurePosixPath
 from types import ModuleType
 
 import click
 import pytest
 
-from branchrank import errors
+from branchrank import errors, records
 from branchrank.artifacts import read_jsonl
+from branchrank.bench import run_directory
 from branchrank.bench.anchoring import check_anchors, corpus_lines
+from branchrank.bench.experiment import SHORT, load_experiment
+from branchrank.bench.latency import Timing
 from branchrank.bench.questions import load_questions
+from branchrank.bench.rows import Row
 from branchrank.cli.main import main
 from branchrank.corpus.document import Document
 from branchrank.corpus.loading import load_corpus
 from branchrank.corpus.sections import slug
 from branchrank.ranking import evidence, expansion
 from branchrank.settings import PARTS, Bm25Settings, HybridSettings, settings_of
+from branchrank.stores.config_file import WorkspaceConfig
+from branchrank.systems import spec
 from branchrank.tree.toctree import toctree_parents
 
 ROOT = Path(__file__).parents[2]
@@ -199,14 +206,52 @@ def test_python_examples_are_python(source: str) -> None:
 
 
 def test_toml_examples_are_settings() -> None:
-    import tomllib
-
     sections = {part.section: {setting.name for setting in settings_of(part)} for part in PARTS}
     for source, text in TEXTS.items():
         for example in re.findall(r"(?ms)^```toml\n(.*?)^```", text):
             for name, table in tomllib.loads(example).items():
                 if isinstance(table, dict) and name in sections:
                     assert set(table) <= sections[name], source
+
+
+def test_experiment_examples_load(tmp_path: Path) -> None:
+    blocks = re.findall(r"(?m)^\.\. code-block:: toml\n\n((?:(?:    .*)?\n)+)", TEXTS["experiments.rst"])
+    assert len(blocks) >= 4
+    for block in blocks:
+        path = tmp_path / "experiment.toml"
+        path.write_text(inspect.cleandoc(block) + "\n")
+        assert load_experiment(path).systems
+
+
+def test_every_slot_and_short_name_of_a_system_is_described() -> None:
+    page = TEXTS["experiments.rst"]
+    for record in (spec.Branch, spec.Expand, spec.TreeSearch, spec.Fuse, spec.Group, spec.Rerank):
+        assert [name for name in record.__struct_fields__ if f"``{name}" not in page] == []
+    assert dict(re.findall(r"(?m)^``(\w+)`` +``([\w.]+)``$", page)) == SHORT
+
+
+@pytest.mark.parametrize(
+    ("record", "heading"),
+    [
+        (records.Node, "## nodes.jsonl"),
+        (records.Chunk, "## chunks.jsonl"),
+        (Row, "### rows.jsonl"),
+        (records.StageTrace, "### rows.jsonl"),
+        (records.LLMCall, "### llm_calls.csv"),
+        (Timing, "### timings.csv"),
+        (WorkspaceConfig, "## branchrank.toml"),
+    ],
+)
+def test_every_field_of_a_file_is_described(record: type[records.Record], heading: str) -> None:
+    page = TEXTS["file-formats.md"]
+    section = re.split(r"\n##+ ", page[page.index(f"\n{heading}\n") + 4 :])[0]
+    assert [name for name in record.__struct_fields__ if f"`{name}`" not in section] == []
+
+
+def test_every_file_of_a_run_is_described() -> None:
+    names = {value for name, value in vars(run_directory).items() if name.isupper() and "." in str(value)}
+    written = names - {run_directory.REPORT_HTML}
+    assert {name for name in written if f"`{name}`" not in TEXTS["file-formats.md"]} == set()
 
 
 def test_gold_of_the_sample_stands_where_the_questions_say() -> None:
