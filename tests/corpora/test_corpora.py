@@ -11,7 +11,7 @@ from pathlib import Path
 
 import pytest
 from corpus.invariants import problems_of
-from corpus.scanner import raw_lines
+from corpus.scanner import line_count
 
 from branchrank.corpus.discovery import discover
 from branchrank.corpus.loading import load_corpus
@@ -54,12 +54,7 @@ def test_the_tree_is_sound(corpus: Path) -> None:
     loaded = load_corpus(corpus)
     nodes, _ = build_nodes(loaded.documents, corpus.name)
     line_counts = {
-        document.source: _line_count((corpus / document.source).read_bytes()) for document in loaded.documents
+        document.source: line_count((corpus / document.source).read_bytes()) for document in loaded.documents
     }
     assert check_nodes(nodes, line_counts) == []
     assert sum(node.kind == "file" for node in nodes) == len(loaded.documents)
-
-
-def _line_count(content: bytes) -> int:
-    lines = raw_lines(content)
-    return len(lines) - (len(lines) > 1 and not lines[-1])

@@ -6,7 +6,7 @@ import re
 from collections.abc import Sequence
 from itertools import pairwise
 
-from corpus.scanner import misplaced, raw_lines
+from corpus.scanner import line_count, misplaced
 
 from branchrank.corpus.chunking import chunk_document
 from branchrank.corpus.document import Document
@@ -37,11 +37,9 @@ def chunks_of(document: Document, target_tokens: int) -> list[Chunk]:
 def broken_invariants(document: Document, content: bytes, chunks: Sequence[Chunk], target: int) -> list[str]:
     """Lines are partitioned by own spans, blocks and chunks lie inside them, chunks are disjoint."""
     problems: list[str] = []
-    lines = raw_lines(content)
-    if len(lines) > 1 and not lines[-1]:
-        lines.pop()
-    if document.line_count != len(lines):
-        problems.append(f"{document.line_count} lines, but grep counts {len(lines)}")
+    lines = line_count(content)
+    if document.line_count != lines:
+        problems.append(f"{document.line_count} lines, but the file has {lines}")
     owners: list[str] = []
     for section in document.sections:
         owners += [section.id] * (section.own_line_end - section.line_start + 1)
@@ -52,10 +50,10 @@ def broken_invariants(document: Document, content: bytes, chunks: Sequence[Chunk
             if block.kind != "heading" and block.text.count("\n") > block.line_end - block.line_start:
                 problems.append(f"{section.id}: more lines of text than lines at {block.line_start}")
             end = block.line_end
-    if len(owners) != len(lines):
-        problems.append(f"own spans hold {len(owners)} lines of {len(lines)}")
+    if len(owners) != lines:
+        problems.append(f"own spans hold {len(owners)} lines of {lines}")
     nodes, _ = build_nodes([document], "corpus")
-    problems += check_nodes(nodes, {document.source: len(lines)})
+    problems += check_nodes(nodes, {document.source: lines})
     for chunk in chunks:
         if set(owners[chunk.line_start - 1 : chunk.line_end]) != {chunk.node_id}:
             problems.append(f"{chunk.id}: lines {chunk.line_start}-{chunk.line_end} leave the section")

@@ -34,6 +34,12 @@ def raw_lines(content: bytes) -> list[str]:
     return [line.removesuffix("\r") for line in text.replace("\0", " ").split("\n")]
 
 
+def line_count(content: bytes) -> int:
+    """Lines as ``wc -l`` counts them, and one more for a last line without an end; at least one."""
+    content = content.removeprefix(b"\xef\xbb\xbf")
+    return max(1, content.count(b"\n") + (not content.endswith(b"\n")))
+
+
 def prose_words(source: str, content: bytes) -> list[Word]:
     """Words that a person reads in the file, in order."""
     lines = raw_lines(content)

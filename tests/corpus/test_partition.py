@@ -8,7 +8,7 @@ import msgspec
 import pytest
 from corpus.invariants import chunks_of, problems_of
 from corpus.scanner import misplaced, prose_words
-from hypothesis import given, settings
+from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 from branchrank.corpus.reading import read_document
@@ -134,6 +134,7 @@ MARKUP = st.text(st.sampled_from("ab1 \n\n\t`*_|:.=-~#>[](){}<>!+\\\"'&/^$@%,;\r
 
 
 @settings(max_examples=300, derandomize=True, deadline=None)
+@example(b"\n\r", "a.rst")
 @given(st.one_of(MARKUP.map(str.encode), st.binary(max_size=80)), st.sampled_from(["a.rst", "a.md", "a.mdx"]))
 def test_any_bytes_have_a_partition(content: bytes, source: str) -> None:
     assert problems_of(source, content, target_tokens=10, scan=False) == []
