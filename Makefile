@@ -1,7 +1,7 @@
 # `make demo` and `make test` are all that a newcomer needs. Both set up .venv first, with uv where it
 # is installed and with pip where it is not.
 
-PYTHON ?= python3.11
+PYTHON ?= python3
 VENV := .venv
 BIN := $(VENV)/bin
 UV := $(shell command -v uv 2>/dev/null)
