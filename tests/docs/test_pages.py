@@ -67,6 +67,20 @@ def test_every_page_is_in_the_table_of_contents() -> None:
     assert set(DOCUMENTS) - set(parents) == {"index.rst"}
 
 
+@pytest.mark.parametrize("name", ["README.md", "CONTRIBUTING.md", "CHANGELOG.md"])
+def test_links_flags_and_targets_of_the_top_pages_exist(name: str) -> None:
+    text = (ROOT / name).read_text(encoding="utf-8")
+    for target in re.findall(r"\]\(([^)\s#]+)", text):
+        assert target.startswith("http") or (ROOT / target).exists(), target
+    assert {flag for flag in FLAG.findall(text) if flag not in known_flags()} == set()
+    targets = re.findall(r"(?m)^([a-z-]+):", (ROOT / "Makefile").read_text(encoding="utf-8"))
+    assert {target for target in re.findall(r"\bmake ([a-z-]+)", text) if target not in targets} == set()
+
+
+def test_the_readme_has_one_place_for_the_result() -> None:
+    assert (ROOT / "README.md").read_text(encoding="utf-8").count("<!-- result -->") == 2
+
+
 def anchors(document: Document) -> set[str]:
     return {label.name for label in document.labels} | {slug(section.title) for section in document.sections}
 
@@ -122,17 +136,14 @@ def known_flags() -> set[str]:
     return flags | {"--help"}
 
 
+FLAG = re.compile(r"(?<![\w-])--[a-z][a-z0-9-]*[a-z0-9]")
 #: Flags of other programs that pages mention.
 FOREIGN = {"--pre", "--no-config"}
 
 
 def test_every_flag_that_a_page_names_exists() -> None:
     known = known_flags() | FOREIGN
-    named = {
-        flag: source
-        for source, text in TEXTS.items()
-        for flag in re.findall(r"(?<![\w-])--[a-z][a-z0-9-]*[a-z0-9]", text)
-    }
+    named = {flag: source for source, text in TEXTS.items() for flag in FLAG.findall(text)}
     unknown = {flag: source for flag, source in named.items() if flag not in known}
     assert unknown == {}
 
@@ -249,9 +260,9 @@ def test_every_field_of_a_file_is_described(record: type[records.Record], headin
 
 
 def test_every_file_of_a_run_is_described() -> None:
-    names = {value for name, value in vars(run_directory).items() if name.isupper() and "." in str(value)}
-    written = names - {run_directory.REPORT_HTML}
-    assert {name for name in written if f"`{name}`" not in TEXTS["file-formats.md"]} == set()
+    constants = [value for name, value in vars(run_directory).items() if name.isupper()]
+    files = {value for value in constants if isinstance(value, str) and "." in value}
+    assert {name for name in files if f"`{name}`" not in TEXTS["file-formats.md"]} == set()
 
 
 def test_gold_of_the_sample_stands_where_the_questions_say() -> None:
