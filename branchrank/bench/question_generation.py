@@ -1,0 +1,226 @@
+"""Questions written by an LLM, each with gold that was found in the documents.
+
+1. Sections with enough text are taken in an order drawn by the seed, one call each, several at once,
+   until the wanted number of questions is accepted or the sections end.
+2. The quote of each question must stand in the section's own lines, once markup and layout are folded; the
+   lines that hold it are the gold. What a model made up is rejected and counted.
+3. Leakage is measured: the share of the question's content words (stems, stop words left out) that the
+   quoted answer has too. Questions above the limit are rejected, so a search can't win by echo alone.
+4. A question whose content words are nearly those of one before it is a duplicate and is dropped.
+5. Every call is remembered by its content, so that a pass that was interrupted goes on where it stopped
+   and the same seed gives the same questions.
+"""
+
+from __future__ import annotations
+
+import hashlib
+from collections import Counter
+from collections.abc import Callable, Mapping, Sequence
+from itertools import islice
+from typing import Any
+
+from branchrank.llm.gateway import Gateway
+from branchrank.llm.ledger import Totals, totals
+from branchrank.llm.parsing import read_json
+from branchrank.llm.prompts import question_messages, questions_schema
+from branchrank.llm.request import CallContext, LLMReply, LLMRequest, ReplyError
+from branchrank.measures.matching import normalise
+from branchrank.records import GoldItem, LLMCall, Node, Question, Record, Span
+from branchrank.settings import Bm25Settings
+from branchrank.stores.analyzer import analyzer
+
+STAGE = "question"
+MAX_LEAKAGE = 0.8
+_DUPLICATE = 0.8
+_MIN_SECTION_WORDS = 30
+_MIN_QUOTE_WORDS = 3
+_MIN_QUESTION_WORDS = 3
+_SECTION_CHARS = 6000
+_QUESTION_CHARS = 300
+
+Lines = Mapping[str, Sequence[str]]
+_stems = analyzer(Bm25Settings(stop_words="questions", split_identifiers=False))
+
+
+class GeneratedQuestions(Record, frozen=True, kw_only=True):
+    """Accepted questions, and how they were come by.
+
+    ``leakage`` maps each question's id to its share of leaked words, in 0..1. ``rejected`` counts what was
+    turned down by reason, ``failed_calls`` sections whose call gave nothing.
+    """
+
+    questions: tuple[Question, ...]
+    leakage: dict[str, float]
+    rejected: dict[str, int]
+    sections_asked: int
+    failed_calls: int
+    totals: Totals
+
+    @property
+    def mean_leakage(self) -> float:
+        """Mean share of leaked words, 0.0 without questions."""
+        return sum(self.leakage.values()) / len(self.leakage) if self.leakage else 0.0
+
+
+class _Draft(Record, frozen=True, kw_only=True):
+    question: str
+    quote: str
+
+
+def generate_questions(
+    sections: Sequence[Node],
+    lines: Lines,
+    llm: Gateway,
+    *,
+    count: int,
+    per_section: int = 1,
+    seed: int = 42,
+    max_leakage: float = MAX_LEAKAGE,
+    known: Sequence[Question] = (),
+    progress: Callable[[int, int], None] | None = None,
+) -> GeneratedQuestions:
+    """Write up to ``count`` questions about the sections.
+
+    ``lines`` maps each source to its raw lines. ``known`` questions count as already there when duplicates
+    are dropped. Raises what :meth:`Gateway.ask` raises; finished calls are remembered by the gateway.
+    """
+    verify = _Verifier(lines, max_leakage, known)
+    calls: list[LLMCall] = []
+    waiting = iter(_drawn(sections, lines, seed))
+    while len(verify.accepted) < count and (wave := list(islice(waiting, llm.concurrency))):
+        requests = [(_request(node, lines, per_section, llm.max_tokens, seed), _read) for node in wave]
+        for node, answer in zip(wave, llm.ask_all(requests), strict=True):
+            calls.append(answer.call)
+            for draft in answer.value or ():
+                if len(verify.accepted) < count:
+                    verify.take(node, draft)
+        if progress is not None:
+            progress(len(verify.accepted), count)
+    return GeneratedQuestions(
+        questions=tuple(verify.accepted),
+        leakage=verify.leakage,
+        rejected=dict(sorted(verify.rejected.items())),
+        sections_asked=len(calls),
+        failed_calls=sum(call.outcome != "ok" for call in calls),
+        totals=totals(calls),
+    )
+
+
+def find_quote(quote: str, span: Span, lines: Sequence[str]) -> Span | None:
+    """The first lines inside ``span`` that hold the quote, markup and layout folded; ``None`` for none."""
+    wanted = normalise(quote)
+    text, starts = "", []
+    for number in range(span.line_start, min(span.line_end, len(lines)) + 1):
+        folded = normalise(lines[number - 1])
+        if folded:
+            starts.append((len(text), number))
+            text += f"{folded} "
+    at = text.find(wanted) if wanted else -1
+    if at < 0:
+        return None
+    first = max(number for start, number in starts if start <= at)
+    last = max(number for start, number in starts if start < at + len(wanted))
+    return Span(source=span.source, line_start=first, line_end=last)
+
+
+def leaked_share(question: str, answer: str) -> float:
+    """Share, in 0..1, of the question's distinct content words that the answer's wording has too."""
+    asked = set(_stems(question))
+    return len(asked & set(_stems(answer))) / len(asked) if asked else 0.0
+
+
+class _Verifier:
+    """Accepts drafts whose gold holds."""
+
+    def __init__(self, lines: Lines, max_leakage: float, known: Sequence[Question]) -> None:
+        self.lines = lines
+        self.max_leakage = max_leakage
+        self.accepted: list[Question] = []
+        self.leakage: dict[str, float] = {}
+        self.rejected: Counter[str] = Counter()
+        self._seen = [frozenset(_stems(question.question)) for question in known]
+
+    def take(self, node: Node, draft: _Draft) -> None:
+        span = node.own_span
+        assert span is not None
+        question = " ".join(draft.question.split())[:_QUESTION_CHARS]
+        words = frozenset(_stems(question))
+        gold = find_quote(draft.quote, span, self.lines[node.source])
+        leaked = leaked_share(question, draft.quote)
+        reason = self._fault(node, question, draft.quote, words, gold, leaked)
+        if reason or gold is None:
+            self.rejected[reason] += 1
+            return
+        self._seen.append(words)
+        key = "llm-" + hashlib.sha256(f"{node.id}\0{question}".encode()).hexdigest()[:12]
+        self.leakage[key] = leaked
+        self.accepted.append(
+            Question(
+                id=key,
+                question=question,
+                gold=(
+                    GoldItem(
+                        source_file=gold.source,
+                        answer_line_start=gold.line_start,
+                        answer_line_end=gold.line_end,
+                        answer_quote=" ".join(draft.quote.split()),
+                    ),
+                ),
+                kind="generated",
+                section_title=node.title,
+                extra={"leakage": round(leaked, 3)},
+            )
+        )
+
+    def _fault(
+        self, node: Node, question: str, quote: str, words: frozenset[str], gold: Span | None, leaked: float
+    ) -> str:
+        """Why a draft is turned down, empty when it is not."""
+        if len(question.split()) < _MIN_QUESTION_WORDS or not words:
+            return "question too short"
+        if len(normalise(quote).split()) < _MIN_QUOTE_WORDS or normalise(quote) == normalise(node.title):
+            return "quote too short"
+        if gold is None:
+            return "quote not in the section"
+        if leaked > self.max_leakage:
+            return "answer's wording leaked"
+        if any(len(words & seen) >= _DUPLICATE * len(words | seen) for seen in self._seen):
+            return "duplicate"
+        return ""
+
+
+def _drawn(sections: Sequence[Node], lines: Lines, seed: int) -> list[Node]:
+    """The sections with enough text, in the seed's order, which others don't disturb."""
+    long = [
+        node
+        for node in sections
+        if node.own_span and node.source in lines and len(node.text.split()) >= _MIN_SECTION_WORDS
+    ]
+    return sorted(long, key=lambda node: hashlib.sha256(f"{seed}/{node.id}".encode()).digest())
+
+
+def _request(node: Node, lines: Lines, count: int, max_tokens: int, seed: int) -> LLMRequest:
+    assert node.line_start is not None
+    text = "\n".join(lines[node.source][node.line_start - 1 : node.own_line_end])[:_SECTION_CHARS]
+    return LLMRequest(
+        stage=STAGE,
+        messages=question_messages(node.breadcrumb or node.title, text, count),
+        schema=questions_schema(count),
+        max_tokens=max_tokens,
+        context=CallContext(question_id=node.id, predictor="questions", seed=seed),
+    )
+
+
+def _read(reply: LLMReply) -> list[_Draft]:
+    value: Any = read_json(reply.text)
+    items = value.get("questions", [value]) if isinstance(value, dict) else value
+    drafts = [
+        _Draft(question=item["question"], quote=item["quote"])
+        for item in (items if isinstance(items, list) else [])
+        if isinstance(item, dict)
+        and isinstance(item.get("question"), str)
+        and isinstance(item.get("quote"), str)
+    ]
+    if not drafts:
+        raise ReplyError("no question")
+    return drafts
