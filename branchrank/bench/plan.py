@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 
 from branchrank.artifacts import digest_of
@@ -10,14 +10,12 @@ from branchrank.bench.benchmark import Contestant
 from branchrank.bench.predictors import ApiPredictor, SystemPredictor, load_class_predictor
 from branchrank.bench.run_directory import Arm, IndexFacts
 from branchrank.errors import UsageError
-from branchrank.records import Scored
 from branchrank.stores.index import Index
 from branchrank.systems.engine import Engine
 from branchrank.systems.llm_stages import LLMStages
 from branchrank.systems.memo import Memo, QueryMemo
+from branchrank.systems.sources import BranchSearch
 from branchrank.systems.spec import System, problems
-
-BranchSearch = Callable[[str, int], Sequence[Scored]]
 
 
 class Field:
@@ -34,15 +32,15 @@ class Field:
         index: Index,
         *,
         index_name: str = "default",
-        extra: dict[str, BranchSearch] | None = None,
+        further: Mapping[str, BranchSearch] | None = None,
         llm_stages: LLMStages | None = None,
         repeats: int = 1,
     ) -> None:
         """Let systems compete over one index; they share one memo."""
         memo = Memo()
         self.memos.append(memo)
-        engine = Engine(index, memo=memo, extra=extra, llm_stages=llm_stages)
-        timing = Engine(index, memo=QueryMemo(), extra=extra, llm_stages=llm_stages)
+        engine = Engine(index, memo=memo, further=further, llm_stages=llm_stages)
+        timing = Engine(index, memo=QueryMemo(), further=further, llm_stages=llm_stages)
         for system in systems:
             times = repeats if system.asks_llm else 1
             self.contestants.append(

@@ -11,17 +11,21 @@ import click
 import msgspec
 
 from branchrank.bench.benchmark import Outcome, run_benchmark
+from branchrank.bench.comparisons import check_plan
 from branchrank.bench.plan import Field, check_systems, index_facts, relative
 from branchrank.bench.provenance import gather
 from branchrank.bench.questions import check_sources, load_questions, questions_digest, sample_questions
 from branchrank.bench.run_directory import RunRecord
-from branchrank.cli.opening import extra_sources, llm_stages, open_or_build
+from branchrank.bench.slices import gold_facts
+from branchrank.cli.opening import llm_stages, open_or_build
 from branchrank.cli.terminal import progress_bars
 from branchrank.errors import QuestionError, UsageError
+from branchrank.llm.ledger import read_prices
 from branchrank.records import Question, Record
-from branchrank.settings import BenchmarkSettings, Resolved
+from branchrank.settings import BenchmarkSettings, LLMSettings, Resolved
 from branchrank.stores.index import Index
 from branchrank.stores.workspace import Workspace
+from branchrank.systems.further_branches import further_branches
 from branchrank.systems.llm_stages import LLMStages
 from branchrank.systems.spec import System
 
@@ -76,7 +80,7 @@ def execute(job: Job) -> None:
                 lineup.systems,
                 index,
                 index_name=lineup.index,
-                extra=extra_sources(index, lineup.systems, lineup.settings),
+                further=further_branches(index, workspace.corpus_root, lineup.systems, lineup.settings),
                 llm_stages=stages,
                 repeats=job.repeats,
             )
@@ -85,6 +89,7 @@ def execute(job: Job) -> None:
         if job.endpoint:
             field.add_endpoint(job.endpoint, job.endpoint_predictor)
         field.check_names()
+        check_plan(part, [arm.name for arm in field.arms])
         with progress_bars(job.quiet) as progress:
             outcome = run_benchmark(
                 _record(job, workspace, field, indexes, questions_file, questions),
@@ -96,6 +101,7 @@ def execute(job: Job) -> None:
                 progress=progress,
                 notice=lambda text: click.echo(text, err=True),
                 fresh=job.fresh,
+                gold_facts=gold_facts(questions, workspace.corpus_root) if indexes else (),
             )
     finish(outcome, questions)
 
@@ -135,6 +141,7 @@ def _record(
         settings={name: msgspec.to_builtins(value) for name, value in job.settings.parts.items()},
         origins=job.settings.origins,
         provenance=gather(),
+        prices=read_prices(Path(table)) if (table := job.settings.part(LLMSettings).price_table) else None,
     )
 
 

@@ -8,7 +8,8 @@ import click
 
 from branchrank.cli.benchmarking import Job
 from branchrank.records import Question
-from branchrank.systems.spec import System
+from branchrank.settings import LLMSettings
+from branchrank.systems.llm_estimate import estimate
 
 
 def print_plan(job: Job, questions: Sequence[Question]) -> None:
@@ -19,12 +20,10 @@ def print_plan(job: Job, questions: Sequence[Question]) -> None:
             repeats = job.repeats if system.asks_llm else 1
             click.echo(f"  {system.name} on index {lineup.index}: {len(questions) * repeats} queries")
             if system.asks_llm:
-                calls, tokens = estimate(system, len(questions) * repeats)
-                click.echo(f"    at most {calls} LLM calls and about {tokens} tokens at {system.llm.model}")
+                completion = job.settings.part(LLMSettings).completion_tokens
+                bound = estimate(system, len(questions) * repeats, completion)
+                click.echo(
+                    f"    at most {bound.calls} LLM calls and {bound.tokens} tokens at {system.llm.model}"
+                )
     for name in (*job.classes, *([job.endpoint] if job.endpoint else [])):
         click.echo(f"  {name}: {len(questions)} queries")
-
-
-def estimate(system: System, queries: int) -> tuple[int, int]:
-    """Calls and tokens that a system can make at most."""
-    raise NotImplementedError

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 
@@ -11,7 +11,6 @@ import click
 from branchrank.cli.terminal import progress_bars, safe
 from branchrank.errors import ArtifactError, BusyError
 from branchrank.llm.gateway import Gateway
-from branchrank.records import Scored
 from branchrank.settings import BenchmarkSettings, LLMSettings, Resolved
 from branchrank.stores.index import Index, build_index, open_index
 from branchrank.stores.workspace import Workspace
@@ -54,10 +53,3 @@ def llm_stages(data_dir: Path, settings: Resolved, systems: Sequence[System]) ->
         for system in asking:
             gateway_of(system.llm)
         yield LLMStages(gateway_of, seed=seed)
-
-
-def extra_sources(
-    index: Index, systems: Sequence[System], settings: Resolved
-) -> dict[str, Callable[[str, int], Sequence[Scored]]]:
-    """The searches of branch kinds beyond vectors and BM25 that the systems name."""
-    return {}

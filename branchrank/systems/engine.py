@@ -12,7 +12,7 @@ is a prefix of the top k + n. Every stage leaves its list in the trace.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Mapping
 from concurrent.futures import ThreadPoolExecutor
 
 from branchrank.ranking.evidence import evidence
@@ -24,7 +24,7 @@ from branchrank.stores.index import Index
 from branchrank.systems.hits import make_hits
 from branchrank.systems.llm_stages import BoundStages, LLMStages
 from branchrank.systems.memo import Memo
-from branchrank.systems.sources import Sources
+from branchrank.systems.sources import BranchSearch, Sources
 from branchrank.systems.spec import Branch, Fuse, System
 from branchrank.systems.tracing import Trace
 
@@ -40,12 +40,12 @@ class Engine:
         index: Index,
         *,
         memo: Memo | None = None,
-        extra: dict[str, Callable[[str, int], Sequence[Scored]]] | None = None,
+        further: Mapping[str, BranchSearch] | None = None,
         llm_stages: LLMStages | None = None,
     ) -> None:
         self.index = index
         self.memo = memo if memo is not None else Memo()
-        self.sources = Sources(index, self.memo, extra)
+        self.sources = Sources(index, self.memo, further)
         self.llm_stages = llm_stages or LLMStages()
 
     def retrieve(

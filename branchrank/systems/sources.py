@@ -7,7 +7,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from functools import cached_property
 
 import numpy as np
@@ -19,6 +19,9 @@ from branchrank.systems.spec import Branch, Unit
 
 Vector = np.ndarray[tuple[int], np.dtype[np.float32]]
 
+#: A branch's search: ``(sources, query, n)`` to a ranked list of at most ``n`` chunk ids.
+BranchSearch = Callable[["Sources", str, int], Sequence[Scored]]
+
 
 def squared_distance(similarity: float) -> float:
     """Squared L2 distance, in 0..4, of unit vectors with this cosine similarity."""
@@ -26,17 +29,17 @@ def squared_distance(similarity: float) -> float:
 
 
 class Sources:
-    """Searches over one index. ``extra`` maps further branch kinds to ``(query, n) -> ranked list``."""
+    """Searches over one index. ``further`` maps branch kinds beyond vectors and BM25 to their search."""
 
     def __init__(
         self,
         index: Index,
         memo: Memo,
-        extra: dict[str, Callable[[str, int], Sequence[Scored]]] | None = None,
+        further: Mapping[str, BranchSearch] | None = None,
     ) -> None:
         self.index = index
         self.memo = memo
-        self.extra = extra or {}
+        self.further = further or {}
 
     def embedding(self, query: str) -> Vector:
         """The query's vector, shape ``(d,)``, computed once per distinct query."""
@@ -59,7 +62,7 @@ class Sources:
             bm25 = self.index.bm25_chunks if branch.unit == "chunk" else self.index.bm25_nodes
             found = bm25.search(query, depth)
         else:
-            found = self.extra[branch.kind](query, depth)
+            found = self.further[branch.kind](self, query, depth)
         return [entry for entry in found if entry.key not in banned][:n]
 
     def banned(self, unit: Unit, excluded: tuple[Span, ...]) -> frozenset[str]:
