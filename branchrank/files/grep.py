@@ -23,6 +23,7 @@ from pathlib import Path
 from typing import Literal
 
 import numpy as np
+from numpy.typing import NDArray
 
 from branchrank.beneath import read_beneath
 from branchrank.files.ripgrep import DEADLINE_S, MatchedLine, count_files, search_files
@@ -36,6 +37,7 @@ K1 = 1.2
 B = 0.75
 
 Ranking = Literal["bm25", "none"]
+Scores = NDArray[np.float64]
 
 
 class Passage(Record, frozen=True, kw_only=True):
@@ -64,22 +66,29 @@ class Passage(Record, frozen=True, kw_only=True):
     @property
     def marked(self) -> str:
         """The text with line numbers, ``>`` before each matched line."""
-        hits = frozenset(self.matched)
-        width = len(str(self.line_end))
-        numbered = enumerate(self.text.split("\n"), start=self.line_start)
-        return "\n".join(f"{'>' if n in hits else ' '} {n:{width}} | {line}" for n, line in numbered)
+        return marked_lines(self.text, self.line_start, self.matched)
 
 
 class GrepResult(Record, frozen=True, kw_only=True):
     """Passages, best first, and what was looked for.
 
-    ``matches`` counts the passages before ranking cut any.
+    ``weights`` are the terms' IDF (1 when unranked). ``matches`` counts the passages before any was cut.
     """
 
     passages: tuple[Passage, ...]
-    terms: tuple[str, ...]
+    terms: tuple[Term, ...]
+    weights: tuple[float, ...]
     matches: int
     notices: tuple[str, ...] = ()
+
+    def relevance(self, text: str) -> float:
+        """BM25 of a text for the query, length aside: at least 0, and 0 for a text without its terms."""
+        lowered = text.lower()
+        counts = [_count(term, lowered) for term in self.terms]
+        return sum(
+            weight * count * (K1 + 1) / (count + K1)
+            for weight, count in zip(self.weights, counts, strict=True)
+        )
 
 
 class _Cluster(Record, frozen=True, kw_only=True):
@@ -122,31 +131,36 @@ class Grep:
         clusters = [
             cluster for source, lines in found.files.items() for cluster in _clusters(source, lines, reach)
         ]
-        kept = (self._ranked(clusters, terms) if ranking == "bm25" else clusters)[:limit]
-        contents = {source: self._lines(source) for source in {cluster.source for cluster in kept}}
+        matches = len(clusters)
+        weights = [1.0] * len(terms)
+        if ranking == "bm25" and clusters:
+            clusters, weights = self._ranked(clusters, terms)
+        kept = clusters[:limit]
+        contents = {source: self.lines(source) for source in {cluster.source for cluster in kept}}
         passages = (self._passage(cluster, contents[cluster.source]) for cluster in kept)
         return GrepResult(
             passages=tuple(passage for passage in passages if passage is not None),
-            terms=tuple(term.text for term in terms),
-            matches=len(clusters),
+            terms=terms,
+            weights=tuple(weights),
+            matches=matches,
             notices=found.notices,
         )
 
-    def _ranked(self, clusters: list[_Cluster], terms: Sequence[Term]) -> list[_Cluster]:
-        if not clusters:
-            return []
+    def _ranked(self, clusters: list[_Cluster], terms: Sequence[Term]) -> tuple[list[_Cluster], list[float]]:
+        """The clusters at or past the percentile, best first, and the terms' IDF."""
         files = count_files(self._root) if self._sources is None else len(self._sources)
-        scores = _bm25(clusters, terms, files, self._context)
+        scores, weights = _bm25(clusters, terms, files, self._context)
         floor = np.percentile(scores, PERCENTILE)
         order = np.lexsort((np.arange(len(clusters)), -scores))
-        return [
+        kept = [
             _Cluster(source=clusters[i].source, lines=clusters[i].lines, score=float(scores[i]))
             for i in order
             if scores[i] >= floor
         ]
+        return kept, weights
 
-    def _lines(self, source: str) -> list[str]:
-        """A file's lines; none when it is gone since the search."""
+    def lines(self, source: str) -> list[str]:
+        """A file's lines, without their ends; none when it is gone or leads through a link."""
         try:
             text = read_beneath(self._root, source).decode("utf-8", "replace")
         except OSError:
@@ -180,19 +194,25 @@ def _clusters(source: str, lines: Sequence[MatchedLine], reach: int) -> list[_Cl
     return [_Cluster(source=source, lines=tuple(group)) for group in groups]
 
 
-def _bm25(clusters: Sequence[_Cluster], terms: Sequence[Term], files: int, context: int) -> np.ndarray:
-    """BM25 of each cluster, shape (clusters,), at least 0. Every line with a term is a matched line."""
+def _bm25(
+    clusters: Sequence[_Cluster], terms: Sequence[Term], files: int, context: int
+) -> tuple[Scores, list[float]]:
+    """BM25 of each cluster, shape (clusters,), at least 0, and each term's IDF.
+
+    Every line that holds a term is a matched line, so the counts need no other text.
+    """
     texts = ["\n".join(line.text for line in cluster.lines).lower() for cluster in clusters]
     lengths = np.array([c.lines[-1].number - c.lines[0].number + 1 + 2 * context for c in clusters], float)
     sources = [cluster.source for cluster in clusters]
     scores = np.zeros(len(clusters))
+    weights = []
     saturation = K1 * (1 - B + B * lengths / lengths.mean())
     for term in terms:
         counts = np.array([_count(term, text) for text in texts], float)
         holding = len({source for source, count in zip(sources, counts, strict=True) if count})
-        idf = math.log1p((max(files, holding) - holding + 0.5) / (holding + 0.5))
-        scores += idf * counts * (K1 + 1) / (counts + saturation)
-    return scores
+        weights.append(math.log1p((max(files, holding) - holding + 0.5) / (holding + 0.5)))
+        scores += weights[-1] * counts * (K1 + 1) / (counts + saturation)
+    return scores, weights
 
 
 def _count(term: Term, lowered: str) -> int:
@@ -202,3 +222,13 @@ def _count(term: Term, lowered: str) -> int:
     if count == 0 or term.kind != "word":
         return count
     return len(re.findall(rf"\b{re.escape(literal)}", lowered))
+
+
+def marked_lines(text: str, first: int, matched: Collection[int]) -> str:
+    """``text`` with its line numbers, which begin at ``first``, and ``>`` before each matched line."""
+    lines = text.split("\n")
+    width = len(str(first + len(lines) - 1))
+    return "\n".join(
+        f"{'>' if number in matched else ' '} {number:{width}} | {line}"
+        for number, line in enumerate(lines, start=first)
+    )

@@ -99,8 +99,17 @@ def test_scores_below_the_first_quartile_are_dropped_and_ten_are_kept(tmp_path: 
 def test_a_question_is_its_terms_not_one_expression(tmp_path: Path) -> None:
     write_lines(tmp_path / "a.rst", 30, {15: "clear the cached files"})
     found = Grep(tmp_path).search("How do I clear the cache?")
-    assert found.terms == ("clear", "cache")
+    assert [term.text for term in found.terms] == ["clear", "cache"]
     assert spans(found.passages) == [("a.rst", 5, 25)]
+
+
+def test_relevance_weighs_rare_terms_more(tmp_path: Path) -> None:
+    for n in range(4):
+        write_lines(tmp_path / f"{n}.rst", 30, {15: "cache"})
+    write_lines(tmp_path / "4.rst", 30, {15: "cache zymurgy"})
+    found = Grep(tmp_path).search("cache zymurgy")
+    assert found.relevance("ZYMURGY") > found.relevance("Caches and a cache") > found.relevance("a cache") > 0
+    assert found.relevance("scacheless") == 0
 
 
 def test_terms_are_literal(tmp_path: Path) -> None:
