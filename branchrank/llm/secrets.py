@@ -24,6 +24,8 @@ HIDDEN = "[key]"
 _KEY_VARIABLES = ("BRANCHRANK_LLM_KEY", "OPENAI_API_KEY")
 _SHORTEST_SECRET = 6
 _SECRET_NAME = re.compile("key|token|secret|pass|auth|sig|code", re.IGNORECASE)
+_URL = re.compile(r"(https?://)([^\s'\"<>\\]+)", re.IGNORECASE)
+_PARAMETER = re.compile(r"([?&][^=&#]*(?:key|token|secret|pass|auth|sig|code)[^=&#]*=)[^&#]*", re.IGNORECASE)
 _CHATTY_LOGGERS = ("openai", "httpx", "httpcore")
 
 
@@ -89,6 +91,21 @@ def open_endpoint(base_url: str, environment: Mapping[str, str], *, explicit: bo
 def environment_secrets(environment: Mapping[str, str]) -> tuple[str, ...]:
     """The keys that the environment holds, whichever host they belong to."""
     return tuple(environment.get(name, "") for name in _KEY_VARIABLES)
+
+
+def hide_credentials(text: str, environment: Mapping[str, str]) -> str:
+    """A text without the environment's keys and without the credentials of any URL in it.
+
+    For records of what was asked for: a URL keeps its host and path, and parameters that name no key.
+    """
+    return Redactor(environment_secrets(environment))(_URL.sub(_bare_url, text))
+
+
+def _bare_url(match: re.Match[str]) -> str:
+    scheme, rest = match.group(1), match.group(2)
+    authority = re.split("[/?#]", rest, maxsplit=1)[0]
+    shown = authority.rpartition("@")[2]
+    return scheme + shown + _PARAMETER.sub(rf"\1{HIDDEN}", rest[len(authority) :])
 
 
 class Redactor:

@@ -17,7 +17,7 @@ from support.scripted_llm import ScriptedLLM
 from branchrank.errors import UsageError
 from branchrank.llm.client import ChatClient
 from branchrank.llm.request import CallFailedError, LLMRequest, Message
-from branchrank.llm.secrets import Endpoint, Redactor, open_endpoint
+from branchrank.llm.secrets import Endpoint, Redactor, hide_credentials, open_endpoint
 from branchrank.settings import LLMSettings
 
 KEY = "sk-plänted/key+42=="
@@ -103,6 +103,25 @@ def test_no_spelling_of_a_key_passes_the_redactor(secret: str, before: bytes, af
         core = len(secret) * 8 // 6 - 2
         longest = max(len(part) for part in shown.split("[key]"))
         assert longest <= len(encoded) - core
+
+
+@pytest.mark.parametrize(
+    ("text", "shown"),
+    [
+        (
+            "run --url 'http://h:1/v1?api_key=secret-1&v=2' -q",
+            "run --url 'http://h:1/v1?api_key=[key]&v=2' -q",
+        ),
+        ('{"u":"https://me:secret-1@h/v1"}', '{"u":"https://h/v1"}'),
+        ("http://secret-1@h", "http://h"),
+        ("http://h?key=secret-1", "http://h?key=[key]"),
+        ("HTTPS://h/a?v=2&Access_Token=secret-1#top", "HTTPS://h/a?v=2&Access_Token=[key]#top"),
+        ("the key sk-openai-own itself", "the key [key] itself"),
+        ("mail me@host about http://h/p?page=2", "mail me@host about http://h/p?page=2"),
+    ],
+)
+def test_urls_are_recorded_without_credentials(text: str, shown: str) -> None:
+    assert hide_credentials(text, OPENAI) == shown
 
 
 def test_the_redactor_leaves_other_text_alone() -> None:
