@@ -23,6 +23,7 @@ from pathlib import Path
 from typing import Any
 
 from branchrank.artifacts import digest_of, storage_errors
+from branchrank.corpus.named import known_corpora, locate_corpus
 from branchrank.errors import ArtifactError, CorpusError
 from branchrank.settings import Bm25Settings, IndexSettings, Resolved, resolve
 from branchrank.stores.config_file import read_config, update_config
@@ -78,6 +79,8 @@ class Workspace:
         if not self.config.corpus:
             raise CorpusError(f"{self.data_dir / CONFIG} names no corpus", remedy=remedy)
         root = self.data_dir / self.config.corpus
+        if not root.is_dir() and self.config.corpus in known_corpora():
+            root = locate_corpus(self.config.corpus)
         if not root.is_dir():
             raise CorpusError(f"the corpus {self.config.corpus!r} is no folder ({root})", remedy=remedy)
         return root.resolve()
@@ -168,7 +171,7 @@ class Workspace:
 def configure(
     data_dir: Path,
     *,
-    corpus: Path | None = None,
+    corpus: str | Path | None = None,
     exclude: Sequence[str] | None = None,
     chunks: Path | None = None,
     nodes: Path | None = None,
@@ -176,15 +179,16 @@ def configure(
 ) -> None:
     """Write what a workspace indexes into its ``branchrank.toml``; everything else in it stays.
 
-    Paths are written relative to ``data_dir``. ``settings`` maps ``"index.embedder"`` and the like to
-    values. Raises :class:`CorpusError` when ``corpus`` is no folder, :class:`UsageError` and
-    :class:`~branchrank.errors.StorageError` when the file can't be changed.
+    ``corpus`` is a folder or the name of an added corpus. Paths are written relative to ``data_dir``.
+    ``settings`` maps ``"index.embedder"`` and the like to values. Raises :class:`CorpusError` when there is
+    no such corpus, :class:`~branchrank.errors.UsageError` and :class:`~branchrank.errors.StorageError` when
+    the file can't be changed.
     """
     changes: dict[str, object] = {}
     if corpus is not None:
-        if not corpus.is_dir():
-            raise CorpusError(f"the corpus {str(corpus)!r} is no folder", remedy="name a folder of documents")
-        changes["corpus"] = _relative(corpus, data_dir)
+        folder = locate_corpus(corpus)
+        named = not Path(corpus).expanduser().is_dir()
+        changes["corpus"] = str(corpus) if named else _relative(folder, data_dir)
     if exclude is not None:
         changes["exclude"] = tuple(exclude)
     for key, path in (("chunks", chunks), ("nodes", nodes)):
