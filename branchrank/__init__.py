@@ -7,3 +7,7 @@ import os
 os.environ.setdefault("ORT_DISABLE_TELEMETRY", "1")
 
 __version__ = "0.1.0"
+
+# One query is one pass over the vectors, bound by memory: a second BLAS thread mostly spins, and the sums
+# would depend on the number of threads.
+os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")

@@ -88,7 +88,7 @@ def _summary(
         compute_p50_ms=warm.percentile(COMPUTE, 0.5),
         llm_wait_p50_ms=warm.percentile(LLM_WAIT, 0.5),
         cpu_mean_ms=warm.mean(CPU),
-        cpu_without_embedding_mean_ms=warm.mean(CPU, less="embed"),
+        cpu_without_embedding_mean_ms=warm.mean(CPU, less="embed cpu"),
         cold_ms=warm.cold(),
         timed_queries=len(warm.by_stage.get(TOTAL, {})),
         failures=sum(row.status == "failed" for row in rows),

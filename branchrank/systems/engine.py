@@ -12,6 +12,7 @@ is a prefix of the top k + n. Every stage leaves its list in the trace.
 
 from __future__ import annotations
 
+import time
 from collections.abc import Mapping
 from concurrent.futures import ThreadPoolExecutor
 
@@ -98,7 +99,7 @@ class Engine:
     ) -> dict[str, list[Scored]]:
         """Every branch's list of what the fusion takes, by the branch's name."""
         if any(branch.kind in ("dense", "qdrant-dense") for branch in system.branches):
-            with trace.timed("embed"):
+            with trace.timed("embed"), trace.timed("embed cpu", time.process_time):
                 self.sources.embedding(query)
 
         def search(branch: Branch) -> list[Scored]:

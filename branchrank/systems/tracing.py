@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from typing import Literal
 
@@ -20,13 +20,13 @@ class Trace:
         self.fallbacks: list[str] = []
 
     @contextmanager
-    def timed(self, stage: str) -> Iterator[None]:
-        """Add the block's duration to ``stage``."""
-        started = time.perf_counter()
+    def timed(self, stage: str, clock: Callable[[], float] = time.perf_counter) -> Iterator[None]:
+        """Add the block's duration, by a clock in seconds, to ``stage``."""
+        started = clock()
         try:
             yield
         finally:
-            elapsed = 1000.0 * (time.perf_counter() - started)
+            elapsed = 1000.0 * (clock() - started)
             self.stage_ms[stage] = self.stage_ms.get(stage, 0.0) + elapsed
 
     def add(self, stage: str, unit: Literal["chunk", "node", "span"], ranking: Sequence[Scored]) -> None:

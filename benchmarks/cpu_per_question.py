@@ -1,0 +1,61 @@
+"""CPU per question of each predictor without an LLM, the query's embedding included and apart.
+
+    python benchmarks/cpu_per_question.py --data-dir data/symfony --questions QUESTIONS.jsonl
+
+Each question is answered alone, with no memory of the one before; the first answer of each predictor is not
+counted. Times are CPU milliseconds of this process, means over the questions, the median of five rounds.
+"""
+
+from __future__ import annotations
+
+import argparse
+import statistics
+import time
+from pathlib import Path
+
+from branchrank.bench.questions import load_questions
+from branchrank.stores.index import open_index
+from branchrank.stores.workspace import Workspace
+from branchrank.systems.builtin import builtin_systems
+from branchrank.systems.engine import Engine
+from branchrank.systems.memo import QueryMemo
+
+#: CPU milliseconds per question of an earlier proof of concept over the same 100 questions, its
+#: embedding server not counted.
+EARLIER = {"local": 34.0, "hybrid": 41.0, "pageindex": 560.0}
+ROUNDS = 5
+
+
+def main() -> None:
+    """Measure and print a Markdown table."""
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--data-dir", type=Path, default=Path("data"))
+    parser.add_argument("--questions", type=Path, default=Path("data/benchmark/questions.jsonl"))
+    arguments = parser.parse_args()
+    flags = {"hybrid.no_llm": True, "pageindex.no_llm": True}
+    workspace = Workspace.open(arguments.data_dir, flags=flags)
+    questions = load_questions(arguments.questions)
+    print("| predictor | CPU ms per question | of it the embedding | without it | earlier client | ratio |")
+    print("| --- | --- | --- | --- | --- | --- |")
+    with open_index(workspace) as index:
+        engine = Engine(index, memo=QueryMemo())
+        for system in builtin_systems(tuple(EARLIER), workspace.settings):
+            engine.retrieve(system, questions[0].question, 10)
+            whole, embedding = [], []
+            for _ in range(ROUNDS):
+                started, spent = time.process_time(), 0.0
+                for question in questions:
+                    found = engine.retrieve(system, question.question, 10)
+                    spent += found.stage_ms.get("embed cpu", 0.0)
+                whole.append(1000.0 * (time.process_time() - started) / len(questions))
+                embedding.append(spent / len(questions))
+            total, embed = statistics.median(whole), statistics.median(embedding)
+            earlier = EARLIER[system.name]
+            print(
+                f"| {system.name} | {total:.2f} | {embed:.2f} | {total - embed:.2f} | {earlier:.0f} "
+                f"| {total / earlier:.3f} |"
+            )
+
+
+if __name__ == "__main__":
+    main()
