@@ -111,7 +111,7 @@ def read_jsonl(
                     continue
                 try:
                     records.append(decoder.decode(line))
-                except (msgspec.DecodeError, UnicodeDecodeError) as reason:
+                except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as reason:
                     raise error(f"{path}:{number}: {reason}", remedy=remedy) from None
     except OSError as reason:
         raise error(f"cannot read {path}: {reason.strerror}", remedy=remedy) from reason

@@ -7,6 +7,7 @@ Unknown keys are kept and written back.
 
 from __future__ import annotations
 
+import codecs
 import hashlib
 from collections.abc import Iterable, Sequence
 from pathlib import Path
@@ -54,7 +55,7 @@ def load_questions(path: Path) -> list[Question]:
     problems: list[str] = []
     questions: dict[str, Question] = {}
     try:
-        lines = path.read_bytes().split(b"\n")
+        lines = path.read_bytes().removeprefix(codecs.BOM_UTF8).split(b"\n")
     except OSError as error:
         raise QuestionError(
             f"cannot read the questions {path}: {error.strerror}",
@@ -68,6 +69,8 @@ def load_questions(path: Path) -> list[Question]:
             if question.id in questions:
                 raise ValueError(f"the id {question.id!r} is used before")
             questions[question.id] = question
+        except RecursionError:
+            problems.append(f"{path}:{number}: nested too deeply")
         except (msgspec.DecodeError, ValueError) as error:
             problems.append(f"{path}:{number}: {error}")
     if problems:

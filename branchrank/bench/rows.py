@@ -80,7 +80,7 @@ def _decoded(path: Path, lines: Sequence[bytes]) -> Iterator[Row]:
     for number, line in enumerate(lines, start=1):
         try:
             yield decoder.decode(line)
-        except msgspec.DecodeError as error:
+        except (msgspec.DecodeError, RecursionError) as error:
             raise RunError(
                 f"{path}:{number}: {error}", remedy="restore the file or run the benchmark again"
             ) from None
