@@ -102,7 +102,6 @@ class Reach(Record, frozen=True, kw_only=True):
 
 def waterfall(rows: Sequence[Row], depth: int = DEPTH) -> list[Reach]:
     """The ceiling that each stage leaves, in the order in which stages ran. Rows of one predictor."""
-    stages = dict.fromkeys(stage for row in rows for stage in row.stages)
     count = len(rows) or 1
     return [
         Reach(
@@ -110,5 +109,16 @@ def waterfall(rows: Sequence[Row], depth: int = DEPTH) -> list[Reach]:
             present=sum(stage in row.gold_ranks for row in rows) / count,
             in_first=sum(row.gold_ranks.get(stage, depth + 1) <= depth for row in rows) / count,
         )
-        for stage in stages
+        for stage in _in_order(rows)
     ]
+
+
+def _in_order(rows: Sequence[Row]) -> list[str]:
+    """Every stage of the rows; one that few rows have stands before what follows it there."""
+    order: list[str] = []
+    for row in rows:
+        for place, stage in enumerate(row.stages):
+            if stage not in order:
+                following = next((each for each in row.stages[place + 1 :] if each in order), None)
+                order.insert(len(order) if following is None else order.index(following), stage)
+    return order

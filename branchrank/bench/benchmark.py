@@ -20,9 +20,10 @@ from branchrank.bench.latency import Timing, latency_pass, read_timings, write_t
 from branchrank.bench.predictors import Predictor
 from branchrank.bench.questions import sample_questions, write_questions
 from branchrank.bench.rows import Row, RowLog
-from branchrank.bench.run_directory import RunRecord, latest_unfinished, new_directory, write_run
+from branchrank.bench.run_directory import RunRecord, latest_unfinished, new_directory, sealed, write_run
 from branchrank.bench.runner import Progress, quality_pass
 from branchrank.bench.scores import Scores, named_measure, standard_measures
+from branchrank.bench.slices import GoldFacts
 from branchrank.bench.summary import SummaryRow, calls_csv, questions_csv, summarise, summary_csv
 from branchrank.records import Question, Record
 from branchrank.settings import BenchmarkSettings
@@ -45,6 +46,7 @@ class Outcome(Record, frozen=True, kw_only=True):
     rows: tuple[Row, ...]
     timings: tuple[Timing, ...]
     summary: tuple[SummaryRow, ...]
+    gold_facts: tuple[GoldFacts, ...] = ()
 
 
 def run_benchmark(
@@ -58,6 +60,7 @@ def run_benchmark(
     progress: Progress,
     notice: Callable[[str], None],
     fresh: bool = False,
+    gold_facts: Sequence[GoldFacts] = (),
     on_row: Callable[[Row], None] = lambda row: None,
 ) -> Outcome:
     """Run or take up ``run`` under ``reports``. Interruptions leave a run that the same call takes up."""
@@ -85,6 +88,7 @@ def run_benchmark(
         log.close()
     timings = _timings(directory, contestants, questions, run, settings, progress)
     write_jsonl(directory / names.ROWS, rows)
+    write_jsonl(directory / names.GOLD, gold_facts)
     finished = msgspec.structs.replace(
         run,
         status="finished",
@@ -94,6 +98,7 @@ def run_benchmark(
         fallbacks=sum(bool(row.fallbacks) for row in rows),
     )
     summary = write_tables(directory, finished, rows, timings, questions)
+    finished = sealed(directory, finished)
     write_run(directory, finished)
     return Outcome(
         directory=directory,
@@ -101,6 +106,7 @@ def run_benchmark(
         rows=tuple(rows),
         timings=tuple(timings),
         summary=tuple(summary),
+        gold_facts=tuple(gold_facts),
     )
 
 

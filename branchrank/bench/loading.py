@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from pathlib import Path
 
+from branchrank.artifacts import read_jsonl
 from branchrank.bench import run_directory as names
 from branchrank.bench.benchmark import Outcome
 from branchrank.bench.latency import read_timings
@@ -11,6 +12,7 @@ from branchrank.bench.questions import load_questions, questions_digest
 from branchrank.bench.rows import read_rows
 from branchrank.bench.run_directory import read_run
 from branchrank.bench.scores import Scores, standard_measures
+from branchrank.bench.slices import GoldFacts
 from branchrank.bench.summary import summarise
 from branchrank.errors import RunError
 from branchrank.records import Question, Record
@@ -51,6 +53,11 @@ def load_run(directory: Path) -> LoadedRun:
             rows=tuple(rows),
             timings=tuple(timings),
             summary=tuple(summarise(scores, timings, standard_measures(run.mode))),
+            gold_facts=tuple(_gold_facts(directory / names.GOLD)),
         ),
         questions=questions,
     )
+
+
+def _gold_facts(path: Path) -> list[GoldFacts]:
+    return read_jsonl(path, GoldFacts, error=RunError) if path.exists() else []

@@ -109,8 +109,6 @@ def index_facts(name: str, index: Index) -> IndexFacts:
 
 
 def relative(path: Path) -> str:
-    """A path as a report shows it: relative to here where it lies below, so that it names no home."""
-    try:
-        return path.resolve().relative_to(Path.cwd()).as_posix()
-    except ValueError:
-        return path.as_posix()
+    """A path as a report shows it: relative to here where it lies near, so that it names no home."""
+    near = Path(os.path.relpath(path.resolve(), Path.cwd()))
+    return (path if near.parts[:3] == ("..", "..", "..") else near).as_posix()

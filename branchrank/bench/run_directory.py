@@ -9,9 +9,10 @@ from typing import Any, Literal
 
 import msgspec
 
-from branchrank.artifacts import storage_errors, write_bytes
+from branchrank.artifacts import digest_file, digest_of, storage_errors, write_bytes
 from branchrank.bench.provenance import Provenance
 from branchrank.errors import RunError
+from branchrank.llm.ledger import PriceTable
 from branchrank.records import Record
 from branchrank.systems.spec import System
 
@@ -27,6 +28,11 @@ REPORT_HTML = "report.html"
 RUN_JSON = "run.json"
 HARD_SET = "hard.jsonl"
 QUESTIONS = "questions.jsonl"
+GOLD = "gold.jsonl"
+PLOTS = "plots"
+
+#: The files that every other file of a run is computed from.
+TRUTH = (ROWS, TIMINGS_CSV, QUESTIONS, GOLD)
 
 
 class Arm(Record, frozen=True, kw_only=True):
@@ -56,7 +62,10 @@ class IndexFacts(Record, frozen=True, kw_only=True):
 
 
 class RunRecord(Record, frozen=True, kw_only=True):
-    """``run.json``: everything needed to repeat a run and to say what it measured."""
+    """``run.json``: everything needed to repeat a run and to say what it measured.
+
+    ``digests`` are those of the files in ``TRUTH``, and of this record itself without its own.
+    """
 
     schema_version: int = SCHEMA_VERSION
     experiment: str
@@ -82,6 +91,8 @@ class RunRecord(Record, frozen=True, kw_only=True):
     failures: int = 0
     fallbacks: int = 0
     warnings: tuple[str, ...] = ()
+    prices: PriceTable | None = None
+    digests: dict[str, str] = msgspec.field(default_factory=dict)
 
     @property
     def plan(self) -> tuple[object, ...]:
@@ -111,6 +122,18 @@ def new_directory(reports: Path, experiment: str, seed: int) -> Path:
                 continue
             return directory
     raise RunError(f"{reports} holds a thousand runs of this second", remedy="wait a second")
+
+
+def sealed(directory: Path, run: RunRecord) -> RunRecord:
+    """The run with the digests of its files as they lie in ``directory``, and its own."""
+    digests = {name: digest_file(directory / name) for name in TRUTH if (directory / name).exists()}
+    return msgspec.structs.replace(run, digests={**digests, RUN_JSON: own_digest(run, digests)})
+
+
+def own_digest(run: RunRecord, digests: dict[str, str]) -> str:
+    """The digest of ``run.json`` with the digests of its files and without its own."""
+    files = {name: digest for name, digest in digests.items() if name != RUN_JSON}
+    return digest_of(msgspec.structs.replace(run, digests=files))
 
 
 def write_run(directory: Path, run: RunRecord) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Sequence
 from contextlib import ExitStack
 from datetime import UTC, datetime
@@ -12,10 +13,12 @@ import msgspec
 
 from branchrank.bench.benchmark import Outcome, run_benchmark
 from branchrank.bench.comparisons import check_plan
+from branchrank.bench.loading import LoadedRun
 from branchrank.bench.plan import Field, check_systems, index_facts, relative
 from branchrank.bench.provenance import gather
 from branchrank.bench.questions import check_sources, load_questions, questions_digest, sample_questions
 from branchrank.bench.run_directory import RunRecord
+from branchrank.bench.scrubbing import scrubbed
 from branchrank.bench.slices import gold_facts
 from branchrank.cli.opening import llm_stages, open_or_build
 from branchrank.cli.terminal import progress_bars
@@ -92,7 +95,7 @@ def execute(job: Job) -> None:
         check_plan(part, [arm.name for arm in field.arms])
         with progress_bars(job.quiet) as progress:
             outcome = run_benchmark(
-                _record(job, workspace, field, indexes, questions_file, questions),
+                scrubbed(_record(job, workspace, field, indexes, questions_file, questions), os.environ),
                 field.contestants,
                 questions,
                 part,
@@ -162,9 +165,12 @@ def check_gold(questions: Sequence[Question], index: Index, questions_file: Path
 def finish(outcome: Outcome, questions: Sequence[Question]) -> None:
     """Write the report and print the table and where everything lies."""
     from branchrank.report.terminal import print_summary
+    from branchrank.report.writing import write_report
 
-    print_summary(outcome)
-    click.echo(f"report: {outcome.directory}/")
+    loaded = LoadedRun(outcome=outcome, questions=tuple(questions))
+    written = write_report(loaded)
+    print_summary(loaded)
+    click.echo(f"report: {written}")
 
 
 def require_endpoint(predictors: Sequence[str], endpoint: str) -> None:

@@ -42,7 +42,7 @@ def show_run(run: Path) -> None:
     from branchrank.bench.loading import load_run
     from branchrank.report.terminal import print_summary
 
-    print_summary(load_run(run).outcome)
+    print_summary(load_run(run))
 
 
 @click.command("resume", cls=Command)

@@ -5,7 +5,6 @@ from __future__ import annotations
 import contextlib
 import signal
 import sys
-import unicodedata
 from collections.abc import Iterator
 from types import FrameType
 from typing import Any, Protocol
@@ -13,23 +12,10 @@ from typing import Any, Protocol
 import click
 
 from branchrank.errors import BranchRankError
+from branchrank.printable import safe as safe
 
 INTERRUPTED = 130
 TERMINATED = 143
-
-
-def safe(text: str) -> str:
-    """Text from a document with everything but printable characters, newline and tab replaced.
-
-    Control characters, escape sequences, bidirectional overrides and private-use characters can't reach
-    the terminal.
-    """
-    return "".join(
-        character
-        if character in "\n\t" or unicodedata.category(character) not in ("Cc", "Cf", "Cs", "Co", "Cn")
-        else "\N{REPLACEMENT CHARACTER}"
-        for character in text
-    )
 
 
 class Terminated(SystemExit):

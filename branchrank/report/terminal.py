@@ -2,60 +2,72 @@
 
 from __future__ import annotations
 
-from branchrank.bench.benchmark import Outcome
+from rich.console import Console
+from rich.table import Table
+from rich.text import Text
+
+from branchrank.bench.comparisons import judge_run
+from branchrank.bench.loading import LoadedRun
 from branchrank.bench.scores import STANDARD
+from branchrank.printable import safe
+from branchrank.report.content import heading
+from branchrank.report.words import milliseconds, number, opening, percent, sentence
 
-PILOT = 50
+#: Wide enough that a line stays one line for whatever reads the output next.
+PIPE_WIDTH = 400
+
+_RATES = {
+    "strict_hit@1": "S@1",
+    "strict_hit@5": "S@5",
+    "relaxed_hit@1": "R@1",
+    "relaxed_hit@5": "R@5",
+}
 
 
-def print_summary(outcome: Outcome) -> None:
-    """Print one line per predictor: rates in percent, lines per hit, latency, LLM cost."""
-    from rich.console import Console
-    from rich.table import Table
-
-    run = outcome.run
-    asked = len(run.question_ids)
-    table = Table(
-        title=f"{'pilot: ' if asked < PILOT else ''}{run.experiment}, {asked} questions, seed {run.seed}",
-        title_justify="left",
-    )
-    table.add_column("predictor", style="bold")
-    table.add_column("llm")
-    shown = [name for name in STANDARD[:4] if run.mode == "both" or name.startswith(run.mode)]
-    for heading in (
-        *(name.replace("_hit", "\nhit") for name in shown),
-        "lines\nper hit",
-        "p50\nms",
-        "p95\nms",
-        "calls\nper query",
-        "tokens\nper query",
-    ):
-        table.add_column(heading, justify="right")
+def print_summary(loaded: LoadedRun) -> None:
+    """Print one line per predictor, a legend, and the verdicts; 80 columns are enough."""
+    outcome, run = loaded.outcome, loaded.outcome.run
+    judgement = judge_run(loaded.scores, run)
+    shown = [name for name in STANDARD if name in _RATES and (run.mode == "both" or run.mode in name)]
+    table = Table(box=None, pad_edge=False, padding=(0, 1, 0, 0), header_style="underline")
+    table.add_column("predictor", overflow="fold")
+    table.add_column("LLM", overflow="fold")
+    for name in (*(_RATES[name] for name in shown), "lines", "p50", "p95", "calls", "tokens"):
+        table.add_column(name, justify="right", no_wrap=True)
     for row in outcome.summary:
         table.add_row(
-            row.predictor,
-            row.llm,
-            *(_percent(row.rates[name]) for name in shown),
-            _number(row.lines_per_hit),
-            _number(row.latency_p50_ms),
-            _number(row.latency_p95_ms),
-            _number(row.llm_calls_per_query),
-            _number(row.llm_tokens_per_query, 0),
+            Text(safe(row.predictor), style="bold" if row.predictor == judgement.winner else ""),
+            Text(safe(row.llm)),
+            *(percent(row.rates[name]) for name in shown),
+            number(row.lines_per_hit),
+            milliseconds(row.latency_p50_ms),
+            milliseconds(row.latency_p95_ms),
+            number(row.llm_calls_per_query),
+            number(row.llm_tokens_per_query, 0),
         )
     console = Console()
+    if not console.is_terminal:
+        console = Console(width=PIPE_WIDTH)
+    say(console, f"{heading(run)}, seed {run.seed}", style="bold")
     console.print(table)
+    say(console, _legend(shown), style="dim")
     for row in outcome.summary:
         if row.failures or row.fallbacks:
-            console.print(
-                f"{row.predictor}: {row.failures} failed queries, {row.fallbacks} with a fallback",
-                style="yellow",
-                markup=False,
-            )
+            text = f"{row.predictor}: {row.failures} failed queries, {row.fallbacks} with a fallback"
+            say(console, text, style="yellow")
+    for comparison in judgement.comparisons:
+        say(console, f"{opening(comparison)} {sentence(comparison)}")
 
 
-def _percent(value: float | None) -> str:
-    return "-" if value is None else f"{100 * value:.1f}%"
+def _legend(shown: list[str]) -> str:
+    rates = {
+        "S": "S@k strict hit@k, the answer is in the first k hits",
+        "R": "R@k relaxed hit@k, its page is",
+    }
+    parts = [text for letter, text in rates.items() if any(_RATES[name][0] == letter for name in shown)]
+    return f"{'; '.join(parts)}; lines per hit; p50, p95 in ms; LLM calls and tokens per query"
 
 
-def _number(value: float | None, digits: int = 1) -> str:
-    return "-" if value is None else f"{value:.{digits}f}"
+def say(console: Console, text: str, style: str = "") -> None:
+    """Print text from anywhere without markup."""
+    console.print(Text(safe(text), style=style))

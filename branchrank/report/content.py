@@ -1,0 +1,97 @@
+"""A report from a run's files, and nothing else: the same files give the same report.
+
+1. The scores, the comparisons and the slices are computed from the rows, the timings and the questions.
+2. They become sections of text, tables and plots, which Markdown and HTML only write down.
+"""
+
+from __future__ import annotations
+
+from branchrank.bench.comparisons import judge_run
+from branchrank.bench.loading import LoadedRun
+from branchrank.bench.run_directory import RunRecord
+from branchrank.measures.verdicts import PILOT_BELOW
+from branchrank.report.blocks import Block, Code, Paragraph, Report, Section, Table
+from branchrank.report.costs import latency, llm_cost, shared_work
+from branchrank.report.losses import failures, hard, lost, sliced, unanswerable
+from branchrank.report.result import facts, passages, result, statistics, trade_off
+
+
+def heading(run: RunRecord) -> str:
+    """The report's title; under 50 questions it says pilot."""
+    asked = len(run.question_ids)
+    pilot = "Pilot: " if asked < PILOT_BELOW else ""
+    return f"{pilot}{run.experiment}, {asked} questions"
+
+
+def report_content(loaded: LoadedRun) -> Report:
+    """Everything that a report of this run says."""
+    run, scores = loaded.outcome.run, loaded.scores
+    judgement = judge_run(scores, run)
+    lead: list[Block] = []
+    if len(run.question_ids) < PILOT_BELOW:
+        lead.append(
+            Paragraph(
+                text=f"Under {PILOT_BELOW} questions differences of ten points are noise: this is a pilot."
+            )
+        )
+    if not run.split:
+        lead.append(
+            Paragraph(text="The split is not named. Questions that were used for tuning carry no claim.")
+        )
+    lead += [Paragraph(text=f"Warning: {warning}") for warning in run.warnings]
+    lead.append(facts(run, scores))
+    sections = [
+        result(loaded, scores, judgement),
+        passages(loaded, judgement),
+        trade_off(loaded, scores),
+        latency(loaded),
+        llm_cost(loaded, scores),
+        lost(scores),
+        sliced(loaded, scores),
+        unanswerable(scores),
+        failures(loaded, scores),
+        hard(scores),
+        statistics(loaded, scores, judgement),
+        shared_work(run),
+        repeat(run),
+    ]
+    return Report(
+        title=heading(run),
+        lead=tuple(lead),
+        sections=tuple(section for section in sections if section is not None),
+    )
+
+
+def repeat(run: RunRecord) -> Section:
+    """The command, the code and the machine."""
+    blocks: list[Block] = [Code(text=run.command)]
+    origin = run.provenance
+    if origin is not None:
+        dirty = {True: ", with changes that are not committed", False: "", None: ""}[origin.git_dirty]
+        gigabytes = origin.memory_bytes / 2**30
+        blocks.append(
+            Table(
+                caption="Code and machine",
+                headings=("", "value"),
+                rows=(
+                    ("BranchRank", origin.branchrank),
+                    ("git commit", f"{origin.git_commit or 'none'}{dirty}"),
+                    ("Python", origin.python),
+                    (
+                        "machine",
+                        f"{origin.processor}, {origin.cores} cores, {gigabytes:.0f} GiB, {origin.system}",
+                    ),
+                    ("packages", ", ".join(f"{name} {version}" for name, version in origin.packages.items())),
+                ),
+                labels=2,
+            )
+        )
+    blocks.append(
+        Paragraph(
+            text="rows.jsonl, timings.csv, questions.jsonl and gold.jsonl are what was measured; every "
+            "other figure is computed from them. The command branchrank verify computes all of them "
+            "again and names what differs. Digests find damage and careless edits, not someone who "
+            "rewrites the digests too."
+        )
+    )
+    return Section(title="How to repeat it", blocks=tuple(blocks))

@@ -1,0 +1,182 @@
+"""The sections of a report about time, LLM calls and shared work."""
+
+from __future__ import annotations
+
+from branchrank.bench.comparisons import latencies
+from branchrank.bench.latency import COMPUTE, CPU, LLM_WAIT, TOTAL
+from branchrank.bench.loading import LoadedRun
+from branchrank.bench.run_directory import RunRecord
+from branchrank.bench.scores import Scores
+from branchrank.llm.ledger import Totals, totals, totals_by
+from branchrank.measures.latency import Percentile
+from branchrank.records import LLMCall
+from branchrank.report.blocks import Block, Paragraph, Section, Table
+from branchrank.report.words import NOTHING, milliseconds, number, percent
+
+_WHOLE = (TOTAL, COMPUTE, LLM_WAIT, CPU)
+
+
+def latency(loaded: LoadedRun) -> Section:
+    """Latency of the whole query and of each stage; cold and LLM wait apart."""
+    outcome = loaded.outcome
+    if not outcome.timings:
+        return Section(
+            title="Latency", blocks=(Paragraph(text="No latency pass was made (--latency-sample 0)."),)
+        )
+    whole, stages = [], []
+    for row in outcome.summary:
+        found = latencies(outcome.timings, row.predictor)
+        if TOTAL not in found:
+            continue
+        p50, p95 = found[TOTAL]
+        whole.append(
+            (
+                row.predictor,
+                str(p50.n),
+                milliseconds(p50.value_ms),
+                milliseconds(p95.value_ms),
+                _bound(p95),
+                milliseconds(row.cold_ms),
+                milliseconds(found[COMPUTE][0].value_ms),
+                milliseconds(found[LLM_WAIT][0].value_ms),
+                milliseconds(row.cpu_mean_ms),
+                milliseconds(row.cpu_without_embedding_mean_ms),
+            )
+        )
+        stages += [
+            (row.predictor, stage, str(p50.n), milliseconds(p50.value_ms), milliseconds(p95.value_ms))
+            for stage, (p50, p95) in found.items()
+            if stage not in _WHOLE
+        ]
+    return Section(
+        title="Latency",
+        blocks=(
+            Table(
+                caption="Whole queries, in milliseconds",
+                headings=(
+                    "predictor",
+                    "queries",
+                    "p50",
+                    "p95",
+                    "bound of p95",
+                    "cold",
+                    "compute p50",
+                    "LLM wait p50",
+                    "CPU mean",
+                    "CPU mean without embedding",
+                ),
+                rows=tuple(whole),
+            ),
+            Paragraph(
+                text="One query at a time, nothing remembered, predictors interleaved in a seeded order "
+                "after one warm-up query each, whose time is the cold one. Compute is the whole without "
+                "the wait for an LLM. CPU counts all threads of the process. Under 59 queries no bound "
+                "of p95 can be claimed."
+            ),
+            Table(
+                caption="Stages, in milliseconds",
+                headings=("predictor", "stage", "queries", "p50", "p95"),
+                rows=tuple(stages),
+                labels=2,
+            ),
+        ),
+    )
+
+
+def _bound(p95: Percentile) -> str:
+    return p95.words if p95.upper_ms is None else f"at most {milliseconds(p95.upper_ms)}"
+
+
+def llm_cost(loaded: LoadedRun, scores: Scores) -> Section:
+    """Calls, tokens and money, by predictor and stage."""
+    run = loaded.outcome.run
+    calls = {name: [call for row in scores.rows(name) for call in row.calls] for name in scores.predictors}
+    if not any(calls.values()):
+        text = "No predictor of this run asked an LLM: 0 calls and 0 tokens per query."
+        return Section(title="LLM cost", blocks=(Paragraph(text=text),))
+    headings = (
+        "calls per query",
+        "tokens per query",
+        "prompt",
+        "completion",
+        "cached",
+        "from cache",
+        "failed",
+    )
+    by_predictor = tuple(
+        (name, *_figures(totals(calls[name], run.prices), len(scores.rows(name)), run))
+        for name in scores.predictors
+    )
+    by_stage = tuple(
+        (name, stage, *_figures(found, len(scores.rows(name)), run))
+        for name in scores.predictors
+        for stage, found in totals_by(calls[name], _stage, run.prices).items()
+    )
+    money = (f"{run.prices.currency} per query",) if run.prices else ()
+    return Section(
+        title="LLM cost",
+        blocks=(
+            Table(
+                caption="By predictor",
+                headings=("predictor", *headings, "estimated", *money),
+                rows=by_predictor,
+            ),
+            Table(
+                caption="By stage",
+                headings=("predictor", "stage", *headings, "estimated", *money),
+                rows=by_stage,
+                labels=2,
+            ),
+            Paragraph(
+                text="A call counts, with its tokens, whether a server, a cache or a cassette answered "
+                "it; the column from cache says how many no server answered. Estimated: calls whose "
+                "server reported no usage. " + _price_words(run)
+            ),
+        ),
+    )
+
+
+def _stage(call: LLMCall) -> str:
+    return call.stage
+
+
+def _figures(found: Totals, queries: int, run: RunRecord) -> tuple[str, ...]:
+    money: tuple[str, ...] = ()
+    if run.prices:
+        money = (NOTHING if found.cost is None else number(found.cost / queries, 6),)
+    return (
+        number(found.calls / queries, 2),
+        number(found.tokens / queries, 0),
+        str(found.prompt_tokens),
+        str(found.completion_tokens),
+        str(found.cached_tokens),
+        str(found.cached_calls),
+        str(found.failed_calls),
+        str(found.estimated_calls),
+        *money,
+    )
+
+
+def _price_words(run: RunRecord) -> str:
+    if run.prices is None:
+        return "No price table was given (--price-table), so there is no cost in money."
+    return f"Prices as of {run.prices.date}."
+
+
+def shared_work(run: RunRecord) -> Section:
+    """What was computed once and used again."""
+    names = sorted(run.computed.keys() | run.reused.keys())
+    if not names:
+        return Section(title="Shared work", blocks=(Paragraph(text="Nothing was remembered."),))
+    rows = []
+    for name in names:
+        computed, reused = run.computed.get(name, 0), run.reused.get(name, 0)
+        rows.append((name, str(computed), str(reused), percent(reused / (computed + reused or 1))))
+    blocks: tuple[Block, ...] = (
+        Table(
+            caption="Work that predictors share in the quality pass",
+            headings=("work", "computed", "used again", "share saved"),
+            rows=tuple(rows),
+        ),
+    )
+    return Section(title="Shared work", blocks=blocks)

@@ -1,0 +1,214 @@
+"""The sections of a report about what went wrong: waterfalls, slices, unanswerable questions, failures."""
+
+from __future__ import annotations
+
+from collections import Counter
+
+from branchrank.bench.attribution import DEPTH, LOSSES, waterfall
+from branchrank.bench.benchmark import hard_set
+from branchrank.bench.comparisons import benchmark_settings, primary_measure
+from branchrank.bench.loading import LoadedRun
+from branchrank.bench.scores import Scores, mean, named_measure
+from branchrank.bench.slices import slices
+from branchrank.measures.risk import Answer, RiskCoverage, risk_coverage
+from branchrank.report import plots
+from branchrank.report.blocks import Block, Cell, Paragraph, Points, Section, Table
+from branchrank.report.words import NOTHING, number, percent
+
+FAILURES_SHOWN = 20
+SMALL_SLICE = 10
+
+
+def lost(scores: Scores) -> Section:
+    """Where the gold was lost, and the ceiling that each stage leaves."""
+    traced = {
+        name: [
+            row for row in scores.rows(name) if row.stages and scores.questions[row.question_id].answerable
+        ]
+        for name in scores.predictors
+    }
+    traced = {name: rows for name, rows in traced.items() if rows}
+    if not traced:
+        text = "No predictor of this run leaves a trace of its stages."
+        return Section(title="Where the gold was lost", blocks=(Paragraph(text=text),))
+    reaches = {name: waterfall(rows) for name, rows in traced.items()}
+    counts = {name: Counter(row.lost for row in rows) for name, rows in traced.items()}
+    stages = [stage for stage in LOSSES if any(count[stage] for count in counts.values())]
+    return Section(
+        title="Where the gold was lost",
+        blocks=(
+            Table(
+                caption="Answers by the stage that lost the gold",
+                headings=("predictor", "answers", f"in the first {DEPTH}", *(f"lost at {s}" for s in stages)),
+                rows=tuple(
+                    (name, str(len(rows)), str(counts[name][""]), *(str(counts[name][s]) for s in stages))
+                    for name, rows in traced.items()
+                ),
+            ),
+            plots.losses(
+                [
+                    (
+                        name,
+                        f"in the first {DEPTH}" if stage == "" else f"lost at {stage}",
+                        counts[name][stage],
+                    )
+                    for name in traced
+                    for stage in ("", *stages)
+                ]
+            ),
+            Table(
+                caption="The ceiling that each stage leaves",
+                headings=("predictor", "stage", "gold in its list", f"gold in its first {DEPTH}"),
+                rows=tuple(
+                    (name, reach.stage, percent(reach.present), percent(reach.in_first))
+                    for name, found in reaches.items()
+                    for reach in found
+                ),
+                labels=2,
+            ),
+            Paragraph(
+                text="Retrieval: no branch found it. Mapping: a chunk of it was found, and no node. "
+                "Fusion: it was found and ranked too low. Cap: it fell below the candidate cap. Group: "
+                "another chunk stands for its document. Rerank: it was in the first hits before the "
+                "reranker. Passage: its section was returned, by another passage."
+            ),
+        ),
+    )
+
+
+def sliced(loaded: LoadedRun, scores: Scores) -> Section:
+    """The primary measure and strict hit@5 by every slice."""
+    facts = {each.question_id: each for each in loaded.outcome.gold_facts}
+    found = slices(loaded.questions, facts)
+    if not found:
+        text = "The questions have no kinds or difficulties to be cut by."
+        return Section(title="Slices", blocks=(Paragraph(text=text),))
+    run = loaded.outcome.run
+    primary = primary_measure(benchmark_settings(run))
+    wider = named_measure(f"{primary.mode}_hit@5")
+    measures = [primary] if wider.name == primary.name else [primary, wider]
+    values = {
+        (name, measure.name): scores.per_question(name, measure)
+        for name in scores.predictors
+        for measure in measures
+    }
+    columns = [(name, measure.name) for measure in measures for name in scores.predictors]
+    blocks: list[Block] = [
+        Table(
+            caption=f"By {slice_name}",
+            headings=(slice_name, "questions", *(f"{name} {measure}" for name, measure in columns)),
+            rows=tuple(
+                (
+                    value,
+                    str(len(ids)),
+                    *(percent(mean([values[column][key] for key in ids])) for column in columns),
+                )
+                for value, ids in by_value.items()
+            ),
+        )
+        for slice_name, by_value in found.items()
+    ]
+    text = (
+        f"Slices are exploratory. One of {SMALL_SLICE} questions moves by {100 // SMALL_SLICE} points "
+        "with a single answer."
+    )
+    return Section(title="Slices", blocks=(*blocks, Paragraph(text=text)))
+
+
+def unanswerable(scores: Scores) -> Section | None:
+    """Risk against coverage, where some questions have no answer in the corpus."""
+    asked, answerable = len(scores.questions), set(scores.answerable)
+    if asked == len(answerable):
+        return None
+    first = named_measure("strict_hit@1")
+    rows: list[tuple[Cell, ...]] = []
+    for name in scores.predictors:
+        answers, offered = [], 0
+        for row in scores.rows(name):
+            right = row.question_id in answerable and scores.value(row, first) == 1.0
+            answers.append(Answer(confidence=row.hits[0].score if row.hits else None, right=right))
+            offered += bool(row.hits) and row.question_id not in answerable
+        curve = risk_coverage(answers)
+        rows.append(
+            (
+                name,
+                str(offered),
+                number(curve.aurc, 3),
+                number(curve.excess, 3),
+                *(_risk_at(curve, coverage) for coverage in (0.25, 0.5, 0.75, 1.0)),
+            )
+        )
+    return Section(
+        title="Unanswerable questions",
+        blocks=(
+            Table(
+                caption=f"{asked - len(answerable)} of {asked} questions have no answer in the corpus",
+                headings=(
+                    "predictor",
+                    "of these with hits",
+                    "AURC",
+                    "excess",
+                    *(f"risk at {c}% coverage" for c in (25, 50, 75, 100)),
+                ),
+                rows=tuple(rows),
+            ),
+            Paragraph(
+                text="Risk: the share of wrong first hits among the answers given, when only the most "
+                "confident share of the questions (the coverage), by the score of the first hit, is "
+                "answered. Any answer to an unanswerable question is wrong. AURC: the mean risk over all "
+                "coverages; excess: what a perfect order of the same answers would save."
+            ),
+        ),
+    )
+
+
+def _risk_at(curve: RiskCoverage, coverage: float) -> str:
+    reached = [point for point in curve.points if point.coverage >= coverage - 1e-9]
+    return percent(reached[0].risk) if reached else NOTHING
+
+
+def failures(loaded: LoadedRun, scores: Scores) -> Section:
+    """Queries that failed, and stages that fell back."""
+    rows = loaded.outcome.rows
+    failed = [row for row in rows if row.status == "failed"]
+    reasons = Counter((row.predictor, fallback) for row in rows for fallback in row.fallbacks)
+    blocks: list[Block] = []
+    if not failed:
+        blocks.append(Paragraph(text=f"None of {len(rows)} queries failed."))
+    else:
+        shown = [((f"{row.predictor}, {row.question_id}: {row.error}"),) for row in failed[:FAILURES_SHOWN]]
+        more = len(failed) - len(shown)
+        if more:
+            shown.append((f"and {more} more, in questions.csv",))
+        blocks.append(Paragraph(text=f"{len(failed)} of {len(rows)} queries failed; each counts as a miss."))
+        blocks.append(Points(items=tuple(shown)))
+    if not reasons:
+        blocks.append(Paragraph(text="No stage fell back."))
+    else:
+        blocks.append(
+            Table(
+                caption="Fallbacks taken",
+                headings=("predictor", "stage and reason", "times"),
+                rows=tuple(
+                    (predictor, reason, str(count))
+                    for (predictor, reason), count in sorted(
+                        reasons.items(), key=lambda each: (-each[1], each[0])
+                    )
+                ),
+                labels=2,
+            )
+        )
+    return Section(title="Failures and fallbacks", blocks=tuple(blocks))
+
+
+def hard(scores: Scores) -> Section:
+    """The questions that nothing answers at rank 1."""
+    ids = [question.id for question in hard_set(scores)]
+    text = (
+        f"{len(ids)} of {len(scores.answerable)} answerable questions have no strict hit at rank 1 from any "
+        "predictor; hard.jsonl holds them as a question file."
+    )
+    blocks = [Paragraph(text=text)]
+    if ids:
+        blocks.append(Paragraph(text=", ".join(ids)))
+    return Section(title="The hard set", blocks=tuple(blocks))

@@ -1,0 +1,63 @@
+"""``report.md``: the report as Markdown, with its plots beside it."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable
+
+from branchrank.printable import safe
+from branchrank.report.blocks import (
+    Block,
+    Cell,
+    Code,
+    Paragraph,
+    Plot,
+    Points,
+    Report,
+    Strong,
+    Table,
+)
+
+#: What Markdown takes for markup; an underscore inside a word, as in ``hit_rate``, is not.
+_SPECIAL = re.compile(r"([\\`*\[\]<>|&~]|\b_|_\b|(?<!\w)_|^[#+-])")
+
+
+def escape(text: str) -> str:
+    """Plain text as Markdown on one line: nothing in it is markup."""
+    return _SPECIAL.sub(r"\\\1", " ".join(safe(text).split()))
+
+
+def markdown(report: Report) -> str:
+    """The whole report."""
+    parts = [f"# {escape(report.title)}", *map(_block, report.lead)]
+    for section in report.sections:
+        parts += [f"## {escape(section.title)}", *map(_block, section.blocks)]
+    return "\n\n".join(parts) + "\n"
+
+
+def _block(block: Block) -> str:
+    if isinstance(block, Paragraph):
+        return escape(block.text)
+    if isinstance(block, Points):
+        return "\n".join("- " + " ".join(map(_cell, item)) for item in block.items)
+    if isinstance(block, Code):
+        fence = "`" * max(3, 1 + max(map(len, re.findall("`+", block.text)), default=0))
+        return f"{fence}\n{safe(block.text)}\n{fence}"
+    if isinstance(block, Plot):
+        return f"![{escape(block.description)}](plots/{block.name}.svg)"
+    return _table(block)
+
+
+def _table(table: Table) -> str:
+    rules = ["---" if place < table.labels else "---:" for place in range(len(table.headings))]
+    lines = [table.headings, *table.rows]
+    cells = [_line(map(_cell, line)) for line in lines]
+    return "\n".join([f"{escape(table.caption)}:", "", cells[0], _line(rules), *cells[1:]])
+
+
+def _line(cells: Iterable[str]) -> str:
+    return f"| {' | '.join(cells)} |"
+
+
+def _cell(cell: Cell) -> str:
+    return f"**{escape(cell.text)}**" if isinstance(cell, Strong) else escape(cell)

@@ -1,0 +1,326 @@
+"""The first sections of a report: what was run, the rates, the verdicts, what passages cost, the frontier."""
+
+from __future__ import annotations
+
+from branchrank.bench.comparisons import (
+    Judgement,
+    benchmark_settings,
+    choice,
+    clusters_of,
+    difference,
+    estimate,
+    flip_rate,
+    primary_measure,
+    standings,
+)
+from branchrank.bench.loading import LoadedRun
+from branchrank.bench.run_directory import RunRecord
+from branchrank.bench.scores import Scores, standard_measures
+from branchrank.measures.fragility import fragility
+from branchrank.measures.verdicts import Comparison
+from branchrank.report import plots
+from branchrank.report.blocks import Block, Cell, Paragraph, Points, Section, Strong, Table
+from branchrank.report.words import (
+    NOTHING,
+    interval,
+    milliseconds,
+    number,
+    opening,
+    p_value,
+    percent,
+    plural,
+    points,
+    record,
+    sentence,
+)
+
+
+def named(predictor: str, judgement: Judgement) -> Cell:
+    """A predictor's name, strong for the winner alone."""
+    return Strong(predictor) if predictor == judgement.winner else predictor
+
+
+def facts(run: RunRecord, scores: Scores) -> Table:
+    """What was run, on what, with what."""
+    answerable, asked = len(scores.answerable), len(scores.questions)
+    unanswerable = f", {asked - answerable} of them unanswerable" if asked > answerable else ""
+    clusters = len(set(clusters_of(scores).values()))
+    rows = [
+        ("questions", f"{asked}{unanswerable}, from {plural(clusters, 'source')}; {run.questions_file}"),
+        ("questions' digest", run.questions_digest[:16]),
+        ("split", run.split or "not named: figures from questions used for tuning carry no claim"),
+        ("corpus", f"{run.corpus or 'none'} (digest {run.corpus_digest[:16]})" if run.corpus else "none"),
+    ]
+    for index in run.indexes:
+        name = "index" if len(run.indexes) == 1 else f"index {index.name}"
+        rows.append(
+            (
+                name,
+                f"{index.embedder}, {index.dimension} dimensions; {index.vector_store}; "
+                f"{plural(index.chunks, 'chunk')}, {plural(index.nodes, 'node')}; "
+                f"digest {index.digest[:16]}",
+            )
+        )
+        rows.append(
+            (f"{name}, build", f"{index.build_seconds:.1f} s, {index.bytes / 1e6:.1f} MB on the disk")
+        )
+    rows += [("hits kept", str(run.top_k)), ("seed", str(run.seed)), ("made", run.created)]
+    return Table(caption="What was run", headings=("", "value"), rows=tuple(rows), labels=2)
+
+
+def result(loaded: LoadedRun, scores: Scores, judgement: Judgement) -> Section:
+    """Rates with intervals and verdicts in words."""
+    run = loaded.outcome.run
+    measures = standard_measures(run.mode)
+    estimates = {
+        (name, measure.name): estimate(scores.per_question(name, measure), scores, run)
+        for name in scores.predictors
+        for measure in measures
+    }
+    rates = Table(
+        caption="Rates with 95% intervals, in percent",
+        headings=("predictor", "LLM", *(measure.name.replace("_", " ") for measure in measures)),
+        rows=tuple(
+            (
+                named(row.predictor, judgement),
+                row.llm,
+                *(interval(estimates[row.predictor, measure.name]) for measure in measures),
+            )
+            for row in loaded.outcome.summary
+        ),
+        labels=2,
+    )
+    shown = [measure.name for measure in measures if "hit@" in measure.name]
+    return Section(
+        title="Result",
+        blocks=(
+            *_verdicts(judgement),
+            rates,
+            Paragraph(
+                text="Strict: the hit covers the gold. Relaxed: it lies on the gold's page. Hit rates "
+                "have Wilson intervals, means have bootstrap intervals over gold sources. A failed query "
+                "counts as a miss. " + _bold_words(judgement)
+            ),
+            plots.rates(
+                [(name, measure, estimates[name, measure]) for name in scores.predictors for measure in shown]
+            ),
+            *_flips(run, scores),
+        ),
+    )
+
+
+def _bold_words(judgement: Judgement) -> str:
+    if judgement.winner is None:
+        return "No predictor is bold: no lead on the primary measure passed its adjusted test."
+    return "The bold predictor's lead on the primary measure passed its adjusted test."
+
+
+def _verdicts(judgement: Judgement) -> list[Block]:
+    if not judgement.comparisons:
+        return [Paragraph(text="There is nothing to compare: one predictor, or no answerable question.")]
+    compared = Points(items=tuple((Strong(opening(c)), sentence(c)) for c in judgement.comparisons))
+    return [compared]
+
+
+def _flips(run: RunRecord, scores: Scores) -> list[Block]:
+    measure = primary_measure(benchmark_settings(run))
+    rows = tuple(
+        (arm.name, str(arm.repeats), percent(flip_rate(scores, arm.name, measure)))
+        for arm in run.arms
+        if arm.repeats > 1 and arm.name in scores.predictors
+    )
+    if not rows:
+        return []
+    return [
+        Table(
+            caption=f"Repeats: share of questions whose repeats disagree on {measure.name}",
+            headings=("predictor", "repeats", "flip rate"),
+            rows=rows,
+        )
+    ]
+
+
+def statistics(loaded: LoadedRun, scores: Scores, judgement: Judgement) -> Section:
+    """The figures behind the verdicts, and the other measures without verdicts."""
+    run = loaded.outcome.run
+    if not judgement.comparisons:
+        return Section(title="Statistics", blocks=(Paragraph(text="Nothing was compared."),))
+    first = judgement.comparisons[0]
+    tests = Table(
+        caption=f"{judgement.measure} against {judgement.baseline}",
+        headings=(
+            "candidate",
+            "verdict",
+            "test",
+            "difference (95% interval)",
+            "wins/ties/losses",
+            "p",
+            "adjusted p",
+            "p-floor",
+            "McNemar p",
+            "detectable",
+            "questions needed",
+            "labels that carry it",
+        ),
+        rows=tuple(_test_row(each, loaded, scores) for each in judgement.comparisons),
+        labels=3,
+    )
+    return Section(
+        title="Statistics",
+        blocks=(
+            Paragraph(
+                text=f"Primary measure: {judgement.measure}, declared before the run. Baseline: "
+                f"{judgement.baseline}. {plural(first.n, 'question')} in "
+                f"{plural(first.clusters, 'cluster')} of one gold source each. Family of "
+                f"{plural(first.family, 'comparison')}, Holm's correction, alpha {first.alpha:g}, delta "
+                f"{100 * first.delta:g} points."
+            ),
+            tests,
+            Paragraph(
+                text="p-floor: the least p that so many differing clusters can give. Detectable: the "
+                "least true difference, in points, found with 80% power at this n and disagreement. "
+                "Questions needed: to show the observed difference with 80% power. Labels that carry it: "
+                "how many gold labels would have to change before the test no longer rejects, of those "
+                "that favour the leader."
+            ),
+            _exploratory(run, scores, judgement),
+        ),
+    )
+
+
+def _test_row(each: Comparison, loaded: LoadedRun, scores: Scores) -> tuple[Cell, ...]:
+    return (
+        each.candidate,
+        each.verdict,
+        each.test,
+        f"{points(each.difference)} ({points(each.ci_low)} to {points(each.ci_high)})",
+        record(each),
+        p_value(each.p),
+        p_value(each.p_adjusted),
+        p_value(each.p_floor),
+        NOTHING if each.p_mcnemar is None else p_value(each.p_mcnemar),
+        NOTHING if each.mde is None else f"{100 * each.mde:.1f}",
+        NOTHING if each.questions_needed is None else str(each.questions_needed),
+        _carrying(each, loaded, scores),
+    )
+
+
+def _carrying(each: Comparison, loaded: LoadedRun, scores: Scores) -> str:
+    if each.verdict not in ("better", "worse"):
+        return NOTHING
+    run = loaded.outcome.run
+    measure = primary_measure(benchmark_settings(run))
+    found = fragility(
+        (each.baseline, scores.per_question(each.baseline, measure)),
+        (each.candidate, scores.per_question(each.candidate, measure)),
+        clusters_of(scores),
+        alpha=each.alpha / each.family,
+        seed=run.seed,
+    )
+    return f"{len(found.unsettle)} of {found.candidates}"
+
+
+def _exploratory(run: RunRecord, scores: Scores, judgement: Judgement) -> Table:
+    measures = [each for each in standard_measures(run.mode) if each.name != judgement.measure]
+    values = {
+        (name, measure.name): scores.per_question(name, measure)
+        for name in scores.predictors
+        for measure in measures
+    }
+
+    def cell(candidate: str, measure: str) -> str:
+        found, low, high = difference(
+            values[judgement.baseline, measure], values[candidate, measure], scores, run
+        )
+        return f"{points(found)} ({points(low)} to {points(high)})"
+
+    return Table(
+        caption=f"Other measures, exploratory: difference from {judgement.baseline} in points",
+        headings=("candidate", *(measure.name.replace("_", " ") for measure in measures)),
+        rows=tuple(
+            (name, *(cell(name, measure.name) for measure in measures))
+            for name in scores.predictors
+            if name != judgement.baseline
+        ),
+    )
+
+
+def passages(loaded: LoadedRun, judgement: Judgement) -> Section:
+    """What a reader pays for the strict rates."""
+    strict = [each.name for each in standard_measures(loaded.outcome.run.mode) if "strict_hit" in each.name]
+    return Section(
+        title="Passages",
+        blocks=(
+            Table(
+                caption="Strict rates and what the passages cost, over the first five hits",
+                headings=(
+                    "predictor",
+                    *(name.replace("_", " ") for name in strict),
+                    "lines per hit",
+                    "characters per hit",
+                    "span precision",
+                    "gold coverage",
+                ),
+                rows=tuple(
+                    (
+                        named(row.predictor, judgement),
+                        *(percent(row.rates[name]) for name in strict),
+                        number(row.lines_per_hit),
+                        number(row.characters_per_hit, 0),
+                        percent(row.span_precision),
+                        percent(row.gold_coverage),
+                    )
+                    for row in loaded.outcome.summary
+                ),
+            ),
+            Paragraph(
+                text="Span precision: the share of the returned lines that are gold. Gold coverage: the "
+                "share of the gold lines that was returned. Whoever returns whole files overlaps every "
+                "gold span, and pays for it here."
+            ),
+        ),
+    )
+
+
+def trade_off(loaded: LoadedRun, scores: Scores) -> Section:
+    """Quality, latency and LLM cost together."""
+    run = loaded.outcome.run
+    found = standings(scores, loaded.outcome.summary, run)
+    if not found or not scores.answerable:
+        text = "Latency was not measured, so there is no trade-off to show."
+        return Section(title="Quality, latency and cost", blocks=(Paragraph(text=text),))
+    best, chosen = choice(found, scores, run)
+    efficient = {each.name for each in best}
+    unit = _cost_unit(run)
+    measure = primary_measure(benchmark_settings(run)).name
+    others = ", ".join(chosen.not_inferior)
+    return Section(
+        title="Quality, latency and cost",
+        blocks=(
+            Table(
+                caption=f"Every predictor, by {measure}",
+                headings=("predictor", measure.replace("_", " "), "p95 ms", unit, "on the frontier"),
+                rows=tuple(
+                    (
+                        each.name,
+                        percent(each.quality),
+                        milliseconds(each.p95_ms),
+                        number(each.cost, 6 if run.prices else 0),
+                        "yes" if each.name in efficient else "no",
+                    )
+                    for each in sorted(found, key=lambda each: (-each.quality, each.name))
+                ),
+            ),
+            Paragraph(
+                text="On the frontier: no other predictor is at least as good in quality, p95 and cost "
+                f"together. Not inferior to {chosen.best}, the best observed, by {100 * chosen.delta:g} "
+                f"points or more: {others}. The cheapest of these, then the fastest: "
+                f"{chosen.cheapest.name}."
+            ),
+            plots.frontier(found, efficient, measure),
+        ),
+    )
+
+
+def _cost_unit(run: RunRecord) -> str:
+    return f"{run.prices.currency} per query" if run.prices else "LLM tokens per query"
