@@ -2,20 +2,14 @@
 
 from __future__ import annotations
 
-import contextlib
 import math
-import os
-import signal
-import socket
-import subprocess
-import sys
-import time
 from collections.abc import Callable, Iterator, Sequence
 from itertools import count
 from pathlib import Path
 
 import numpy as np
 import pytest
+from chroma_process import chroma_server
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
@@ -36,35 +30,6 @@ def unit(rows: Sequence[Sequence[float]] | Vectors) -> Vectors:
 
 def random_rows(size: int, dimension: int, seed: int = 0) -> Vectors:
     return unit(np.random.default_rng(seed).normal(size=(size, dimension)))
-
-
-def free_port() -> int:
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        return int(probe.getsockname()[1])
-
-
-@contextlib.contextmanager
-def chroma_server(directory: Path) -> Iterator[str]:
-    port = free_port()
-    command = [str(Path(sys.executable).with_name("chroma")), "run", "--path", str(directory)]
-    process = subprocess.Popen(
-        [*command, "--host", "127.0.0.1", "--port", str(port)],
-        stdout=subprocess.DEVNULL,
-        stderr=subprocess.DEVNULL,
-        env={**os.environ, "ANONYMIZED_TELEMETRY": "False"},
-        start_new_session=True,
-    )
-    try:
-        for _ in range(600):
-            with contextlib.suppress(OSError), socket.create_connection(("127.0.0.1", port), timeout=1):
-                break
-            assert process.poll() is None
-            time.sleep(0.05)
-        yield f"http://127.0.0.1:{port}"
-    finally:
-        os.killpg(process.pid, signal.SIGKILL)
-        process.wait()
 
 
 @pytest.fixture(scope="module")
