@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable, Mapping
 from pathlib import Path
 
 import click
@@ -65,3 +66,46 @@ def reanchor(questions: Path | None, data_dir: Path, output: Path | None) -> Non
     if result.problems:
         raise QuestionError(f"{len(result.problems)} gold items could not be found again", remedy="edit them")
     click.echo(f"{output or path}: {len(result.moved)} gold items moved")
+
+
+@command.command("mine")
+@click.argument("corpus", required=False)
+@data_dir_option
+@click.option(
+    "--output",
+    type=click.Path(path_type=Path, dir_okay=False),
+    required=True,
+    help="The question file to write.",
+)
+def mine(corpus: str | None, data_dir: Path, output: Path) -> None:
+    """Make navigational questions from the cross references of CORPUS (default: the workspace's)."""
+    from branchrank.bench.anchoring import corpus_lines, reanchor
+    from branchrank.bench.mining import LINK_REASONS, QUERY_REASONS, mine_questions
+    from branchrank.bench.questions import write_questions
+    from branchrank.corpus.loading import load_corpus
+    from branchrank.corpus.named import locate_corpus
+
+    if corpus is None:
+        workspace = Workspace(data_dir, resolved_settings(data_dir))
+        root, exclude = workspace.corpus_root, workspace.exclude
+    else:
+        root, exclude = locate_corpus(corpus), ()
+    mined = mine_questions(load_corpus(root, exclude).documents)
+    click.echo(f"{mined.links} links with a text of their own")
+    click.echo(f"  dropped: {_counts(mined.dropped, LINK_REASONS)}")
+    click.echo(f"{mined.queries} distinct texts")
+    click.echo(f"  dropped: {_counts(mined.dropped, QUERY_REASONS)}")
+    if not mined.questions:
+        raise QuestionError(
+            f"the corpus {root} has no cross reference that makes a question",
+            remedy="write questions yourself, or `branchrank questions generate`",
+        )
+    pages = sum(question.gold_level == "file" for question in mined.questions)
+    click.echo(f"{len(mined.questions)} questions, {pages} with a page as gold")
+    click.echo(f"  overlap with the heading: {_counts(mined.overlaps, mined.overlaps)}")
+    write_questions(output, reanchor(mined.questions, corpus_lines(root, exclude)).questions)
+    click.echo(f"written to {output}")
+
+
+def _counts(counts: Mapping[str, int], names: Iterable[str]) -> str:
+    return ", ".join(f"{counts[name]} {name}" for name in names)

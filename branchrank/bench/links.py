@@ -1,0 +1,116 @@
+"""Where a corpus's own cross references lead.
+
+1. A label (``ref``) leads to where it stands: at a heading to that section, at the page's title to the page,
+   anywhere else it is an inner label.
+2. A document path (``doc``) or relative URL (``link``) names a page by its path, with or without suffix: from
+   the referring document's folder, or, where it starts with ``/``, from the corpus or a folder above the
+   document. A site's URLs may have one more part in front, and leave out ``index`` and the numbers that
+   order files (``02-guides`` is ``guides``).
+3. The ``#anchor`` of a URL is a label, explicit id or slug of a heading on that page.
+"""
+
+from __future__ import annotations
+
+import posixpath
+import re
+from collections.abc import Sequence
+from typing import NamedTuple
+from urllib.parse import unquote, urlsplit
+
+from branchrank.corpus.document import Document, Reference, Section
+from branchrank.corpus.reading import SUFFIXES
+from branchrank.corpus.sections import slug
+
+_ORDER = re.compile(r"^\d+[-_.](?=\D)")
+_PAGE_SUFFIXES = (*SUFFIXES, ".html", ".htm")
+
+
+class Target(NamedTuple):
+    """The page ``source`` (``section`` 0), or the section of that number in it."""
+
+    source: str
+    section: int
+
+
+class Links:
+    """Resolves the references of a corpus."""
+
+    def __init__(self, documents: Sequence[Document]) -> None:
+        self._documents = {document.source: document for document in documents}
+        self._pages: dict[str, str] = {}
+        self._labels: dict[str, Target | None] = {}
+        self._anchors: dict[tuple[str, str], Target | None] = {}
+        ordered = sorted(self._documents.values(), key=lambda document: document.source)
+        for names in (_path_name, _site_name):
+            for document in ordered:
+                self._pages.setdefault(names(document.source), document.source)
+        for document in ordered:
+            self._add_labels(document)
+
+    def _add_labels(self, document: Document) -> None:
+        names: dict[str, Target | None] = {}
+        for number, section in enumerate(document.sections):
+            for name in section.labels:
+                names.setdefault(_label(name), Target(document.source, number))
+        for label in document.labels:
+            names.setdefault(_label(label.name), None)
+        for number, section in enumerate(document.sections):
+            names.setdefault(slug(section.title), Target(document.source, number))
+        for name, target in names.items():
+            self._anchors[document.source, name] = target
+        for label in document.labels:
+            self._labels.setdefault(_label(label.name), names[_label(label.name)])
+
+    def target(self, source: str, reference: Reference) -> Target | None:
+        """Where a reference of the document ``source`` leads, ``None`` for an inner label.
+
+        Raises ``LookupError`` when it names nothing in the corpus.
+        """
+        if reference.role == "ref":
+            return self._labels[_label(reference.target)]
+        url = urlsplit(reference.target)
+        page = self._page(source, unquote(url.path)) if url.path else source
+        if not url.fragment:
+            return Target(page, 0)
+        return self._anchors[page, _label(unquote(url.fragment))]
+
+    def section(self, target: Target) -> Section:
+        """The section that a target names; a page's is its first."""
+        return self._documents[target.source].sections[target.section]
+
+    def _page(self, source: str, path: str) -> str:
+        folder = posixpath.dirname(source)
+        if not path.startswith("/"):
+            places = [posixpath.join(folder, path)]
+        else:
+            path = path.strip("/")
+            above = folder.split("/") if folder and path else []
+            bases = ["/".join(above[:count]) for count in range(len(above) + 1)]
+            places = [posixpath.join(base, path) for base in bases]
+            if "/" in path:
+                places.append(path.partition("/")[2])
+        for place in map(_normal, places):
+            for name in (_path_name(place), _site_name(place)):
+                if name in self._pages:
+                    return self._pages[name]
+        raise LookupError(f"{source}: {path!r} names no document")
+
+
+def _label(name: str) -> str:
+    return " ".join(name.casefold().split())
+
+
+def _normal(path: str) -> str:
+    return "" if path in ("", ".") else posixpath.normpath(path)
+
+
+def _path_name(path: str) -> str:
+    """A page's path without its suffix."""
+    suffix = next((each for each in _PAGE_SUFFIXES if path.lower().endswith(each)), "")
+    return path[: len(path) - len(suffix)]
+
+
+def _site_name(path: str) -> str:
+    """A page's path as a site's URLs have it: no suffix, no numbers that only order, no ``index``."""
+    parts = [_ORDER.sub("", part) for part in _path_name(path).split("/")]
+    return "/".join(parts[:-1] if parts[-1] in ("index", "README") else parts)
