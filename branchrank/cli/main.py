@@ -22,6 +22,8 @@ VERBS: dict[str, tuple[str, str]] = {
     "resume": ("runs:resume_run", "Take up an interrupted run."),
     "list": ("runs:list_runs", "List the runs."),
     "show": ("runs:show_run", "Print a run's table."),
+    "search": ("search", "Search the SQLite file: keyword, semantic or hybrid."),
+    "calibrate": ("calibrate", "Suggest a distance threshold for the model at hand."),
     "settings": ("settings", "List every setting with its default and range."),
 }
 

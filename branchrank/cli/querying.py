@@ -86,11 +86,17 @@ def show_hit(rank: int, hit: Hit) -> None:
     click.echo(f"{rank:>2}. {place}  {safe(hit.breadcrumb)}")
     placed = ", ".join(f"{name} #{placement.rank}" for name, placement in sorted(hit.branches.items()))
     click.secho(f"    score {hit.score:.4f}{'  ' + placed if placed else ''}", dim=True)
-    lines = [line for line in hit.text.splitlines() if line.strip()]
+    show_passage(hit.text)
+
+
+def show_passage(text: str, indent: int = 4) -> None:
+    """Print how a passage begins, and how many lines are left out."""
+    margin = " " * indent
+    lines = [line for line in text.splitlines() if line.strip()]
     for line in lines[:SHOWN_LINES]:
-        click.echo(f"    {safe(line.strip())[:100]}")
+        click.echo(f"{margin}{safe(line.strip())[:100]}")
     if len(lines) > SHOWN_LINES:
-        click.secho(f"    ... {len(lines) - SHOWN_LINES} more lines", dim=True)
+        click.secho(f"{margin}... {len(lines) - SHOWN_LINES} more lines", dim=True)
 
 
 def query_options(function: Callable[..., None]) -> Callable[..., None]:

@@ -1,0 +1,57 @@
+"""``branchrank calibrate``: the distance threshold that suits the model at hand."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import click
+import msgspec
+
+from branchrank.cli.options import data_dir_option, resolved_settings, settings_options
+from branchrank.cli.terminal import Command
+from branchrank.settings import GrepSettings, IndexSettings
+
+
+@click.command("calibrate", cls=Command)
+@data_dir_option
+@click.option(
+    "--questions",
+    "questions_file",
+    type=click.Path(path_type=Path, dir_okay=False),
+    help="Questions to learn from; default: the workspace's. Their gold is not looked at.",
+)
+@click.option("--json", "as_json", is_flag=True, help="Print one JSON object.")
+@click.option("--quiet", is_flag=True, help="No progress.")
+@settings_options(
+    GrepSettings, IndexSettings, only=frozenset({"grep.vector_score_threshold", "index.embedder"})
+)
+def command(data_dir: Path, questions_file: Path | None, as_json: bool, quiet: bool) -> None:
+    """Suggest a vector_score_threshold: the one that keeps the nearest chunk of 95 in 100 questions.
+
+    Distances are squared L2 between unit vectors, 0 to 4, and their scale is the model's own.
+    """
+    from branchrank.bench.questions import load_questions
+    from branchrank.cli.opening import open_or_build
+    from branchrank.errors import QuestionError
+    from branchrank.stores.workspace import Workspace
+    from branchrank.systems.tools import calibrate
+
+    settings = resolved_settings(data_dir)
+    path = questions_file or Workspace(data_dir, settings).questions_path
+    questions = [question.question for question in load_questions(path) if question.answerable]
+    if not questions:
+        raise QuestionError(f"{path} holds no answerable question", remedy="name others with --questions")
+    threshold = settings.part(GrepSettings).vector_score_threshold
+    with open_or_build(data_dir, settings, quiet=quiet) as index:
+        found = calibrate(index, questions, threshold)
+        model = index.manifest.embedder.model
+    if as_json:
+        click.echo(msgspec.json.encode(found).decode())
+        return
+    median = found.best[len(found.best) // 2]
+    click.echo(f"{len(found.best)} questions, {model}")
+    click.echo(
+        f"nearest chunk: {found.best[0]:.3f} at best, {median:.3f} median, {found.best[-1]:.3f} at worst"
+    )
+    click.echo(f"at the threshold {threshold:g}, {found.losing} questions lose every chunk")
+    click.echo(f"\n[grep]\nvector_score_threshold = {found.suggested:g}")
