@@ -1,0 +1,172 @@
+"""A whole benchmark with LLM arms, through the command: keys stay out, a replay equals the recording."""
+
+from __future__ import annotations
+
+import base64
+import json
+import os
+import re
+import signal
+import subprocess
+import sys
+from pathlib import Path
+from urllib.parse import quote
+
+import pytest
+from support import scripted_llm as scripted
+from support.scripted_llm import Action, Chat, ScriptedLLM
+
+ROOT = Path(__file__).parents[2]
+REPRODUCED = ("rows.jsonl", "questions.csv", "summary.csv", "llm_calls.csv")
+OWN_KEY = "sk-planted/own+key-1234"
+URL_KEY = "planted-url-key-5678"
+SECRETS = (OWN_KEY, URL_KEY, "sk-planted-openai-99")
+ENVIRONMENT = {"BRANCHRANK_LLM_KEY": OWN_KEY, "OPENAI_API_KEY": SECRETS[2], "HF_HUB_OFFLINE": "1"}
+
+
+def chatter(chat: Chat, number: int) -> Action:
+    """Names the first entries and echoes every credential it was sent; fails now and then, as loudly."""
+    heard = f"{chat.headers.get('authorization')} {chat.path}"
+    if number % 5 == 0:
+        return scripted.fail(400, heard)
+    return scripted.say(json.dumps({"ids": list(chat.entries)[:4], "note": heard}))
+
+
+def command(folder: Path, base_url: str, *extra: str) -> subprocess.CompletedProcess[str]:
+    arguments = ["--predictor", "hybrid", "--predictor", "pageindex", "--latency-sample", "0"]
+    for part in ("hybrid", "pageindex"):
+        arguments += [f"--{part}-base-url", base_url, f"--{part}-model", "m"]
+    return subprocess.run(
+        [sys.executable, str(ROOT / "benchmark_run.py"), *arguments, *extra],
+        cwd=folder,
+        env=os.environ | ENVIRONMENT,
+        capture_output=True,
+        text=True,
+        timeout=300,
+        check=False,
+    )
+
+
+@pytest.fixture(scope="module")
+def workspace(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    folder = tmp_path_factory.mktemp("run")
+    (folder / "docs").mkdir()
+    (folder / "data" / "benchmark").mkdir(parents=True)
+    questions = []
+    for number in range(1, 7):
+        text = f"# Topic {number}\n\nAbout it.\n\n## Configure topic {number}\n\nSet alpha{number}.\n"
+        (folder / "docs" / f"page{number}.md").write_text(text)
+        questions.append(
+            {
+                "id": f"q{number}",
+                "question": f"how do I configure topic {number}?",
+                "source_file": f"page{number}.md",
+                "answer_line_start": 5,
+                "answer_line_end": 7,
+            }
+        )
+    (folder / "data" / "branchrank.toml").write_text('corpus = "../docs"\n[index]\nembedder = "fake"\n')
+    lines = "".join(json.dumps(question) + "\n" for question in questions)
+    (folder / "data" / "benchmark" / "questions.jsonl").write_text(lines)
+    return folder
+
+
+@pytest.fixture(scope="module")
+def runs(workspace: Path) -> list[tuple[Path, subprocess.CompletedProcess[str]]]:
+    """A recording, and its replay with an endpoint where nothing listens."""
+    with ScriptedLLM(chatter) as server:
+        url = f"{server.base_url}?api_key={URL_KEY}"
+        recorded = command(workspace, url, "--llm-record", "c.sqlite", "--reports", "recorded")
+        assert server.requests[0].headers["authorization"] == f"Bearer {OWN_KEY}"
+        assert URL_KEY in server.requests[0].path
+    replayed = command(
+        workspace, "http://127.0.0.1:9/v1", "--llm-replay", "c.sqlite", "--reports", "replayed"
+    )
+    ended = [("recorded", recorded), ("replayed", replayed)]
+    for _, process in ended:
+        assert process.returncode == 0, process.stderr
+    return [(next((workspace / name).iterdir()), process) for name, process in ended]
+
+
+def test_a_replay_equals_the_recording_byte_for_byte(
+    runs: list[tuple[Path, subprocess.CompletedProcess[str]]],
+) -> None:
+    recorded, replayed = (directory for directory, _ in runs)
+    for name in REPRODUCED:
+        assert (recorded / name).read_bytes() == (replayed / name).read_bytes()
+    calls = (recorded / "llm_calls.csv").read_text()
+    assert "http 400" in calls
+    assert "tree final" in calls
+
+
+def test_no_key_is_in_any_file_or_output(
+    workspace: Path, runs: list[tuple[Path, subprocess.CompletedProcess[str]]]
+) -> None:
+    texts = {str(path): path.read_bytes() for path in workspace.rglob("*") if path.is_file()}
+    for directory, process in runs:
+        texts[f"output of {directory}"] = (process.stdout + process.stderr).encode()
+    assert len(texts) > 20
+    for secret in SECRETS:
+        raw = secret.encode()
+        forms = [raw, quote(secret, safe="").encode()]
+        forms += [base64.b64encode(b"\0" * shift + raw)[4:-4] for shift in range(3)]
+        forms += [base64.urlsafe_b64encode(b"\0" * shift + raw)[4:-4] for shift in range(3)]
+        for name, content in texts.items():
+            for form in forms:
+                assert form not in content, f"{secret} is in {name}"
+
+
+def test_a_missing_call_ends_the_run_with_its_name(workspace: Path, runs: object) -> None:
+    process = command(workspace, "http://127.0.0.1:9/v1", "--llm-replay", "c.sqlite", "--sample-seed", "7")
+    assert process.returncode == 7
+    assert re.search(r"lacks a call of question 'q\d', stage '[a-z ]+\d?'", process.stderr)
+    assert "seed is 7, recorded 42" in process.stderr
+    assert "Traceback" not in process.stderr
+
+
+def test_a_dead_endpoint_is_refused_before_any_work(workspace: Path) -> None:
+    process = command(workspace, f"http://127.0.0.1:9/v1?api_key={URL_KEY}", "--reports", "none")
+    assert process.returncode == 7
+    assert "no LLM answers at http://127.0.0.1:9/v1" in process.stderr
+    assert URL_KEY not in process.stderr
+    assert not (workspace / "none").exists()
+
+
+def test_an_interrupt_loses_no_finished_call(workspace: Path) -> None:
+    def slow(chat: Chat, number: int) -> Action:
+        return Action(content=scripted.ids(list(chat.entries)[:4]).content, silent_s=0.1)
+
+    with ScriptedLLM(slow) as server:
+        arguments = ["--predictor", "hybrid", "--hybrid-base-url", server.base_url, "--hybrid-model", "slow"]
+        arguments += ["--llm-record", "slow.sqlite", "--reports", "slow", "--latency-sample", "0"]
+        started = [sys.executable, str(ROOT / "benchmark_run.py"), *arguments]
+        with subprocess.Popen(
+            started,
+            cwd=workspace,
+            env=os.environ | ENVIRONMENT,
+            stdout=subprocess.DEVNULL,
+            stderr=subprocess.PIPE,
+        ) as process:
+            try:
+                scripted.wait_until(lambda: len(server.requests) >= 3 or process.poll() is not None, 120)
+                process.send_signal(signal.SIGINT)
+                _, errors = process.communicate(timeout=60)
+            finally:
+                process.kill()
+        assert process.returncode == 130, errors
+        assert b"Traceback" not in errors
+        asked = len(server.requests)
+        assert asked < 6
+        again = subprocess.run(
+            started,
+            cwd=workspace,
+            env=os.environ | ENVIRONMENT,
+            capture_output=True,
+            timeout=300,
+            check=False,
+        )
+        assert again.returncode == 0, again.stderr
+        # Six questions, of which the one that was cut is asked twice.
+        assert len(server.requests) <= 7
+        prompts = [chat.prompt for chat in server.requests]
+        assert len(set(prompts)) == 6
