@@ -57,7 +57,7 @@ class IndexSettings(Settings, frozen=True, kw_only=True):
     embedding_revision: Annotated[str, Meta(description="model revision on the hub; empty: its default")] = ""
     vector_store: Annotated[
         Literal["auto", "chroma", "exact"],
-        Meta(description="who searches the vectors; auto: exactly up to 10,000 chunks, Chroma above"),
+        Meta(description="who searches the vectors; auto: exactly up to 50,000 chunks, Chroma above"),
     ] = "auto"
     chroma_url: Annotated[str, Meta(description="URL of a Chroma server; empty: embedded")] = ""
     chunk_tokens: Annotated[int, Meta(ge=32, le=8192, description="target size of a chunk in tokens")] = 256

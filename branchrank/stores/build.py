@@ -34,7 +34,7 @@ from branchrank.records import Chunk
 from branchrank.stores.bm25 import Bm25Index
 from branchrank.stores.embedders import Embedder, open_embedder
 from branchrank.stores.embedders.protocol import Vectors
-from branchrank.stores.embedding_cache import SqliteEmbeddingCache, cached_documents
+from branchrank.stores.embedding_cache import cached_documents, open_cache
 from branchrank.stores.failpoints import failpoint
 from branchrank.stores.generations import MANIFEST, Generations, build_lock
 from branchrank.stores.given import given_chunks, given_nodes
@@ -216,7 +216,7 @@ def _embed(
 ) -> tuple[Vectors, int]:
     """The chunks' unit rows, and how many texts were embedded rather than remembered."""
     counting = _Counting(embedder)
-    cache = SqliteEmbeddingCache(workspace.cache_directory / "embeddings.sqlite3")
+    cache = open_cache(workspace.cache_directory / "embeddings.sqlite3")
     with contextlib.closing(cache):
         texts = [embedded_text(chunk) for chunk in chunks]
         matrix = cached_documents(counting, cache, texts, lambda done, total: progress("embed", done, total))

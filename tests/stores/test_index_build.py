@@ -14,8 +14,11 @@ from small_corpus import PAGES, reopened, small_workspace, write_corpus
 from branchrank.artifacts import write_jsonl
 from branchrank.errors import ArtifactError, CorpusError, InputError
 from branchrank.records import Chunk
+from branchrank.settings import IndexSettings, settings_of
 from branchrank.stores.index import Index, build_index, open_index
+from branchrank.stores.reader import searches_exactly
 from branchrank.stores.texts import embedded_text
+from branchrank.stores.vectors import EXACT_UP_TO
 
 
 def rewrite(path: Path, text: str) -> None:
@@ -403,3 +406,13 @@ def test_progress_is_told(tmp_path: Path) -> None:
         small_workspace(tmp_path), progress=lambda stage, done, total: seen.append((stage, done, total))
     ).close()
     assert [stage for stage, done, total in seen if done == total] == ["read", "embed", "store"]
+
+
+def test_auto_searches_exactly_up_to_the_crossover() -> None:
+    auto, exact, chroma = (IndexSettings(vector_store=name) for name in ("auto", "exact", "chroma"))
+    assert searches_exactly(auto, EXACT_UP_TO)
+    assert not searches_exactly(auto, EXACT_UP_TO + 1)
+    assert searches_exactly(exact, 10**9)
+    assert not searches_exactly(chroma, 1)
+    (vector_store,) = [entry for entry in settings_of(IndexSettings) if entry.name == "vector_store"]
+    assert f"up to {EXACT_UP_TO:,} chunks" in vector_store.description
