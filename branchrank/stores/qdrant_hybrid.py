@@ -17,6 +17,7 @@ from concurrent.futures import ThreadPoolExecutor
 from branchrank.ranking.fusion import rrf
 from branchrank.records import Chunk, Record, Scored
 from branchrank.stores.embedders.protocol import Embedder, Vectors
+from branchrank.stores.embedding_cache import EmbeddingCache, cached_query
 from branchrank.stores.qdrant_points import Bm25Encoder, Filters, Point, QdrantCollection
 from branchrank.stores.texts import chunk_terms
 
@@ -36,15 +37,19 @@ class HybridAnswer(Record, frozen=True, kw_only=True):
 class QdrantHybrid:
     """Hybrid search over one collection. Safe for several threads."""
 
-    def __init__(self, collection: QdrantCollection, embedder: Embedder) -> None:
+    def __init__(
+        self, collection: QdrantCollection, embedder: Embedder, *, cache: EmbeddingCache | None = None
+    ) -> None:
+        """``cache`` is asked for a query's vector before ``embedder`` is."""
         self.collection = collection
         self._embedder = embedder
+        self._cache = cache
         self._encoder = Bm25Encoder()
         self._threads = ThreadPoolExecutor(2, thread_name_prefix="qdrant")
 
     def dense(self, query: str, n: int, filters: Filters | None = None) -> list[Scored]:
         """Embed the query and find the ``n`` nearest."""
-        return self.collection.dense(self._embedder.embed_query(query), n, filters)
+        return self.collection.dense(cached_query(self._embedder, self._cache, query), n, filters)
 
     def sparse(self, query: str, n: int, filters: Filters | None = None) -> list[Scored]:
         """The ``n`` best by BM25 of the query's own words; none without sparse vectors."""

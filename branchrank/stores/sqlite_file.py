@@ -38,13 +38,17 @@ _TABLES = (
     "CREATE TABLE chunks (rowid INTEGER PRIMARY KEY, id TEXT NOT NULL UNIQUE, chunk BLOB NOT NULL, "
     "checksum BLOB NOT NULL)",
     "CREATE TABLE vectors (rowid INTEGER PRIMARY KEY, vector BLOB NOT NULL)",
-    "CREATE VIRTUAL TABLE fts USING fts5(breadcrumb, text, content='', tokenize='porter unicode61')",
+    "CREATE VIRTUAL TABLE stems USING fts5(breadcrumb, text, content='', tokenize='porter unicode61')",
+    "CREATE VIRTUAL TABLE words USING fts5(breadcrumb, text, content='', tokenize='unicode61')",
 )
+#: ``stems`` finds a word in any form. A stem's beginning is not a word's (``deploy`` has the stem
+#: ``deploi``), so beginnings are looked up in ``words``.
+_FTS_TABLES = ("stems", "words")
 _FTS_CONTENT = (
-    "SELECT id, block FROM fts_data ORDER BY id",
-    "SELECT segid, term, pgno FROM fts_idx ORDER BY segid, term",
-    "SELECT id, sz FROM fts_docsize ORDER BY id",
-    "SELECT k, v FROM fts_config ORDER BY k",
+    "SELECT id, block FROM {}_data ORDER BY id",
+    "SELECT segid, term, pgno FROM {}_idx ORDER BY segid, term",
+    "SELECT id, sz FROM {}_docsize ORDER BY id",
+    "SELECT k, v FROM {}_config ORDER BY k",
 )
 
 
@@ -216,11 +220,12 @@ def _write(
                 for row, (chunk, content) in enumerate(zip(chunks, encoded, strict=True), start=1)
             ),
         )
-        connection.executemany(
-            "INSERT INTO fts (rowid, breadcrumb, text) VALUES (?, ?, ?)",
-            ((row, chunk.breadcrumb, chunk.text) for row, chunk in enumerate(chunks, start=1)),
-        )
-        connection.execute("INSERT INTO fts (fts) VALUES ('optimize')")
+        for table in _FTS_TABLES:
+            connection.executemany(
+                f"INSERT INTO {table} (rowid, breadcrumb, text) VALUES (?, ?, ?)",  # noqa: S608
+                ((row, chunk.breadcrumb, chunk.text) for row, chunk in enumerate(chunks, start=1)),
+            )
+            connection.execute(f"INSERT INTO {table} ({table}) VALUES ('optimize')")  # noqa: S608
         digest = hashlib.sha256()
         if vectors is not None:
             blobs = [row.astype("<f4").tobytes() for row in vectors]
@@ -251,7 +256,7 @@ def _checksum(content: bytes) -> bytes:
 
 def _fts_digest(connection: sqlite3.Connection) -> str:
     digest = hashlib.sha256()
-    for statement in _FTS_CONTENT:
+    for statement in (content.format(table) for table in _FTS_TABLES for content in _FTS_CONTENT):
         for row in connection.execute(statement):
             for value in row:
                 content = value if isinstance(value, bytes) else repr(value).encode("utf-8")

@@ -43,9 +43,8 @@ def open_search(index: Index, settings: EmbeddingSettings) -> SqliteSearch:
             folder = temporary.enter_context(tempfile.TemporaryDirectory(prefix="branchrank-"))
             path = Path(folder) / PLACE.name
             _build(index, path)
-        search = SqliteSearch(path, embedder=embedder)
-        # The open file stays readable after its folder is gone.
-        return search
+        # An open file stays readable after its folder is gone.
+        return SqliteSearch(path, embedder=embedder)
 
 
 def section_embedder(index: Index, settings: EmbeddingSettings) -> Embedder | None:

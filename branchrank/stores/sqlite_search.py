@@ -45,7 +45,8 @@ TERM_LIMIT = 32
 PREFIX_LENGTH = 2
 
 _TERM = re.compile(r"\"([^\"]*)\"|(\w+)")
-_MATCH = "SELECT rowid, -rank FROM fts WHERE fts MATCH ? ORDER BY rank, rowid LIMIT ?"
+_STEMS = "SELECT rowid, -rank FROM stems WHERE stems MATCH ? ORDER BY rank, rowid LIMIT ?"
+_WORDS = "SELECT rowid, -rank FROM words WHERE words MATCH ? ORDER BY rank, rowid LIMIT ?"
 
 
 class KeywordMatch(NamedTuple):
@@ -171,11 +172,11 @@ class SqliteSearch:
         terms = query_terms(query)
         if not terms:
             return []
-        found = self.file.rows(_MATCH, (fts_expression(terms), n))
+        found = self.file.rows(_STEMS, (fts_expression(terms), n))
         begun = [term for term in terms if len(term) >= PREFIX_LENGTH]
         if len(found) < n and begun:
             seen = {row for row, _ in found}
-            more = self.file.rows(_MATCH, (fts_expression(begun, prefix=True), n))
+            more = self.file.rows(_WORDS, (fts_expression(begun, prefix=True), n))
             found += [(row, bm25) for row, bm25 in more if row not in seen]
         literal = re.compile(rf"\b(?:{'|'.join(map(re.escape, terms))})\b")
         chunks = self.file.chunks([int(str(row)) for row, _ in found])

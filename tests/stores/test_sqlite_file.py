@@ -104,7 +104,8 @@ def test_missing_and_foreign_files_are_refused(tmp_path: Path) -> None:
         ("PRAGMA user_version = 99", "schema 99"),
         ("DELETE FROM meta", "damaged"),
         ("UPDATE meta SET header = 'x'", "damaged"),
-        ("INSERT INTO fts (rowid, breadcrumb, text) VALUES (9, 'x', 'y')", "full-text"),
+        ("INSERT INTO stems (rowid, breadcrumb, text) VALUES (9, 'x', 'y')", "full-text"),
+        ("INSERT INTO words (rowid, breadcrumb, text) VALUES (9, 'x', 'y')", "full-text"),
     ],
 )
 def test_a_doctored_file_is_refused(path: Path, statement: str, reason: str) -> None:
