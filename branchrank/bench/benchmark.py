@@ -64,17 +64,16 @@ def run_benchmark(
     on_row: Callable[[Row], None] = lambda row: None,
 ) -> Outcome:
     """Run or take up ``run`` under ``reports``. Interruptions leave a run that the same call takes up."""
-    directory = None if fresh else latest_unfinished(reports, run.plan)
-    if directory is None:
-        directory = new_directory(reports, run.experiment, run.seed)
-        write_questions(directory / names.QUESTIONS, questions)
-        write_run(directory, run)
-    else:
-        notice(f"taking up the interrupted run {directory}")
-    log = RowLog(directory / names.ROWS)
-    if log.torn:
-        notice(f"{log.path}: the last row was cut short; its question is asked again")
-    try:
+    taken_up = None if fresh else latest_unfinished(reports, run.plan)
+    directory = taken_up or new_directory(reports, run.experiment, run.seed)
+    with RowLog(directory / names.ROWS) as log:
+        if taken_up is None:
+            write_questions(directory / names.QUESTIONS, questions)
+            write_run(directory, run)
+        else:
+            notice(f"taking up the interrupted run {directory}")
+        if log.torn:
+            notice(f"{log.path}: the last row was cut short; its question is asked again")
         rows = quality_pass(
             [(contestant.predictor, contestant.repeats) for contestant in contestants],
             questions,
@@ -84,9 +83,7 @@ def run_benchmark(
             progress=progress,
             on_row=on_row,
         )
-    finally:
-        log.close()
-    timings = _timings(directory, contestants, questions, run, settings, progress)
+        timings = _timings(directory, contestants, questions, run, settings, progress)
     write_jsonl(directory / names.ROWS, rows)
     write_jsonl(directory / names.GOLD, gold_facts)
     finished = msgspec.structs.replace(

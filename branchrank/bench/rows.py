@@ -2,11 +2,14 @@
 
 1. A row is appended and fsynced when its question is finished, so a killed run loses at most one.
 2. A resumed run reads the rows it has; a torn last line is cut off with a notice.
-3. Every CSV, every table and every figure of a report is computed from the rows again.
+3. The file is locked while a run writes it, so that no second process takes up a run that is under way.
+4. Every CSV, every table and every figure of a report is computed from the rows again.
 """
 
 from __future__ import annotations
 
+import contextlib
+import fcntl
 import os
 from collections.abc import Iterator, Sequence
 from pathlib import Path
@@ -86,17 +89,49 @@ def _decoded(path: Path, lines: Sequence[bytes]) -> Iterator[Row]:
             ) from None
 
 
+def is_under_way(path: Path) -> bool:
+    """Whether a process is writing these rows now."""
+    try:
+        with path.open("rb") as stream:
+            fcntl.flock(stream, fcntl.LOCK_SH | fcntl.LOCK_NB)
+    except FileNotFoundError:
+        return False
+    except BlockingIOError:
+        return True
+    return False
+
+
 class RowLog:
-    """The growing ``rows.jsonl`` of a run under way. ``torn`` tells whether a tail was cut off."""
+    """The growing ``rows.jsonl`` of a run under way, held by this process until closed.
+
+    ``torn`` tells whether a tail was cut off. Raises :class:`RunError` when another process writes the
+    file or a line of it is no row, :class:`~branchrank.errors.StorageError` when the disk refuses.
+    """
 
     def __init__(self, path: Path) -> None:
         self.path = path
         self.torn = False
         self.rows: dict[RowKey, Row] = {}
-        with storage_errors(path):
+        with storage_errors(path), contextlib.ExitStack() as opened:
             path.parent.mkdir(parents=True, exist_ok=True)
-            self._stream: BinaryIO = path.open("ab")
+            self._stream: BinaryIO = opened.enter_context(path.open("ab"))
+            self._lock()
             self._recover()
+            opened.pop_all()
+
+    def __enter__(self) -> RowLog:
+        return self
+
+    def __exit__(self, *exception: object) -> None:
+        self.close()
+
+    def _lock(self) -> None:
+        try:
+            fcntl.flock(self._stream, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError:
+            raise RunError(
+                f"another process is writing {self.path}", remedy="wait until it is done, or use --fresh"
+            ) from None
 
     def _recover(self) -> None:
         content = self.path.read_bytes()

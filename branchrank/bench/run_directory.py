@@ -11,6 +11,7 @@ import msgspec
 
 from branchrank.artifacts import digest_file, digest_of, storage_errors, write_bytes
 from branchrank.bench.provenance import Provenance
+from branchrank.bench.rows import is_under_way
 from branchrank.errors import RunError
 from branchrank.llm.ledger import PriceTable
 from branchrank.records import Record
@@ -30,6 +31,9 @@ HARD_SET = "hard.jsonl"
 QUESTIONS = "questions.jsonl"
 GOLD = "gold.jsonl"
 PLOTS = "plots"
+
+#: Parts of the settings that can change a row and are in neither an arm nor an index.
+ROW_SETTINGS = ("bm25", "grep", "qdrant", "retrieval", "embedding")
 
 #: The files that every other file of a run is computed from.
 TRUTH = (ROWS, TIMINGS_CSV, QUESTIONS, GOLD)
@@ -96,7 +100,7 @@ class RunRecord(Record, frozen=True, kw_only=True):
 
     @property
     def plan(self) -> tuple[object, ...]:
-        """What two halves of one run must have in common."""
+        """What two halves of one run must have in common: whatever can change a row."""
         return (
             self.corpus_digest,
             self.questions_digest,
@@ -104,6 +108,10 @@ class RunRecord(Record, frozen=True, kw_only=True):
             self.top_k,
             self.arms,
             self.seed,
+            tuple((index.name, index.digest, index.vector_store) for index in self.indexes),
+            {name: self.settings.get(name) for name in ROW_SETTINGS},
+            self.settings.get("benchmark", {}).get("trace_depth"),
+            self.settings.get("llm", {}).get("completion_tokens"),
         )
 
 
@@ -148,17 +156,20 @@ def read_run(directory: Path) -> RunRecord:
         return msgspec.json.decode(path.read_bytes(), type=RunRecord)
     except OSError as error:
         raise RunError(f"no run in {directory}: {error.strerror}", remedy="`branchrank list`") from error
-    except msgspec.DecodeError as error:
+    except (msgspec.DecodeError, RecursionError) as error:
         raise RunError(f"{path}: {error}", remedy="run the benchmark again") from None
 
 
 def latest_unfinished(reports: Path, plan: tuple[object, ...]) -> Path | None:
-    """The newest run under ``reports`` that stopped half-way and has this plan."""
+    """The newest run under ``reports`` that stopped half-way and has this plan.
+
+    A run that another process has under way is left to it.
+    """
     for path in sorted(reports.glob(f"*/{RUN_JSON}"), reverse=True):
         try:
             run = read_run(path.parent)
         except RunError:
             continue
-        if run.status == "running" and run.plan == plan:
+        if run.status == "running" and run.plan == plan and not is_under_way(path.parent / ROWS):
             return path.parent
     return None

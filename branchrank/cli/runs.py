@@ -58,6 +58,7 @@ def resume_run(ctx: click.Context, run: Path) -> None:
         raise RunError(f"{run} is finished", remedy=f"branchrank show {run}")
     words = shlex.split(record.command)
     verb = {"benchmark_run.py": ["benchmark"]}.get(words[0], [])
-    arguments = [*verb, *words[1:], "--reports", str(run.resolve().parent)]
+    given = [word for word in words[1:] if word != "--fresh"]
+    arguments = [*verb, *given, "--reports", str(run.resolve().parent)]
     click.echo(f"branchrank {shlex.join(arguments)}", err=True)
     ctx.exit(main.main(args=arguments, standalone_mode=False) or 0)

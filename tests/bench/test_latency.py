@@ -1,0 +1,162 @@
+"""The latency pass: one query at a time, arms interleaved by the seed, cold apart, nothing spent twice."""
+
+from __future__ import annotations
+
+import itertools
+import statistics
+import time
+from collections import Counter
+from pathlib import Path
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from support.predictors import Scripted
+
+from branchrank.bench.latency import COMPUTE, CPU, LLM_WAIT, TOTAL, latency_pass, read_timings, write_timings
+from branchrank.bench.scores import percentile
+from branchrank.bench.summary import Warm
+from branchrank.errors import RunError, UsageError
+from branchrank.records import LLMCall, Question, Retrieval
+
+QUESTIONS = [Question(id=f"q{number}", question="?", answerable=False) for number in range(12)]
+NAMES = ("a", "b", "c")
+
+
+def order(seed: int) -> list[tuple[str, str]]:
+    """The order in which a pass asks."""
+    seen: list[tuple[str, str]] = []
+
+    class Recorded(Scripted):
+        def predict(self, question: Question, k: int, repeat: int = 0) -> Retrieval:
+            seen.append((self.name, question.id))
+            return Retrieval(hits=())
+
+    latency_pass(
+        [Recorded(name, {}) for name in NAMES], QUESTIONS, top_k=5, seed=seed, progress=lambda *state: None
+    )
+    return seen
+
+
+def test_every_arm_warms_up_once_and_then_answers_every_question_once() -> None:
+    seen = order(1)
+    assert seen[:3] == [(name, "q0") for name in NAMES]
+    assert Counter(seen[3:]) == {(name, question.id): 1 for name in NAMES for question in QUESTIONS}
+
+
+def test_the_seed_interleaves_the_arms() -> None:
+    assert order(1) == order(1)
+    assert order(1) != order(2)
+    arms = [name for name, _ in order(1)[3:]]
+    changes = sum(before != after for before, after in itertools.pairwise(arms))
+    assert changes > len(arms) / 3, "arms one after the other would change twice"
+
+
+def timings_of(*predictors: Scripted, questions: list[Question] = QUESTIONS):
+    return latency_pass(predictors, questions, top_k=5, seed=1, progress=lambda *state: None)
+
+
+def test_the_cold_query_is_apart() -> None:
+    class Slow(Scripted):
+        def predict(self, question: Question, k: int, repeat: int = 0) -> Retrieval:
+            time.sleep(0.02 if not self.asked else 0.0)
+            return super().predict(question, k, repeat)
+
+    timings = timings_of(Slow("a", {}))
+    assert Counter(timing.phase for timing in timings if timing.stage == TOTAL) == {"cold": 1, "warm": 12}
+    warm = Warm(timings, "a")
+    assert warm.cold() is not None
+    assert warm.cold() >= 20
+    assert len(warm.by_stage[TOTAL]) == 12
+    assert warm.cold() not in warm.by_stage[TOTAL].values()
+
+
+def test_a_failing_query_has_a_time_and_a_fatal_error_ends_the_pass() -> None:
+    timings = timings_of(Scripted("a", {"q3": ValueError("no")}))
+    assert len(Warm(timings, "a").by_stage[TOTAL]) == 12
+    with pytest.raises(UsageError):
+        timings_of(Scripted("a", {"q3": UsageError("no")}))
+
+
+def call(latency_ms: float, served_by: str) -> LLMCall:
+    return LLMCall(
+        predictor="a",
+        question_id="q0",
+        stage="rerank",
+        attempt=1,
+        repeat=0,
+        model="m",
+        prompt_tokens=1,
+        completion_tokens=1,
+        cached_tokens=0,
+        reported=True,
+        latency_ms=latency_ms,
+        served_by=served_by,
+    )
+
+
+def test_llm_wait_is_apart_from_compute_and_a_remembered_call_counts_as_it_was() -> None:
+    answers = {
+        "q0": Retrieval(hits=(), calls=(call(5000.0, "cassette"),), stage_ms={"rerank": 3.0}),
+        "q1": Retrieval(hits=(), calls=(call(2.0, "server"),)),
+    }
+
+    class Slow(Scripted):
+        def predict(self, question: Question, k: int, repeat: int = 0) -> Retrieval:
+            time.sleep(0.004)
+            return super().predict(question, k, repeat)
+
+    warm = Warm(timings_of(Slow("a", answers), questions=QUESTIONS[:2]), "a").by_stage
+    assert warm[LLM_WAIT] == {"q0": 5000.0, "q1": 2.0}
+    assert warm["rerank"] == {"q0": 3.0}
+    for question in ("q0", "q1"):
+        assert warm[COMPUTE][question] == pytest.approx(
+            warm[TOTAL][question] - warm[LLM_WAIT][question], abs=0.001
+        )
+    assert 5004 <= warm[TOTAL]["q0"] < 6000
+    assert warm[CPU]["q0"] < 100
+
+
+def test_no_questions_take_no_time() -> None:
+    assert timings_of(Scripted("a", {}), questions=[]) == []
+
+
+def test_the_mean_can_leave_a_stage_out() -> None:
+    answers = {"q0": Retrieval(hits=(), stage_ms={"embed": 1.0}), "q1": Retrieval(hits=())}
+    warm = Warm(timings_of(Scripted("a", answers), questions=QUESTIONS[:2]), "a")
+    assert warm.mean(TOTAL, less="embed") == pytest.approx(warm.mean(TOTAL) - 0.5)
+    assert warm.mean("never") is None
+    assert warm.percentile("never", 0.5) is None
+
+
+@given(
+    values=st.lists(st.floats(0, 1e6), min_size=1, max_size=80), share=st.sampled_from([0.5, 0.9, 0.95, 1.0])
+)
+def test_a_percentile_is_the_smallest_value_with_that_share_at_or_below(values, share) -> None:
+    found = percentile(values, share)
+    assert found in values
+    assert sum(value <= found for value in values) >= share * len(values) - 1e-9
+    assert sum(value < found for value in values) < share * len(values)
+
+
+def test_percentiles_of_known_numbers() -> None:
+    assert percentile(list(range(1, 101)), 0.95) == 95
+    assert percentile(list(range(1, 60)), 0.95) == 57
+    assert percentile([3.0, 1.0, 2.0], 0.5) == statistics.median([3.0, 1.0, 2.0])
+    assert percentile([7.0], 0.95) == 7
+
+
+def test_timings_survive_their_file(tmp_path: Path) -> None:
+    timings = timings_of(Scripted('a,"\n', {"q0": Retrieval(hits=(), stage_ms={"dense(chunks)": 1.25})}))
+    path = tmp_path / "timings.csv"
+    write_timings(path, timings)
+    assert read_timings(path) == timings
+    assert read_timings(tmp_path / "none.csv") == []
+
+
+@pytest.mark.parametrize("content", ["a,b\n1,2\n", "predictor,question_id,phase,stage,ms\na,b,c,d,x\n"])
+def test_a_damaged_file_of_timings_is_said(tmp_path: Path, content: str) -> None:
+    path = tmp_path / "timings.csv"
+    path.write_text(content)
+    with pytest.raises(RunError, match="damaged"):
+        read_timings(path)

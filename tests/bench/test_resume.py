@@ -1,0 +1,209 @@
+"""A run that was killed, wherever it stood, goes on and ends with the same rows, byte for byte."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import msgspec
+import pytest
+from support.commands import NO_LLM, ROOT, benchmark, invoke, json_lines, make_project, program
+
+from branchrank.bench import run_directory as names
+from branchrank.bench.rows import RowLog
+from branchrank.bench.run_directory import latest_unfinished, new_directory, read_run, write_run
+from branchrank.errors import RunError
+
+RACERS = (
+    "--predictor",
+    "support.predictors:Killed",
+    "--predictor",
+    "local",
+    "--predictor",
+    "hybrid",
+    *NO_LLM,
+)
+DOOR = ROOT / "benchmark_run.py"
+
+
+@pytest.fixture(scope="module")
+def project(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return make_project(tmp_path_factory.mktemp("resume"))
+
+
+def run(project: Path, reports: Path, killed_at: int, *words: object, by: str = "SIGKILL", **how: object):
+    """The benchmark as a program that ends at one query of the predictor ``killed``; 0: at none."""
+    return program(
+        *how.get("command", (DOOR,)),
+        *(words or (*RACERS, "--latency-sample", 2)),
+        *(() if "command" in how else ("--reports", reports)),
+        cwd=project,
+        environment={
+            "PYTHONPATH": str(ROOT / "tests"),
+            "KILLED_COUNTER": str(reports.parent / f"{reports.name}.counter"),
+            "KILLED_AT": str(killed_at),
+            "KILLED_BY": by,
+        },
+    )
+
+
+@pytest.fixture(scope="module")
+def whole(project: Path) -> bytes:
+    """The rows of a run that nothing interrupts."""
+    reports = project / "whole"
+    done = run(project, reports, 0)
+    assert done.returncode == 0, done.stderr
+    return rows_of(reports)
+
+
+def rows_of(reports: Path) -> bytes:
+    [directory] = reports.iterdir()
+    return (directory / names.ROWS).read_bytes()
+
+
+def queries(reports: Path) -> int:
+    return len((reports.parent / f"{reports.name}.counter").read_text())
+
+
+def test_a_killed_run_goes_on_where_it_stopped(project: Path, whole: bytes) -> None:
+    reports = project / "killed"
+    done = run(project, reports, 5)
+    assert done.returncode == -9
+    [directory] = reports.iterdir()
+    assert read_run(directory).status == "running"
+    kept = (directory / names.ROWS).read_bytes()
+    assert whole.startswith(kept)
+    assert kept.count(b"\n") == 3 * 4 + 2
+    with (directory / names.ROWS).open("ab") as stream:
+        stream.write(whole[len(kept) : len(kept) + 40])  # a row that was cut short
+    done = run(project, reports, 0)
+    assert done.returncode == 0, done.stderr
+    assert f"taking up the interrupted run {directory}" in done.stderr
+    assert "the last row was cut short" in done.stderr
+    assert rows_of(reports) == whole
+    assert read_run(directory).status == "finished"
+    assert queries(reports) == 4 + 1 + 4 + 3, "asked, killed, the rest, and the latency pass"
+
+
+def test_a_run_killed_while_timing_asks_no_question_again(project: Path, whole: bytes) -> None:
+    reports = project / "timing"
+    assert run(project, reports, 10).returncode == -9
+    assert rows_of(reports) == whole
+    done = program(
+        "-m",
+        "branchrank.cli.main",
+        "resume",
+        next(reports.iterdir()),
+        cwd=project,
+        environment={
+            "PYTHONPATH": str(ROOT / "tests"),
+            "KILLED_COUNTER": str(project / "again.counter"),
+            "KILLED_AT": "0",
+        },
+    )
+    assert done.returncode == 0, done.stderr
+    assert rows_of(reports) == whole
+    assert len((project / "again.counter").read_text()) == 3, "the latency pass alone"
+
+
+@pytest.mark.parametrize(("by", "code", "said"), [("SIGINT", 130, "interrupted"), ("SIGTERM", 143, "")])
+def test_ctrl_c_and_termination_keep_what_was_finished(project: Path, by: str, code: int, said: str) -> None:
+    reports = project / by
+    done = run(project, reports, 3, by=by)
+    assert done.returncode == code
+    assert said in done.stderr
+    assert "Traceback" not in done.stderr
+    [directory] = reports.iterdir()
+    assert read_run(directory).status == "running"
+    assert len(json_lines(directory / names.ROWS)) == 3 * 2 + 2
+
+
+def unfinished(reports: Path, finished: Path, **changes: object) -> Path:
+    """A run directory that looks like ``finished`` did half-way."""
+    directory = new_directory(reports, "benchmark", 42)
+    record = msgspec.structs.replace(read_run(finished), status="running", **changes)
+    write_run(directory, record)
+    (directory / names.ROWS).write_bytes((finished / names.ROWS).read_bytes().splitlines(keepends=True)[0])
+    return directory
+
+
+def test_only_a_run_of_the_same_plan_is_taken_up(project: Path, tmp_path: Path) -> None:
+    finished = benchmark(project, "--predictor", "local", reports=tmp_path / "first")
+    record = read_run(finished)
+    assert latest_unfinished(tmp_path / "first", record.plan) is None
+    waiting = unfinished(tmp_path / "second", finished)
+    assert latest_unfinished(tmp_path / "second", record.plan) == waiting
+    bm25 = {**record.settings, "bm25": {**record.settings["bm25"], "k1": 2.0}}
+    other_index = msgspec.structs.replace(record.indexes[0], digest="0" * 64)
+    for change in (
+        {"corpus_digest": "0" * 64},
+        {"questions_digest": "0" * 64},
+        {"question_ids": record.question_ids[1:]},
+        {"top_k": 3},
+        {"seed": 7},
+        {"arms": ()},
+        {"settings": bm25},
+        {"indexes": (other_index,)},
+    ):
+        other = msgspec.structs.replace(record, **change)
+        assert latest_unfinished(tmp_path / "second", other.plan) is None, change
+    assert latest_unfinished(tmp_path / "second", msgspec.structs.replace(record, split="x").plan) == waiting
+
+
+def test_settings_that_only_the_report_reads_do_not_keep_a_run_from_going_on(
+    project: Path, tmp_path: Path
+) -> None:
+    finished = benchmark(project, "--predictor", "local", reports=tmp_path / "first")
+    waiting = unfinished(tmp_path / "second", finished)
+    words = ("--data-dir", project / "data", "--predictor", "local", "--latency-sample", 0)
+    invoke("benchmark", *words, "--reports", tmp_path / "second", "--alpha", 0.1)
+    assert [path.name for path in (tmp_path / "second").iterdir()] == [waiting.name]
+
+
+def test_fresh_starts_anew(project: Path, tmp_path: Path) -> None:
+    finished = benchmark(project, "--predictor", "local", reports=tmp_path / "first")
+    waiting = unfinished(tmp_path / "second", finished)
+    made = benchmark(project, "--predictor", "local", "--fresh", reports=tmp_path / "second")
+    assert made != waiting
+    assert (made / names.ROWS).read_bytes() == (finished / names.ROWS).read_bytes()
+
+
+def test_a_run_under_way_in_another_process_is_left_to_it(project: Path, tmp_path: Path) -> None:
+    finished = benchmark(project, "--predictor", "local", reports=tmp_path / "first")
+    waiting = unfinished(tmp_path / "second", finished)
+    with RowLog(waiting / names.ROWS) as log:
+        made = benchmark(project, "--predictor", "local", reports=tmp_path / "second")
+        assert made != waiting
+        assert len(log.rows) == 1
+    assert len(json_lines(waiting / names.ROWS)) == 1
+
+
+def test_directories_of_one_second_are_distinct_and_named_safely(tmp_path: Path) -> None:
+    made = {new_directory(tmp_path / "reports", "../a b/ä", 7).name for _ in range(4)}
+    assert len(made) == 4
+    assert all(name.split("Z-")[1].startswith("a-b-7") for name in made)
+
+
+@pytest.mark.parametrize("content", [None, b"{", b"[]", b'{"settings": ' + b"[" * 50_000])
+def test_an_unreadable_run_is_said(tmp_path: Path, content: bytes | None) -> None:
+    directory = tmp_path / "reports" / "20260101T000000Z-x-1"
+    directory.mkdir(parents=True)
+    if content is not None:
+        (directory / names.RUN_JSON).write_bytes(content)
+    with pytest.raises(RunError):
+        read_run(directory)
+    for verb in ("show", "resume"):
+        result = invoke(verb, directory)
+        assert result.exit_code == 3
+        assert "to mend it" in result.stderr
+    listed = invoke("list", "--reports", tmp_path / "reports")
+    assert listed.exit_code == 0
+    assert ("unreadable" in listed.stdout) == (content is not None)
+
+
+def test_a_finished_run_is_not_resumed_but_listed_and_shown(project: Path, tmp_path: Path) -> None:
+    finished = benchmark(project, "--predictor", "local", reports=tmp_path)
+    resumed = invoke("resume", finished)
+    assert resumed.exit_code == 3
+    assert "is finished" in resumed.stderr
+    assert f"{finished.name}  finished  8 questions  local" in invoke("list", "--reports", tmp_path).stdout
+    assert "local" in invoke("show", finished).stdout
