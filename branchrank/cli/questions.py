@@ -26,22 +26,39 @@ def command() -> None:
 @QUESTIONS
 @data_dir_option
 def check(questions: Path | None, data_dir: Path) -> None:
-    """Check QUESTIONS (default: the workspace's) against the corpus."""
-    from branchrank.bench.anchoring import check_anchors, corpus_lines
+    """Check QUESTIONS (default: the workspace's) against the corpus.
+
+    Gold that does not hold is an error (exit code 3). Leakage and duplicates are warnings.
+    """
+    from branchrank.bench.anchoring import corpus_lines
+    from branchrank.bench.question_checks import check_questions
     from branchrank.bench.questions import load_questions
+    from branchrank.corpus.loading import load_corpus
 
     workspace = Workspace(data_dir, resolved_settings(data_dir))
     path = questions or workspace.questions_path
     loaded = load_questions(path)
-    problems = check_anchors(loaded, corpus_lines(workspace.corpus_root, workspace.exclude))
-    for problem in problems:
-        click.echo(safe(str(problem)))
-    if problems:
+    root, exclude = workspace.corpus_root, workspace.exclude
+    result = check_questions(loaded, load_corpus(root, exclude).documents, corpus_lines(root, exclude))
+    for finding in result.findings:
+        click.echo(safe(str(finding)))
+    found = result.coverage
+    click.echo(
+        f"{path}: {found.questions} questions, {found.unanswerable} unanswerable, "
+        f"{found.file_level} with a page as gold"
+    )
+    click.echo(
+        f"they ask about {found.documents_asked} of {found.documents} documents "
+        f"and {found.sections_asked} of {found.sections} sections"
+    )
+    if found.leakage is not None:
+        click.echo(f"{found.leakage:.0%} of a question's content words stand in its gold, on average")
+    if result.errors:
         raise QuestionError(
-            f"{path}: {len(problems)} of {len(loaded)} questions have gold that does not hold",
+            f"{path}: {result.errors} gold items do not hold",
             remedy=f"branchrank questions reanchor {path} --data-dir {data_dir}",
         )
-    click.echo(f"{path}: {len(loaded)} questions, their gold holds")
+    click.echo(f"all gold holds; {len(result.findings)} warnings")
 
 
 @command.command("reanchor")
@@ -109,3 +126,28 @@ def mine(corpus: str | None, data_dir: Path, output: Path) -> None:
 
 def _counts(counts: Mapping[str, int], names: Iterable[str]) -> str:
     return ", ".join(f"{counts[name]} {name}" for name in names)
+
+
+@command.command("split")
+@QUESTIONS
+@data_dir_option
+@click.option(
+    "--share",
+    type=click.FloatRange(0, 1, min_open=True, max_open=True),
+    default=0.3,
+    show_default=True,
+    help="Share of the questions that is for tuning.",
+)
+@click.option("--seed", type=int, default=42, show_default=True, help="Seed of the draw.")
+def split(questions: Path | None, data_dir: Path, share: float, seed: int) -> None:
+    """Split QUESTIONS (default: the workspace's) by document into FILE-tuning.jsonl and FILE-test.jsonl."""
+    from branchrank.bench.questions import load_questions, write_questions
+    from branchrank.bench.splits import sources_of, split_questions
+
+    path = questions or Workspace(data_dir, resolved_settings(data_dir)).questions_path
+    halves = split_questions(load_questions(path), share, seed)
+    for name, half in zip(halves._fields, halves, strict=True):
+        output = path.with_name(f"{path.stem}-{name}.jsonl")
+        write_questions(output, half)
+        documents = len(frozenset[str]().union(*map(sources_of, half)))
+        click.echo(f"{output}: {len(half)} questions on {documents} documents")
