@@ -31,8 +31,9 @@ from branchrank.stores.analyzer import analyzer
 
 STAGE = "question"
 MAX_LEAKAGE = 0.8
+#: Shorter sections are not asked about.
+MIN_SECTION_WORDS = 30
 _DUPLICATE = 0.8
-_MIN_SECTION_WORDS = 30
 _MIN_QUOTE_WORDS = 3
 _MIN_QUESTION_WORDS = 3
 _SECTION_CHARS = 6000
@@ -194,7 +195,7 @@ def _drawn(sections: Sequence[Node], lines: Lines, seed: int) -> list[Node]:
     long = [
         node
         for node in sections
-        if node.own_span and node.source in lines and len(node.text.split()) >= _MIN_SECTION_WORDS
+        if node.own_span and node.source in lines and len(node.text.split()) >= MIN_SECTION_WORDS
     ]
     return sorted(long, key=lambda node: hashlib.sha256(f"{seed}/{node.id}".encode()).digest())
 

@@ -6,6 +6,7 @@ from pathlib import Path
 
 import click
 
+from branchrank.cli.generation import summarise
 from branchrank.cli.options import data_dir_option, resolved_settings
 from branchrank.cli.terminal import Group, safe
 from branchrank.errors import InputError
@@ -15,7 +16,10 @@ from branchrank.tree.navigate import Tree
 
 @click.group("pageindex", cls=Group)
 def command() -> None:
-    """Build, show, check, import and export the PageIndex tree."""
+    """Build, show, check, summarise, import and export the PageIndex tree."""
+
+
+command.add_command(summarise)
 
 
 def _tree(data_dir: Path) -> Tree:

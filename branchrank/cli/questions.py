@@ -7,6 +7,7 @@ from pathlib import Path
 
 import click
 
+from branchrank.cli.generation import generate
 from branchrank.cli.options import data_dir_option, resolved_settings
 from branchrank.cli.terminal import Group, safe
 from branchrank.errors import QuestionError
@@ -20,6 +21,9 @@ QUESTIONS = click.argument(
 @click.group("questions", cls=Group)
 def command() -> None:
     """Check, re-anchor, mine, split and generate questions."""
+
+
+command.add_command(generate)
 
 
 @command.command("check")
