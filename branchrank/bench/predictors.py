@@ -146,14 +146,21 @@ class _ApiAnswer(Record, frozen=True, kw_only=True):
     hits: tuple[_ApiHit, ...]
 
 
+class _NoRedirect(urllib.request.HTTPRedirectHandler):
+    """A redirect is an error: queries go to the endpoint that was named, and nowhere else."""
+
+    def redirect_request(self, *arguments: Any) -> None:
+        return None
+
+
 class ApiPredictor(Untraced):
     """Any endpoint that answers ``POST /retrieve {"query", "top_k"}`` with ``{"hits": [...]}``."""
 
     name = "api"
 
     def __init__(self, endpoint: str, *, target: str = "", timeout_s: float = 30.0) -> None:
-        scheme = urllib.parse.urlsplit(endpoint).scheme
-        if scheme not in ("http", "https"):
+        url = urllib.parse.urlsplit(endpoint)
+        if url.scheme not in ("http", "https"):
             raise UsageError(
                 f"--api-endpoint {endpoint!r} is not an HTTP URL",
                 remedy="give one such as http://127.0.0.1:8000/retrieve",
@@ -162,6 +169,9 @@ class ApiPredictor(Untraced):
         self.target = target
         self.timeout_s = timeout_s
         self.llm = "none"
+        # A proxy can't reach this machine's own loopback.
+        proxies = {} if url.hostname in ("localhost", "127.0.0.1", "::1") else None
+        self._opener = urllib.request.build_opener(_NoRedirect, urllib.request.ProxyHandler(proxies))
 
     def predict(self, question: Question, k: int, repeat: int = 0) -> Retrieval:
         """Post the query. Raises :class:`BranchRankError` for anything but an answer in the format."""
@@ -173,9 +183,11 @@ class ApiPredictor(Untraced):
             self.endpoint, data=json.dumps(body).encode(), headers={"Content-Type": "application/json"}
         )
         try:
-            with urllib.request.urlopen(request, timeout=self.timeout_s) as response:  # noqa: S310
+            with self._opener.open(request, timeout=self.timeout_s) as response:
                 answer = msgspec.json.decode(response.read(64 * 1024 * 1024), type=_ApiAnswer)
         except (OSError, msgspec.DecodeError) as error:
+            if isinstance(error, urllib.error.HTTPError):
+                error.close()
             raise BranchRankError(
                 f"{self.endpoint}: {error}", remedy="check that the endpoint is up"
             ) from error

@@ -1,0 +1,257 @@
+"""Predictors from outside: a user's own class, and any endpoint that answers ``POST /retrieve``."""
+
+from __future__ import annotations
+
+import inspect
+import json
+import re
+import socket
+import threading
+from collections.abc import Callable, Iterator
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from pathlib import Path
+from typing import Any
+
+import pytest
+from support.commands import ROOT, benchmark, invoke, json_lines, make_project, table
+from support.predictors import passage
+
+from branchrank.bench.predictors import ApiPredictor, ClassPredictor, load_class_predictor
+from branchrank.errors import BranchRankError, UsageError
+from branchrank.records import Question, Span
+
+HIT = {"source": "install.rst", "line_start": 14, "line_end": 15, "text": "Stop the daemon", "score": 0.5}
+QUESTION = Question(id="upgrade", question="how do I upgrade", answerable=False)
+
+
+@pytest.fixture(scope="module")
+def project(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return make_project(tmp_path_factory.mktemp("predictors"))
+
+
+def test_a_class_of_ones_own_runs_beside_the_built_in_systems(project: Path) -> None:
+    made = benchmark(project, "--predictor", "local", "--predictor", "support.predictors:WholePages")
+    local, own = table(made / "summary.csv")
+    assert (local["predictor"], own["predictor"], own["llm"]) == ("local", "whole-pages", "none")
+    assert own["questions"] == local["questions"] == "8"
+    assert float(own["lines_per_hit"]) == 20
+    assert float(own["strict_hit@1"]) == pytest.approx(2 / 7, abs=1e-6)
+    assert float(own["relaxed_hit@1"]) == pytest.approx(3 / 7, abs=1e-6)
+
+
+def test_a_class_that_fails_on_a_question_misses_it(project: Path) -> None:
+    made = benchmark(project, "--predictor", "support.predictors:Failing")
+    [summary] = table(made / "summary.csv")
+    assert (summary["predictor"], summary["questions"], summary["failures"]) == (
+        "support.predictors:Failing",
+        "8",
+        "2",
+    )
+    rows = {row["question_id"]: row for row in json_lines(made / "rows.jsonl")}
+    assert rows["temperature"]["status"] == "failed"
+    assert rows["temperature"]["error"] == "RuntimeError: =cmd|'/c calc'!A1"
+    outcome = {row["question_id"]: row["outcome"] for row in table(made / "questions.csv")}
+    assert outcome["temperature"] == "failed"
+    # Right on two of seven answerable questions, the failed ones counted.
+    assert float(summary["strict_hit@1"]) == pytest.approx(2 / 7, abs=1e-6)
+
+
+def test_the_example_of_the_documentation_is_the_example_file() -> None:
+    page = (ROOT / "docs" / "predictors.rst").read_text(encoding="utf-8")
+    block = re.findall(r"(?m)^\.\. code-block:: python\n\n((?:(?:    .*)?\n)+)", page)[0]
+    assert inspect.cleandoc(block) + "\n" == (ROOT / "examples" / "titles.py").read_text(encoding="utf-8")
+
+
+def test_the_example_predictor_competes(
+    project: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(project)
+    monkeypatch.syspath_prepend(str(ROOT / "examples"))
+    made = benchmark(project, "--predictor", "titles:Titles", reports=tmp_path)
+    [summary] = table(made / "summary.csv")
+    assert summary["predictor"] == "titles"
+    assert 0 < float(summary["relaxed_hit@5"]) <= 1
+
+
+@pytest.mark.parametrize(
+    ("name", "reason"),
+    [
+        ("no_such_module:Class", "No module named"),
+        ("support.predictors:NoSuchClass", "no attribute"),
+        ("support.predictors:Broken", "OSError: no such model"),
+        ("support.predictors:NoRetrieve", "has no method retrieve"),
+        ("support.predictors:", "AttributeError"),
+        (":Class", "ValueError: Empty module name"),
+    ],
+)
+def test_a_class_that_cannot_compete_is_refused_before_any_work(
+    project: Path, tmp_path: Path, name: str, reason: str
+) -> None:
+    result = invoke("benchmark", "--data-dir", project / "data", "--reports", tmp_path, "--predictor", name)
+    assert result.exit_code == 2
+    assert reason in result.stderr
+    assert "PYTHONPATH" in result.stderr
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_answers_of_the_wrong_type_end_the_run(project: Path, tmp_path: Path) -> None:
+    result = invoke(
+        "benchmark",
+        "--data-dir",
+        project / "data",
+        "--reports",
+        tmp_path,
+        "--predictor",
+        "support.predictors:WrongType",
+    )
+    assert result.exit_code == 2
+    assert "retrieve() returned str, not branchrank.records.Hit" in result.stderr
+
+
+def test_two_predictors_of_one_name_are_refused(project: Path) -> None:
+    twice = ("--predictor", "support.predictors:WholePages") * 2
+    result = invoke("benchmark", "--data-dir", project / "data", *twice)
+    assert result.exit_code == 2
+    assert "two predictors are called 'whole-pages'" in result.stderr
+
+
+def test_excluded_hits_are_replaced_by_the_next() -> None:
+    class Many:
+        def retrieve(self, query: str, k: int):
+            return [passage("a.md", line, line) for line in range(1, k + 1)]
+
+    excluded = Question(
+        id="q",
+        question="?",
+        answerable=False,
+        excluded_spans=(Span(source="a.md", line_start=1, line_end=4),),
+    )
+    hits = ClassPredictor("many", Many()).predict(excluded, 3).hits
+    assert [hit.line_start for hit in hits] == [5, 6, 7]
+    assert len(ClassPredictor("many", Many()).predict(QUESTION, 3).hits) == 3
+
+
+def test_the_name_is_the_modules_unless_the_class_has_one() -> None:
+    assert load_class_predictor("support.predictors:WrongType").name == "support.predictors:WrongType"
+    assert load_class_predictor("support.predictors:WholePages").name == "whole-pages"
+
+
+Answer = Callable[[dict[str, Any]], tuple[int, bytes, dict[str, str]]]
+
+
+class Endpoint:
+    """Answers ``POST`` requests with ``answer``; keeps their bodies."""
+
+    def __init__(self) -> None:
+        self.answer: Answer = lambda body: (200, b"{}", {})
+        self.asked: list[dict[str, Any]] = []
+        outer = self
+
+        class Handler(BaseHTTPRequestHandler):
+            def do_POST(self) -> None:
+                body = json.loads(self.rfile.read(int(self.headers["Content-Length"])))
+                outer.asked.append(body)
+                status, content, headers = outer.answer(body)
+                self.send_response(status)
+                for name, value in headers.items():
+                    self.send_header(name, value)
+                self.send_header("Content-Length", str(len(content)))
+                self.end_headers()
+                self.wfile.write(content)
+
+            def do_GET(self) -> None:
+                outer.asked.append({"path": self.path})
+                self.send_error(500)
+
+            def log_message(self, *_: object) -> None:
+                pass
+
+        self.server = ThreadingHTTPServer(("127.0.0.1", 0), Handler)
+        self.server.daemon_threads = True
+        self.url = f"http://127.0.0.1:{self.server.server_address[1]}/retrieve"
+        self.thread = threading.Thread(target=self.server.serve_forever, args=(0.02,))
+        self.thread.start()
+
+    def close(self) -> None:
+        self.server.shutdown()
+        self.server.server_close()
+        self.thread.join()
+
+
+@pytest.fixture
+def endpoint() -> Iterator[Endpoint]:
+    made = Endpoint()
+    yield made
+    made.close()
+
+
+def hits(*given: dict[str, Any]) -> tuple[int, bytes, dict[str, str]]:
+    return 200, json.dumps({"hits": given, "took_ms": 3}).encode(), {}
+
+
+def test_an_endpoint_is_asked_and_its_hits_are_read(endpoint: Endpoint) -> None:
+    endpoint.answer = lambda body: hits({**HIT, "id": "x", "node_id": "install.rst#upgrading", "new": 1}, HIT)
+    answer = ApiPredictor(endpoint.url, target="hybrid").predict(QUESTION, 1)
+    assert endpoint.asked == [{"query": "how do I upgrade", "top_k": 1, "predictor": "hybrid"}]
+    [hit] = answer.hits
+    assert (hit.id, hit.source, hit.line_start, hit.line_end, hit.text, hit.score, hit.node_id) == (
+        "x",
+        "install.rst",
+        14,
+        15,
+        "Stop the daemon",
+        0.5,
+        "install.rst#upgrading",
+    )
+    ApiPredictor(endpoint.url).predict(QUESTION, 4)
+    assert endpoint.asked[-1] == {"query": "how do I upgrade", "top_k": 4}
+
+
+@pytest.mark.parametrize(
+    "answer",
+    [
+        (500, b"{}", {}),
+        (200, b"no json", {}),
+        (200, b'{"results": []}', {}),
+        (200, json.dumps({"hits": [{"source": "a.md", "line_start": "x", "line_end": 2}]}).encode(), {}),
+        (302, b"", {"Location": "http://127.0.0.1:1/elsewhere"}),
+        (303, b"", {"Location": "/elsewhere"}),
+    ],
+    ids=["error", "no JSON", "no hits", "no lines", "redirect to another host", "redirect"],
+)
+def test_anything_but_an_answer_is_an_error_that_names_the_endpoint(endpoint: Endpoint, answer) -> None:
+    endpoint.answer = lambda body: answer
+    with pytest.raises(BranchRankError, match=re.escape(endpoint.url)) as caught:
+        ApiPredictor(endpoint.url).predict(QUESTION, 1)
+    assert "endpoint" in caught.value.remedy
+    assert len(endpoint.asked) == 1, "no redirect is followed"
+
+
+def test_an_endpoint_that_is_down_is_an_error() -> None:
+    with socket.socket() as unused:
+        unused.bind(("127.0.0.1", 0))
+        predictor = ApiPredictor(f"http://127.0.0.1:{unused.getsockname()[1]}/retrieve")
+        with pytest.raises(BranchRankError, match="refused"):
+            predictor.predict(QUESTION, 1)
+
+
+@pytest.mark.parametrize("url", ["file:///etc/passwd", "127.0.0.1:8000", "ftp://127.0.0.1/retrieve", ""])
+def test_only_http_is_spoken(url: str) -> None:
+    with pytest.raises(UsageError, match="not an HTTP URL"):
+        ApiPredictor(url)
+
+
+def test_an_endpoint_competes_and_its_failures_are_misses(project: Path, endpoint: Endpoint) -> None:
+    endpoint.answer = lambda body: hits(HIT) if "upgrade" in body["query"] else (500, b"{}", {})
+    made = benchmark(
+        project, "--predictor", "api", "--api-endpoint", endpoint.url, reports=project / "api-reports"
+    )
+    [summary] = table(made / "summary.csv")
+    assert (summary["predictor"], summary["failures"], summary["questions"]) == ("api", "7", "8")
+    assert float(summary["strict_hit@1"]) == pytest.approx(1 / 7, abs=1e-6)
+
+
+def test_api_needs_an_endpoint(project: Path) -> None:
+    result = invoke("benchmark", "--data-dir", project / "data", "--predictor", "api")
+    assert result.exit_code == 2
+    assert "--api-endpoint" in result.stderr
