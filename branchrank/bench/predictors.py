@@ -170,7 +170,7 @@ class ApiPredictor(Untraced):
         self.timeout_s = timeout_s
         self.llm = "none"
         # A proxy can't reach this machine's own loopback.
-        proxies = {} if url.hostname in ("localhost", "127.0.0.1", "::1") else None
+        proxies: dict[str, str] | None = {} if url.hostname in ("localhost", "127.0.0.1", "::1") else None
         self._opener = urllib.request.build_opener(_NoRedirect, urllib.request.ProxyHandler(proxies))
 
     def predict(self, question: Question, k: int, repeat: int = 0) -> Retrieval:
