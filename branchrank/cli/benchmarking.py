@@ -83,7 +83,9 @@ def execute(job: Job) -> None:
                 lineup.systems,
                 index,
                 index_name=lineup.index,
-                further=further_branches(index, workspace.corpus_root, lineup.systems, lineup.settings),
+                further=further_branches(
+                    index, workspace.corpus_root, lineup.systems, lineup.settings, opened
+                ),
                 llm_stages=stages,
                 repeats=job.repeats,
             )
@@ -134,6 +136,7 @@ def _record(
         split=job.split,
         corpus=relative(workspace.corpus_root) if first is not None else "",
         corpus_digest=first.manifest.corpus_digest if first is not None else "",
+        corpus_exclude=workspace.exclude if first is not None else (),
         questions_file=relative(questions_file),
         questions_digest=questions_digest(questions),
         question_ids=tuple(question.id for question in questions),
@@ -170,7 +173,7 @@ def finish(outcome: Outcome, questions: Sequence[Question]) -> None:
     loaded = LoadedRun(outcome=outcome, questions=tuple(questions))
     written = write_report(loaded)
     print_summary(loaded)
-    click.echo(f"report: {written}")
+    click.echo(f"report: {written[0]}, {written[1].name}")
 
 
 def require_endpoint(predictors: Sequence[str], endpoint: str) -> None:

@@ -1,50 +1,49 @@
 """Branches beyond vectors and BM25: grep, FTS5 in SQLite, Qdrant.
 
-Each is opened when a system names it, over the same chunks, vectors and query encoder as the others. What
-it needs beside the index is derived from the index once, in the generation's folder ``derived/``, written
-under a temporary name and renamed.
+Each is opened when a system names it, over the same chunks, vectors and query encoder as the others: grep
+over the corpus's files, FTS5 in the SQLite file of the index, Qdrant in a temporary folder (about 0.1 ms a
+chunk) or on a server, where the collection is named after its content and made once.
 """
 
 from __future__ import annotations
 
-import os
-import shutil
-from collections.abc import Callable, Iterable
+import contextlib
+import tempfile
+from collections.abc import Iterable, Sequence
+from contextlib import ExitStack
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 import numpy as np
 
-from branchrank.artifacts import storage_errors
+from branchrank.artifacts import digest_of
 from branchrank.errors import ArtifactError
-from branchrank.settings import GrepSettings, QdrantSettings, Resolved
+from branchrank.records import Scored
+from branchrank.settings import EmbeddingSettings, GrepSettings, QdrantSettings, Resolved
 from branchrank.stores.index import Index
-from branchrank.systems.sources import BranchSearch
+from branchrank.systems.sources import BranchSearch, Sources
 from branchrank.systems.spec import System
 
 if TYPE_CHECKING:
-    from branchrank.stores.qdrant_points import QdrantCollection
-
-    Fill = Callable[[QdrantCollection], None]
-
-DERIVED = "derived"
+    from branchrank.stores.qdrant_points import Point, QdrantCollection
 
 
 def further_branches(
-    index: Index, root: Path, systems: Iterable[System], settings: Resolved
+    index: Index, root: Path, systems: Iterable[System], settings: Resolved, opened: ExitStack
 ) -> dict[str, BranchSearch]:
-    """The searches of every further branch kind that the systems name. ``root`` is the corpus's folder.
+    """The searches of every further branch kind that the systems name.
 
-    Raises :class:`~branchrank.errors.MissingDependencyError` when a package of one is not installed.
+    ``root`` is the corpus's folder; what is opened closes with ``opened``. Raises
+    :class:`~branchrank.errors.MissingDependencyError` when a package of one is not installed.
     """
     kinds = {branch.kind for system in systems for branch in system.branches}
     searches: dict[str, BranchSearch] = {}
     if "grep" in kinds:
         searches["grep"] = _grep(index, root, settings.part(GrepSettings))
     if "fts5" in kinds:
-        searches["fts5"] = _fts5(index)
+        searches["fts5"] = _fts5(index, opened)
     if kinds & {"qdrant-dense", "qdrant-sparse"}:
-        searches |= _qdrant(index, settings.part(QdrantSettings))
+        searches |= _qdrant(index, settings.part(QdrantSettings), opened)
     return searches
 
 
@@ -55,76 +54,65 @@ def _grep(index: Index, root: Path, settings: GrepSettings) -> BranchSearch:
     return lambda _sources, query, n: tools.grep_chunks(query, n)
 
 
-def _fts5(index: Index) -> BranchSearch:
-    from branchrank.stores.sqlite_file import build_sqlite
-    from branchrank.stores.sqlite_search import SqliteSearch
+def _fts5(index: Index, opened: ExitStack) -> BranchSearch:
+    from branchrank.stores.sqlite_index import open_search
 
-    path = index.directory / DERIVED / "search.sqlite"
-    try:
-        search = SqliteSearch(path)
-    except ArtifactError:
-        build_sqlite(path, list(index.chunks.values()), corpus_digest=index.manifest.corpus_digest)
-        search = SqliteSearch(path)
+    search = open_search(index, EmbeddingSettings())
+    opened.callback(search.close)
     return lambda _sources, query, n: search.keyword(query, n)
 
 
-def _qdrant(index: Index, settings: QdrantSettings) -> dict[str, BranchSearch]:
-    from branchrank.stores.qdrant_hybrid import chunk_points
+def _qdrant(index: Index, settings: QdrantSettings, opened: ExitStack) -> dict[str, BranchSearch]:
     from branchrank.stores.qdrant_points import Bm25Encoder
 
-    chunks = list(index.chunks.values())
-
-    def fill(collection: QdrantCollection) -> None:
-        vectors = np.array([index.vectors.vector(chunk.id) for chunk in chunks], dtype=np.float32)
-        if chunks:
-            collection.upsert(chunk_points(chunks, vectors))
-
-    collection = _server(index, settings, fill) if settings.url else _embedded(index, settings, fill)
-    if collection.count() != len(chunks):
+    collection = _served(index, settings) if settings.url else _embedded(index, settings, opened)
+    opened.callback(collection.close)
+    if collection.count() != len(index.chunks):
         raise ArtifactError(
-            f"the Qdrant collection holds {collection.count()} of {len(chunks)} chunks",
-            remedy="delete it and run the command again",
+            f"the Qdrant collection holds {collection.count()} of {len(index.chunks)} chunks",
+            remedy="look at the server's log and run the command again",
         )
     encoder = Bm25Encoder()
-    return {
-        "qdrant-dense": lambda sources, query, n: collection.dense(sources.embedding(query), n),
-        "qdrant-sparse": lambda _sources, query, n: (
-            collection.sparse(encoder.query(query), n) if collection.has_sparse else []
-        ),
-    }
+
+    def dense(sources: Sources, query: str, n: int) -> Sequence[Scored]:
+        return collection.dense(sources.embedding(query), n)
+
+    def sparse(_sources: Sources, query: str, n: int) -> Sequence[Scored]:
+        return collection.sparse(encoder.query(query), n) if collection.has_sparse else []
+
+    return {"qdrant-dense": dense, "qdrant-sparse": sparse}
 
 
-def _embedded(index: Index, settings: QdrantSettings, fill: Fill) -> QdrantCollection:
+def _embedded(index: Index, settings: QdrantSettings, opened: ExitStack) -> QdrantCollection:
     from branchrank.stores.qdrant_embedded import EmbeddedCollection
 
-    place = index.directory / DERIVED / f"qdrant-{'hybrid' if settings.enable_hybrid else 'dense'}"
-    if not place.is_dir():
-        temporary = place.with_name(f".{place.name}.{os.getpid()}.tmp")
-        with storage_errors(place):
-            shutil.rmtree(temporary, ignore_errors=True)
-            made = EmbeddedCollection.create(
-                temporary, index.manifest.embedder.dimension, enable_hybrid=settings.enable_hybrid
-            )
-            fill(made)
-            made.close()
-            temporary.replace(place)
-    return EmbeddedCollection(place)
+    folder = opened.enter_context(tempfile.TemporaryDirectory(prefix="branchrank-"))
+    collection = EmbeddedCollection.create(
+        Path(folder) / "qdrant", index.manifest.embedder.dimension, enable_hybrid=settings.enable_hybrid
+    )
+    collection.upsert(_points(index))
+    return collection
 
 
-def _server(index: Index, settings: QdrantSettings, fill: Fill) -> QdrantCollection:
-    from branchrank.artifacts import digest_of
+def _served(index: Index, settings: QdrantSettings) -> QdrantCollection:
     from branchrank.stores.qdrant_server import ServerCollection
 
-    name = f"branchrank-{digest_of((index.manifest, settings.enable_hybrid))[:16]}"
-    try:
-        collection = ServerCollection(settings.url, name)
-        if collection.count() == len(index.chunks):
-            return collection
-        collection.close()
-    except ArtifactError:
-        pass
-    collection = ServerCollection.create(
+    name = f"branchrank-{digest_of([index.manifest, settings.enable_hybrid])[:32]}"
+    with contextlib.suppress(ArtifactError):
+        held = ServerCollection(settings.url, name)
+        if held.count() == len(index.chunks):
+            return held
+        held.close()
+    made = ServerCollection.create(
         settings.url, name, index.manifest.embedder.dimension, enable_hybrid=settings.enable_hybrid
     )
-    fill(collection)
-    return collection
+    made.upsert(_points(index))
+    return made
+
+
+def _points(index: Index) -> list[Point]:
+    from branchrank.stores.qdrant_hybrid import chunk_points
+
+    store = index.exact_vectors
+    chunks = list(index.chunks.values())
+    return chunk_points(chunks, np.array([store.vector(chunk.id) for chunk in chunks], dtype=np.float32))
