@@ -248,8 +248,9 @@ class EmbeddingSettings(Settings, frozen=True, kw_only=True):
     """The embeddings of the sqlite search; without a model it answers keyword queries only."""
 
     section: ClassVar[str] = "embedding"
-    model: Annotated[str, Meta(description="embedding model, named as for --embedder; empty: none")] = ""
-    url: Annotated[str, Meta(description="base URL of the embedding endpoint")] = ""
+    model: Annotated[
+        str, Meta(description="the model of the index, named as for --embedder; empty: none")
+    ] = ""
 
 
 class GrepSettings(Settings, frozen=True, kw_only=True):

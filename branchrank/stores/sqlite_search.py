@@ -32,9 +32,8 @@ from branchrank.ranking.fusion import rrf
 from branchrank.ranking.grouping import group
 from branchrank.ranking.lists import ranked
 from branchrank.records import Chunk, Hit, Placement, Record, Scored
-from branchrank.settings import EmbeddingSettings, IndexSettings, RetrievalSettings
-from branchrank.stores.embedders import Embedder, open_embedder
-from branchrank.stores.embedders.protocol import Vectors
+from branchrank.settings import RetrievalSettings
+from branchrank.stores.embedders.protocol import Embedder, Vectors
 from branchrank.stores.sqlite_file import REMEDY, SqliteFile
 from branchrank.stores.stop_words import STOP_WORDS
 from branchrank.stores.vectors_exact import ExactVectors
@@ -124,13 +123,6 @@ def query_terms(query: str) -> list[str]:
 def fts_expression(terms: Iterable[str], *, prefix: bool = False) -> str:
     """An FTS5 expression that matches any of the terms, each quoted; with ``prefix``, their beginnings."""
     return " OR ".join('"' + term.replace('"', '""') + ('"*' if prefix else '"') for term in terms)
-
-
-def configured_embedder(settings: EmbeddingSettings) -> Embedder | None:
-    """The embedder of the ``[embedding]`` section, ``None`` when it names no model."""
-    if not settings.model:
-        return None
-    return open_embedder(IndexSettings(embedder=settings.model, embedding_url=settings.url))
 
 
 class SqliteSearch:

@@ -11,14 +11,13 @@ from hypothesis import strategies as st
 
 from branchrank.errors import ArtifactError, UsageError
 from branchrank.records import Chunk
-from branchrank.settings import EmbeddingSettings, RetrievalSettings
+from branchrank.settings import RetrievalSettings
 from branchrank.stores.embedders import FakeEmbedder
 from branchrank.stores.sqlite_file import build_sqlite
 from branchrank.stores.sqlite_search import (
     TERM_LIMIT,
     SearchResult,
     SqliteSearch,
-    configured_embedder,
     fts_expression,
     query_terms,
 )
@@ -224,13 +223,6 @@ def test_a_result_explains_its_score_and_is_a_hit(search: SqliteSearch) -> None:
 def test_another_embedder_is_refused(search: SqliteSearch) -> None:
     with pytest.raises(ArtifactError, match="embedded with"):
         SqliteSearch(search.file.path, embedder=FakeEmbedder(16))
-
-
-def test_the_embedding_section_names_the_embedder() -> None:
-    assert configured_embedder(EmbeddingSettings()) is None
-    embedder = configured_embedder(EmbeddingSettings(model="fake:16"))
-    assert embedder is not None
-    assert embedder.identity.dimension == 16
 
 
 def test_terms_of_a_query() -> None:

@@ -1,0 +1,197 @@
+"""Qdrant in this process: a warm hybrid query under 10,000 vectors, beside qdrant-client's local mode.
+
+1. ``--points`` random unit vectors with texts of Zipf-distributed words fill a hybrid collection.
+2. Queries run one at a time after a warm-up; the embedding is not counted. The bar is 25 ms at the 95th
+   percentile (the promise of the system's description is 500 ms).
+3. A delay is put into each branch: the whole takes about one delay, not two.
+4. With ``--compare N`` the same N points go through qdrant-client's local mode as well (slow).
+
+    python benchmarks/qdrant_hybrid.py [--points 9999] [--dimension 768] [--compare 2000]
+"""
+
+from __future__ import annotations
+
+import argparse
+import tempfile
+import time
+from collections.abc import Callable, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from branchrank.records import Scored
+from branchrank.stores.embedders.protocol import EmbedderIdentity, Vectors
+from branchrank.stores.qdrant_embedded import EmbeddedCollection
+from branchrank.stores.qdrant_hybrid import QdrantHybrid
+from branchrank.stores.qdrant_points import DENSE, SPARSE, Bm25Encoder, Point
+
+BAR_MS = 25.0
+TOP = 10
+DELAY_S = 0.05
+SEED = 42
+
+
+class GivenVectors:
+    """An embedder that looks its query's vector up, so that no embedding is timed."""
+
+    def __init__(self, vectors: dict[str, Vectors], dimension: int) -> None:
+        self.identity = EmbedderIdentity(name="given", model="given", dimension=dimension, max_tokens=1)
+        self._vectors = vectors
+
+    def embed_query(self, text: str) -> Vectors:
+        return self._vectors[text]
+
+    def embed_documents(self, texts: Sequence[str], progress: object = None) -> Vectors:
+        return np.stack([self._vectors[text] for text in texts])
+
+
+def main() -> None:
+    """Measure and print a Markdown table."""
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--points", type=int, default=9999)
+    parser.add_argument("--dimension", type=int, default=768)
+    parser.add_argument("--queries", type=int, default=500)
+    parser.add_argument(
+        "--compare", type=int, default=0, help="points for qdrant-client's local mode; 0: none"
+    )
+    arguments = parser.parse_args()
+    points, queries = generated(arguments.points, arguments.dimension, arguments.queries)
+    print("| what | points | fill s | p50 ms | p95 ms |")
+    print("| --- | --- | --- | --- | --- |")
+    p95 = embedded(points, queries)
+    if arguments.compare:
+        client_local(points[: arguments.compare], queries[:20])
+    print(f"\np95 of a warm hybrid query: {p95:.2f} ms; the bar is {BAR_MS:g} ms")
+    if p95 > BAR_MS:
+        raise SystemExit("the bar is missed")
+
+
+def generated(count: int, dimension: int, queries: int) -> tuple[list[Point], list[tuple[str, Vectors]]]:
+    """Points with 120 words each, and queries of six words with a vector each."""
+    rng = np.random.default_rng(SEED)
+
+    def vectors(rows: int) -> Vectors:
+        matrix = rng.standard_normal((rows, dimension)).astype(np.float32)
+        return matrix / np.linalg.norm(matrix, axis=1, keepdims=True)
+
+    def text(words: int) -> str:
+        return " ".join(f"word{number}" for number in np.minimum(rng.zipf(1.3, words), 50_000))
+
+    points = [
+        Point(key=f"{n}", vector=row, text=text(120), payload={"file_path": f"{n % 100}.rst"})
+        for n, row in enumerate(vectors(count))
+    ]
+    return points, [(f"{text(6)} query{n}", row) for n, row in enumerate(vectors(queries))]
+
+
+def embedded(points: list[Point], queries: list[tuple[str, Vectors]]) -> float:
+    """Time the engine that BranchRank embeds; returns the p95 of a hybrid query in ms."""
+    dimension = len(points[0].vector)
+    with tempfile.TemporaryDirectory() as folder:
+        started = time.perf_counter()
+        collection = EmbeddedCollection.create(Path(folder) / "shard", dimension)
+        collection.upsert(points)
+        filled = time.perf_counter() - started
+        search = QdrantHybrid(collection, GivenVectors(dict(queries), dimension))
+        for text, _ in queries[:20]:
+            search.search(text, TOP)
+        filters = {"file_path": "7.rst"}
+        report(
+            "dense", len(points), filled, [timed(lambda t=t: search.dense(t, 2 * TOP)) for t, _ in queries]
+        )
+        report(
+            "sparse", len(points), filled, [timed(lambda t=t: search.sparse(t, 2 * TOP)) for t, _ in queries]
+        )
+        whole = [timed(lambda t=t: search.search(t, TOP)) for t, _ in queries]
+        p95 = report("hybrid", len(points), filled, whole)
+        report(
+            "hybrid with a filter",
+            len(points),
+            filled,
+            [timed(lambda t=t: search.search(t, TOP, filters=filters)) for t, _ in queries],
+        )
+        delay(collection)
+        report(
+            f"hybrid, {DELAY_S * 1000:g} ms put into each branch",
+            len(points),
+            filled,
+            [timed(lambda t=t: search.search(t, TOP)) for t, _ in queries[:20]],
+        )
+        search.close()
+    return p95
+
+
+def delay(collection: EmbeddedCollection) -> None:
+    """Let each branch of the collection take longer."""
+
+    def slow(method: Callable[..., list[Scored]]) -> Callable[..., list[Scored]]:
+        def call(*arguments: Any) -> list[Scored]:
+            time.sleep(DELAY_S)
+            return method(*arguments)
+
+        return call
+
+    for name in ("dense", "sparse"):
+        setattr(collection, name, slow(getattr(collection, name)))
+
+
+def client_local(points: list[Point], queries: list[tuple[str, Vectors]]) -> None:
+    """Time qdrant-client's local mode: the same points, the same two searches, two threads."""
+    from qdrant_client import QdrantClient, models
+
+    encoder = Bm25Encoder()
+    with tempfile.TemporaryDirectory() as folder, ThreadPoolExecutor(2) as pool:
+        started = time.perf_counter()
+        client = QdrantClient(path=folder)
+        size = len(points[0].vector)
+        client.create_collection(
+            "c",
+            vectors_config={DENSE: models.VectorParams(size=size, distance=models.Distance.COSINE)},
+            sparse_vectors_config={SPARSE: models.SparseVectorParams(modifier=models.Modifier.IDF)},
+        )
+        for start in range(0, len(points), 500):
+            client.upsert(
+                "c",
+                [
+                    models.PointStruct(
+                        id=int(point.key),
+                        vector={
+                            DENSE: point.vector.tolist(),
+                            SPARSE: models.SparseVector(**encoder.document(point.text)._asdict()),
+                        },
+                    )
+                    for point in points[start : start + 500]
+                ],
+            )
+        filled = time.perf_counter() - started
+
+        def hybrid(text: str, vector: Vectors) -> None:
+            sparse = models.SparseVector(**encoder.query(text)._asdict())
+            dense = pool.submit(client.query_points, "c", query=vector.tolist(), using=DENSE, limit=2 * TOP)
+            words = pool.submit(client.query_points, "c", query=sparse, using=SPARSE, limit=2 * TOP)
+            dense.result(), words.result()
+
+        hybrid(*queries[0])
+        taken = [timed(lambda q=query: hybrid(*q)) for query in queries]
+        report("hybrid, qdrant-client's local mode", len(points), filled, taken)
+        client.close()
+
+
+def timed(call: Callable[[], object]) -> float:
+    """Milliseconds of one call."""
+    started = time.perf_counter()
+    call()
+    return (time.perf_counter() - started) * 1000
+
+
+def report(what: str, points: int, filled: float, taken: list[float]) -> float:
+    """Print a row; returns the p95."""
+    p50, p95 = np.percentile(taken, [50, 95])
+    print(f"| {what} | {points} | {filled:.1f} | {p50:.2f} | {p95:.2f} |")
+    return float(p95)
+
+
+if __name__ == "__main__":
+    main()
