@@ -70,21 +70,6 @@ class Gateway:
         self._under_way: dict[str, threading.Lock] = {}
         self._lock = threading.Lock()
 
-    def unremembered(self) -> Gateway:
-        """The same model without a memory, for timing: each call reaches the server, none is kept.
-
-        A replay stays what it is; its calls take the time that was recorded.
-        """
-        if self._llm is None:
-            return self
-        return Gateway(
-            self.model,
-            self._llm,
-            ledger=self.ledger,
-            concurrency=self.concurrency,
-            max_tokens=self.max_tokens,
-        )
-
     def ask(self, request: LLMRequest, read: Callable[[LLMReply], T]) -> Answer[T]:
         """Make one logical call and read its reply.
 

@@ -178,17 +178,6 @@ def test_answers_come_in_the_order_of_the_calls(server: ScriptedLLM) -> None:
     assert [answer.value for answer in answers] == [str(n) for n in range(20)]
 
 
-def test_unremembered_calls_reach_the_server_each_time(server: ScriptedLLM, tmp_path: Path) -> None:
-    cassette = str(tmp_path / "c.sqlite")
-    with LLMSession(LLMSettings(record=cassette), environment={}) as session:
-        gateway = session.gateway(server.base_url, "scripted")
-        gateway.ask(request(), as_text)
-        timed = [gateway.unremembered().ask(request(), as_text).value for _ in range(2)]
-        assert timed == ["reply 2", "reply 3"]
-        assert gateway.ask(request(), as_text).value == "reply 1"
-        assert len(session.ledger.rows) == 4
-
-
 def test_an_interruption_is_not_remembered(tmp_path: Path) -> None:
     with ScriptedLLM(lambda chat, n: Action(silent_s=30)) as server:
         cassette = str(tmp_path / "c.sqlite")
