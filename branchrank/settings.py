@@ -197,6 +197,7 @@ class BenchmarkSettings(Settings, frozen=True, kw_only=True):
         "returns": "--return",
         "latency_sample": "--latency-sample",
         "trace_depth": "--trace-depth",
+        "question_text": "--question-text",
         "delta": "--delta",
         "alpha": "--alpha",
         "primary": "--primary",
@@ -218,6 +219,10 @@ class BenchmarkSettings(Settings, frozen=True, kw_only=True):
     trace_depth: Annotated[
         int, Meta(ge=0, le=100_000, description="entries of each stage's list kept in a row")
     ] = 20
+    question_text: Annotated[
+        Literal["keep", "hash"],
+        Meta(description="keep the questions' wording in the run's directory, or its SHA-256 only"),
+    ] = "keep"
     primary: Annotated[str, Meta(description="the declared primary measure")] = "strict_hit@1"
     baseline: Annotated[
         str, Meta(description="the predictor the others are compared with; empty: the first")

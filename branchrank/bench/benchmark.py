@@ -18,7 +18,7 @@ from branchrank.artifacts import write_jsonl, write_text
 from branchrank.bench import run_directory as names
 from branchrank.bench.latency import Timing, latency_pass, read_timings, write_timings
 from branchrank.bench.predictors import Predictor
-from branchrank.bench.questions import sample_questions, write_questions
+from branchrank.bench.questions import hashed, sample_questions, write_questions
 from branchrank.bench.rows import Row, RowLog
 from branchrank.bench.run_directory import RunRecord, latest_unfinished, new_directory, sealed, write_run
 from branchrank.bench.runner import Progress, quality_pass
@@ -68,7 +68,7 @@ def run_benchmark(
     directory = taken_up or new_directory(reports, run.experiment, run.seed)
     with RowLog(directory / names.ROWS) as log:
         if taken_up is None:
-            write_questions(directory / names.QUESTIONS, questions)
+            write_questions(directory / names.QUESTIONS, kept(questions, settings))
             write_run(directory, run)
         else:
             notice(f"taking up the interrupted run {directory}")
@@ -94,7 +94,7 @@ def run_benchmark(
         failures=sum(row.status == "failed" for row in rows),
         fallbacks=sum(bool(row.fallbacks) for row in rows),
     )
-    summary = write_tables(directory, finished, rows, timings, questions)
+    summary = write_tables(directory, finished, rows, timings, kept(questions, settings))
     finished = sealed(directory, finished)
     write_run(directory, finished)
     return Outcome(
@@ -105,6 +105,13 @@ def run_benchmark(
         summary=tuple(summary),
         gold_facts=tuple(gold_facts),
     )
+
+
+def kept(questions: Sequence[Question], settings: BenchmarkSettings) -> list[Question]:
+    """The questions as the run's directory keeps them, with their wording or its digest."""
+    if settings.question_text == "keep":
+        return list(questions)
+    return [hashed(question) for question in questions]
 
 
 def write_tables(

@@ -171,9 +171,21 @@ def write_questions(path: Path, questions: Iterable[Question]) -> None:
     write_jsonl(path, (question_line(question) for question in questions))
 
 
+HASHED = "sha256:"
+
+
+def hashed(question: Question) -> Question:
+    """The question with its wording replaced by its SHA-256, so that a run can be shared without it."""
+    if question.question.startswith(HASHED):
+        return question
+    digest = hashlib.sha256(question.question.encode("utf-8")).hexdigest()
+    return msgspec.structs.replace(question, question=f"{HASHED}{digest}")
+
+
 def questions_digest(questions: Sequence[Question]) -> str:
-    """SHA-256 over the questions in the order of their ids."""
-    return digest_of([question_line(question) for question in sorted(questions, key=lambda q: q.id)])
+    """SHA-256 over the questions in the order of their ids, the same with their wording hashed."""
+    ordered = sorted(questions, key=lambda question: question.id)
+    return digest_of([question_line(hashed(question)) for question in ordered])
 
 
 def sample_questions(questions: Sequence[Question], size: int, seed: int) -> list[Question]:

@@ -14,6 +14,7 @@ from support.commands import QUESTIONS, write_lines
 
 from branchrank.bench.questions import (
     check_sources,
+    hashed,
     load_questions,
     question_line,
     questions_digest,
@@ -217,3 +218,18 @@ def test_gold_outside_the_corpus_is_reported() -> None:
         "question 'a.md:11': line 11 lies past the end of a.md (10 lines)",
         "question 'c.md:1': the corpus has no file 'c.md'",
     ]
+
+
+def test_hashing_the_wording_changes_no_digest_and_leaves_no_word() -> None:
+    questions = [
+        Question(
+            id="a",
+            question="which vinegar removes limescale",
+            gold=(GoldItem(source_file="a.md", answer_line_start=1, answer_line_end=2),),
+        )
+    ]
+    without = [hashed(question) for question in questions]
+    assert questions_digest(without) == questions_digest(questions)
+    assert "vinegar" not in without[0].question
+    assert hashed(without[0]) == without[0]
+    assert questions_digest([]) != questions_digest(questions)
