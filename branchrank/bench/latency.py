@@ -15,10 +15,10 @@ import csv
 import random
 import time
 from collections.abc import Callable, Sequence
-from io import StringIO
 from pathlib import Path
 
 from branchrank.artifacts import write_text
+from branchrank.bench.csv_text import table_csv, text_of
 from branchrank.bench.predictors import Predictor
 from branchrank.bench.runner import FATAL
 from branchrank.errors import RunError
@@ -90,13 +90,11 @@ def timed(predictor: Predictor, question: Question, top_k: int, phase: str) -> l
 
 def write_timings(path: Path, timings: Sequence[Timing]) -> None:
     """Write ``timings.csv``: one row per query and stage."""
-    stream = StringIO()
-    writer = csv.writer(stream, lineterminator="\n")
-    writer.writerow(Timing.__struct_fields__)
-    writer.writerows(
-        (timing.predictor, timing.question_id, timing.phase, timing.stage, timing.ms) for timing in timings
+    lines = (
+        (timing.predictor, timing.question_id, timing.phase, timing.stage, f"{timing.ms:.4f}")
+        for timing in timings
     )
-    write_text(path, stream.getvalue())
+    write_text(path, table_csv(Timing.__struct_fields__, lines))
 
 
 def read_timings(path: Path) -> list[Timing]:
@@ -105,6 +103,16 @@ def read_timings(path: Path) -> list[Timing]:
         return []
     try:
         with path.open(encoding="utf-8", newline="") as stream:
-            return [Timing(**{**row, "ms": float(row["ms"])}) for row in csv.DictReader(stream)]  # type: ignore[arg-type]
-    except (TypeError, ValueError, KeyError) as error:
+            return [_timing(row) for row in csv.DictReader(stream)]
+    except (TypeError, ValueError, KeyError, AttributeError, csv.Error) as error:
         raise RunError(f"{path} is damaged: {error}", remedy="run the latency pass again") from None
+
+
+def _timing(row: dict[str, str]) -> Timing:
+    return Timing(
+        predictor=text_of(row["predictor"]),
+        question_id=text_of(row["question_id"]),
+        phase=row["phase"],
+        stage=text_of(row["stage"]),
+        ms=float(row["ms"]),
+    )

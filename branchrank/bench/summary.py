@@ -2,10 +2,9 @@
 
 from __future__ import annotations
 
-import csv
 from collections.abc import Iterable, Sequence
-from io import StringIO
 
+from branchrank.bench.csv_text import table_csv
 from branchrank.bench.latency import COMPUTE, CPU, LLM_WAIT, TOTAL, Timing
 from branchrank.bench.rows import Row
 from branchrank.bench.scores import (
@@ -213,22 +212,3 @@ def calls_csv(rows: Iterable[Row]) -> str:
     """``llm_calls.csv``: the ledger, one line per logical call."""
     header = LLMCall.__struct_fields__
     return table_csv(header, ([getattr(call, name) for name in header] for row in rows for call in row.calls))
-
-
-def table_csv(header: Iterable[str], lines: Iterable[Iterable[object]]) -> str:
-    """CSV text whose cells no spreadsheet takes for a formula; floats to six significant digits."""
-    stream = StringIO()
-    writer = csv.writer(stream, lineterminator="\n")
-    writer.writerow(header)
-    writer.writerows([cell(value) for value in line] for line in lines)
-    return stream.getvalue()
-
-
-def cell(value: object) -> str:
-    """One CSV cell. Text that a spreadsheet would run is prefixed with an apostrophe."""
-    if value is None:
-        return ""
-    if isinstance(value, float):
-        return f"{value:.6g}"
-    text = str(value)
-    return f"'{text}" if text[:1] in ("=", "+", "-", "@", "\t", "\r") and not isinstance(value, int) else text

@@ -147,7 +147,7 @@ def test_percentiles_of_known_numbers() -> None:
 
 
 def test_timings_survive_their_file(tmp_path: Path) -> None:
-    timings = timings_of(Scripted('a,"\n', {"q0": Retrieval(hits=(), stage_ms={"dense(chunks)": 1.25})}))
+    timings = timings_of(Scripted('=a,"\n', {"q0": Retrieval(hits=(), stage_ms={"dense(chunks)": 1.25})}))
     path = tmp_path / "timings.csv"
     write_timings(path, timings)
     assert read_timings(path) == timings
