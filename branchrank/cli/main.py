@@ -24,6 +24,15 @@ VERBS: dict[str, tuple[str, str]] = {
     "show": ("runs:show_run", "Print a run's table."),
     "search": ("search", "Search the SQLite file: keyword, semantic or hybrid."),
     "calibrate": ("calibrate", "Suggest a distance threshold for the model at hand."),
+    "compare": ("compare:compare", "Compare two runs question by question."),
+    "gate": ("compare:gate", "May this run replace that one? Exit code 0, 1 or 10."),
+    "explain": ("explain:explain", "Show one question of a run stage by stage."),
+    "verify": ("verify:verify", "Compute every printed number of a run again."),
+    "report": ("verify:report", "Write a run's report again."),
+    "power": ("power:power", "Tell what a benchmark of n questions can show."),
+    "serve": ("serve", "Serve retrieval over HTTP."),
+    "export-trec": ("trec:export_trec", "Write a run as TREC runs and qrels."),
+    "score-trec": ("trec:score_trec", "Score TREC runs with qrels."),
     "settings": ("settings", "List every setting with its default and range."),
 }
 

@@ -1,0 +1,152 @@
+"""TREC runs and qrels: a run of ours as files, and files from elsewhere under our measures.
+
+1. Exported by gold, a document id is what a hit was credited with (:mod:`branchrank.measures.trec`), and the
+   qrels grade strict gold 2 and its pages 1. Exported by document, it is the hit's source, a document's later
+   hits left out, and the qrels grade its documents 1. Scores are n, n-1, ..., 1.
+2. A query that failed has no lines in the run; as every question with gold is in the qrels, it counts as 0.
+   Questions without gold are in neither the qrels nor any mean.
+3. A run read from a file is ordered by score, never by its rank column, ties as in trec_eval.
+"""
+
+from __future__ import annotations
+
+import math
+import re
+from collections import Counter, defaultdict
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from pathlib import Path
+from typing import Literal
+from urllib.parse import quote
+
+from branchrank.artifacts import write_text
+from branchrank.bench.judging import hits_of, judged_row
+from branchrank.bench.rows import Row
+from branchrank.errors import InputError, RunError
+from branchrank.measures.matching import resolve_source
+from branchrank.measures.measures import Measure, score
+from branchrank.measures.trec import question_qrels, question_run, run_ranking
+from branchrank.records import Question, Scored
+
+DocumentIds = Literal["gold", "document"]
+Qrels = dict[str, dict[str, int]]
+Run = dict[str, list[Scored]]
+
+QRELS = "qrels.txt"
+
+
+def export_trec(
+    directory: Path, rows: Iterable[Row], questions: Sequence[Question], ids: DocumentIds
+) -> list[Path]:
+    """Write ``qrels.txt`` and a run per predictor (and repeat) into ``directory``; returns what was written.
+
+    Raises :class:`~branchrank.errors.StorageError`.
+    """
+    asked = {question.id: question for question in questions}
+    runs: defaultdict[tuple[str, int], list[Row]] = defaultdict(list)
+    for row in rows:
+        runs[row.predictor, row.repeat].append(row)
+    repeated = {predictor for predictor, repeat in runs if repeat}
+    qrels = "".join(
+        f"{_token(question.id)} 0 {document} {relevance}\n"
+        for question in questions
+        for document, relevance in _qrels(question, ids).items()
+    )
+    written = [directory / QRELS]
+    write_text(written[0], qrels)
+    names: Counter[str] = Counter()
+    for (predictor, repeat), ours in runs.items():
+        tag = f"{predictor}-{repeat + 1}" if predictor in repeated else predictor
+        name = re.sub(r"[^A-Za-z0-9._=-]+", "-", tag).strip("-.") or "run"
+        names[name] += 1
+        path = directory / (f"{name}.run" if names[name] == 1 else f"{name}-{names[name]}.run")
+        lines = (line for row in ours for line in _run_lines(row, asked[row.question_id], tag, ids))
+        write_text(path, "".join(lines))
+        written.append(path)
+    return written
+
+
+def _qrels(question: Question, ids: DocumentIds) -> dict[str, int]:
+    if ids == "gold":
+        return question_qrels(question)
+    return {_token(item.source_file): 1 for item in question.gold}
+
+
+def _run_lines(row: Row, question: Question, tag: str, ids: DocumentIds) -> Iterator[str]:
+    if ids == "gold":
+        ranked = question_run(hits_of(row), judged_row(row, question), question)
+    else:
+        sources = list(dict.fromkeys(_token(resolve_source(hit.source, question)) for hit in row.hits))
+        ranked = [Scored(source, float(len(sources) - place)) for place, source in enumerate(sources)]
+    for rank, (document, value) in enumerate(ranked, start=1):
+        yield f"{_token(question.id)} Q0 {document} {rank} {value:g} {_token(tag)}\n"
+
+
+def _token(text: str) -> str:
+    """The text without what would end a column."""
+    return quote(text, safe="/._-~=+,:;@!$&'()*[]#") or "-"
+
+
+def read_run(path: Path) -> Run:
+    """A TREC run by query. Raises :class:`RunError` naming the line that isn't one, or repeats a document."""
+    run: defaultdict[str, dict[str, float]] = defaultdict(dict)
+    for number, columns in _columns(path, 6, "`query Q0 document rank score tag`"):
+        query, _, document, _, text, _ = columns
+        value = _number(text, f"{path}:{number}")
+        if document in run[query]:
+            raise RunError(
+                f"{path}:{number}: the document {document!r} is there twice for the query {query!r}"
+            )
+        run[query][document] = value
+    return {query: [Scored(*pair) for pair in found.items()] for query, found in run.items()}
+
+
+def read_qrels(path: Path) -> Qrels:
+    """TREC qrels, or those of a BEIR folder (``.tsv`` with a header), by query.
+
+    Raises :class:`InputError` naming the line that is neither, or judges a document twice.
+    """
+    qrels: defaultdict[str, dict[str, int]] = defaultdict(dict)
+    beir = path.suffix == ".tsv"
+    expected = "`query document relevance`" if beir else "`query 0 document relevance`"
+    for number, columns in _columns(path, 3 if beir else 4, expected):
+        query, document, text = columns[0], *columns[-2:]
+        if beir and number == 1 and not text.lstrip("-").isdecimal():
+            continue
+        if document in qrels[query]:
+            raise InputError(f"{path}:{number}: {document!r} is judged twice for the query {query!r}")
+        qrels[query][document] = int(_number(text, f"{path}:{number}", whole=True))
+    if not qrels:
+        raise InputError(f"{path} judges nothing", remedy="give a qrels file")
+    return dict(qrels)
+
+
+def _columns(path: Path, count: int, expected: str) -> Iterator[tuple[int, list[str]]]:
+    try:
+        with path.open(encoding="utf-8") as stream:
+            for number, line in enumerate(stream, start=1):
+                columns = line.split("\t") if path.suffix == ".tsv" else line.split()
+                if not line.strip():
+                    continue
+                if len(columns) != count:
+                    raise InputError(f"{path}:{number}: {len(columns)} columns; a line is {expected}")
+                yield number, [column.strip() for column in columns]
+    except OSError as error:
+        raise InputError(f"cannot read {path}: {error.strerror}", remedy="check the path") from error
+    except UnicodeDecodeError as error:
+        raise InputError(f"{path} is not UTF-8 text: {error.reason}") from None
+
+
+def _number(text: str, place: str, *, whole: bool = False) -> float:
+    try:
+        value = int(text) if whole else float(text)
+    except ValueError:
+        value = math.nan
+    if not math.isfinite(value):
+        raise InputError(f"{place}: {text!r} is no {'whole ' if whole else ''}number")
+    return value
+
+
+def score_run(run: Mapping[str, Sequence[Scored]], qrels: Qrels, measure: Measure) -> dict[str, float]:
+    """The measure of every query of the qrels, in their order; one that the run lacks scores 0."""
+    rankings = {query: run_ranking(run[query], judged) for query, judged in qrels.items() if query in run}
+    return score(measure, rankings, qrels)
