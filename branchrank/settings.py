@@ -157,6 +157,15 @@ class PageindexSettings(Settings, frozen=True, kw_only=True):
     model: Annotated[str, Meta(description="model of the tree-search LLM")] = ""
 
 
+class CacheSettings(Settings, frozen=True, kw_only=True):
+    """Where embeddings are remembered. It changes no vector, so it is no part of an index."""
+
+    section: ClassVar[str] = "cache"
+    redis_url: Annotated[
+        str, Meta(description="Redis that remembers embeddings; empty: a SQLite file of the workspace")
+    ] = ""
+
+
 class LLMSettings(Settings, frozen=True, kw_only=True):
     """The one LLM client."""
 
@@ -294,6 +303,7 @@ PARTS: tuple[type[Settings], ...] = (
     QdrantSettings,
     RetrievalSettings,
     EmbeddingSettings,
+    CacheSettings,
     LLMSettings,
     BenchmarkSettings,
 )

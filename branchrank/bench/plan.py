@@ -11,6 +11,7 @@ from branchrank.bench.benchmark import Contestant
 from branchrank.bench.predictors import ApiPredictor, SystemPredictor, load_class_predictor
 from branchrank.bench.run_directory import Arm, IndexFacts
 from branchrank.errors import UsageError
+from branchrank.stores.embedding_cache import EmbeddingCache
 from branchrank.stores.index import Index
 from branchrank.systems.engine import Engine
 from branchrank.systems.llm_stages import LLMStages
@@ -34,13 +35,14 @@ class Field:
         *,
         index_name: str = "default",
         further: Mapping[str, BranchSearch] | None = None,
+        cache: EmbeddingCache | None = None,
         llm_stages: LLMStages | None = None,
         repeats: int = 1,
     ) -> None:
-        """Let systems compete over one index; they share one memo."""
+        """Let systems compete over one index; they share one memo. The latency pass uses no ``cache``."""
         memo = Memo()
         self.memos.append(memo)
-        engine = Engine(index, memo=memo, further=further, llm_stages=llm_stages)
+        engine = Engine(index, memo=memo, further=further, cache=cache, llm_stages=llm_stages)
         timing = Engine(index, memo=QueryMemo(), further=further, llm_stages=llm_stages)
         for system in systems:
             times = repeats if system.asks_llm else 1

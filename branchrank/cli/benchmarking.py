@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Sequence
-from contextlib import ExitStack
+from contextlib import ExitStack, closing
 from datetime import UTC, datetime
 from pathlib import Path
 
@@ -21,7 +21,7 @@ from branchrank.bench.run_directory import RunRecord
 from branchrank.bench.scrubbing import scrubbed
 from branchrank.bench.slices import gold_facts
 from branchrank.cli.opening import llm_stages, open_or_build
-from branchrank.cli.terminal import progress_bars
+from branchrank.cli.terminal import progress_bars, say
 from branchrank.errors import QuestionError, UsageError
 from branchrank.llm.ledger import read_prices
 from branchrank.records import Question, Record
@@ -65,7 +65,7 @@ def execute(job: Job) -> None:
     """Check everything, run, write the report, print the table."""
     check_systems([system for lineup in job.lineups for system in lineup.systems])
     part = job.settings.part(BenchmarkSettings)
-    workspace = Workspace(job.data_dir, job.settings)
+    workspace = Workspace(job.data_dir, job.settings, notify=say)
     questions_file = job.questions_file or workspace.questions_path
     questions = sample_questions(load_questions(questions_file), part.sample_size, part.sample_seed)
     if job.dry_run:
@@ -86,6 +86,7 @@ def execute(job: Job) -> None:
                 further=further_branches(
                     index, workspace.corpus_root, lineup.systems, lineup.settings, opened
                 ),
+                cache=opened.enter_context(closing(workspace.open_cache())),
                 llm_stages=stages,
                 repeats=job.repeats,
             )
@@ -104,7 +105,7 @@ def execute(job: Job) -> None:
                 reports=job.reports,
                 memos=field.memos,
                 progress=progress,
-                notice=lambda text: click.echo(text, err=True),
+                notice=say,
                 fresh=job.fresh,
                 gold_facts=gold_facts(questions, workspace.corpus_root) if indexes else (),
             )

@@ -7,7 +7,7 @@ from pathlib import Path
 import click
 
 from branchrank.cli.options import data_dir_option, given_flags, resolved_settings, settings_options
-from branchrank.cli.terminal import Command, progress_bars, safe
+from branchrank.cli.terminal import Command, progress_bars, safe, say
 from branchrank.settings import Bm25Settings, IndexSettings
 
 
@@ -45,7 +45,7 @@ def command(
         nodes=nodes,
         settings=given_flags(),
     )
-    workspace = Workspace(data_dir, resolved_settings(data_dir))
+    workspace = Workspace(data_dir, resolved_settings(data_dir), notify=say)
     with progress_bars(quiet) as progress:
         index = build_index(workspace, progress=progress)
     manifest, report = index.manifest, index.report

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import click
 
-from branchrank.cli.terminal import progress_bars, safe
+from branchrank.cli.terminal import progress_bars, safe, say
 from branchrank.errors import ArtifactError, BusyError
 from branchrank.llm.gateway import Gateway
 from branchrank.settings import BenchmarkSettings, LLMSettings, Resolved
@@ -20,7 +20,7 @@ from branchrank.systems.spec import Endpoint, System
 
 def open_or_build(data_dir: Path, settings: Resolved, *, quiet: bool = False) -> Index:
     """Open the workspace's index; one that is missing or stale is built first, said in one line."""
-    workspace = Workspace(data_dir, settings)
+    workspace = Workspace(data_dir, settings, notify=say)
     try:
         return open_index(workspace)
     except BusyError:

@@ -18,6 +18,11 @@ INTERRUPTED = 130
 TERMINATED = 143
 
 
+def say(line: str) -> None:
+    """Tell the person something, beside the output."""
+    click.echo(safe(line), err=True)
+
+
 class Terminated(SystemExit):
     """SIGTERM arrived."""
 

@@ -34,7 +34,7 @@ from branchrank.records import Chunk
 from branchrank.stores.bm25 import Bm25Index
 from branchrank.stores.embedders import Embedder, open_embedder
 from branchrank.stores.embedders.protocol import Vectors
-from branchrank.stores.embedding_cache import cached_documents, open_cache
+from branchrank.stores.embedding_cache import cached_documents
 from branchrank.stores.failpoints import failpoint
 from branchrank.stores.generations import MANIFEST, Generations, build_lock
 from branchrank.stores.given import given_chunks, given_nodes
@@ -123,7 +123,7 @@ def _build(workspace: Workspace, progress: Progress) -> None:
     seconds: dict[str, float] = {}
     timed = _timer(seconds)
     with timed("model"):
-        embedder = open_embedder(workspace.index_settings)
+        embedder = open_embedder(workspace.index_settings, notify=workspace.notify)
     with timed("read"):
         contents = _read(workspace, embedder, progress)
     generations = Generations(workspace.index_directory)
@@ -216,8 +216,7 @@ def _embed(
 ) -> tuple[Vectors, int]:
     """The chunks' unit rows, and how many texts were embedded rather than remembered."""
     counting = _Counting(embedder)
-    cache = open_cache(workspace.cache_directory / "embeddings.sqlite3")
-    with contextlib.closing(cache):
+    with contextlib.closing(workspace.open_cache()) as cache:
         texts = [embedded_text(chunk) for chunk in chunks]
         matrix = cached_documents(counting, cache, texts, lambda done, total: progress("embed", done, total))
     return matrix, counting.texts

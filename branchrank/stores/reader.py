@@ -56,6 +56,7 @@ class Index:
         self.settings: IndexSettings = workspace.index_settings
         self.bm25_settings: Bm25Settings = workspace.bm25_settings
         self._pin = pin
+        self._notify = workspace.notify
         self._opened: list[VectorStore] = []
 
     def __enter__(self) -> Index:
@@ -118,7 +119,7 @@ class Index:
     @cached_property
     def embedder(self) -> Embedder:
         """The model that made the vectors. Raises :class:`ArtifactError` when it is another one now."""
-        embedder = open_embedder(self.settings)
+        embedder = open_embedder(self.settings, notify=self._notify)
         if embedder.identity != self.manifest.embedder:
             raise ArtifactError(
                 f"the index was embedded by {self.manifest.embedder}, the model is now {embedder.identity}",

@@ -25,8 +25,10 @@ from typing import Any
 from branchrank.artifacts import digest_of, storage_errors
 from branchrank.corpus.named import known_corpora, locate_corpus
 from branchrank.errors import ArtifactError, CorpusError
-from branchrank.settings import Bm25Settings, IndexSettings, Resolved, resolve
+from branchrank.settings import Bm25Settings, CacheSettings, IndexSettings, Resolved, resolve
 from branchrank.stores.config_file import read_config, update_config
+from branchrank.stores.embedders.protocol import Notify
+from branchrank.stores.embedding_cache import EmbeddingCache, open_cache
 from branchrank.stores.generations import replace_link
 
 CONFIG = "branchrank.toml"
@@ -43,10 +45,14 @@ def index_name(settings: IndexSettings) -> str:
 class Workspace:
     """The folder ``data_dir`` under resolved settings."""
 
-    def __init__(self, data_dir: Path, settings: Resolved) -> None:
-        """Read ``branchrank.toml``, which may be missing. Raises :class:`UsageError` when it is wrong."""
+    def __init__(self, data_dir: Path, settings: Resolved, notify: Notify | None = None) -> None:
+        """Read ``branchrank.toml``, which may be missing. Raises :class:`UsageError` when it is wrong.
+
+        ``notify`` hears, in one line each, of a download and of a cache that is not used.
+        """
         self.data_dir = data_dir
         self.settings = settings
+        self.notify = notify or (lambda line: None)
         self.config, self._tables = read_config(data_dir / CONFIG)
 
     @classmethod
@@ -128,6 +134,11 @@ class Workspace:
     def cache_directory(self) -> Path:
         """Where embeddings are kept by content."""
         return self.data_dir / "hybrid" / "cache"
+
+    def open_cache(self) -> EmbeddingCache:
+        """The cache of embeddings: a file of the workspace, or the Redis that ``[cache]`` names."""
+        url = self.settings.part(CacheSettings).redis_url
+        return open_cache(self.cache_directory / "embeddings.sqlite3", redis_url=url, notify=self.notify)
 
     @property
     def questions_path(self) -> Path:

@@ -21,6 +21,7 @@ from branchrank.ranking.expansion import expand
 from branchrank.ranking.fusion import convex, dbsf, rrf
 from branchrank.ranking.grouping import group
 from branchrank.records import Retrieval, Scored, Span
+from branchrank.stores.embedding_cache import EmbeddingCache
 from branchrank.stores.index import Index
 from branchrank.systems.hits import make_hits
 from branchrank.systems.llm_stages import BoundStages, LLMStages
@@ -42,11 +43,12 @@ class Engine:
         *,
         memo: Memo | None = None,
         further: Mapping[str, BranchSearch] | None = None,
+        cache: EmbeddingCache | None = None,
         llm_stages: LLMStages | None = None,
     ) -> None:
         self.index = index
         self.memo = memo if memo is not None else Memo()
-        self.sources = Sources(index, self.memo, further)
+        self.sources = Sources(index, self.memo, further, cache)
         self.llm_stages = llm_stages or LLMStages()
 
     def retrieve(

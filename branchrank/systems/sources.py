@@ -13,6 +13,7 @@ from functools import cached_property
 import numpy as np
 
 from branchrank.records import Node, Scored, Span
+from branchrank.stores.embedding_cache import EmbeddingCache, cached_query
 from branchrank.stores.index import Index
 from branchrank.systems.memo import Memo
 from branchrank.systems.spec import Branch, Unit
@@ -29,21 +30,27 @@ def squared_distance(similarity: float) -> float:
 
 
 class Sources:
-    """Searches over one index. ``further`` maps branch kinds beyond vectors and BM25 to their search."""
+    """Searches over one index.
+
+    ``further`` maps branch kinds beyond vectors and BM25 to their search; ``cache`` remembers the vectors
+    of queries from run to run.
+    """
 
     def __init__(
         self,
         index: Index,
         memo: Memo,
         further: Mapping[str, BranchSearch] | None = None,
+        cache: EmbeddingCache | None = None,
     ) -> None:
         self.index = index
         self.memo = memo
         self.further = further or {}
+        self.cache = cache
 
     def embedding(self, query: str) -> Vector:
         """The query's vector, shape ``(d,)``, computed once per distinct query."""
-        return self.memo.get(("embed", query), lambda: self.index.embedder.embed_query(query))
+        return self.memo.get(("embed", query), lambda: cached_query(self.index.embedder, self.cache, query))
 
     def search(self, branch: Branch, query: str, n: int, excluded: tuple[Span, ...] = ()) -> list[Scored]:
         """The branch's ranked list of at most ``n`` chunk or node ids, best first."""
