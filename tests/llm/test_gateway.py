@@ -12,6 +12,7 @@ from support import scripted_llm as scripted
 from support.scripted_llm import Action, Script, ScriptedLLM
 
 from branchrank.errors import ArtifactError, LLMError, ReplayError, UsageError
+from branchrank.llm.cassette import Cassette
 from branchrank.llm.gateway import Answer, Gateway
 from branchrank.llm.ledger import totals
 from branchrank.llm.request import CallContext, LLMReply, LLMRequest, Message, ReplyError
@@ -125,7 +126,10 @@ def test_the_decision_cache_serves_and_says_so(server: ScriptedLLM, tmp_path: Pa
 def test_failures_are_not_cached(tmp_path: Path, script: Script) -> None:
     cache = tmp_path / "decisions.sqlite"
     with ScriptedLLM(script) as server:
-        answers = run(server, [request()] * 2, cache)
+        answers = run(server, [request()], cache)
+        with Cassette(cache) as kept:
+            assert len(kept) == 0
+        answers += run(server, [request()], cache)
     assert [answer.value for answer in answers] == [None, "reply 2"]
 
 

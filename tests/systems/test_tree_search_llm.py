@@ -138,6 +138,14 @@ def test_the_oracle_wins_on_any_tree_within_reach(
     assert result.ranking[0].key == gold
 
 
+def test_a_short_final_list_keeps_every_first_pick(serve: Serve) -> None:
+    """The gold is an inner node, and the walk goes on below other picks."""
+    _, gateway = serve(oracle("n3", others=2))
+    result = search(grow([6, 6, 6]), gateway, {"n1.1.1": 9.0}, final_candidates=1)
+    assert result.ranking[0].key == "n3"
+    assert len(result.steps) == 3
+
+
 def test_every_child_is_shown_with_its_summary_excerpt_and_contents(serve: Serve) -> None:
     server, gateway = serve(oracle("n9.1"))
     result = search(grow([30, 2]), gateway)
