@@ -80,6 +80,7 @@ class RunRecord(Record, frozen=True, kw_only=True):
     split: str = ""
     corpus: str
     corpus_digest: str
+    corpus_exclude: tuple[str, ...] = ()
     questions_file: str
     questions_digest: str
     question_ids: tuple[str, ...]
@@ -135,13 +136,16 @@ def new_directory(reports: Path, experiment: str, seed: int) -> Path:
 def sealed(directory: Path, run: RunRecord) -> RunRecord:
     """The run with the digests of its files as they lie in ``directory``, and its own."""
     digests = {name: digest_file(directory / name) for name in TRUTH if (directory / name).exists()}
-    return msgspec.structs.replace(run, digests={**digests, RUN_JSON: own_digest(run, digests)})
+    with_files = msgspec.structs.replace(run, digests=digests)
+    own = own_digest(msgspec.json.encode(with_files))
+    return msgspec.structs.replace(run, digests={**digests, RUN_JSON: own})
 
 
-def own_digest(run: RunRecord, digests: dict[str, str]) -> str:
-    """The digest of ``run.json`` with the digests of its files and without its own."""
-    files = {name: digest for name, digest in digests.items() if name != RUN_JSON}
-    return digest_of(msgspec.structs.replace(run, digests=files))
+def own_digest(content: bytes) -> str:
+    """The digest of a ``run.json`` without its own, of what it says and not of how it is written."""
+    document = msgspec.json.decode(content)
+    document["digests"].pop(RUN_JSON, None)
+    return digest_of(document)
 
 
 def write_run(directory: Path, run: RunRecord) -> None:

@@ -13,52 +13,24 @@ import msgspec
 
 from branchrank.bench.benchmark import Outcome, run_benchmark
 from branchrank.bench.comparisons import check_plan
-from branchrank.bench.loading import LoadedRun
+from branchrank.bench.loading import load_run
 from branchrank.bench.plan import Field, check_systems, index_facts, relative
 from branchrank.bench.provenance import gather
 from branchrank.bench.questions import check_sources, load_questions, questions_digest, sample_questions
 from branchrank.bench.run_directory import RunRecord
 from branchrank.bench.scrubbing import scrubbed
 from branchrank.bench.slices import gold_facts
+from branchrank.cli.job import Job, Lineup
 from branchrank.cli.opening import llm_stages, open_or_build
 from branchrank.cli.terminal import progress_bars, say
 from branchrank.errors import QuestionError, UsageError
 from branchrank.llm.ledger import read_prices
-from branchrank.records import Question, Record
-from branchrank.settings import BenchmarkSettings, LLMSettings, Resolved
+from branchrank.records import Question
+from branchrank.settings import BenchmarkSettings, LLMSettings
 from branchrank.stores.index import Index
 from branchrank.stores.workspace import Workspace
 from branchrank.systems.further_branches import further_branches
 from branchrank.systems.llm_stages import LLMStages
-from branchrank.systems.spec import System
-
-
-class Lineup(Record, frozen=True, kw_only=True):
-    """Systems that run on one index, and the settings of that index."""
-
-    index: str
-    settings: Resolved
-    systems: tuple[System, ...]
-
-
-class Job(Record, frozen=True, kw_only=True):
-    """One benchmark to run. ``settings`` are those of the run; a lineup may have another index."""
-
-    data_dir: Path
-    questions_file: Path | None
-    reports: Path
-    experiment: str
-    split: str
-    command: str
-    settings: Resolved
-    lineups: tuple[Lineup, ...]
-    classes: tuple[str, ...] = ()
-    endpoint: str = ""
-    endpoint_predictor: str = ""
-    repeats: int = 1
-    fresh: bool = False
-    dry_run: bool = False
-    quiet: bool = False
 
 
 def execute(job: Job) -> None:
@@ -109,7 +81,7 @@ def execute(job: Job) -> None:
                 fresh=job.fresh,
                 gold_facts=gold_facts(questions, workspace.corpus_root) if indexes else (),
             )
-    finish(outcome, questions)
+    finish(outcome)
 
 
 def _opened(job: Job, lineup: Lineup, opened: ExitStack) -> tuple[Index, LLMStages]:
@@ -166,12 +138,12 @@ def check_gold(questions: Sequence[Question], index: Index, questions_file: Path
         )
 
 
-def finish(outcome: Outcome, questions: Sequence[Question]) -> None:
+def finish(outcome: Outcome) -> None:
     """Write the report and print the table and where everything lies."""
     from branchrank.report.terminal import print_summary
     from branchrank.report.writing import write_report
 
-    loaded = LoadedRun(outcome=outcome, questions=tuple(questions))
+    loaded = load_run(outcome.directory)
     written = write_report(loaded)
     print_summary(loaded)
     click.echo(f"report: {written[0]}, {written[1].name}")

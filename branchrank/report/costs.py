@@ -13,7 +13,7 @@ from branchrank.records import LLMCall
 from branchrank.report.blocks import Block, Paragraph, Section, Table
 from branchrank.report.words import NOTHING, milliseconds, number, percent
 
-_WHOLE = (TOTAL, COMPUTE, LLM_WAIT, CPU)
+_NOT_STAGES = (TOTAL, COMPUTE, LLM_WAIT, CPU, "embed cpu")
 
 
 def latency(loaded: LoadedRun) -> Section:
@@ -46,7 +46,7 @@ def latency(loaded: LoadedRun) -> Section:
         stages += [
             (row.predictor, stage, str(p50.n), milliseconds(p50.value_ms), milliseconds(p95.value_ms))
             for stage, (p50, p95) in found.items()
-            if stage not in _WHOLE
+            if stage not in _NOT_STAGES
         ]
     return Section(
         title="Latency",

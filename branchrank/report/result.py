@@ -15,7 +15,7 @@ from branchrank.bench.comparisons import (
 )
 from branchrank.bench.loading import LoadedRun
 from branchrank.bench.run_directory import RunRecord
-from branchrank.bench.scores import Scores, standard_measures
+from branchrank.bench.scores import NamedMeasure, Scores, standard_measures
 from branchrank.measures.fragility import fragility
 from branchrank.measures.verdicts import Comparison
 from branchrank.report import plots
@@ -77,32 +77,38 @@ def result(loaded: LoadedRun, scores: Scores, judgement: Judgement) -> Section:
         for name in scores.predictors
         for measure in measures
     }
-    rates = Table(
-        caption="Rates with 95% intervals, in percent",
-        headings=("predictor", "LLM", *(measure.name.replace("_", " ") for measure in measures)),
-        rows=tuple(
-            (
-                named(row.predictor, judgement),
-                row.llm,
-                *(interval(estimates[row.predictor, measure.name]) for measure in measures),
-            )
-            for row in loaded.outcome.summary
-        ),
-        labels=2,
-    )
-    shown = [measure.name for measure in measures if "hit@" in measure.name]
+    hits = [measure for measure in measures if "hit@" in measure.name]
+    means = [measure for measure in measures if measure not in hits]
+
+    def table(caption: str, columns: list[NamedMeasure]) -> Table:
+        return Table(
+            caption=caption,
+            headings=("predictor", "LLM", *(measure.name.replace("_", " ") for measure in columns)),
+            rows=tuple(
+                (
+                    named(row.predictor, judgement),
+                    row.llm,
+                    *(interval(estimates[row.predictor, measure.name]) for measure in columns),
+                )
+                for row in loaded.outcome.summary
+            ),
+            labels=2,
+        )
+
     return Section(
         title="Result",
         blocks=(
             *_verdicts(judgement),
-            rates,
+            table("Hit rates with 95% intervals", hits),
+            table("Means with 95% intervals", means),
             Paragraph(
-                text="Strict: the hit covers the gold. Relaxed: it lies on the gold's page. Hit rates "
-                "have Wilson intervals, means have bootstrap intervals over gold sources. A failed query "
-                "counts as a miss. " + _bold_words(judgement)
+                text="Strict: the hit covers the gold. Relaxed: it lies on the gold's page. A failed "
+                "query counts as a miss. Intervals are Wilson's for hits, and bootstrap intervals over "
+                "gold sources for means "
+                "and averaged repeats. " + _bold_words(judgement)
             ),
             plots.rates(
-                [(name, measure, estimates[name, measure]) for name in scores.predictors for measure in shown]
+                [(name, m.name, estimates[name, m.name]) for name in scores.predictors for m in hits]
             ),
             *_flips(run, scores),
         ),

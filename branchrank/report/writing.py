@@ -6,10 +6,13 @@ from pathlib import Path
 
 from branchrank.artifacts import write_text
 from branchrank.bench import run_directory as names
+from branchrank.bench.comparisons import benchmark_settings
 from branchrank.bench.loading import LoadedRun
 from branchrank.report.blocks import Plot, Report
 from branchrank.report.content import report_content
+from branchrank.report.html import html
 from branchrank.report.markdown import markdown
+from branchrank.report.passages import Passages, digest_now, gather_passages
 from branchrank.report.plots import draw, standalone
 
 
@@ -19,11 +22,31 @@ def drawings(report: Report) -> dict[str, str]:
     return {block.name: draw(block) for block in blocks if isinstance(block, Plot)}
 
 
-def write_report(loaded: LoadedRun) -> Path:
-    """Write ``report.md`` and its plots; returns the path of ``report.md``."""
+def write_report(loaded: LoadedRun, *, with_text: bool = True, corpus: Path | None = None) -> list[Path]:
+    """Write ``report.md``, its plots and ``report.html``; returns their paths.
+
+    The documents' text is read from ``corpus`` (default: where it was when the run was made) and left out
+    when it isn't there or isn't what was searched, and from a run that keeps no wording of its questions.
+    """
     directory = loaded.outcome.directory
     report = report_content(loaded)
-    for name, svg in drawings(report).items():
-        write_text(directory / names.PLOTS / f"{name}.svg", standalone(svg))
-    write_text(directory / names.REPORT_MD, markdown(report))
-    return directory / names.REPORT_MD
+    drawn = drawings(report)
+    shared = benchmark_settings(loaded.outcome.run).question_text == "hash"
+    passages = searched_text(loaded, corpus) if with_text and not shared else None
+    written = {
+        names.REPORT_MD: markdown(report),
+        names.REPORT_HTML: html(loaded, report, drawn, passages),
+        **{f"{names.PLOTS}/{name}.svg": standalone(svg) for name, svg in drawn.items()},
+    }
+    for name, content in written.items():
+        write_text(directory / name, content)
+    return [directory / name for name in written]
+
+
+def searched_text(loaded: LoadedRun, corpus: Path | None) -> Passages | None:
+    """The text of hits and gold; ``None`` when the corpus is not what was searched."""
+    run = loaded.outcome.run
+    root = corpus if corpus is not None else Path(run.corpus) if run.corpus else None
+    if root is None or digest_now(root, run.corpus_exclude) != run.corpus_digest:
+        return None
+    return gather_passages(loaded, root)

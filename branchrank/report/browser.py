@@ -1,0 +1,115 @@
+"""The data of the question browser: short lists instead of named fields, since there are many of them.
+
+``page/page.js`` reads them in the same order:
+
+- a question: id, text, its value in each slice, answerable, gold, rows
+- gold: source (an index into ``sources``), first line, last line, quote
+- a row: predictor (an index), repeat, outcome (an index), lost, error, ranks, hits, fallbacks
+- ranks: stage (an index into ``stages``), the gold's rank or null when it is absent
+- a hit: source (an index), first line, last line, score, 2 for the gold, 1 for its page, 0
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+from branchrank.bench.loading import LoadedRun
+from branchrank.bench.rows import Row
+from branchrank.bench.scores import Scores, named_measure, outcome_of
+from branchrank.bench.slices import slices
+from branchrank.printable import safe
+from branchrank.records import Question
+
+OUTCOMES = ("hit", "in top 5", "same page", "miss", "failed", "unanswerable")
+_MEASURES = [named_measure(name) for name in ("strict_hit@1", "strict_hit@5", "relaxed_hit@5")]
+
+
+class _Names:
+    """Texts by number, each kept once."""
+
+    def __init__(self) -> None:
+        self.numbers: dict[str, int] = {}
+
+    def number(self, text: str) -> int:
+        return self.numbers.setdefault(text, len(self.numbers))
+
+    @property
+    def texts(self) -> list[str]:
+        return [safe(text) for text in self.numbers]
+
+
+def browser_data(loaded: LoadedRun, *, with_quotes: bool) -> tuple[dict[str, Any], list[list[Any]]]:
+    """What the browser knows of the run, and of every question."""
+    scores = loaded.scores
+    facts = {each.question_id: each for each in loaded.outcome.gold_facts}
+    cuts = slices(loaded.questions, facts)
+    sources, stages = _Names(), _Names()
+    values = {
+        name: {key: value for value, keys in by_value.items() for key in keys}
+        for name, by_value in cuts.items()
+    }
+    questions = [
+        _question(question, values, scores, sources, stages, with_quotes) for question in loaded.questions
+    ]
+    run = {
+        "predictors": [safe(name) for name in scores.predictors],
+        "outcomes": OUTCOMES,
+        "sources": sources.texts,
+        "stages": stages.texts,
+        "slices": [[name, list(by_value)] for name, by_value in cuts.items()],
+    }
+    return run, questions
+
+
+def _question(
+    question: Question,
+    values: dict[str, dict[str, str]],
+    scores: Scores,
+    sources: _Names,
+    stages: _Names,
+    with_quotes: bool,
+) -> list[Any]:
+    gold = [
+        [
+            sources.number(item.source_file),
+            item.answer_line_start,
+            item.answer_line_end,
+            safe(item.answer_quote or "") if with_quotes else "",
+        ]
+        for item in question.gold
+    ]
+    rows = [
+        _row(number, row, question, scores, sources, stages)
+        for number, name in enumerate(scores.predictors)
+        for row in scores.rows_of(name, question.id)
+    ]
+    cuts = [by_id.get(question.id, "") for by_id in values.values()]
+    return [safe(question.id), safe(question.question), cuts, int(question.answerable), gold, rows]
+
+
+def _row(
+    predictor: int, row: Row, question: Question, scores: Scores, sources: _Names, stages: _Names
+) -> list[Any]:
+    if question.answerable:
+        outcome = outcome_of(row, {each.name: scores.value(row, each) for each in _MEASURES})
+    else:
+        outcome = "failed" if row.status == "failed" else "unanswerable"
+    return [
+        predictor,
+        row.repeat,
+        OUTCOMES.index(outcome),
+        row.lost,
+        safe(row.error),
+        [[stages.number(stage), row.gold_ranks.get(stage)] for stage in row.stages],
+        [
+            [
+                sources.number(hit.source),
+                hit.line_start,
+                hit.line_end,
+                float(f"{hit.score:.4g}"),
+                2 if hit.gold is not None else int(hit.page is not None),
+            ]
+            for hit in row.hits
+        ],
+        [safe(fallback) for fallback in row.fallbacks],
+    ]

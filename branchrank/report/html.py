@@ -1,0 +1,141 @@
+"""``report.html``: one file that needs no network and runs nothing but its own script.
+
+1. The sections are written as HTML with every text escaped; the plots are drawn into the page.
+2. The questions are data in the page: JSON with every ``<`` escaped, one question a line. The script builds
+   what it shows of them from text nodes, a page of results at a time, so that a thousand open at once.
+3. A content security policy allows this style and this script, by their digests, and nothing else.
+"""
+
+from __future__ import annotations
+
+import base64
+import hashlib
+import json
+import re
+from collections.abc import Mapping
+from html import escape as html_escape
+from importlib.resources import files
+from string import Template
+
+import msgspec
+
+from branchrank.bench.loading import LoadedRun
+from branchrank.printable import safe
+from branchrank.report.blocks import Block, Cell, Code, Paragraph, Plot, Points, Report, Strong, Table
+from branchrank.report.browser import browser_data
+from branchrank.report.passages import Passages
+
+_PASSAGES = re.compile(r'<script type="application/json" id="data-passages">\n(.*?)\n</script>', re.DOTALL)
+
+
+def escape(text: str) -> str:
+    """Plain text as HTML."""
+    return html_escape(safe(text))
+
+
+def html(
+    loaded: LoadedRun, report: Report, drawings: Mapping[str, str], passages: Passages | None = None
+) -> str:
+    """The whole page. Without ``passages`` it shows places and no text of documents."""
+    style, script = _asset("page.css"), _asset("page.js")
+    run, questions = browser_data(loaded, with_quotes=passages is not None)
+    links = [(section.anchor, section.title) for section in report.sections]
+    return Template(_asset("page.html")).substitute(
+        policy="; ".join(
+            (
+                "default-src 'none'",
+                f"style-src 'sha256-{_hash(style)}'",
+                f"script-src 'sha256-{_hash(script)}'",
+                "base-uri 'none'",
+                "form-action 'none'",
+            )
+        ),
+        title=escape(report.title),
+        style=style,
+        script=script,
+        links="\n".join(
+            f'<li><a href="#{escape(anchor)}">{escape(title)}</a></li>' for anchor, title in links
+        ),
+        lead="\n".join(_block(block, drawings) for block in report.lead),
+        sections="\n".join(
+            f'<section aria-labelledby="{escape(section.anchor)}">\n'
+            f'<h2 id="{escape(section.anchor)}">{escape(section.title)}</h2>\n'
+            + "\n".join(_block(block, drawings) for block in section.blocks)
+            + "\n</section>"
+            for section in report.sections
+        ),
+        run=script_json(run),
+        questions="[\n" + ",\n".join(map(script_json, questions)) + "\n]",
+        passages=script_json(passages),
+    )
+
+
+def kept_passages(page: str) -> Passages | None:
+    """The documents' text that a page carries; ``None`` when it carries none that can be read."""
+    found = _PASSAGES.search(page)
+    if found is None:
+        return None
+    try:
+        return msgspec.json.decode(found.group(1), type=Passages | None)
+    except msgspec.DecodeError:
+        return None
+
+
+def script_json(value: object) -> str:
+    """JSON that no HTML parser takes for markup, on one line."""
+    text = json.dumps(value, ensure_ascii=False, separators=(",", ":"))
+    for character in "<>&\u2028\u2029":
+        text = text.replace(character, f"\\u{ord(character):04x}")
+    return text
+
+
+def _asset(name: str) -> str:
+    return files("branchrank.report").joinpath("page", name).read_text(encoding="utf-8")
+
+
+def _hash(text: str) -> str:
+    return base64.b64encode(hashlib.sha256(text.encode()).digest()).decode()
+
+
+def _block(block: Block, drawings: Mapping[str, str]) -> str:
+    if isinstance(block, Paragraph):
+        return f"<p>{escape(block.text)}</p>"
+    if isinstance(block, Points):
+        items = "".join(f"<li>{' '.join(map(_cell, item))}</li>" for item in block.items)
+        return f'<ul class="points">{items}</ul>'
+    if isinstance(block, Code):
+        return f'<pre class="code" tabindex="0"><code>{escape(block.text)}</code></pre>'
+    if isinstance(block, Plot):
+        label = escape(block.description)
+        return (
+            f'<figure class="plot"><div role="img" aria-label="{label}">{drawings[block.name]}</div></figure>'
+        )
+    return _table(block)
+
+
+def _table(table: Table) -> str:
+    caption = escape(table.caption)
+    head = "".join(
+        f'<th scope="col"{_figure(place, table)}>{escape(heading)}</th>'
+        for place, heading in enumerate(table.headings)
+    )
+    body = "\n".join(f"<tr>{''.join(_cells(row, table))}</tr>" for row in table.rows)
+    return (
+        f'<div class="table" role="region" aria-label="{caption}" tabindex="0"><table>\n'
+        f"<caption>{caption}</caption>\n<thead><tr>{head}</tr></thead>\n<tbody>\n{body}\n</tbody></table></div>"
+    )
+
+
+def _cells(row: tuple[Cell, ...], table: Table) -> list[str]:
+    first, *others = row
+    return [f'<th scope="row">{_cell(first)}</th>'] + [
+        f"<td{_figure(place, table)}>{_cell(cell)}</td>" for place, cell in enumerate(others, start=1)
+    ]
+
+
+def _figure(place: int, table: Table) -> str:
+    return "" if place < table.labels else ' class="figure"'
+
+
+def _cell(cell: Cell) -> str:
+    return f"<strong>{escape(cell.text)}</strong>" if isinstance(cell, Strong) else escape(cell)

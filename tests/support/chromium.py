@@ -1,0 +1,139 @@
+"""A real Chromium, driven over the DevTools protocol through a pipe: no port, no network, no driver."""
+
+from __future__ import annotations
+
+import base64
+import itertools
+import json
+import os
+import shutil
+import subprocess
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+BROWSER = shutil.which("chromium") or shutil.which("chromium-browser")
+needs_chromium = pytest.mark.skipif(BROWSER is None, reason="no chromium on this machine")
+
+FLAGS = (
+    "--headless",
+    "--no-sandbox",
+    "--disable-gpu",
+    "--no-first-run",
+    "--disable-background-networking",
+    "--disable-component-update",
+    "--disable-sync",
+    "--disable-extensions",
+    "--hide-scrollbars",
+    "--remote-debugging-pipe",
+)
+
+
+class Chromium:
+    """One page of one browser. ``console`` collects errors, ``requests`` the URLs that it asked for."""
+
+    def __init__(self, profile: Path) -> None:
+        assert BROWSER is not None
+        self._ids = itertools.count(1)
+        self._buffer = b""
+        self.console: list[str] = []
+        self.requests: list[str] = []
+        self.dialogs: list[str] = []
+        ours_in, theirs_out = os.pipe()
+        theirs_in, ours_out = os.pipe()
+
+        def wire() -> None:
+            # 3 and 4 may themselves be among the pipe's ends, so both are copied out of the way first.
+            reading, writing = os.dup(theirs_in), os.dup(theirs_out)
+            os.dup2(reading, 3)
+            os.dup2(writing, 4)
+
+        self._process = subprocess.Popen(
+            [BROWSER, *FLAGS, f"--user-data-dir={profile}", "about:blank"],
+            preexec_fn=wire,
+            close_fds=False,
+            stdout=subprocess.DEVNULL,
+            stderr=subprocess.DEVNULL,
+        )
+        os.close(theirs_in)
+        os.close(theirs_out)
+        self._in, self._out = ours_in, ours_out
+        targets = self._send("Target.getTargets")["targetInfos"]
+        target = next(each["targetId"] for each in targets if each["type"] == "page")
+        self._session: str | None = None
+        self._session = self._send("Target.attachToTarget", targetId=target, flatten=True)["sessionId"]
+        for domain in ("Page", "Runtime", "Log", "Network"):
+            self._send(f"{domain}.enable")
+
+    def close(self) -> None:
+        """End the browser."""
+        self._process.terminate()
+        self._process.wait(timeout=20)
+        os.close(self._in)
+        os.close(self._out)
+
+    def _send(self, method: str, **parameters: Any) -> dict[str, Any]:
+        number = next(self._ids)
+        message = {"id": number, "method": method, "params": parameters}
+        if getattr(self, "_session", None):
+            message["sessionId"] = self._session
+        os.write(self._out, json.dumps(message).encode() + b"\0")
+        while True:
+            answer = self._receive()
+            if answer.get("id") == number:
+                assert "error" not in answer, answer
+                return answer["result"]
+
+    def _receive(self) -> dict[str, Any]:
+        while b"\0" not in self._buffer:
+            chunk = os.read(self._in, 1 << 20)
+            assert chunk, "the browser is gone"
+            self._buffer += chunk
+        raw, _, self._buffer = self._buffer.partition(b"\0")
+        message = json.loads(raw)
+        self._note(message.get("method", ""), message.get("params", {}))
+        return message
+
+    def _note(self, method: str, parameters: dict[str, Any]) -> None:
+        if method == "Runtime.exceptionThrown":
+            details = parameters["exceptionDetails"]
+            self.console.append(details.get("exception", {}).get("description", details["text"]))
+        elif method == "Log.entryAdded" and parameters["entry"]["level"] == "error":
+            self.console.append(parameters["entry"]["text"])
+        elif method == "Network.requestWillBeSent":
+            self.requests.append(parameters["request"]["url"])
+        elif method == "Page.javascriptDialogOpening":
+            self.dialogs.append(parameters["message"])
+
+    def open(self, path: Path) -> None:
+        """Load a file and wait until it is there."""
+        self._send("Page.navigate", url=path.resolve().as_uri())
+        while self._receive().get("method") != "Page.loadEventFired":
+            pass
+
+    def run(self, script: str) -> Any:
+        """The value of an expression in the page."""
+        result = self._send("Runtime.evaluate", expression=script, returnByValue=True, awaitPromise=True)
+        assert "exceptionDetails" not in result, result["exceptionDetails"]
+        return result["result"].get("value")
+
+    def look(self, width: int, *, dark: bool = False, medium: str = "") -> None:
+        """Give the page a width and a colour scheme, or a medium such as print."""
+        self._send(
+            "Emulation.setDeviceMetricsOverride", width=width, height=900, deviceScaleFactor=1, mobile=False
+        )
+        scheme = {"name": "prefers-color-scheme", "value": "dark" if dark else "light"}
+        self._send("Emulation.setEmulatedMedia", media=medium, features=[scheme])
+
+    def screenshot(self, path: Path) -> None:
+        """The part of the page in view as PNG."""
+        path.write_bytes(base64.b64decode(self._send("Page.captureScreenshot")["data"]))
+
+    def tree(self) -> list[dict[str, Any]]:
+        """The page as a screen reader meets it: nodes with role and name."""
+        return [
+            {"role": node["role"]["value"], "name": node.get("name", {}).get("value", "")}
+            for node in self._send("Accessibility.getFullAXTree")["nodes"]
+            if not node.get("ignored") and "role" in node
+        ]
