@@ -84,7 +84,8 @@ def command(
 
     An interrupted run of the same plan is taken up where it stopped.
     """
-    from branchrank.cli.benchmarking import Job, Lineup, execute, require_endpoint
+    from branchrank.cli.benchmarking import execute, require_endpoint
+    from branchrank.cli.job import Job, Lineup
     from branchrank.systems.builtin import builtin_systems
 
     settings = resolved_settings(data_dir)

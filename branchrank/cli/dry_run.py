@@ -6,7 +6,7 @@ from collections.abc import Sequence
 
 import click
 
-from branchrank.cli.benchmarking import Job
+from branchrank.cli.job import Job
 from branchrank.records import Question
 from branchrank.settings import LLMSettings
 from branchrank.systems.llm_estimate import estimate

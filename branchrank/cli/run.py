@@ -29,7 +29,8 @@ from branchrank.settings import BenchmarkSettings, LLMSettings
 def command(experiment: Path, reports: Path, fresh: bool, dry_run: bool, quiet: bool) -> None:
     """Run the systems of EXPERIMENT, a TOML file. Every problem of the file is reported before any work."""
     from branchrank.bench.experiment import load_experiment
-    from branchrank.cli.benchmarking import Job, Lineup, execute
+    from branchrank.cli.benchmarking import execute
+    from branchrank.cli.job import Job, Lineup
 
     loaded = load_experiment(experiment, given_flags())
     lineups = tuple(

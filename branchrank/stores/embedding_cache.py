@@ -24,7 +24,14 @@ import msgspec
 import numpy as np
 
 from branchrank.artifacts import digest_of
-from branchrank.stores.embedders.protocol import Embedder, EmbedderIdentity, Notify, Progress, Vectors
+from branchrank.stores.embedders.protocol import (
+    Embedder,
+    EmbedderIdentity,
+    Notify,
+    Progress,
+    Vectors,
+    vector_checksum,
+)
 
 #: Texts embedded between two commits: what a killed build can lose.
 BATCH = 64
@@ -211,11 +218,6 @@ class SqliteEmbeddingCache:
 
 class _ForeignFileError(sqlite3.DatabaseError):
     """The file is a database of something else, or of another version."""
-
-
-def vector_checksum(key: str, vector: bytes) -> bytes:
-    """16 bytes that tie a vector's bytes to its key."""
-    return hashlib.blake2b(vector, key=key.encode("ascii", "replace")[:64], digest_size=16).digest()
 
 
 def _connect(path: Path) -> sqlite3.Connection:

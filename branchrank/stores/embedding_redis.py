@@ -18,8 +18,7 @@ from urllib.parse import urlsplit
 import numpy as np
 
 from branchrank.errors import MissingDependencyError, UsageError
-from branchrank.stores.embedders.protocol import Notify, Vectors
-from branchrank.stores.embedding_cache import vector_checksum
+from branchrank.stores.embedders.protocol import Notify, Vectors, vector_checksum
 
 if TYPE_CHECKING:
     from redis import Redis

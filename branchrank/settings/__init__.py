@@ -1,0 +1,50 @@
+"""Settings: one frozen record per part, resolved as defaults < TOML < environment < flags.
+
+1. A part's record says each setting's type, default, range and meaning, once.
+2. :func:`resolve` merges the four layers, checks every value, and reports all problems together.
+3. The commands make their flags from the same records; the docs and ``run.json`` list them.
+
+A setting ``vector_top_n`` of the section ``local`` is ``[local] vector_top_n`` in TOML,
+``BRANCHRANK_LOCAL_VECTOR_TOP_N`` in the environment and ``--local-vector-top-n`` on the command line.
+"""
+
+from branchrank.settings.layers import Resolved, Setting, checked, read_toml, resolve, settings_of
+from branchrank.settings.parts import (
+    PARTS,
+    BenchmarkSettings,
+    Bm25Settings,
+    CacheSettings,
+    EmbeddingSettings,
+    GrepSettings,
+    HybridSettings,
+    IndexSettings,
+    LLMSettings,
+    LocalSettings,
+    PageindexSettings,
+    QdrantSettings,
+    RetrievalSettings,
+    Settings,
+)
+
+__all__ = [
+    "PARTS",
+    "BenchmarkSettings",
+    "Bm25Settings",
+    "CacheSettings",
+    "EmbeddingSettings",
+    "GrepSettings",
+    "HybridSettings",
+    "IndexSettings",
+    "LLMSettings",
+    "LocalSettings",
+    "PageindexSettings",
+    "QdrantSettings",
+    "Resolved",
+    "RetrievalSettings",
+    "Setting",
+    "Settings",
+    "checked",
+    "read_toml",
+    "resolve",
+    "settings_of",
+]

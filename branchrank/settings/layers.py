@@ -1,0 +1,183 @@
+"""Settings from four layers: defaults < TOML < environment < flags, with every origin kept."""
+
+from __future__ import annotations
+
+import os
+import tomllib
+from collections.abc import Mapping
+from functools import cache
+from pathlib import Path
+from typing import Any, TypeVar, get_args, get_type_hints
+
+import msgspec
+
+from branchrank.errors import UsageError
+from branchrank.records import Record
+from branchrank.settings.parts import PARTS, Settings
+
+S = TypeVar("S", bound=Settings)
+
+
+class Setting(Record, frozen=True, kw_only=True):
+    """One setting as flags, docs and error messages need it."""
+
+    section: str
+    name: str
+    flag: str
+    type: Any
+    default: Any
+    description: str
+    low: float | None = None
+    high: float | None = None
+    choices: tuple[str, ...] = ()
+
+    @property
+    def variable(self) -> str:
+        """The environment variable that sets it."""
+        return f"BRANCHRANK_{self.section}_{self.name}".upper()
+
+    @property
+    def allowed(self) -> str:
+        """The allowed values in words, empty when anything of the type is allowed."""
+        if self.choices:
+            return ", ".join(self.choices)
+        if self.low is not None and self.high is not None:
+            return f"{self.low:g} to {self.high:g}"
+        if self.low is not None:
+            return f"at least {self.low:g}"
+        return ""
+
+
+@cache
+def _hints(part: type[Settings]) -> dict[str, Any]:
+    """The types of a part's fields with their ranges; evaluating them is slow."""
+    return get_type_hints(part, include_extras=True)
+
+
+def settings_of(part: type[Settings]) -> tuple[Setting, ...]:
+    """Describe every setting of a part's record, in the order of its fields."""
+    hints = _hints(part)
+    described = []
+    for field in msgspec.structs.fields(part):
+        bare, meta = get_args(hints[field.name])
+        low = meta.ge if meta.ge is not None else meta.gt
+        high = meta.le if meta.le is not None else meta.lt
+        flag = part.flag_names.get(field.name, f"--{part.section}-{field.name}".replace("_", "-"))
+        described.append(
+            Setting(
+                section=part.section,
+                name=field.name,
+                flag=flag,
+                type=bare,
+                default=field.default,
+                description=meta.description or "",
+                low=low,
+                high=high,
+                choices=tuple(str(choice) for choice in get_args(bare)),
+            )
+        )
+    return tuple(described)
+
+
+class Resolved(Record, frozen=True, kw_only=True):
+    """Every part's settings, and where each value came from (``"local.rrf_k" -> "flag --local-rrf-k"``)."""
+
+    parts: dict[str, Settings]
+    origins: dict[str, str]
+
+    def part(self, record_type: type[S]) -> S:
+        """The settings of one part."""
+        value = self.parts[record_type.section]
+        assert isinstance(value, record_type)
+        return value
+
+
+def read_toml(path: Path) -> dict[str, Any]:
+    """Read a TOML file; a missing file is empty. Raises :class:`UsageError` naming file and line."""
+    try:
+        return tomllib.loads(path.read_text(encoding="utf-8"))
+    except FileNotFoundError:
+        return {}
+    except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
+        raise UsageError(f"{path} is not TOML: {error}", remedy=f"correct {path}") from None
+    except OSError as error:
+        raise UsageError(f"cannot read {path}: {error.strerror}", remedy=f"make {path} readable") from None
+
+
+def resolve(
+    *,
+    toml: Mapping[str, Any] | None = None,
+    toml_name: str = "branchrank.toml",
+    environment: Mapping[str, str] | None = None,
+    flags: Mapping[str, Any] | None = None,
+) -> Resolved:
+    """Merge the four layers into every part's settings.
+
+    ``flags`` maps ``"section.name"`` to the values given on the command line. Raises one
+    :class:`UsageError` that lists every wrong value with its origin and the allowed range.
+    """
+    toml = toml or {}
+    environment = os.environ if environment is None else environment
+    flags = flags or {}
+    problems: list[str] = []
+    parts: dict[str, Settings] = {}
+    origins: dict[str, str] = {}
+    for part in PARTS:
+        table = toml.get(part.section, {})
+        if not isinstance(table, Mapping):
+            problems.append(f"{toml_name}: [{part.section}] must be a table")
+            table = {}
+        settings = settings_of(part)
+        known = {setting.name for setting in settings}
+        problems.extend(
+            f"{toml_name}: [{part.section}] has no setting {name!r}" for name in table if name not in known
+        )
+        values: dict[str, Any] = {}
+        for setting in settings:
+            value, origin = _layered(setting, table, toml_name, environment, flags)
+            origins[f"{part.section}.{setting.name}"] = origin
+            try:
+                values[setting.name] = checked(part, setting, value)
+            except ValueError:
+                allowed = f"; allowed: {setting.allowed}" if setting.allowed else ""
+                problems.append(f"{setting.section}.{setting.name} = {value!r} ({origin}){allowed}")
+        if len(values) == len(settings):
+            parts[part.section] = part(**values)
+    if problems:
+        raise UsageError(
+            "wrong settings:\n" + "\n".join(f"  - {problem}" for problem in problems),
+            remedy="correct them; `branchrank settings` lists every name, default and range",
+        )
+    return Resolved(parts=parts, origins=origins)
+
+
+def _layered(
+    setting: Setting,
+    table: Mapping[str, Any],
+    toml_name: str,
+    environment: Mapping[str, str],
+    flags: Mapping[str, Any],
+) -> tuple[Any, str]:
+    """The value of the strongest layer that sets it, and that layer's name."""
+    key = f"{setting.section}.{setting.name}"
+    if key in flags:
+        return flags[key], f"flag {setting.flag}"
+    if setting.variable in environment:
+        return environment[setting.variable], f"environment {setting.variable}"
+    if setting.name in table:
+        return table[setting.name], toml_name
+    return setting.default, "default"
+
+
+def checked(part: type[Settings], setting: Setting, value: object) -> Any:
+    """Convert a value to the setting's type within its range, or raise ``ValueError``."""
+    hint = _hints(part)[setting.name]
+    if isinstance(value, str) and setting.type is bool:
+        words = {"true": True, "1": True, "yes": True, "false": False, "0": False, "no": False}
+        if value.lower() not in words:
+            raise ValueError(value)
+        value = words[value.lower()]
+    try:
+        return msgspec.convert(value, hint, strict=not isinstance(value, str))
+    except msgspec.ValidationError as error:
+        raise ValueError(str(error)) from None
