@@ -36,6 +36,8 @@ PERCENTILE = 25.0
 K1 = 1.2
 B = 0.75
 
+_WORD = re.compile(r"\w+")
+
 Ranking = Literal["bm25", "none"]
 Scores = NDArray[np.float64]
 
@@ -83,8 +85,7 @@ class GrepResult(Record, frozen=True, kw_only=True):
 
     def relevance(self, text: str) -> float:
         """BM25 of a text for the query, length aside: at least 0, and 0 for a text without its terms."""
-        lowered = text.lower()
-        counts = [_count(term, lowered) for term in self.terms]
+        counts = counts_of(self.terms, text)
         return sum(
             weight * count * (K1 + 1) / (count + K1)
             for weight, count in zip(self.weights, counts, strict=True)
@@ -201,27 +202,37 @@ def _bm25(
 
     Every line that holds a term is a matched line, so the counts need no other text.
     """
-    texts = ["\n".join(line.text for line in cluster.lines).lower() for cluster in clusters]
+    table = np.array(
+        [counts_of(terms, "\n".join(line.text for line in cluster.lines)) for cluster in clusters], float
+    )
     lengths = np.array([c.lines[-1].number - c.lines[0].number + 1 + 2 * context for c in clusters], float)
     sources = [cluster.source for cluster in clusters]
     scores = np.zeros(len(clusters))
     weights = []
     saturation = K1 * (1 - B + B * lengths / lengths.mean())
-    for term in terms:
-        counts = np.array([_count(term, text) for text in texts], float)
+    for counts in table.T:
         holding = len({source for source, count in zip(sources, counts, strict=True) if count})
         weights.append(math.log1p((max(files, holding) - holding + 0.5) / (holding + 0.5)))
         scores += weights[-1] * counts * (K1 + 1) / (counts + saturation)
     return scores, weights
 
 
-def _count(term: Term, lowered: str) -> int:
-    """How often a term occurs in lower-case text."""
-    literal = term.text.lower()
-    count = lowered.count(literal)
-    if count == 0 or term.kind != "word":
-        return count
-    return len(re.findall(rf"\b{re.escape(literal)}", lowered))
+def counts_of(terms: Sequence[Term], text: str) -> list[int]:
+    """How often each term occurs in a text, as it would match."""
+    lowered = text.lower()
+    # Every word behind one space: a plain search then finds beginnings of words, and no others.
+    words = f" {' '.join(_WORD.findall(lowered))}"
+    counts = []
+    for term in terms:
+        literal = term.text.lower()
+        count = lowered.count(literal)
+        if count and term.kind == "word":
+            plain = _WORD.fullmatch(literal)
+            count = (
+                words.count(f" {literal}") if plain else len(re.findall(rf"\b{re.escape(literal)}", lowered))
+            )
+        counts.append(count)
+    return counts
 
 
 def marked_lines(text: str, first: int, matched: Collection[int]) -> str:

