@@ -171,6 +171,9 @@ class _Systems:
             return []
         index = self.tables[name].get("index", DEFAULT_INDEX)
         sweep = self.tables[name].get("sweep", {})
+        if not isinstance(sweep, Mapping) or [] in sweep.values():
+            self.found.append(f"[systems.{name}] sweep must give each name at least one value: {sweep!r}")
+            return []
         lists = {key: values if isinstance(values, list) else [values] for key, values in sweep.items()}
         made = []
         for values in itertools.product(*lists.values()):
@@ -192,7 +195,7 @@ class _Systems:
             self.found.append(f"[systems.{name}] inherits from itself: {' -> '.join([*above, name])}")
             return None
         table = self.tables.get(name)
-        starts = name if name in BUILTIN and "branches" not in (table or {}) else ""
+        starts = name if name in BUILTIN and not isinstance((table or {}).get("branches"), list) else ""
         parent = table.get("from", starts) if table is not None else ""
         if table is None or parent == name:
             if name not in BUILTIN:
@@ -243,10 +246,15 @@ def _nested(address: str, value: object) -> dict[str, Any]:
 
 
 def _branches(branches: Sequence[Mapping[str, Any]], changes: Mapping[str, Any]) -> list[dict[str, Any]]:
+    if not all(isinstance(branch, Mapping) and "kind" in branch for branch in branches):
+        raise ValueError("branches must be a list of tables, each with its kind")
     kinds = [branch["kind"] for branch in branches]
     unknown = [kind for kind in changes if kind not in kinds]
     if unknown:
         raise ValueError(f"there is no branch {unknown[0]!r}; there are {', '.join(kinds) or 'none'}")
+    for kind, change in changes.items():
+        if not isinstance(change, Mapping):
+            raise ValueError(f"branches.{kind} must be a table, not {change!r}")
     return [
         _laid_over(branch, changes[branch["kind"]]) if branch["kind"] in changes else dict(branch)
         for branch in branches

@@ -1,0 +1,190 @@
+"""A whole benchmark: what it writes, and that it writes the same again."""
+
+from __future__ import annotations
+
+import json
+import re
+import shutil
+from pathlib import Path
+
+import pytest
+from support.commands import (
+    NO_LLM,
+    QUESTIONS,
+    benchmark,
+    invoke,
+    json_lines,
+    make_project,
+    table,
+    write_lines,
+)
+
+from branchrank.bench import run_directory as names
+from branchrank.bench.loading import load_run
+from branchrank.errors import RunError
+
+ALL = ("--predictor", "all", *NO_LLM)
+REPEATED = (
+    names.ROWS,
+    names.QUESTIONS_CSV,
+    names.SUMMARY_CSV,
+    names.CALLS_CSV,
+    names.HARD_SET,
+    names.QUESTIONS,
+)
+
+
+@pytest.fixture(scope="module")
+def project(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return make_project(tmp_path_factory.mktemp("benchmark"))
+
+
+@pytest.fixture(scope="module")
+def made(project: Path) -> Path:
+    return benchmark(project, *ALL)
+
+
+def test_two_runs_with_one_seed_write_the_same_bytes(project: Path, made: Path, tmp_path: Path) -> None:
+    again = benchmark(project, *ALL, reports=tmp_path)
+    for name in REPEATED:
+        assert (again / name).read_bytes() == (made / name).read_bytes(), name
+
+
+def test_an_index_built_anew_in_another_place_gives_the_same_bytes(made: Path, tmp_path: Path) -> None:
+    again = benchmark(make_project(tmp_path), *ALL)
+    for name in REPEATED:
+        assert (again / name).read_bytes() == (made / name).read_bytes(), name
+
+
+def test_the_latency_pass_changes_nothing_but_times(project: Path, made: Path, tmp_path: Path) -> None:
+    timed = benchmark(project, *ALL, "--latency-sample", 3, reports=tmp_path)
+    for name in (names.ROWS, names.QUESTIONS_CSV, names.CALLS_CSV, names.HARD_SET):
+        assert (timed / name).read_bytes() == (made / name).read_bytes(), name
+    [local, *_] = table(timed / names.SUMMARY_CSV)
+    assert float(local["latency_p95_ms"]) >= float(local["latency_p50_ms"]) > 0
+    assert local["timed_queries"] == "3"
+    stages = {(row["predictor"], row["stage"]) for row in table(timed / names.TIMINGS_CSV)}
+    assert {("hybrid", "expansion"), ("local", "embed"), ("pageindex", "total")} <= stages
+
+
+def test_the_directory_is_named_by_time_experiment_and_seed_and_holds_every_file(made: Path) -> None:
+    assert re.fullmatch(r"\d{8}T\d{6}Z-benchmark-42", made.name)
+    promised = {"rows.jsonl", "questions.csv", "summary.csv", "llm_calls.csv", "timings.csv", "run.json"}
+    assert promised | {"report.md"} <= {path.name for path in made.iterdir()}
+
+
+def test_the_rows_are_the_questions_times_the_predictors(made: Path) -> None:
+    rows = json_lines(made / names.ROWS)
+    ids = sorted(question["id"] for question in QUESTIONS)
+    predictors = ["local", "pageindex", "hybrid"]
+    assert [(row["question_id"], row["predictor"]) for row in rows] == [
+        (i, p) for i in ids for p in predictors
+    ]
+    assert all(row["llm"] == "none" and row["calls"] == [] for row in rows)
+    first = next(row for row in rows if (row["question_id"], row["predictor"]) == ("stains", "hybrid"))
+    assert first["hits"][0]["gain"] > 0
+    assert set(first["gold_ranks"]) >= {"fusion", "cap"}
+    assert first["lost"] == ""
+
+
+def test_run_json_says_what_is_needed_to_repeat_it(made: Path) -> None:
+    run = json.loads((made / names.RUN_JSON).read_text())
+    assert (run["status"], run["seed"], run["top_k"], run["mode"]) == ("finished", 42, 10, "both")
+    assert run["origins"]["hybrid.no_llm"] == "flag --hybrid-no-llm"
+    assert run["origins"]["hybrid.rrf_k"] == "default"
+    assert run["settings"]["local"]["vector_top_n"] == 40
+    assert [arm["name"] for arm in run["arms"]] == ["local", "pageindex", "hybrid"]
+    assert all(len(run[name]) == 64 for name in ("corpus_digest", "questions_digest"))
+    [index] = run["indexes"]
+    assert (index["embedder"], index["vector_store"], len(index["digest"])) == ("fake", "exact", 64)
+    assert index["build_seconds"] > 0
+    assert index["bytes"] > 0
+    assert {"numpy", "bm25s"} <= set(run["provenance"]["packages"])
+    assert run["provenance"]["cores"] >= 1
+    assert run["reused"]["embed"] > 0, "predictors share the query's embedding"
+    assert str(Path.home()) not in json.dumps({**run, "command": "", "corpus": "", "questions_file": ""})
+
+
+def test_the_hard_set_feeds_the_next_run(project: Path, tmp_path: Path) -> None:
+    lost = {**QUESTIONS[3], "id": "lost", "source_file": "index.rst", "own key": [1]}
+    asked = write_lines(tmp_path / "questions.jsonl", [*QUESTIONS, lost])
+    made = benchmark(project, *ALL, "--questions", asked, reports=tmp_path / "first")
+    rows = table(made / names.QUESTIONS_CSV)
+    solved = {row["question_id"] for row in rows if row["strict_hit@1"] == "1"}
+    hard = json_lines(made / names.HARD_SET)
+    assert lost in hard
+    assert {line["id"] for line in hard} == {row["question_id"] for row in rows} - solved - {"espresso"}
+    again = benchmark(project, *ALL, "--questions", made / names.HARD_SET, reports=tmp_path / "second")
+    assert {row["strict_hit@1"] for row in table(again / names.SUMMARY_CSV)} == {"0"}
+    assert load_run(again).outcome.run.question_ids == tuple(sorted(line["id"] for line in hard))
+
+
+def test_the_sample_is_drawn_by_the_seed(project: Path, tmp_path: Path) -> None:
+    def asked(seed: int) -> tuple[str, ...]:
+        words = ("--predictor", "pageindex", *NO_LLM, "--sample-size", 3, "--sample-seed", seed)
+        return load_run(benchmark(project, *words, reports=tmp_path / str(seed))).outcome.run.question_ids
+
+    assert len(asked(1)) == 3
+    assert asked(1) != asked(2)
+
+
+def test_no_cell_of_any_table_is_a_formula(project: Path, made: Path) -> None:
+    for path in made.glob("*.csv"):
+        for row in table(path):
+            assert not any(str(value)[:1] in tuple("=+-@\t\r") for value in row.values()), (path.name, row)
+
+
+def test_a_run_is_read_back_as_it_was(made: Path) -> None:
+    loaded = load_run(made)
+    assert [row.predictor for row in loaded.outcome.summary] == ["local", "pageindex", "hybrid"]
+    assert [question.id for question in loaded.questions] == list(loaded.outcome.run.question_ids)
+
+
+@pytest.mark.parametrize("change", ["question", "missing"])
+def test_a_run_whose_questions_were_changed_is_refused(made: Path, tmp_path: Path, change: str) -> None:
+    copy = tmp_path / made.name
+    shutil.copytree(made, copy)
+    lines = json_lines(copy / names.QUESTIONS)
+    if change == "question":
+        lines[0]["question"] = "something else"
+    write_lines(copy / names.QUESTIONS, lines if change == "question" else lines[1:])
+    with pytest.raises(RunError, match="digest differs" if change == "question" else "lacks the question"):
+        load_run(copy)
+    assert invoke("show", copy).exit_code == 3
+
+
+def test_the_table_tells_what_is_a_pilot_and_what_failed(project: Path, tmp_path: Path) -> None:
+    words = ("--predictor", "support.predictors:Failing", "--latency-sample", 0, "--reports", tmp_path)
+    result = invoke("benchmark", "--data-dir", project / "data", *words)
+    assert "pilot" in result.stdout.lower()
+    assert "2 failed queries" in result.stdout
+    assert re.search(r"report: .*/\d{8}T\d{6}Z-benchmark-42", result.stdout)
+
+
+@pytest.mark.parametrize(("mode", "other"), [("strict", "relaxed"), ("relaxed", "strict")])
+def test_a_mode_reports_one_scoring(project: Path, tmp_path: Path, mode: str, other: str) -> None:
+    words = ("--predictor", "pageindex", *NO_LLM, "--mode", mode)
+    if mode == "relaxed":
+        words = (*words, "--primary", "relaxed_hit@1")
+    [row] = table(benchmark(project, *words, reports=tmp_path) / names.SUMMARY_CSV)
+    assert row[f"{mode}_hit@1"]
+    assert row[f"{other}_hit@1"] == ""
+
+
+def test_excluded_spans_are_never_returned(project: Path, tmp_path: Path) -> None:
+    asked = {
+        **QUESTIONS[0],
+        "excluded_spans": [{"source_file": "guide/brewing.md", "line_start": 1, "line_end": 9}],
+    }
+    path = write_lines(tmp_path / "questions.jsonl", [asked])
+    made = benchmark(project, *ALL, "--questions", path, "--top-k", 50, reports=tmp_path / "reports")
+    for row in json_lines(made / names.ROWS):
+        inside = [h for h in row["hits"] if h["source"] == "guide/brewing.md" and h["line_end"] <= 9]
+        assert inside == []
+        assert row["hits"]
+
+
+def test_fewer_hits_asked_for_are_the_first_of_more(project: Path, made: Path, tmp_path: Path) -> None:
+    short = benchmark(project, *ALL, "--top-k", 3, reports=tmp_path)
+    for few, many in zip(json_lines(short / names.ROWS), json_lines(made / names.ROWS), strict=True):
+        assert [hit["id"] for hit in few["hits"]] == [hit["id"] for hit in many["hits"][:3]]

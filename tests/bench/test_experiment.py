@@ -1,0 +1,230 @@
+"""Experiment files: inheritance, sweeps, several indexes, and every problem at once."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+from support.commands import ROOT, invoke, json_lines, make_project, table
+
+from branchrank.bench.experiment import Experiment, laid_over, load_experiment
+from branchrank.errors import UsageError
+
+
+def read(tmp_path: Path, text: str, **flags: object) -> Experiment:
+    path = tmp_path / "experiment.toml"
+    path.write_text(f'name = "x"\ndata_dir = "{tmp_path}"\n{text}')
+    return load_experiment(path, {name.replace("__", "."): value for name, value in flags.items()})
+
+
+def named(experiment: Experiment) -> dict[str, object]:
+    return {each.system.name: each.system for each in experiment.systems}
+
+
+def test_a_built_in_name_starts_from_that_system_with_the_workspaces_settings(tmp_path: Path) -> None:
+    (tmp_path / "branchrank.toml").write_text("[local]\nvector_top_n = 7\n")
+    local = named(read(tmp_path, "[systems.local]\nrrf_k = 10"))["local"]
+    assert (local.branches[0].top_n, local.fuse.k) == (7, 10)
+
+
+def test_systems_inherit_through_several_levels(tmp_path: Path) -> None:
+    systems = named(
+        read(
+            tmp_path,
+            """
+[systems.grandchild]
+from = "child"
+branches.dense.weight = 2.0
+[systems.child]
+from = "hybrid"
+neighbor_depth = 0
+[systems.hybrid]
+rerank.method = "none"
+candidate_cap = 20
+""",
+        )
+    )
+    assert list(systems) == ["grandchild", "child", "hybrid"]
+    for name, depth, weight in (("grandchild", 0, 2.0), ("child", 0, 1.0), ("hybrid", 1, 1.0)):
+        dense = systems[name].branches[0]
+        assert (dense.expand.depth, dense.weight, systems[name].fuse.cap) == (depth, weight, 20)
+        assert systems[name].rerank.method == "none"
+
+
+def test_a_system_can_start_from_nothing(tmp_path: Path) -> None:
+    text = '[systems.words]\nbranches = [{ kind = "bm25", unit = "node", top_n = 5 }]\nreturns = "section"'
+    [system] = named(read(tmp_path, text)).values()
+    assert [(branch.kind, branch.unit, branch.top_n) for branch in system.branches] == [("bm25", "node", 5)]
+    assert (system.returns, system.fuse.k, system.rerank.method) == ("section", 60, "none")
+
+
+def test_a_built_in_systems_branches_are_changed_by_their_address(tmp_path: Path) -> None:
+    [system] = named(read(tmp_path, "[systems.local]\nbranches.dense.top_n = 80")).values()
+    assert [(branch.kind, branch.top_n) for branch in system.branches] == [("dense", 80), ("bm25", 80)]
+
+
+def test_a_sweep_makes_every_combination(tmp_path: Path) -> None:
+    systems = named(
+        read(tmp_path, "[systems.local]\nsweep = { rrf_k = [2, 10, 60], bm25_weight = [0.5, 1.0] }")
+    )
+    assert len(systems) == 6
+    assert systems["local[rrf_k=2, bm25_weight=0.5]"].fuse.k == 2
+    assert {(s.fuse.k, s.branches[1].weight) for s in systems.values()} == {
+        (k, w) for k in (2, 10, 60) for w in (0.5, 1.0)
+    }
+
+
+def test_the_short_names_are_addresses() -> None:
+    base = {"fuse": {"k": 60}, "branches": [{"kind": "dense", "expand": {"file_roots": 5}}, {"kind": "bm25"}]}
+    assert laid_over(base, {"rrf_k": 1})["fuse"] == {"k": 1}
+    assert laid_over(base, {"file_roots": 0})["branches"][0]["expand"] == {"file_roots": 0}
+    assert laid_over(base, {"branches.bm25.top_n": 3})["branches"][1] == {"kind": "bm25", "top_n": 3}
+    assert base["branches"][1] == {"kind": "bm25"}, "what is inherited from is not changed"
+
+
+def test_indexes_are_laid_over_the_workspaces_own(tmp_path: Path) -> None:
+    (tmp_path / "branchrank.toml").write_text('[index]\nembedder = "fake:32"\nchunk_tokens = 100\n')
+    experiment = read(
+        tmp_path,
+        "[indexes.small]\nchunk_tokens = 50\n[systems.local]\n"
+        '[systems.other]\nfrom = "local"\nindex = "small"',
+    )
+    parts = {name: settings.parts["index"] for name, settings in experiment.indexes.items()}
+    assert {name: (part.embedder, part.chunk_tokens) for name, part in parts.items()} == {
+        "default": ("fake:32", 100),
+        "small": ("fake:32", 50),
+    }
+    assert [(each.system.name, each.index) for each in experiment.systems] == [
+        ("local", "default"),
+        ("other", "small"),
+    ]
+
+
+def test_flags_are_stronger_than_the_file_and_the_file_than_the_workspace(tmp_path: Path) -> None:
+    (tmp_path / "branchrank.toml").write_text("[benchmark]\nsample_size = 1\nsample_seed = 1\ntop_k = 1\n")
+    text = "[benchmark]\nsample_size = 2\nsample_seed = 2\n[systems.local]"
+    part = read(tmp_path, text, benchmark__sample_size=3).settings.parts["benchmark"]
+    assert (part.sample_size, part.sample_seed, part.top_k) == (3, 2, 1)
+
+
+def test_every_problem_is_reported_at_once(tmp_path: Path) -> None:
+    with pytest.raises(UsageError) as caught:
+        read(
+            tmp_path,
+            """repeats = 0
+[benchmark]
+primary = "strict_nothing@1"
+baseline = "nobody"
+[systems.a]
+from = "nowhere"
+[systems.b]
+from = "c"
+[systems.c]
+from = "b"
+[systems.local]
+rrf_k = 0
+[systems.hybrid]
+[systems.pageindex]
+branches.dense.top_n = 3
+[systems.mixed]
+branches = [{ kind = "bm25", unit = "node" }, { kind = "dense" }]
+index = "absent"
+[systems.empty]
+branches = []
+[systems.typo]
+from = "local"
+branchs = 3
+[indexes.bad]
+chunk_tokens = 1
+""",
+        )
+    message = caught.value.message
+    for part in (
+        "repeats = 0",
+        "unknown measure 'nothing@1'",
+        "baseline 'nobody'",
+        "no system is called 'nowhere'",
+        "inherits from itself: b -> c -> b",
+        "[systems.local] Expected `int` >= 1",
+        "'hybrid' asks for an LLM but names no endpoint",
+        "[systems.pageindex] there is no branch 'dense'; there are tree",
+        "'mixed' fuses chunks with nodes",
+        "runs on the index 'absent'",
+        "'empty' has no branches",
+        "unknown field `branchs`",
+        "chunk_tokens = 1",
+    ):
+        assert part in message, part
+    assert "has 14 problems:" in message
+    assert caught.value.exit_code == 2
+
+
+@pytest.mark.parametrize(
+    ("text", "reason"),
+    [
+        ("", "systems"),
+        ("systems = 3", "systems"),
+        ("nonsense = 1\n[systems.local]", "nonsense"),
+        ("[systems]\nlocal = 3", "Expected `object`"),
+        ("[systems.local", "not TOML"),
+        ("[systems]", "no system is named"),
+        ("[systems.local]\nsweep = 3", "sweep"),
+        ('[systems.local]\nbranches = "all"', "branches"),
+        ("[systems.local]\nbranches = [{ top_n = 3 }]", "kind"),
+        ("[systems.local]\nfrom = 3", "no system is called '3'"),
+        ("[systems.local]\nindex = []", "index"),
+        ("[systems.local]\nbranches.dense = 3", "branches"),
+        ("[systems.local]\nfuse = 3", "fuse"),
+        ("[systems.local]\nsweep = { rrf_k = [] }", "at least one value"),
+        (
+            '[systems.a]\nbranches = ["bm25"]\n[systems.b]\nfrom = "a"\nbranches.bm25.top_n = 3',
+            "list of tables",
+        ),
+        ("[systems.local]\nbranches.bm25.top_n.x = 3", "top_n"),
+        ("[systems.local]\nrrf_k.x = 3", "fuse.k"),
+    ],
+)
+def test_a_file_of_another_shape_is_refused_in_words(tmp_path: Path, text: str, reason: str) -> None:
+    with pytest.raises(UsageError) as caught:
+        read(tmp_path, text)
+    assert reason in caught.value.message
+
+
+def test_a_missing_file_is_refused(tmp_path: Path) -> None:
+    with pytest.raises(UsageError, match="no experiment file"):
+        load_experiment(tmp_path / "none.toml")
+
+
+def test_the_example_file_is_right() -> None:
+    experiment = load_experiment(ROOT / "examples" / "experiment.toml")
+    assert [(each.system.name, each.index) for each in experiment.systems] == [
+        ("hybrid", "default"),
+        ("flat", "default"),
+        ("local[rrf_k=10]", "default"),
+        ("local[rrf_k=60]", "default"),
+        ("small-words", "small"),
+    ]
+
+
+def test_an_experiment_over_several_indexes_runs_whole(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    project = make_project(tmp_path)
+    monkeypatch.chdir(project)
+    text = (ROOT / "examples" / "experiment.toml").read_text()
+    (project / "x.toml").write_text(text.replace("sample_size = 20", "sample_size = 0\nlatency_sample = 0"))
+    planned = invoke("run", "x.toml", "--dry-run")
+    assert planned.exit_code == 0
+    assert "flat on index default: 8 queries" in planned.stdout
+    assert not (project / "reports").exists()
+    done = invoke("run", "x.toml")
+    assert done.exit_code == 0, done.output
+    assert "building it" in done.stderr, "the small index was missing"
+    [made] = (project / "reports").iterdir()
+    assert made.name.endswith("-tree-k-and-chunk-size-42")
+    names = ["hybrid", "flat", "local[rrf_k=10]", "local[rrf_k=60]", "small-words"]
+    assert [row["predictor"] for row in table(made / "summary.csv")] == names
+    rows = json_lines(made / "rows.jsonl")
+    assert len(rows) == 5 * 8
+    of_flat = [row["stages"] for row in rows if row["predictor"] == "flat"]
+    assert all("rerank" not in stages for stages in of_flat)
