@@ -33,6 +33,7 @@ VERBS: dict[str, tuple[str, str]] = {
     "serve": ("serve", "Serve retrieval over HTTP."),
     "export-trec": ("trec:export_trec", "Write a run as TREC runs and qrels."),
     "score-trec": ("trec:score_trec", "Score TREC runs with qrels."),
+    "beir": ("beir", "Make questions from BEIR folders."),
     "settings": ("settings", "List every setting with its default and range."),
 }
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections import Counter
+from collections import Counter, OrderedDict
 from collections.abc import Callable, Hashable
 from threading import Lock
 from typing import Any, TypeVar
@@ -45,3 +45,22 @@ class QueryMemo(Memo):
     def begin_query(self) -> None:
         """Forget the query before."""
         self._kept.clear()
+
+
+class RecentMemo(Memo):
+    """Remembers the ``limit`` results that were asked for last, for a process that answers for ever."""
+
+    def __init__(self, limit: int = 128) -> None:
+        super().__init__()
+        self._limit = limit
+        self._kept: OrderedDict[tuple[Hashable, ...], Any] = OrderedDict()
+
+    def get(self, key: tuple[Hashable, ...], compute: Callable[[], T]) -> T:
+        """As :meth:`Memo.get`; then what was asked for longest ago is forgotten."""
+        value = super().get(key, compute)
+        with self._lock:
+            if key in self._kept:
+                self._kept.move_to_end(key)
+            while len(self._kept) > self._limit:
+                self._kept.popitem(last=False)
+        return value

@@ -13,6 +13,7 @@ from __future__ import annotations
 import contextlib
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
+from threading import Lock
 from typing import Any
 
 import msgspec
@@ -73,6 +74,8 @@ class SentenceTransformersEmbedder:
         folder = model_folder(model, revision, notify)
         check_folder(folder)
         self._batch_size = batch_size
+        # A fast tokenizer must not be used by two threads at once.
+        self._lock = Lock()
         self._model = _load(folder, device, notify)
         prefixes = _prefixes(self._model.prompts, model)
         self.identity = EmbedderIdentity(
@@ -93,9 +96,13 @@ class SentenceTransformersEmbedder:
         step = max(_STEP, self._batch_size)
         for start in range(0, len(texts), step):
             batch = [encodable(text) for text in texts[start : start + step]]
-            rows[start : start + len(batch)] = self._model.encode_document(
-                batch, prompt=identity.document_prefix, batch_size=self._batch_size, show_progress_bar=False
-            )
+            with self._lock:
+                rows[start : start + len(batch)] = self._model.encode_document(
+                    batch,
+                    prompt=identity.document_prefix,
+                    batch_size=self._batch_size,
+                    show_progress_bar=False,
+                )
             if progress is not None:
                 progress(start + len(batch), len(texts))
         return unit_rows(rows, origin=identity.model)
@@ -103,9 +110,10 @@ class SentenceTransformersEmbedder:
     def embed_query(self, text: str) -> Vectors:
         """The unit vector of a query."""
         identity = self.identity
-        rows = self._model.encode_query(
-            [encodable(text)], prompt=identity.query_prefix, show_progress_bar=False
-        )
+        with self._lock:
+            rows = self._model.encode_query(
+                [encodable(text)], prompt=identity.query_prefix, show_progress_bar=False
+            )
         row: Vectors = unit_rows(rows, origin=identity.model)[0]
         return row
 

@@ -1,0 +1,132 @@
+"""Who may reach a server: the addresses it binds to, the Host and Origin it answers, the token it wants.
+
+1. It binds to the loopback interface unless asked otherwise; any other address needs a token.
+2. ``Host`` must name the server: the loopback names, the address it is bound to, and those allowed besides.
+   A page of another site whose name was made to resolve here is refused by it.
+3. ``Origin``, which browsers send, must be one of those allowed; none is by default.
+4. With a token every request must carry it as ``Authorization: Bearer``.
+"""
+
+from __future__ import annotations
+
+import hmac
+import ipaddress
+import os
+import re
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+
+from branchrank.errors import UsageError
+from branchrank.records import Record
+
+VARIABLE = "BRANCHRANK_TOKEN"
+TOKEN_LENGTH = 16
+LOOPBACK_NAMES = ("localhost", "127.0.0.1", "[::1]")
+
+_TOKEN = re.compile(r"[!-~]+")
+_HOST = re.compile(r"(\[[0-9a-f:.]+\]|[^\s:/@\[\]]+)(?::\d{1,5})?")
+_ORIGIN = re.compile(r"https?://(?:\[[0-9a-f:.]+\]|[^\s:/@\[\]]+)(?::\d{1,5})?")
+
+
+class Access(Record, frozen=True, kw_only=True):
+    """What a request must carry. ``hosts`` are names without ports; an empty ``token`` asks for none."""
+
+    hosts: tuple[str, ...] = LOOPBACK_NAMES
+    origins: tuple[str, ...] = ()
+    token: str = ""
+
+    def answers_host(self, values: Sequence[str]) -> bool:
+        """Whether the ``Host`` header, on any port, names this server."""
+        match = _HOST.fullmatch(values[0].lower()) if len(values) == 1 else None
+        return match is not None and match[1] in self.hosts
+
+    def answers_origin(self, values: Sequence[str]) -> bool:
+        """Whether there is no ``Origin`` header, or an allowed one."""
+        return not values or (len(values) == 1 and values[0].lower() in self.origins)
+
+    def answers_token(self, values: Sequence[str]) -> bool:
+        """Whether the ``Authorization`` header carries the token; compared in constant time."""
+        if not self.token:
+            return True
+        scheme, _, given = values[0].partition(" ") if len(values) == 1 else ("", "", "")
+        same = hmac.compare_digest(given.strip().encode("utf-8", "replace"), self.token.encode())
+        return scheme.lower() == "bearer" and same
+
+
+def access_for(
+    host: str, *, token: str = "", allowed_hosts: Sequence[str] = (), allowed_origins: Sequence[str] = ()
+) -> Access:
+    """The rules for a server bound to ``host``.
+
+    Raises :class:`UsageError` for an address beyond loopback without a token, for all addresses without
+    a name to answer to, and for what is no host or origin.
+    """
+    loopback = is_loopback(host)
+    if not loopback and not token:
+        raise UsageError(
+            f"binding to {host} lets other machines in, which needs a token",
+            remedy=f"set {VARIABLE} (or --token-file) to a secret of {TOKEN_LENGTH} characters or more",
+        )
+    hosts = [name.lower() for name in allowed_hosts]
+    for name in hosts:
+        match = _HOST.fullmatch(name)
+        if match is None or match[1] != name:
+            raise UsageError(
+                f"--allowed-host {name!r} is not a host's name", remedy="give it without scheme and port"
+            )
+    origins = [origin.lower() for origin in allowed_origins]
+    for origin in origins:
+        if _ORIGIN.fullmatch(origin) is None:
+            raise UsageError(
+                f"--allowed-origin {origin!r} is not an origin",
+                remedy="give scheme, host and port: http://localhost:3000",
+            )
+    if host in ("0.0.0.0", "::", "") and not hosts:  # noqa: S104 - compared, not bound
+        raise UsageError(
+            f"binding to {host or 'every address'}: under which name will it be asked?",
+            remedy="name it with --allowed-host",
+        )
+    own = LOOPBACK_NAMES if loopback else ()
+    return Access(
+        hosts=tuple(dict.fromkeys((*own, bracketed(host.lower()), *hosts))),
+        origins=tuple(origins),
+        token=token,
+    )
+
+
+def is_loopback(host: str) -> bool:
+    """Whether an address can only be reached from this machine. Of names only ``localhost`` is trusted."""
+    if host.lower() == "localhost":
+        return True
+    try:
+        return ipaddress.ip_address(host).is_loopback
+    except ValueError:
+        return False
+
+
+def bracketed(host: str) -> str:
+    """A host as URLs write it."""
+    return f"[{host}]" if ":" in host else host
+
+
+def read_token(token_file: Path | None, environment: Mapping[str, str] | None = None) -> str:
+    """The token from a file, else from the environment; empty when neither names one.
+
+    Raises :class:`UsageError` when it can't be read, is short, or holds other than visible ASCII.
+    """
+    where = f"the token in {token_file or VARIABLE}"
+    if token_file is None:
+        token = (os.environ if environment is None else environment).get(VARIABLE, "").strip()
+        if not token:
+            return ""
+    else:
+        try:
+            token = token_file.read_text(encoding="utf-8").strip()
+        except (OSError, UnicodeDecodeError) as error:
+            raise UsageError(f"{where} can't be read: {error}", remedy=f"correct {token_file}") from None
+    if len(token) < TOKEN_LENGTH or _TOKEN.fullmatch(token) is None:
+        raise UsageError(
+            f"{where} must be {TOKEN_LENGTH} or more visible ASCII characters",
+            remedy="make one: python3 -c 'import secrets; print(secrets.token_urlsafe())'",
+        )
+    return token

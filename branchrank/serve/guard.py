@@ -1,0 +1,161 @@
+"""What stands before every HTTP application: access, body size, slow bodies.
+
+1. A foreign ``Host`` is answered 421, a foreign ``Origin`` 403, a missing or wrong token 401.
+2. A body longer than the limit is answered 413, whether its length is declared or it comes in chunks; one
+   that isn't whole before the deadline 408.
+3. The application gets the body whole. Each refusal closes the connection.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Awaitable, Callable, MutableMapping
+from typing import Any
+
+import msgspec
+
+from branchrank.records import Record
+from branchrank.serve.access import Access
+
+BODY_LIMIT = 1024 * 1024
+BODY_DEADLINE_S = 10.0
+#: How much of a refused body is read, and for how long, so that its sender can read the refusal.
+DISCARD_LIMIT = 16 * BODY_LIMIT
+DISCARD_DEADLINE_S = 1.0
+
+Message = MutableMapping[str, Any]
+Scope = MutableMapping[str, Any]
+Receive = Callable[[], Awaitable[Message]]
+Send = Callable[[Message], Awaitable[None]]
+Application = Callable[[Scope, Receive, Send], Awaitable[None]]
+
+
+class ErrorDetail(Record, frozen=True, kw_only=True):
+    """``code`` is for programs, ``message`` for people."""
+
+    code: str
+    message: str
+
+
+class ErrorAnswer(Record, frozen=True, kw_only=True):
+    """The body of every answer that is not a success."""
+
+    error: ErrorDetail
+
+
+class Refusal(Exception):
+    """A request that is answered with an error."""
+
+    def __init__(self, status: int, code: str, message: str, **headers: str) -> None:
+        super().__init__(message)
+        self.status = status
+        self.headers = {name.replace("_", "-"): value for name, value in headers.items()}
+        self.body = msgspec.json.encode(ErrorAnswer(error=ErrorDetail(code=code, message=message)))
+
+
+class Guard:
+    """An ASGI application around another one."""
+
+    def __init__(
+        self,
+        application: Application,
+        access: Access,
+        *,
+        body_limit: int = BODY_LIMIT,
+        body_deadline_s: float = BODY_DEADLINE_S,
+    ) -> None:
+        self.application = application
+        self.access = access
+        self.body_limit = body_limit
+        self.body_deadline_s = body_deadline_s
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        """Answer one request, or hand it on."""
+        if scope["type"] != "http":
+            await self.application(scope, receive, send)
+            return
+        try:
+            self._check_access(scope)
+            body = await self._body(scope, receive)
+        except Refusal as refusal:
+            if not _headers(scope, b"expect"):
+                await _discard(receive)
+            await _answer(send, refusal)
+            return
+        if body is None:
+            return
+        pending = [{"type": "http.request", "body": body, "more_body": False}]
+
+        async def whole() -> Message:
+            return pending.pop() if pending else await receive()
+
+        async def safely(message: Message) -> None:
+            if message["type"] == "http.response.start":
+                message["headers"] = [*message.get("headers", ()), (b"x-content-type-options", b"nosniff")]
+            await send(message)
+
+        await self.application(scope, whole, safely)
+
+    def _check_access(self, scope: Scope) -> None:
+        if not self.access.answers_host(_headers(scope, b"host")):
+            raise Refusal(421, "wrong_host", "this server does not answer to that Host")
+        if not self.access.answers_origin(_headers(scope, b"origin")):
+            raise Refusal(403, "wrong_origin", "pages of that Origin may not ask this server")
+        if not self.access.answers_token(_headers(scope, b"authorization")):
+            raise Refusal(
+                401, "no_token", "send the token as Authorization: Bearer", www_authenticate="Bearer"
+            )
+
+    async def _body(self, scope: Scope, receive: Receive) -> bytes | None:
+        """The body; ``None`` when the client is gone."""
+        declared = _headers(scope, b"content-length")
+        if declared and int(declared[0]) > self.body_limit:
+            raise self._too_large()
+        body = bytearray()
+        try:
+            async with asyncio.timeout(self.body_deadline_s):
+                while True:
+                    message = await receive()
+                    if message["type"] != "http.request":
+                        return None
+                    body += message.get("body", b"")
+                    if len(body) > self.body_limit:
+                        raise self._too_large()
+                    if not message.get("more_body", False):
+                        return bytes(body)
+        except TimeoutError:
+            raise Refusal(408, "slow_body", "the body took too long to arrive") from None
+
+    def _too_large(self) -> Refusal:
+        return Refusal(413, "body_too_large", f"a body may have {self.body_limit} bytes")
+
+
+def _headers(scope: Scope, name: bytes) -> list[str]:
+    return [value.decode("latin-1") for key, value in scope["headers"] if key == name]
+
+
+async def _discard(receive: Receive) -> None:
+    """Read what is left of a body, within bounds."""
+    taken = 0
+    try:
+        async with asyncio.timeout(DISCARD_DEADLINE_S):
+            while taken <= DISCARD_LIMIT:
+                message = await receive()
+                taken += len(message.get("body", b""))
+                if not message.get("more_body", False):
+                    return
+    except TimeoutError:
+        return
+
+
+async def _answer(send: Send, refusal: Refusal) -> None:
+    headers = {
+        "content-type": "application/json",
+        "content-length": str(len(refusal.body)),
+        "x-content-type-options": "nosniff",
+        "connection": "close",
+        **refusal.headers,
+    }
+    encoded = [(name.encode("ascii"), value.encode("latin-1")) for name, value in headers.items()]
+    await send({"type": "http.response.start", "status": refusal.status, "headers": encoded})
+    await send({"type": "http.response.body", "body": refusal.body})

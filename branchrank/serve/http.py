@@ -1,0 +1,194 @@
+"""``POST /retrieve`` over HTTP, with ``GET /health`` and an OpenAPI description.
+
+Requests and answers are the records below; their JSON schemas are the description's. A retrieval runs in a
+thread of a small pool. When nothing more may wait for one, the answer is 503 at once. Importing this module
+raises :class:`MissingDependencyError` where FastAPI is not installed.
+"""
+
+from __future__ import annotations
+
+import logging
+from typing import Annotated, Any
+
+import msgspec
+from msgspec import Meta
+
+from branchrank import __version__
+from branchrank.errors import BranchRankError, MissingDependencyError
+from branchrank.printable import safe
+from branchrank.records import Hit, Record
+from branchrank.serve.access import Access
+from branchrank.serve.guard import ErrorAnswer, Guard, Refusal
+from branchrank.serve.service import PredictorRefused, Service
+from branchrank.serve.workers import QueueFullError, Workers
+
+try:
+    from fastapi import FastAPI, Request, Response
+    from fastapi.openapi.utils import get_openapi
+    from starlette.exceptions import HTTPException
+except ImportError:
+    raise MissingDependencyError("fastapi", extra="serve", purpose="serving over HTTP") from None
+
+QUERY_CHARACTERS = 10_240
+TOP_K = 100
+
+_log = logging.getLogger(__name__)
+
+
+class RetrieveRequest(Record, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """A query. Without ``predictor`` the server's first one answers.
+
+    ``top_k`` is an integer as JSON Schema has it: 5.0 is one.
+    """
+
+    query: Annotated[str, Meta(min_length=1, max_length=QUERY_CHARACTERS)]
+    top_k: Annotated[float, Meta(ge=1, le=TOP_K, multiple_of=1)] = 10
+    predictor: Annotated[str, Meta(max_length=100)] = ""
+
+
+class RetrieveAnswer(Record, frozen=True, kw_only=True):
+    """Hits, best first, and each fallback that was taken as ``stage: reason``."""
+
+    predictor: str
+    hits: tuple[Hit, ...]
+    fallbacks: tuple[str, ...] = ()
+
+
+class Health(Record, frozen=True, kw_only=True):
+    """The server answers. ``predictors`` are ready; ``refused`` says why others are not."""
+
+    status: str
+    version: str
+    predictors: tuple[str, ...]
+    refused: dict[str, str]
+    embedder: str
+    corpus_digest: str
+    chunks: int
+
+
+def application(service: Service, workers: Workers, access: Access) -> Guard:
+    """The guarded application."""
+    # The pages /docs and /redoc would load scripts from other hosts.
+    app = FastAPI(title="BranchRank", version=__version__, docs_url=None, redoc_url=None)
+
+    @app.get("/health", **_described(Health))
+    async def health() -> Response:
+        """Whether the server answers, and what it serves."""
+        return _json(_health(service))
+
+    @app.post("/retrieve", **_described(RetrieveAnswer, RetrieveRequest))
+    async def retrieve(request: Request) -> Response:
+        """The passages that answer a query, best first."""
+        return _json(await _retrieved(service, workers, request))
+
+    @app.exception_handler(Refusal)
+    async def refused(_request: Request, refusal: Refusal) -> Response:
+        return Response(refusal.body, refusal.status, refusal.headers, media_type="application/json")
+
+    @app.exception_handler(HTTPException)
+    async def wrong_route(request: Request, error: HTTPException) -> Response:
+        refusal = Refusal(error.status_code, "wrong_route", str(error.detail), **(error.headers or {}))
+        return await refused(request, refusal)
+
+    @app.exception_handler(Exception)
+    async def fault(request: Request, _error: Exception) -> Response:
+        return await refused(request, _failed())
+
+    schema = _openapi(app, service, bool(access.token))
+    app.openapi = lambda: schema  # type: ignore[method-assign]
+    return Guard(app, access)
+
+
+async def _retrieved(service: Service, workers: Workers, request: Request) -> RetrieveAnswer:
+    """Read, check and answer one request."""
+    media_type = request.headers.get("content-type", "").partition(";")[0].strip().lower()
+    if media_type != "application/json":
+        raise Refusal(415, "not_json", "send application/json")
+    try:
+        asked = msgspec.json.decode(await request.body(), type=RetrieveRequest)
+    except msgspec.ValidationError as error:
+        raise Refusal(422, "invalid", safe(str(error))) from None
+    except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
+        raise Refusal(400, "malformed", "the body is not JSON in UTF-8") from None
+    try:
+        name, found = await workers.run(
+            lambda: service.retrieve(asked.query, int(asked.top_k), asked.predictor)
+        )
+    except PredictorRefused as refusal:
+        raise Refusal(422, "predictor", str(refusal)) from None
+    except QueueFullError:
+        raise Refusal(503, "busy", "too many requests are waiting", retry_after="1") from None
+    except BranchRankError as error:
+        # The message may name paths and hosts: it is for this machine's operator.
+        _log.error("%s", safe(error.message))
+        raise _failed() from None
+    return RetrieveAnswer(predictor=name, hits=found.hits, fallbacks=found.fallbacks)
+
+
+def _failed() -> Refusal:
+    return Refusal(500, "failed", "the retrieval failed; the server's log says why")
+
+
+def _health(service: Service) -> Health:
+    manifest = service.index.manifest
+    return Health(
+        status="ok",
+        version=__version__,
+        predictors=service.predictors,
+        refused=service.offered.refused,
+        embedder=manifest.embedder.model,
+        corpus_digest=manifest.corpus_digest,
+        chunks=manifest.chunks,
+    )
+
+
+def _json(answer: Record) -> Response:
+    return Response(msgspec.json.encode(answer), media_type="application/json")
+
+
+_REF = "#/components/schemas/{name}"
+
+
+def _described(answer: type[Record], request: type[Record] | None = None) -> dict[str, Any]:
+    """How a route stands in the OpenAPI description."""
+
+    def content(record: type[Record]) -> dict[str, Any]:
+        return {"application/json": {"schema": {"$ref": _REF.format(name=record.__name__)}}}
+
+    codes = {401: "no token", 403: "foreign Origin", 421: "foreign Host"}
+    described: dict[str, Any] = {"response_model": None}
+    if request is not None:
+        codes |= {
+            400: "not JSON",
+            408: "slow body",
+            413: "body too large",
+            415: "not application/json",
+            422: "a value out of its bounds",
+            500: "the retrieval failed",
+            503: "too many requests wait",
+        }
+        described["openapi_extra"] = {"requestBody": {"required": True, "content": content(request)}}
+    errors = {code: {"description": text, "content": content(ErrorAnswer)} for code, text in codes.items()}
+    described["responses"] = {200: {"description": "success", "content": content(answer)}, **errors}
+    return described
+
+
+def _openapi(app: FastAPI, service: Service, token: bool) -> dict[str, Any]:
+    """The description; the predictors that can be asked stand in it by name."""
+    schema = get_openapi(title=app.title, version=app.version, routes=app.routes)
+    _, components = msgspec.json.schema_components(
+        (RetrieveRequest, RetrieveAnswer, Health, ErrorAnswer), ref_template=_REF
+    )
+    components["RetrieveRequest"]["properties"] |= {
+        "top_k": {"type": "integer", "minimum": 1, "maximum": TOP_K, "default": 10},
+        "predictor": {
+            "type": "string",
+            "enum": [*service.predictors],
+            "default": service.predictors[0],
+        },
+    }
+    schema["components"] = {"schemas": components}
+    if token:
+        schema["components"]["securitySchemes"] = {"token": {"type": "http", "scheme": "bearer"}}
+        schema["security"] = [{"token": []}]
+    return schema

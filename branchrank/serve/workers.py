@@ -1,0 +1,47 @@
+"""A small pool of threads with a bounded queue: what doesn't fit is refused at once."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable
+from concurrent.futures import Future, ThreadPoolExecutor
+from threading import Lock
+from typing import TypeVar
+
+T = TypeVar("T")
+
+
+class QueueFullError(Exception):
+    """As much is under way and waiting as may be."""
+
+
+class Workers:
+    """Runs ``threads`` pieces of work at once and lets ``waiting`` more wait. Close it."""
+
+    def __init__(self, threads: int, waiting: int) -> None:
+        self._pool = ThreadPoolExecutor(threads, thread_name_prefix="retrieval")
+        self._capacity = threads + waiting
+        self._taken = 0
+        self._lock = Lock()
+
+    async def run(self, work: Callable[[], T]) -> T:
+        """The result of ``work`` from a thread. Raises :class:`QueueFullError` when nothing more may wait."""
+        with self._lock:
+            if self._taken >= self._capacity:
+                raise QueueFullError
+            self._taken += 1
+        try:
+            future = self._pool.submit(work)
+        except BaseException:
+            self._leave()
+            raise
+        future.add_done_callback(self._leave)
+        return await asyncio.wrap_future(future)
+
+    def _leave(self, _finished: Future[T] | None = None) -> None:
+        with self._lock:
+            self._taken -= 1
+
+    def close(self) -> None:
+        """Let what runs finish; drop what waits."""
+        self._pool.shutdown(wait=True, cancel_futures=True)

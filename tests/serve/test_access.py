@@ -1,0 +1,171 @@
+"""Who may reach a server: hosts, origins, tokens, and what a server may be bound to."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+from support.http_server import Running, asking, post, running
+
+from branchrank.errors import UsageError
+from branchrank.serve.access import Access, access_for, read_token
+from branchrank.serve.http import application
+from branchrank.serve.service import Service
+from branchrank.serve.workers import Workers
+
+TOKEN = "correct-horse-battery"
+HOSTS = {
+    "127.0.0.1": True,
+    "127.0.0.1:8000": True,
+    "localhost": True,
+    "LOCALHOST:1": True,
+    "[::1]:80": True,
+    "docs.example": True,
+    "evil.example": False,
+    "evil.example:8000": False,
+    "localhost.evil.example": False,
+    "127.0.0.1.evil.example": False,
+    "evil.example#127.0.0.1": False,
+    "127.0.0.1@evil.example": False,
+    "localhost:80:80": False,
+    "localhost:": False,
+    "localhost.": False,
+    "::1": False,
+    "0.0.0.0": False,
+    "[::ffff:127.0.0.1]": False,
+    "2130706433": False,
+    "": False,
+}
+ORIGINS = {
+    None: True,
+    "http://localhost:3000": True,
+    "HTTP://LOCALHOST:3000": True,
+    "http://localhost:3001": False,
+    "https://localhost:3000": False,
+    "http://localhost": False,
+    "http://localhost:3000.evil.example": False,
+    "http://evil.example": False,
+    "null": False,
+    "file://": False,
+    "": False,
+}
+
+
+@pytest.fixture(scope="module")
+def server(service: Service) -> Iterator[Running]:
+    workers = Workers(2, 8)
+    access = access_for(
+        "127.0.0.1", allowed_hosts=("docs.example",), allowed_origins=("http://localhost:3000",)
+    )
+    with running(application(service, workers, access)) as made:
+        yield made
+    workers.close()
+
+
+@pytest.mark.parametrize("origin", ORIGINS)
+@pytest.mark.parametrize("host", HOSTS)
+def test_foreign_hosts_and_origins_are_refused(server: Running, host: str, origin: str | None) -> None:
+    headers = {} if origin is None else {"Origin": origin}
+    status, _, body = server.send(post(asking(top_k=1), host=host, **headers))
+    expected = 421 if not HOSTS[host] else 200 if ORIGINS[origin] else 403
+    assert status == expected
+    assert (b'"hits"' in body) == (expected == 200)
+
+
+def test_a_request_without_or_with_two_hosts_is_refused(server: Running) -> None:
+    assert server.send(b"GET /health HTTP/1.1\r\nConnection: close\r\n\r\n")[0] == 400
+    assert server.send(b"GET /health HTTP/1.0\r\n\r\n")[0] == 421
+    two = b"GET /health HTTP/1.1\r\nHost: localhost\r\nHost: evil.example\r\nConnection: close\r\n\r\n"
+    assert server.send(two)[0] == 400
+
+
+@pytest.mark.parametrize(
+    "given",
+    [
+        "",
+        "Bearer",
+        "Bearer ",
+        f"Basic {TOKEN}",
+        TOKEN,
+        f"Bearer {TOKEN}x",
+        f"Bearer {TOKEN[:-1]}",
+        f"Bearer {TOKEN.upper()}",
+        f"Bearer\t{TOKEN}",
+        f"Bearer {TOKEN}, Bearer {TOKEN}",
+        "Bearer \xff\xfe",
+        "Bearer " + "x" * 10_000,
+    ],
+)
+def test_bad_tokens(given: str) -> None:
+    assert not Access(token=TOKEN).answers_token([given])
+
+
+def test_good_tokens() -> None:
+    access = Access(token=TOKEN)
+    assert access.answers_token([f"Bearer {TOKEN}"])
+    assert access.answers_token([f"bearer {TOKEN}"])
+    assert not access.answers_token([])
+    assert not access.answers_token([f"Bearer {TOKEN}", f"Bearer {TOKEN}"])
+    assert Access().answers_token([])
+
+
+@pytest.mark.parametrize(
+    "host", ["0.0.0.0", "::", "192.168.1.2", "docs.example", "", "localhost.evil.example"]
+)
+def test_beyond_loopback_a_token_is_needed(host: str) -> None:
+    with pytest.raises(UsageError, match="needs a token"):
+        access_for(host)
+
+
+@pytest.mark.parametrize("host", ["127.0.0.1", "127.0.0.53", "::1", "localhost"])
+def test_loopback_needs_none(host: str) -> None:
+    access = access_for(host)
+    assert access.answers_host([f"[{host}]:9" if ":" in host else f"{host}:9"])
+    assert access.answers_host(["localhost"])
+
+
+def test_an_address_is_answered_to_by_its_name_alone() -> None:
+    access = access_for("192.168.1.2", token=TOKEN, allowed_hosts=("Docs.example",))
+    assert access.hosts == ("192.168.1.2", "docs.example")
+    assert not access.answers_host(["localhost"])
+    with pytest.raises(UsageError, match="under which name"):
+        access_for("0.0.0.0", token=TOKEN)
+
+
+@pytest.mark.parametrize("name", ["http://a.example", "a.example:80", "a b", "", "*"])
+def test_what_is_no_host_is_refused(name: str) -> None:
+    if name == "*":
+        assert not access_for("::1", allowed_hosts=(name,)).answers_host(["evil.example"])
+        return
+    with pytest.raises(UsageError, match="--allowed-host"):
+        access_for("::1", allowed_hosts=(name,))
+
+
+@pytest.mark.parametrize("origin", ["a.example", "*", "null", "http://a.example/", "ftp://a.example"])
+def test_what_is_no_origin_is_refused(origin: str) -> None:
+    with pytest.raises(UsageError, match="--allowed-origin"):
+        access_for("::1", allowed_origins=(origin,))
+
+
+def test_where_the_token_comes_from(tmp_path: Path) -> None:
+    file = tmp_path / "token"
+    file.write_text(f"{TOKEN}\n")
+    other = "another-long-enough-token"
+    assert read_token(None, {}) == ""
+    assert read_token(None, {"BRANCHRANK_TOKEN": other}) == other
+    assert read_token(file, {"BRANCHRANK_TOKEN": other}) == TOKEN
+
+
+@pytest.mark.parametrize("content", ["", "short", "with a space in it", "ümlaut-umlaut-umlaut", "a\x00" * 20])
+def test_a_weak_token_is_refused_and_not_repeated(tmp_path: Path, content: str) -> None:
+    file = tmp_path / "token"
+    file.write_text(content)
+    with pytest.raises(UsageError, match="visible ASCII") as raised:
+        read_token(file)
+    assert not content or content not in str(raised.value)
+
+
+def test_a_token_file_that_is_not_there(tmp_path: Path) -> None:
+    with pytest.raises(UsageError, match="can't be read"):
+        read_token(tmp_path / "none")

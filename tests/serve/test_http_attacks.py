@@ -1,0 +1,238 @@
+"""Attacks on the HTTP door: paths, sizes, slow clients, broken requests, generated requests."""
+
+from __future__ import annotations
+
+import asyncio
+import socket
+from collections.abc import Iterator
+from typing import Any
+from urllib.parse import quote
+
+import pytest
+import schemathesis
+from hypothesis import HealthCheck, Phase, given, settings
+from hypothesis import strategies as st
+from support.http_server import Running, asking, eventually, parsed, post, received, running
+from support.traversal import traversals
+
+from branchrank.serve.access import Access
+from branchrank.serve.guard import BODY_LIMIT, Guard
+from branchrank.serve.http import application
+from branchrank.serve.server import ImpatientProtocol
+from branchrank.serve.service import Service
+from branchrank.serve.workers import Workers
+from branchrank.stores.workspace import Workspace
+
+CANARY = "canary-5f1d"
+
+
+@pytest.fixture(scope="module")
+def server(service: Service) -> Iterator[Running]:
+    workers = Workers(2, 64)
+    with running(application(service, workers, Access())) as made:
+        yield made
+    workers.close()
+
+
+def test_no_path_leads_to_a_file(server: Running, workspace: Workspace) -> None:
+    secret = workspace.corpus_root.parent / "secret.txt"
+    secret.write_text(CANARY)
+    payloads = traversals("secret.txt", f"../{secret.name}", str(secret))
+    assert len(payloads) >= 500
+    requests = []
+    for payload in payloads:
+        path = quote("/" + payload, safe="/.%\\;~:*$")[:8_000]
+        requests.append(f"GET {path} HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\n\r\n".encode())
+    for number, payload in enumerate(payloads):
+        if number % 10 == 0:
+            requests.append(post(asking(payload or " ", predictor="grep")))
+            requests.append(post(asking(predictor=payload[:100])))
+    for request in requests:
+        status, _, body = server.send(request)
+        assert status in (200, 400, 404, 405, 422), request
+        assert CANARY.encode() not in body
+        assert b"root:" not in body
+        assert (
+            str(workspace.corpus_root).encode() not in body or str(workspace.corpus_root).encode() in request
+        )
+
+
+@pytest.mark.parametrize("size", [BODY_LIMIT + 1, 4 * BODY_LIMIT])
+def test_a_body_that_is_too_large_is_refused(server: Running, size: int) -> None:
+    assert server.send(post(b"x" * size))[0] == 413
+
+
+def test_a_declared_size_is_refused_before_it_comes(server: Running) -> None:
+    head = b"POST /retrieve HTTP/1.1\r\nHost: localhost\r\nContent-Type: application/json\r\n"
+    head += b"Expect: 100-continue\r\nContent-Length: 1000000000000\r\n\r\n"
+    assert server.send(head)[0] == 413
+
+
+def test_a_chunked_body_is_counted(server: Running) -> None:
+    head = b"POST /retrieve HTTP/1.1\r\nHost: localhost\r\nContent-Type: application/json\r\n"
+    head += b"Transfer-Encoding: chunked\r\nConnection: close\r\n\r\n"
+    piece = b"10000\r\n" + b"x" * 0x10000 + b"\r\n"
+    assert server.send(head + piece * 17 + b"0\r\n\r\n")[0] == 413
+    small = asking()
+    assert server.send(head + b"%x\r\n%s\r\n0\r\n\r\n" % (len(small), small))[0] == 200
+
+
+@pytest.mark.parametrize(
+    "raw",
+    [
+        b"\x00" * 100,
+        b"\x16\x03\x01\x02\x00\x01\x00\x01\xfc\x03\x03" * 10,
+        b"GET /health HTTP/1.1\r\nHost: localhost\r\nX: " + b"a" * 500_000,
+        b"POST /retrieve HTTP/1.1\r\nHost: localhost\r\nContent-Length: -1\r\n\r\n",
+        b"POST /retrieve HTTP/1.1\r\nHost: localhost\r\nContent-Length: 5\r\nContent-Length: 6\r\n\r\n",
+        b"POST /retrieve HTTP/1.1\r\nHost: localhost\r\nTransfer-Encoding: chunked, x\r\n\r\n",
+        b"GET /health HTTP/1.1\r\nHost: localhost\r\nBad Header: 1\r\n\r\n",
+    ],
+)
+def test_broken_requests_are_refused_and_the_server_goes_on(server: Running, raw: bytes) -> None:
+    status, _, _ = server.send(raw)
+    assert 400 <= status < 500 or status == 501
+    assert server.send(post(asking()))[0] == 200
+
+
+class Quick(ImpatientProtocol):
+    head_deadline_s = 0.3
+    unread_deadline_s = 0.3
+
+
+async def flood(_scope: Any, _receive: Any, send: Any) -> None:
+    """Far more than any buffer holds."""
+    await send({"type": "http.response.start", "status": 200, "headers": []})
+    for _ in range(500):
+        await send({"type": "http.response.body", "body": b"x" * 100_000, "more_body": True})
+    await send({"type": "http.response.body"})
+
+
+def connections(server: Running) -> int:
+    return len(server.server.server_state.connections)
+
+
+@pytest.mark.parametrize("begun", [b"", b"GET /hea", b"GET /health HTTP/1.1\r\nHost: loc"])
+def test_a_client_that_does_not_finish_a_head_is_dropped(begun: bytes) -> None:
+    with running(Guard(flood, Access()), Quick) as server, server.connect() as slow:
+        slow.sendall(begun)
+        assert received(slow) == b""
+        assert eventually(lambda: connections(server) == 0)
+
+
+def dripped(connection: socket.socket) -> bool:
+    """Whether the server closes while one byte after the other comes."""
+    connection.settimeout(0.02)
+    for _ in range(1_000):
+        try:
+            connection.sendall(b"X")
+            if connection.recv(1) == b"":
+                return True
+        except TimeoutError:
+            continue
+        except OSError:
+            return True
+    return False
+
+
+def test_dripping_bytes_does_not_help() -> None:
+    with running(Guard(flood, Access()), Quick) as server, server.connect() as slow:
+        assert dripped(slow)
+
+
+def test_a_second_request_on_a_connection_has_the_same_deadline() -> None:
+    async def brief(_scope: Any, _receive: Any, send: Any) -> None:
+        await send({"type": "http.response.start", "status": 204, "headers": []})
+        await send({"type": "http.response.body"})
+
+    with running(Guard(brief, Access()), Quick) as server, server.connect() as slow:
+        slow.sendall(b"GET / HTTP/1.1\r\nHost: localhost\r\n\r\n")
+        assert slow.recv(4096).startswith(b"HTTP/1.1 204")
+        slow.sendall(b"GET / HT")
+        assert received(slow) == b""
+
+
+def test_a_client_that_does_not_read_is_dropped() -> None:
+    with running(Guard(flood, Access()), Quick) as server, server.connect() as lazy:
+        lazy.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 4096)
+        lazy.sendall(b"GET / HTTP/1.1\r\nHost: localhost\r\n\r\n")
+        assert eventually(lambda: connections(server) == 1)
+        assert eventually(lambda: connections(server) == 0)
+
+
+def test_a_body_that_does_not_come_is_given_up(service: Service) -> None:
+    workers = Workers(1, 1)
+    guard = application(service, workers, Access())
+    guard.body_deadline_s = 0.2
+    with running(guard) as server, server.connect() as slow:
+        slow.sendall(post(asking())[:-3])
+        status, headers, _ = parsed(received(slow))
+        assert (status, headers["connection"]) == (408, "close")
+    workers.close()
+
+
+def test_slow_clients_do_not_hold_up_others(server: Running) -> None:
+    slow = [server.connect() for _ in range(60)]
+    for number, connection in enumerate(slow):
+        connection.sendall(post(asking())[: 20 + number])
+    assert server.send(post(asking()))[0] == 200
+    for connection in slow:
+        connection.close()
+
+
+def test_a_client_that_leaves_early_does_no_harm(server: Running) -> None:
+    for cut in range(1, 200, 7):
+        with server.connect() as connection:
+            connection.sendall(post(asking())[:cut])
+    for _ in range(10):
+        with server.connect() as connection:
+            connection.sendall(post(asking(predictor="grep")))
+    assert eventually(lambda: connections(server) == 0)
+    assert server.send(post(asking()))[0] == 200
+
+
+@settings(derandomize=True, max_examples=150, deadline=None, phases=[Phase.generate])
+@given(body=st.binary(max_size=300) | st.text(max_size=300).map(lambda text: asking(text or " ")))
+def test_any_body_is_answered(service: Service, body: bytes) -> None:
+    async def ask() -> int:
+        workers = Workers(1, 1)
+        statuses = []
+
+        async def receive() -> Any:
+            return {"type": "http.request", "body": body, "more_body": False}
+
+        async def send(message: Any) -> None:
+            statuses.append(message.get("status"))
+
+        headers = [(b"host", b"localhost"), (b"content-type", b"application/json")]
+        scope = {"type": "http", "method": "POST", "path": "/retrieve", "headers": headers}
+        scope |= {"query_string": b"", "http_version": "1.1", "scheme": "http", "root_path": ""}
+        await application(service, workers, Access())(scope, receive, send)
+        workers.close()
+        return statuses[0]
+
+    assert asyncio.run(ask()) in (200, 400, 422)
+
+
+def test_generated_requests_keep_to_the_description(server: Running) -> None:
+    """Schemathesis: no 5xx; documented statuses and schemas; wrong data is refused, right data is not."""
+    schema = schemathesis.openapi.from_url(f"{server.url}/openapi.json")
+    tried = 0
+    for operation in schema.get_all_operations():
+
+        @settings(
+            derandomize=True,
+            max_examples=60,
+            deadline=None,
+            database=None,
+            suppress_health_check=list(HealthCheck),
+            phases=[Phase.explicit, Phase.generate],
+        )
+        @given(case=operation.ok().as_strategy())
+        def holds(case: Any) -> None:
+            nonlocal tried
+            tried += 1
+            case.call_and_validate()
+
+        holds()
+    assert tried > 60
