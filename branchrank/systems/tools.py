@@ -21,6 +21,7 @@ from typing import Literal
 
 import msgspec
 
+from branchrank.errors import BranchRankError
 from branchrank.files.grep import Grep, Passage, Ranking, marked_lines
 from branchrank.files.grep_chunks import Place, placed, ranking_of
 from branchrank.files.read_file import FileReader, FileRefused
@@ -164,8 +165,15 @@ class SearchTools:
             return str(refusal)
 
     def grep_chunks(self, query: str, n: int) -> list[Scored]:
-        """The ``grep`` branch of a system: chunks of the ranked passages, at most ``n``."""
+        """The ``grep`` branch of a system: chunks of the ranked passages, at most ``n``.
+
+        Raises :class:`BranchRankError` when the search was cut short: a part must not pass for the whole.
+        """
         result = self._grep.search(query, ranking=self._settings.ranking)
+        if result.notices:
+            raise BranchRankError(
+                "; ".join(result.notices), remedy="exclude large files from the corpus, or run it less loaded"
+            )
         return ranking_of([place for place in placed(result, self._chunks) if place.passage is None])[:n]
 
     def _near(self, query: str) -> tuple[list[Scored], tuple[str, ...]]:

@@ -4,9 +4,11 @@ import threading
 from collections.abc import Iterator
 from pathlib import Path
 
+import msgspec
 import pytest
 from support.small_index import small_index
 
+from branchrank.errors import BranchRankError
 from branchrank.files.grep import GrepResult, Passage
 from branchrank.files.grep_chunks import placed, ranking_of
 from branchrank.files.terms import extract_terms
@@ -129,6 +131,20 @@ def test_the_grep_branch_ranks_chunks(opened: tuple[Index, Path]) -> None:
     assert "max_retries" in opened[0].chunks[ranking[0].key].text
     assert all(entry.key in opened[0].chunks for entry in ranking)
     assert len(tools(opened).grep_chunks("cache", 1)) == 1
+
+
+def test_a_grep_that_was_cut_short_is_said_by_the_tool_and_fails_the_branch(
+    opened: tuple[Index, Path], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    search = tools(opened)
+    grep = search._grep.search
+    monkeypatch.setattr(
+        search._grep, "search", lambda *a, **o: msgspec.structs.replace(grep(*a, **o), notices=("cut short",))
+    )
+    assert search.grep_search("cache").status.notices == ("cut short",)
+    assert "cut short" in search.hybrid_search("cache").status.message
+    with pytest.raises(BranchRankError, match="cut short"):
+        search.grep_chunks("cache", 5)
 
 
 def test_any_text_is_answered(opened: tuple[Index, Path]) -> None:
