@@ -1,8 +1,7 @@
-"""Document 003, "Hybrid Retrieval Plan": what it says of the LLM, statement by statement, through the commands."""
+"""Document 003, "Hybrid Retrieval Plan": what it says of the LLM, through the commands."""
 
 from __future__ import annotations
 
-import csv
 import json
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -10,7 +9,7 @@ from typing import Any
 
 import pytest
 from support import scripted_llm as scripted
-from support.commands import benchmark, invoke, make_project
+from support.commands import benchmark, invoke, make_project, table
 from support.scripted_llm import Action, Chat, Script, ScriptedLLM
 
 from branchrank.settings import HybridSettings
@@ -151,9 +150,9 @@ class TestEvaluation:
         server = serve(scripted.first_shown)
         words = [*endpoint(server), *endpoint(server, "pageindex"), "--top-k", 5]
         made = benchmark(project, "--predictor", "all", "--sample-size", 5, "--sample-seed", 7, *words)
-        rows = list(csv.DictReader((made / "summary.csv").open()))
+        rows = table(made / "summary.csv")
         assert [row["predictor"] for row in rows] == ["local", "pageindex", "hybrid"]
-        calls = list(csv.DictReader((made / "llm_calls.csv").open()))
+        calls = table(made / "llm_calls.csv")
         for row in rows:
             own = [call for call in calls if call["predictor"] == row["predictor"]]
             tokens = sum(int(call["prompt_tokens"]) + int(call["completion_tokens"]) for call in own)
@@ -161,7 +160,4 @@ class TestEvaluation:
             assert float(row["llm_tokens_per_query"]) == pytest.approx(tokens / 5)
         assert {call["served_by"] for call in calls} == {"server"}
         assert len(calls) == len(server.requests)
-        asked = {
-            name: {call["question_id"] for call in calls if call["predictor"] == name} for name in ("hybrid",)
-        }
-        assert len(asked["hybrid"]) == 5
+        assert len({call["question_id"] for call in calls if call["predictor"] == "hybrid"}) == 5
