@@ -132,7 +132,7 @@ index = "absent"
 [systems.empty]
 branches = []
 [systems.typo]
-from = "local"
+branches = [{ kind = "bm25" }]
 branchs = 3
 [indexes.bad]
 chunk_tokens = 1
