@@ -154,7 +154,7 @@ def test_every_branchrank_command_that_a_page_names_exists() -> None:
     named = {
         (verb, source)
         for source, text in TEXTS.items()
-        for verb in re.findall(r"(?:`|^\s*|\$ )branchrank ([a-z]+)", text, flags=re.MULTILINE)
+        for verb in re.findall(r"(?:`|^\s*|\$ )branchrank ([a-z][a-z-]*)", text, flags=re.MULTILINE)
     }
     assert {(verb, source) for verb, source in named if verb not in verbs} == set()
 
