@@ -24,7 +24,13 @@ EXIT_CODES = {"pass": 0, "fail": 1, "undecided": 10}
 @click.option("--predictor-a", default="", help="Predictor of RUN_A. Default: each that both runs have.")
 @click.option("--predictor-b", default="", help="Predictor of RUN_B. Default: that of RUN_A.")
 @MEASURE
-@click.option("--delta", type=click.FloatRange(0, 1, min_open=True), default=0.02, show_default=True)
+@click.option(
+    "--delta",
+    type=click.FloatRange(0, 1, min_open=True),
+    default=0.02,
+    show_default=True,
+    help="Largest difference that counts as none.",
+)
 def compare(run_a: Path, run_b: Path, predictor_a: str, predictor_b: str, measure: str, delta: float) -> None:
     """Compare RUN_B with RUN_A, question by question, and list the questions that flipped.
 

@@ -36,7 +36,13 @@ SHARE = click.FloatRange(0, 1)
     show_default=True,
     help="Predictors held against the baseline.",
 )
-@click.option("--alpha", type=click.FloatRange(0, 1, min_open=True, max_open=True), default=0.05)
+@click.option(
+    "--alpha",
+    type=click.FloatRange(0, 1, min_open=True, max_open=True),
+    default=0.05,
+    show_default=True,
+    help="Family-wise error rate.",
+)
 def power(
     questions: tuple[int, ...],
     rate: float,

@@ -1,0 +1,153 @@
+"""``--help`` of every command says what is needed, at once: nothing heavy is loaded for it."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator
+from pathlib import Path
+
+import click
+import pytest
+from click.testing import CliRunner
+from support.commands import ROOT, invoke, make_project, program
+
+from branchrank.cli.main import VERBS, main
+from branchrank.settings import PARTS, settings_of
+
+HEAVY = ("torch", "chromadb", "pandas", "openai", "sentence_transformers")
+
+#: Runs commands in one process, then prints which of the heavy modules were loaded, and exit codes.
+LISTED = f"""
+import json, sys
+from click.testing import CliRunner
+from branchrank.cli.main import main
+codes = [CliRunner().invoke(main, words).exit_code for words in json.loads(sys.argv[1])]
+loaded = [name for name in {HEAVY!r} if name in sys.modules]
+print(json.dumps([loaded, codes]))
+"""
+
+
+def commands(group: click.Group = main, path: tuple[str, ...] = ()) -> Iterator[tuple[str, ...]]:
+    """The words of every command and group."""
+    context = click.Context(group)
+    for name in group.list_commands(context):
+        command = group.get_command(context, name)
+        assert command is not None
+        yield (*path, name)
+        if isinstance(command, click.Group):
+            yield from commands(command, (*path, name))
+
+
+ALL = [(), *commands()]
+
+
+def loaded_by(words: list[list[str]], cwd: Path) -> tuple[list[str], list[int]]:
+    done = program("-c", LISTED, json.dumps(words), cwd=cwd)
+    assert done.returncode == 0, done.stderr
+    loaded, codes = json.loads(done.stdout)
+    return loaded, codes
+
+
+def test_help_of_every_command_loads_nothing_heavy(tmp_path: Path) -> None:
+    loaded, codes = loaded_by([[*words, "--help"] for words in ALL], tmp_path)
+    assert loaded == []
+    assert set(codes) == {0}
+    assert len(codes) > 25
+
+
+UNNEEDED = (*HEAVY, "transformers", "scipy", "onnxruntime")
+
+
+def test_a_bm25_only_query_loads_nothing_heavy(tmp_path: Path) -> None:
+    """The lexical tree search is BM25 alone: no vectors, no model, no table library."""
+    project = make_project(tmp_path)
+    code = (
+        "import sys; from pathlib import Path\n"
+        "from branchrank.stores.index import open_index\n"
+        "from branchrank.stores.workspace import Workspace\n"
+        "from branchrank.systems.builtin import pageindex\n"
+        "from branchrank.systems.engine import Engine\n"
+        "workspace = Workspace.open(Path('data'), flags={'pageindex.no_llm': True})\n"
+        "with open_index(workspace) as index:\n"
+        "    hits = Engine(index).retrieve(pageindex(workspace.settings), 'remove stains', 3).hits\n"
+        "print(hits[0].node_id)\n"
+        f"print([name for name in {UNNEEDED!r} if name in sys.modules])\n"
+    )
+    done = program("-c", code, cwd=project)
+    assert done.stdout == "guide/cleaning.md#removing-stains\n[]\n", done.stderr
+
+
+def test_a_lexical_benchmark_loads_no_model_and_no_store(tmp_path: Path) -> None:
+    make_project(tmp_path)
+    words = ["benchmark", "--predictor", "pageindex", "--pageindex-no-llm", "--latency-sample", "2"]
+    loaded, codes = loaded_by([words], tmp_path)
+    assert codes == [0]
+    assert loaded == []
+
+
+@pytest.mark.parametrize("words", ALL, ids=" ".join)
+def test_every_command_explains_itself(words: tuple[str, ...]) -> None:
+    result = CliRunner().invoke(main, [*words, "--help"], terminal_width=100)
+    assert result.exit_code == 0
+    assert result.output.startswith("Usage:")
+    body = result.output.split("\n\n", 1)[1]
+    assert body.strip()[0].isupper(), "a sentence says what it does"
+    context = click.Context(main)
+    command: click.Command = main
+    for word in words:
+        assert isinstance(command, click.Group)
+        found = command.get_command(context, word)
+        assert found is not None
+        command = found
+    for parameter in command.params:
+        if isinstance(parameter, click.Option):
+            assert parameter.help, (words, parameter.name)
+
+
+def test_the_overview_names_every_verb() -> None:
+    result = invoke("--help")
+    for verb, (_, line) in VERBS.items():
+        assert verb in result.stdout
+        assert line.split(".")[0].split()[0] in result.stdout
+
+
+def test_flags_state_their_default_and_range() -> None:
+    result = CliRunner().invoke(main, ["hybrid", "--help"], terminal_width=300)
+    assert "--hybrid-candidate-cap INTEGER" in result.output
+    assert "Default 30. Range 20 to 50." in result.output
+    assert "Default 0.9. Range 0 to 10." in result.output
+
+
+@pytest.mark.parametrize("verb", ["benchmark", "hybrid", "retrieve"])
+def test_no_flag_means_two_things(verb: str) -> None:
+    command = main.get_command(click.Context(main), verb)
+    assert command is not None
+    flags = [flag for p in command.params for flag in (*p.opts, *p.secondary_opts)]
+    assert len(flags) == len(set(flags))
+
+
+def test_every_setting_has_one_flag_of_its_own() -> None:
+    flags = [setting.flag for part in PARTS for setting in settings_of(part)]
+    assert len(flags) == len(set(flags))
+
+
+@pytest.mark.parametrize(
+    ("door", "verb"),
+    [("retrieve", "retrieve"), ("hybrid_retrieve", "hybrid"), ("benchmark_run", "benchmark")],
+)
+def test_a_door_takes_what_its_verb_takes(door: str, verb: str, tmp_path: Path) -> None:
+    done = program(ROOT / f"{door}.py", "--help", cwd=tmp_path)
+    assert done.returncode == 0
+    shown = CliRunner().invoke(main, [verb, "--help"]).output
+
+    def letters(text: str) -> str:
+        """The help without its first word, the command's name, however it is wrapped."""
+        return "".join(text.partition("[OPTIONS]")[2].split())
+
+    assert letters(done.stdout) == letters(shown) != ""
+
+
+def test_the_version_is_the_packages() -> None:
+    from branchrank import __version__
+
+    assert invoke("--version").stdout == f"branchrank, version {__version__}\n"
