@@ -1,0 +1,236 @@
+"""``verify`` finds a doctored figure wherever it stands, and names it."""
+
+from __future__ import annotations
+
+import json
+import re
+import shutil
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import msgspec
+import pytest
+from support.commands import invoke
+from support.made_runs import Planned, make_questions, make_run
+
+from branchrank.artifacts import write_jsonl
+from branchrank.bench.run_directory import read_run, sealed, write_run
+from branchrank.errors import RunError
+from branchrank.report import plots, writing
+from branchrank.report.blocks import Plot
+from branchrank.report.verifying import verify_run
+from branchrank.report.writing import write_report
+
+
+@pytest.fixture(scope="module", autouse=True)
+def drawn_once() -> Iterator[None]:
+    """Draw equal plots once: drawing takes longer than everything else here."""
+    drawn: dict[bytes, str] = {}
+
+    def draw(plot: Plot) -> str:
+        key = msgspec.json.encode(plot.spec)
+        if key not in drawn:
+            drawn[key] = plots.draw(plot)
+        return drawn[key]
+
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(writing, "draw", draw)
+        yield
+
+
+@pytest.fixture(scope="module")
+def made(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    folder = tmp_path_factory.mktemp("made")
+    loaded = make_run(
+        folder,
+        (Planned("local", 0.6), Planned("reranked", 0.7, llm="tiny", fails="q0004")),
+        make_questions(20, per_page=2, unanswerable=2),
+    )
+    write_report(loaded)
+    return loaded.outcome.directory
+
+
+@pytest.fixture
+def copied(made: Path, tmp_path: Path) -> Path:
+    return shutil.copytree(made, tmp_path / made.name)
+
+
+def replaced(name: str, old: str, new: str, *, last: bool = False) -> Callable[[Path], None]:
+    """Replace one occurrence of ``old`` in a file."""
+
+    def tamper(run: Path) -> None:
+        path = run / name
+        text = path.read_text(encoding="utf-8")
+        assert old in text, (name, old)
+        place = text.rindex(old) if last else text.index(old)
+        path.write_text(text[:place] + new + text[place + len(old) :], encoding="utf-8")
+
+    return tamper
+
+
+def changed_row(change: Callable[[dict[str, Any]], None]) -> Callable[[Path], None]:
+    """Change the first row that has a hit on the gold."""
+
+    def tamper(run: Path) -> None:
+        rows = [json.loads(line) for line in (run / "rows.jsonl").read_text().splitlines()]
+        change(next(row for row in rows if any(hit["gold"] == 0 for hit in row["hits"])))
+        write_jsonl(run / "rows.jsonl", rows)
+
+    return tamper
+
+
+def without_row(run: Path) -> None:
+    lines = (run / "rows.jsonl").read_text().splitlines(keepends=True)
+    (run / "rows.jsonl").write_text("".join(lines[:3] + lines[4:]))
+
+
+def moved_gold(run: Path) -> None:
+    lines = [json.loads(line) for line in (run / "questions.jsonl").read_text().splitlines()]
+    lines[0]["answer_line_start"], lines[0]["answer_line_end"] = 1, 2
+    write_jsonl(run / "questions.jsonl", lines)
+
+
+def doctored_verdict(run: Path) -> None:
+    path = run / "report.md"
+    text, count = re.subn(
+        r"reranked against local: [a-z ]+", "reranked against local: best", path.read_text()
+    )
+    assert count == 1
+    path.write_text(text)
+
+
+def doctored_record(run: Path) -> None:
+    """Change the wins, ties and losses."""
+    path = run / "report.md"
+    text, count = re.subn(r"\| \d+/\d+/\d+ \|", "| 19/1/0 |", path.read_text())
+    assert count == 1
+    path.write_text(text)
+
+
+def first_rate(run: Path) -> None:
+    lines = (run / "summary.csv").read_text().splitlines()
+    cells = lines[1].split(",")
+    cells[3] = "0.99"
+    lines[1] = ",".join(cells)
+    (run / "summary.csv").write_text("\n".join(lines) + "\n")
+
+
+def timing(run: Path) -> None:
+    lines = (run / "timings.csv").read_text().splitlines()
+    lines[-1] = lines[-1].rpartition(",")[0] + ",0.001"
+    (run / "timings.csv").write_text("\n".join(lines) + "\n")
+
+
+def flip_gain(row: dict[str, Any]) -> None:
+    next(hit for hit in row["hits"] if hit["gold"] == 0)["gain"] = 0
+
+
+def move_span(row: dict[str, Any]) -> None:
+    hit = next(hit for hit in row["hits"] if hit["gold"] == 0)
+    hit["line_start"], hit["line_end"] = 1, 2
+
+
+def rename_lost(row: dict[str, Any]) -> None:
+    row["lost"] = "rerank"
+
+
+TAMPERINGS: dict[str, tuple[Callable[[Path], None], str]] = {
+    "a rate in summary.csv": (first_rate, "summary.csv: line 2 (local), column strict_hit@1: is '0.99'"),
+    "an outcome in questions.csv": (
+        replaced("questions.csv", ",hit,", ",miss,"),
+        "column outcome: is 'miss'",
+    ),
+    "a token in llm_calls.csv": (
+        replaced("llm_calls.csv", ",1000,", ",10,"),
+        "llm_calls.csv: line 2 (reranked), column prompt_tokens: is '10', should be '1000'",
+    ),
+    "a row deleted": (without_row, "predictor 'reranked': is missing"),
+    "a gain flipped": (changed_row(flip_gain), "its judgement does not follow"),
+    "a span moved": (changed_row(move_span), "its judgement does not follow"),
+    "a lost stage": (changed_row(rename_lost), "lost at 'rerank', should be 'nothing'"),
+    "a figure in report.md": (doctored_record, "report.md: line"),
+    "a verdict in report.md": (doctored_verdict, "report.md: line"),
+    "a figure in report.html": (
+        replaced("report.html", '<td class="figure">', '<td class="figure">1'),
+        "html: line",
+    ),
+    "an answer in report.html": (
+        replaced("report.html", '"where does kettle 7', '"where does kettle 8'),
+        "html: line",
+    ),
+    "a plot": (replaced("plots/rates.svg", "local", "LOCAL"), "plots/rates.svg: line"),
+    "a time": (timing, "timings.csv: was changed"),
+    "the seed": (replaced("run.json", '"seed": 42', '"seed": 43'), "run.json: seed: is 43"),
+    "the gold": (moved_gold, "questions.jsonl: was changed"),
+    "the slices": (replaced("gold.jsonl", '"depth":1', '"depth":3'), "gold.jsonl: was changed"),
+    "the hard set": (replaced("hard.jsonl", '"id"', '"ib"'), "hard.jsonl: line 1"),
+    "a file removed": (lambda run: (run / "summary.csv").unlink(), "summary.csv: is missing"),
+}
+
+
+def test_an_untouched_run_passes(made: Path) -> None:
+    assert verify_run(made) == []
+    result = invoke("verify", made)
+    assert result.exit_code == 0
+    assert "every number follows" in result.output
+
+
+@pytest.mark.parametrize("name", TAMPERINGS)
+def test_tampering_is_found_and_named(copied: Path, name: str) -> None:
+    tamper, expected = TAMPERINGS[name]
+    tamper(copied)
+    findings = [str(finding) for finding in verify_run(copied)]
+    assert any(expected in finding for finding in findings), findings
+
+
+@pytest.mark.parametrize(
+    "name", ["a row deleted", "a gain flipped", "a span moved", "a lost stage", "the seed"]
+)
+def test_rewriting_the_digests_hides_no_contradiction(copied: Path, name: str) -> None:
+    TAMPERINGS[name][0](copied)
+    write_run(copied, sealed(copied, read_run(copied)))
+    findings = [str(finding) for finding in verify_run(copied)]
+    assert not any("digest" in finding for finding in findings)
+    assert any(TAMPERINGS[name][1] in finding for finding in findings), findings
+
+
+def test_the_command_names_what_differs_and_fails(copied: Path) -> None:
+    first_rate(copied)
+    result = invoke("verify", copied)
+    assert result.exit_code == 1
+    assert "summary.csv: line 2 (local), column strict_hit@1" in result.output
+
+
+def test_many_differences_are_counted(copied: Path) -> None:
+    path = copied / "questions.csv"
+    path.write_text(path.read_text().replace(",ok,", ",OK,"))
+    findings = verify_run(copied)
+    assert [finding.message for finding in findings][-1].endswith("more differences")
+    assert len(findings) == 6
+
+
+def test_a_directory_without_a_run_is_refused(tmp_path: Path) -> None:
+    with pytest.raises(RunError, match="no run in"):
+        verify_run(tmp_path)
+
+
+def test_an_unfinished_run_has_no_digests(copied: Path) -> None:
+    write_run(copied, msgspec.structs.replace(read_run(copied), digests={}))
+    assert "not finished" in str(verify_run(copied)[0])
+
+
+def test_a_credit_by_quote_may_stand_where_the_span_misses(tmp_path: Path) -> None:
+    question = make_questions(1)[0]
+    quoted = msgspec.structs.replace(
+        question,
+        gold=(
+            msgspec.structs.replace(
+                question.gold[0], answer_quote="t" * 20, answer_line_start=1, answer_line_end=2
+            ),
+        ),
+    )
+    loaded = make_run(tmp_path, (Planned("local", 1.0),), [quoted])
+    assert loaded.outcome.rows[0].hits[0].gold == 0
+    write_report(loaded)
+    assert verify_run(loaded.outcome.directory) == []
