@@ -20,8 +20,8 @@ from branchrank.bench.questions import check_sources, load_questions, questions_
 from branchrank.bench.run_directory import RunRecord
 from branchrank.bench.scrubbing import scrubbed
 from branchrank.bench.slices import gold_facts
-from branchrank.cli.job import Job, Lineup
-from branchrank.cli.opening import llm_stages, open_or_build
+from branchrank.cli.job import Job
+from branchrank.cli.opening import LLMMeter, llm_stages, open_or_build
 from branchrank.cli.terminal import progress_bars, say
 from branchrank.errors import QuestionError, UsageError
 from branchrank.llm.ledger import read_prices
@@ -30,12 +30,12 @@ from branchrank.settings import BenchmarkSettings, LLMSettings
 from branchrank.stores.index import Index
 from branchrank.stores.workspace import Workspace
 from branchrank.systems.further_branches import further_branches
-from branchrank.systems.llm_stages import LLMStages
 
 
 def execute(job: Job) -> None:
     """Check everything, run, write the report, print the table."""
-    check_systems([system for lineup in job.lineups for system in lineup.systems])
+    systems = [system for lineup in job.lineups for system in lineup.systems]
+    check_systems(systems)
     part = job.settings.part(BenchmarkSettings)
     workspace = Workspace(job.data_dir, job.settings, notify=say)
     questions_file = job.questions_file or workspace.questions_path
@@ -45,10 +45,13 @@ def execute(job: Job) -> None:
 
         print_plan(job, questions)
         return
+    meter = LLMMeter()
     with ExitStack() as opened:
+        # The endpoints are checked first: that is quick, and an index may take long to build.
+        stages = opened.enter_context(llm_stages(job.data_dir, job.settings, systems, meter))
         field, indexes = Field(), {}
         for lineup in job.lineups:
-            index, stages = _opened(job, lineup, opened)
+            index = opened.enter_context(open_or_build(job.data_dir, lineup.settings, quiet=job.quiet))
             check_gold(questions, index, questions_file)
             indexes[lineup.index] = index
             field.add_systems(
@@ -69,6 +72,7 @@ def execute(job: Job) -> None:
         field.check_names()
         check_plan(part, [arm.name for arm in field.arms])
         with progress_bars(job.quiet) as progress:
+            meter.show = progress.status
             outcome = run_benchmark(
                 scrubbed(_record(job, workspace, field, indexes, questions_file, questions), os.environ),
                 field.contestants,
@@ -82,13 +86,6 @@ def execute(job: Job) -> None:
                 gold_facts=gold_facts(questions, workspace.corpus_root) if indexes else (),
             )
     finish(outcome)
-
-
-def _opened(job: Job, lineup: Lineup, opened: ExitStack) -> tuple[Index, LLMStages]:
-    """A lineup's LLM side, checked first since it is quick, and its index."""
-    stages = opened.enter_context(llm_stages(job.data_dir, lineup.settings, lineup.systems))
-    index = opened.enter_context(open_or_build(job.data_dir, lineup.settings, quiet=job.quiet))
-    return index, stages
 
 
 def _record(

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 
@@ -11,6 +11,8 @@ import click
 from branchrank.cli.terminal import progress_bars, safe, say
 from branchrank.errors import ArtifactError, BusyError
 from branchrank.llm.gateway import Gateway
+from branchrank.llm.ledger import PriceTable
+from branchrank.records import LLMCall
 from branchrank.settings import BenchmarkSettings, LLMSettings, Resolved
 from branchrank.stores.index import Index, build_index, open_index
 from branchrank.stores.workspace import Workspace
@@ -31,8 +33,30 @@ def open_or_build(data_dir: Path, settings: Resolved, *, quiet: bool = False) ->
             return build_index(workspace, progress=progress)
 
 
+class LLMMeter:
+    """Counts the calls, tokens and cost of a command as they come, and shows them."""
+
+    def __init__(self, show: Callable[[str], None] = lambda text: None) -> None:
+        self.show = show
+        self.prices: PriceTable | None = None
+        self.calls = self.tokens = 0
+        self.cost = 0.0
+
+    def add(self, call: LLMCall) -> None:
+        """Count one call and show the totals."""
+        self.calls += 1
+        self.tokens += call.prompt_tokens + call.completion_tokens
+        text = f"LLM: {self.calls:,} calls, {self.tokens:,} tokens"
+        if self.prices is not None:
+            self.cost += self.prices.cost(call) or 0.0
+            text += f", {self.cost:.4f} {self.prices.currency}"
+        self.show(text)
+
+
 @contextmanager
-def llm_stages(data_dir: Path, settings: Resolved, systems: Sequence[System]) -> Iterator[LLMStages]:
+def llm_stages(
+    data_dir: Path, settings: Resolved, systems: Sequence[System], meter: LLMMeter | None = None
+) -> Iterator[LLMStages]:
     """The LLM side of a command; endpoints are checked before any work, and nothing opens without need."""
     seed = settings.part(BenchmarkSettings).sample_seed
     asking = [system for system in systems if system.asks_llm]
@@ -41,8 +65,10 @@ def llm_stages(data_dir: Path, settings: Resolved, systems: Sequence[System]) ->
         return
     from branchrank.llm.session import LLMSession
 
+    meter = meter or LLMMeter()
     cache = data_dir / "hybrid" / "cache" / "decisions.sqlite"
-    with LLMSession(settings.part(LLMSettings), cache_path=cache) as session:
+    with LLMSession(settings.part(LLMSettings), cache_path=cache, on_call=meter.add) as session:
+        meter.prices = session.prices
 
         def gateway_of(endpoint: Endpoint) -> Gateway:
             section = next(system for system in asking if system.llm == endpoint).name

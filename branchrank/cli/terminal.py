@@ -16,6 +16,7 @@ from branchrank.printable import safe as safe
 
 INTERRUPTED = 130
 TERMINATED = 143
+HELP = ["-h", "--help"]
 
 
 def say(line: str) -> None:
@@ -33,6 +34,10 @@ def _terminate(_signal: int, _frame: FrameType | None) -> None:
 
 class Command(click.Command):
     """A click command whose errors are a message, a remedy and an exit code, never a traceback."""
+
+    def __init__(self, *arguments: Any, **named: Any) -> None:
+        super().__init__(*arguments, **named)
+        self.context_settings.setdefault("help_option_names", HELP)
 
     def invoke(self, ctx: click.Context) -> Any:
         """Run the command; a user's mistake ends it with its exit code."""
@@ -58,6 +63,10 @@ class Group(click.Group):
 
     command_class = Command
 
+    def __init__(self, *arguments: Any, **named: Any) -> None:
+        super().__init__(*arguments, **named)
+        self.context_settings.setdefault("help_option_names", HELP)
+
 
 Group.group_class = Group
 
@@ -68,42 +77,80 @@ class Progress(Protocol):
     def __call__(self, stage: str, done: int, total: int) -> None:
         """``done`` of ``total`` units of ``stage`` are finished; a total of 0 is unknown."""
 
+    def status(self, text: str) -> None:
+        """Show a line that replaces the one before, such as running costs."""
 
-def _silent(stage: str, done: int, total: int) -> None:
-    """Say nothing."""
+
+class Quiet:
+    """Says nothing."""
+
+    def __call__(self, stage: str, done: int, total: int) -> None:
+        """Nothing."""
+
+    def status(self, text: str) -> None:
+        """Nothing."""
+
+
+class Announcements:
+    """For where standard error is no terminal: each stage once, in one line; the last status at the end."""
+
+    def __init__(self) -> None:
+        self.seen: set[str] = set()
+        self.last = ""
+
+    def __call__(self, stage: str, done: int, total: int) -> None:
+        """Announce a stage when it is new."""
+        if stage not in self.seen:
+            self.seen.add(stage)
+            say(f"{stage} ({total})" if total else stage)
+
+    def status(self, text: str) -> None:
+        """Keep the line."""
+        self.last = text
+
+
+class Bars:
+    """A bar per stage, and the status below them."""
+
+    def __init__(self, bars: Any) -> None:
+        self.bars = bars
+        self.tasks: dict[str, Any] = {}
+
+    def __call__(self, stage: str, done: int, total: int) -> None:
+        """Move a stage's bar."""
+        if stage not in self.tasks:
+            self.tasks[stage] = self.bars.add_task(stage, total=total or None, text="")
+        self.bars.update(self.tasks[stage], completed=done, total=total or None)
+
+    def status(self, text: str) -> None:
+        """Replace the status."""
+        if "" not in self.tasks:
+            self.tasks[""] = self.bars.add_task("LLM", total=1, completed=1, text=text)
+        self.bars.update(self.tasks[""], text=safe(text))
 
 
 @contextlib.contextmanager
 def progress_bars(quiet: bool = False) -> Iterator[Progress]:
-    """Progress on standard error: ``progress(stage, done, total)`` from any part of the work.
-
-    Where standard error is not a terminal each stage is announced once, in one line.
-    """
+    """Progress on standard error: ``progress(stage, done, total)`` from any part of the work."""
     from rich.console import Console
     from rich.progress import BarColumn, MofNCompleteColumn, TextColumn, TimeElapsedColumn
-    from rich.progress import Progress as Bars
+    from rich.progress import Progress as RichProgress
 
     console = Console(stderr=True)
     if quiet:
-        yield _silent
-        return
-    if not console.is_terminal:
-        seen: set[str] = set()
-
-        def announce(stage: str, done: int, total: int) -> None:
-            if stage not in seen:
-                seen.add(stage)
-                click.echo(f"{stage} ({total})" if total else stage, err=True)
-
-        yield announce
-        return
-    columns = (TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn(), TimeElapsedColumn())
-    with Bars(*columns, console=console) as bars:
-        tasks: dict[str, Any] = {}
-
-        def update(stage: str, done: int, total: int) -> None:
-            if stage not in tasks:
-                tasks[stage] = bars.add_task(stage, total=total or None)
-            bars.update(tasks[stage], completed=done, total=total or None)
-
-        yield update
+        yield Quiet()
+    elif not console.is_terminal:
+        announcements = Announcements()
+        yield announcements
+        if announcements.last:
+            say(announcements.last)
+    else:
+        columns = (
+            TextColumn("{task.description}", markup=False),
+            BarColumn(),
+            MofNCompleteColumn(),
+            TimeElapsedColumn(),
+            TextColumn("{task.fields[text]}", markup=False),
+        )
+        with RichProgress(*columns, console=console) as bars:
+            yield Bars(bars)

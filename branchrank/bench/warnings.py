@@ -1,0 +1,30 @@
+"""What a reader must know before believing a run's figures, found in its rows."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from branchrank.bench.rows import Row
+from branchrank.bench.run_directory import Arm
+
+
+def lost_branches(rows: Sequence[Row], arms: Sequence[Arm]) -> list[str]:
+    """Arms whose distance threshold left over half of their questions without the vector branch."""
+    found = []
+    for arm in arms:
+        branches = arm.system.branches if arm.system is not None else ()
+        thresholds = {branch.name: branch.threshold for branch in branches if branch.threshold is not None}
+        answered = [row for row in rows if row.predictor == arm.name and row.status == "ok"]
+        for name, threshold in thresholds.items():
+            empty = sum(
+                1
+                for row in answered
+                if not any(name in hit.branches for hit in row.hits)
+                and not any(stage.stage == name and stage.keys for stage in row.trace)
+            )
+            if 2 * empty > len(answered):
+                found.append(
+                    f"{arm.name}: the distance threshold {threshold:g} leaves {empty} of {len(answered)} questions "
+                    f"without any result of {name}; `branchrank calibrate` suggests a value for this model"
+                )
+    return found

@@ -1,0 +1,34 @@
+"""A threshold that empties a branch is said."""
+
+from __future__ import annotations
+
+from branchrank.bench.rows import Row
+from branchrank.bench.run_directory import Arm
+from branchrank.bench.warnings import lost_branches
+from branchrank.records import StageTrace
+from branchrank.systems.spec import Branch, System
+
+ARM = Arm(
+    name="grep",
+    llm="none",
+    system=System(name="grep", branches=(Branch(kind="grep"), Branch(kind="dense", threshold=0.5))),
+)
+
+
+def row(number: int, *keys: str) -> Row:
+    stage = StageTrace(stage="dense(chunks)", unit="chunk", keys=keys, scores=(1.0,) * len(keys))
+    return Row(question_id=str(number), predictor="grep", llm="none", trace=(stage,))
+
+
+def test_a_branch_that_most_questions_lose_is_named_with_its_threshold() -> None:
+    (warning,) = lost_branches([row(1), row(2), row(3, "a.md@1")], [ARM])
+    assert "0.5 leaves 2 of 3 questions" in warning
+    assert "calibrate" in warning
+
+
+def test_half_is_not_most() -> None:
+    assert lost_branches([row(1), row(2, "a.md@1")], [ARM]) == []
+
+
+def test_other_predictors_do_not_count() -> None:
+    assert lost_branches([Row(question_id="1", predictor="local", llm="none")], [ARM]) == []
