@@ -24,7 +24,8 @@ def lost_branches(rows: Sequence[Row], arms: Sequence[Arm]) -> list[str]:
             )
             if 2 * empty > len(answered):
                 found.append(
-                    f"{arm.name}: the distance threshold {threshold:g} leaves {empty} of {len(answered)} questions "
-                    f"without any result of {name}; `branchrank calibrate` suggests a value for this model"
+                    f"{arm.name}: the distance threshold {threshold:g} leaves {empty} of {len(answered)} "
+                    f"questions without any result of {name}; `branchrank calibrate` suggests a value for "
+                    "this model"
                 )
     return found

@@ -51,6 +51,8 @@ def print_summary(loaded: LoadedRun) -> None:
     say(console, f"{heading(run)}, seed {run.seed}", style="bold")
     console.print(table)
     say(console, _legend(shown), style="dim")
+    for warning in run.warnings:
+        say(console, warning, style="yellow")
     for row in outcome.summary:
         if row.failures or row.fallbacks:
             text = f"{row.predictor}: {row.failures} failed queries, {row.fallbacks} with a fallback"
