@@ -1,0 +1,190 @@
+"""The two retrieval commands: one query, JSON, a prompt, and an index that is built when it is needed."""
+
+from __future__ import annotations
+
+import json
+import shutil
+from pathlib import Path
+
+import pytest
+from support.commands import ROOT, invoke, make_project, program
+from support.worlds import PAGES, write_pages
+
+from branchrank.cli import opening
+from branchrank.stores.workspace import configure
+
+VERBS = (("retrieve",), ("hybrid", "--no-llm"))
+
+
+@pytest.fixture(scope="module")
+def project(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return make_project(tmp_path_factory.mktemp("queries"))
+
+
+def asked(project: Path, verb: tuple[str, ...], *words: object, **options: object):
+    result = invoke(*verb, "--data-dir", project / "data", *words, **options)
+    assert result.exit_code == 0, result.output
+    return result
+
+
+def hits(project: Path, verb: tuple[str, ...], *words: object) -> list[dict]:
+    return json.loads(asked(project, verb, "--json", *words).stdout)["hits"]
+
+
+@pytest.mark.parametrize("verb", VERBS, ids=" ".join)
+def test_a_query_prints_where_each_hit_lies_and_how_it_begins(project: Path, verb: tuple[str, ...]) -> None:
+    result = asked(project, verb, "baking soda removes stains")
+    first = result.stdout.splitlines()
+    assert first[0] == " 1. guide/cleaning.md:5-7  Cleaning > Removing stains"
+    assert "score" in first[1]
+    assert "Baking soda removes tannin stains." in result.stdout
+    assert result.stderr == ""
+
+
+@pytest.mark.parametrize("verb", VERBS, ids=" ".join)
+def test_json_is_one_object_that_says_everything(project: Path, verb: tuple[str, ...]) -> None:
+    answer = json.loads(asked(project, verb, "--json", "baking soda removes stains").stdout)
+    assert answer["query"] == "baking soda removes stains"
+    assert answer["predictor"] == ("hybrid" if "hybrid" in verb else "local")
+    assert answer["fallbacks"] == []
+    assert answer["stage_ms"]["embed"] >= 0
+    first = answer["hits"][0]
+    assert (first["source"], first["line_start"], first["line_end"]) == ("guide/cleaning.md", 5, 7)
+    assert first["node_id"] == "guide/cleaning.md#removing-stains"
+    assert 0 <= first["distance"] <= 4
+    assert {branch: place["rank"] for branch, place in first["branches"].items()}
+
+
+@pytest.mark.parametrize("verb", VERBS, ids=" ".join)
+def test_top_k_is_5_and_a_smaller_one_its_prefix(project: Path, verb: tuple[str, ...]) -> None:
+    usual = hits(project, verb, "tea temperature")
+    assert len(usual) == 5
+    assert hits(project, verb, "tea temperature", "--top-k", 2) == usual[:2]
+    assert hits(project, verb, "tea temperature", "--top-k", 1000)[:5] == usual
+
+
+@pytest.mark.parametrize("count", [0, -1, 1001, "many"])
+def test_another_number_of_hits_is_refused(project: Path, count: object) -> None:
+    result = invoke("retrieve", "--data-dir", project / "data", "--top-k", count, "tea")
+    assert result.exit_code == 2
+    assert "--top-k" in result.stderr
+
+
+def test_a_section_is_the_whole_own_span_a_passage_a_chunk_of_it(tmp_path: Path) -> None:
+    long = (
+        "# Long\n\n## Boiling\n\n" + "\n\n".join(f"Paragraph {n} of boiling water." for n in range(90)) + "\n"
+    )
+    project = make_project(tmp_path, {"long.md": long, "other.md": PAGES["guide/cleaning.md"]})
+    verb = ("hybrid", "--no-llm")
+    passage = hits(project, verb, "boiling water paragraph")[0]
+    section = hits(project, verb, "boiling water paragraph", "--return", "section")[0]
+    assert section["node_id"] == passage["node_id"] == "long.md#boiling"
+    assert (section["line_start"], section["line_end"]) == (3, 183)
+    assert section["line_start"] <= passage["line_start"] <= passage["line_end"] < section["line_end"]
+    assert passage["text"] in section["text"] or passage["text"].split()[0] in section["text"]
+    chunk = hits(project, ("retrieve",), "boiling water paragraph", "--return", "section")[0]
+    assert chunk["id"].startswith("long.md#boiling@")
+
+
+def test_a_prompt_answers_every_line_and_keeps_the_index_open(
+    project: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    opened = []
+    real = opening.open_index
+
+    def counted(workspace):
+        opened.append(workspace)
+        return real(workspace)
+
+    monkeypatch.setattr(opening, "open_index", counted)
+    typed = "remove stains\nwhich temperature\n"
+    result = asked(project, ("retrieve",), "--json", typed=typed)
+    answers = [json.loads(line) for line in result.stdout.splitlines()]
+    assert [answer["query"] for answer in answers] == ["remove stains", "which temperature"]
+    assert len(opened) == 1
+    alone = hits(project, ("retrieve",), "which temperature")
+    assert answers[1]["hits"] == alone, "a warm answer is the cold one"
+
+
+def test_an_empty_line_ends_the_prompt(project: Path) -> None:
+    result = asked(project, ("hybrid", "--no-llm"), "--json", typed="tea\n\nstains\n")
+    assert len(result.stdout.splitlines()) == 1
+    assert asked(project, ("retrieve",), typed="").stdout == ""
+
+
+def test_the_prompt_reads_a_pipe(project: Path) -> None:
+    words = (ROOT / "retrieve.py", "--json", "--top-k", 1)
+    done = program(*words, cwd=project, input="stains\ntea\n")
+    assert done.returncode == 0, done.stderr
+    assert [json.loads(line)["query"] for line in done.stdout.splitlines()] == ["stains", "tea"]
+
+
+@pytest.mark.parametrize("query", ["", " ", "?!", "\x1b[31m", "a" * 20_000, "日本語", "\x00", "--", "🍵 tea"])
+def test_an_odd_query_is_answered_like_any_other(project: Path, query: str) -> None:
+    result = asked(project, ("hybrid", "--no-llm"), "--json", "--", query)
+    assert json.loads(result.stdout)["query"] == query
+
+
+def test_a_missing_index_is_built_and_said_in_one_line(tmp_path: Path) -> None:
+    write_pages(tmp_path / "docs")
+    configure(tmp_path / "data", corpus=tmp_path / "docs", settings={"index.embedder": "fake:64"})
+    result = asked(tmp_path, ("retrieve",), "stains")
+    said = [line for line in result.stderr.splitlines() if "building it" in line]
+    assert len(said) == 1
+    assert "no index" in said[0]
+    assert "building" not in result.stdout
+    assert "building" not in asked(tmp_path, ("retrieve",), "stains").stderr, "once is enough"
+
+
+@pytest.mark.parametrize("change", ["edit", "add", "remove"])
+def test_a_stale_index_is_built_anew(tmp_path: Path, change: str) -> None:
+    project = make_project(tmp_path)
+    page = project / "docs" / "guide" / "cleaning.md"
+    if change == "edit":
+        page.write_text(page.read_text() + "\n## Limescale\n\nCitric acid dissolves limescale.\n")
+    elif change == "add":
+        (project / "docs" / "scale.md").write_text("# Limescale\n\nCitric acid dissolves limescale.\n")
+    else:
+        page.unlink()
+    result = asked(project, ("hybrid", "--no-llm"), "--json", "citric acid dissolves limescale")
+    assert result.stderr.count("building it") == 1
+    found = json.loads(result.stdout)["hits"]
+    assert ("Citric acid" in found[0]["text"]) == (change != "remove")
+    assert all(hit["source"] != "guide/cleaning.md" for hit in found) or change != "remove"
+
+
+def test_settings_that_change_only_the_ranking_build_nothing(project: Path) -> None:
+    result = asked(project, ("hybrid", "--no-llm"), "tea", "--hybrid-rrf-k", 5, "--bm25-k1", 1.2)
+    assert result.stderr == ""
+
+
+def test_text_of_documents_cannot_steer_the_terminal(tmp_path: Path) -> None:
+    page = "# Bold \x1b[31mred\x07\n\nwords \x1b]0;title\x07 \u202eevil [red]markup[/red]\n"
+    project = make_project(tmp_path, {"a.md": page, "b.md": "# B\n\nother\n"})
+    result = asked(project, ("retrieve",), "words markup")
+    assert not set("\x1b\x07\u202e") & set(result.stdout)
+    assert "[red]markup[/red]" in result.stdout
+
+
+def test_hybrid_without_an_endpoint_is_refused_before_any_work(tmp_path: Path) -> None:
+    write_pages(tmp_path / "docs")
+    configure(tmp_path / "data", corpus=tmp_path / "docs", settings={"index.embedder": "fake:64"})
+    result = invoke("hybrid", "--data-dir", tmp_path / "data", "tea")
+    assert result.exit_code in (2, 7)
+    assert "--hybrid-base-url" in result.stderr
+    assert "--hybrid-no-llm" in result.stderr or "--no-llm" in result.stderr
+    assert not (tmp_path / "data" / "indexes").exists(), "nothing was built"
+
+
+def test_the_flag_is_no_llm_under_both_its_names(project: Path) -> None:
+    short = hits(project, ("hybrid", "--no-llm"), "tea")
+    assert hits(project, ("hybrid", "--hybrid-no-llm"), "tea") == short
+
+
+def test_a_workspace_can_be_moved_with_its_corpus(tmp_path: Path) -> None:
+    project = make_project(tmp_path / "here")
+    before = hits(project, ("retrieve",), "stains")
+    shutil.move(project, tmp_path / "there")
+    result = asked(tmp_path / "there", ("retrieve",), "--json", "stains")
+    assert json.loads(result.stdout)["hits"] == before
+    assert result.stderr == ""
