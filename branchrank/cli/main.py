@@ -34,6 +34,7 @@ VERBS: dict[str, tuple[str, str]] = {
     "export-trec": ("trec:export_trec", "Write a run as TREC runs and qrels."),
     "score-trec": ("trec:score_trec", "Score TREC runs with qrels."),
     "beir": ("beir", "Make questions from BEIR folders."),
+    "mcp": ("mcp", "Offer the search tools over the Model Context Protocol."),
     "settings": ("settings", "List every setting with its default and range."),
 }
 

@@ -1,0 +1,170 @@
+"""The search tools for programs that speak the Model Context Protocol, over stdio or streamable HTTP.
+
+The tools only read, and only the workspace's corpus. Each result names its real path and lines, as text for
+a model and as data. A search runs in a thread of a small pool. No credential of a caller goes anywhere, and
+what goes wrong inside is told to this machine's operator alone. Importing this module raises
+:class:`MissingDependencyError` where the SDK is not installed.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable
+from pathlib import Path
+from typing import Annotated, TypeVar
+
+from branchrank import __version__
+from branchrank.errors import BranchRankError, MissingDependencyError
+from branchrank.files.grep import Ranking
+from branchrank.files.read_file import FileReader, FileRefused
+from branchrank.printable import safe
+from branchrank.serve.access import Access
+from branchrank.serve.guard import BODY_LIMIT, Guard
+from branchrank.serve.workers import QueueFullError, Workers
+from branchrank.systems.tools import Found, SearchTools, ToolAnswer
+
+try:
+    from mcp.server import MCPServer
+    from mcp.server.mcpserver.exceptions import ToolError
+    from mcp.server.transport_security import TransportSecuritySettings
+    from mcp_types import CallToolResult, TextContent, ToolAnnotations
+    from pydantic import BaseModel, Field
+except ImportError:
+    raise MissingDependencyError("mcp", extra="mcp", purpose="branchrank mcp") from None
+
+PATH = "/mcp"
+QUERY_CHARACTERS = 10_240
+PATH_CHARACTERS = 4_096
+LIMIT = 50
+INSTRUCTIONS = (
+    "Search the documentation of this workspace. Cite a result by its path and lines. Use grep_search for "
+    "identifiers and exact words, vector_search for meaning, hybrid_search for both, read_file for a whole "
+    "file."
+)
+
+T = TypeVar("T")
+_log = logging.getLogger(__name__)
+
+Text = Annotated[str, Field(min_length=1, max_length=QUERY_CHARACTERS)]
+Limit = Annotated[int, Field(ge=1, le=LIMIT, description="results at most")]
+
+
+class Result(BaseModel):
+    """One passage: lines ``line_start..line_end`` of ``path``; ``distance`` is squared L2, 0 to 4."""
+
+    path: str
+    line_start: int
+    line_end: int
+    text: str
+    score: float
+    matched_lines: list[int]
+    breadcrumb: str
+    distance: float | None
+
+
+class Answer(BaseModel):
+    """Results, best first, and what the search says of itself."""
+
+    results: list[Result]
+    status: str
+
+
+SearchAnswer = Annotated[CallToolResult, Answer]
+
+
+def mcp_server(tools: SearchTools, root: Path, workers: Workers) -> MCPServer:
+    """A server with the four tools over the corpus in ``root``."""
+    reader = FileReader([root])
+    server = MCPServer(
+        "branchrank", version=__version__, instructions=INSTRUCTIONS, log_level="ERROR", subscriptions=False
+    )
+    reads = ToolAnnotations(
+        read_only_hint=True, destructive_hint=False, idempotent_hint=True, open_world_hint=False
+    )
+
+    async def searched(search: Callable[[], ToolAnswer]) -> CallToolResult:
+        answer = await _run(workers, search)
+        data = Answer(results=[_result(found) for found in answer.results], status=answer.status.message)
+        text = answer.text or "nothing found"
+        return CallToolResult(
+            content=[TextContent(text=text)], structured_content=data.model_dump(mode="json")
+        )
+
+    @server.tool(title="Grep search", annotations=reads)
+    async def grep_search(query: Text, ranking: Ranking = "bm25", limit: Limit = 10) -> SearchAnswer:
+        """Passages that hold the query's words, quoted strings or identifiers, with the matched lines marked.
+
+        ranking "none" keeps the order of files and lines.
+        """
+        return await searched(lambda: tools.grep_search(query, ranking=ranking, limit=limit))
+
+    @server.tool(title="Vector search", annotations=reads)
+    async def vector_search(query: Text, limit: Limit = 10) -> SearchAnswer:
+        """The passages nearest in meaning, those past the distance threshold left out."""
+        return await searched(lambda: tools.vector_search(query, limit=limit))
+
+    @server.tool(title="Hybrid search", annotations=reads)
+    async def hybrid_search(
+        semantic_query: Text,
+        exact_keywords: Annotated[str, Field(max_length=QUERY_CHARACTERS)] = "",
+        limit: Limit = 10,
+    ) -> SearchAnswer:
+        """Grep for exact_keywords and vectors for semantic_query, fused by reciprocal rank.
+
+        Without keywords, identifiers, quoted strings and telling words of the query are looked for.
+        """
+        return await searched(lambda: tools.hybrid_search(semantic_query, exact_keywords, limit=limit))
+
+    @server.tool(title="Read file", annotations=reads, structured_output=False)
+    async def read_file(path: Annotated[str, Field(max_length=PATH_CHARACTERS)]) -> CallToolResult:
+        """The text of a file of the corpus, by its path as the results name it."""
+        try:
+            text = await _run(workers, lambda: reader.text(path))
+        except FileRefused as refusal:
+            return CallToolResult(content=[TextContent(text=str(refusal))], is_error=True)
+        return CallToolResult(content=[TextContent(text=text)])
+
+    return server
+
+
+def mcp_application(server: MCPServer, access: Access) -> Guard:
+    """The server over streamable HTTP, at ``/mcp``; it keeps no sessions."""
+    security = TransportSecuritySettings(
+        allowed_hosts=[entry for name in access.hosts for entry in (name, f"{name}:*")],
+        allowed_origins=list(access.origins),
+    )
+    application = server.streamable_http_app(
+        streamable_http_path=PATH,
+        json_response=True,
+        stateless_http=True,
+        max_request_body_size=BODY_LIMIT,
+        transport_security=security,
+    )
+    return Guard(application, access)
+
+
+async def _run(workers: Workers, work: Callable[[], T]) -> T:
+    """Run in a thread. A :class:`ToolError` says no more than a caller may know."""
+    try:
+        return await workers.run(work)
+    except QueueFullError:
+        raise ToolError("busy: too many searches are waiting; try again") from None
+    except FileRefused:
+        raise
+    except BranchRankError as error:
+        _log.error("%s", safe(error.message))
+        raise ToolError("the search failed; the server's log says why") from None
+
+
+def _result(found: Found) -> Result:
+    hit = found.hit
+    return Result(
+        path=hit.source,
+        line_start=hit.line_start,
+        line_end=hit.line_end,
+        text=hit.text,
+        score=hit.score,
+        matched_lines=list(found.matched),
+        breadcrumb=hit.breadcrumb,
+        distance=hit.distance,
+    )

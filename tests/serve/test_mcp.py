@@ -1,0 +1,236 @@
+"""The MCP server, asked by the official client: in process, over stdio, over HTTP."""
+
+from __future__ import annotations
+
+import os
+import re
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import httpx2
+import pytest
+from mcp import Client, StdioServerParameters
+from mcp.client.streamable_http import streamable_http_client
+from mcp_types import CallToolResult
+from support.http_server import Running, post, running
+from support.traversal import traversals
+
+from branchrank.errors import ArtifactError
+from branchrank.serve.access import Access, access_for
+from branchrank.serve.mcp import mcp_application, mcp_server
+from branchrank.serve.workers import Workers
+from branchrank.settings import GrepSettings
+from branchrank.stores.index import Index
+from branchrank.stores.workspace import Workspace
+from branchrank.systems.tools import SearchTools
+
+CANARY = "canary-5f1d"
+TOKEN = "correct-horse-battery"
+TOOLS = ["grep_search", "vector_search", "hybrid_search", "read_file"]
+
+
+@pytest.fixture(scope="module")
+def tools(index: Index, workspace: Workspace) -> SearchTools:
+    return SearchTools(index, workspace.corpus_root, settings=GrepSettings(vector_score_threshold=4.0))
+
+
+@pytest.fixture(scope="module")
+def workers() -> Iterator[Workers]:
+    made = Workers(1, 8)
+    yield made
+    made.close()
+
+
+@pytest.fixture
+def server(tools: SearchTools, workspace: Workspace, workers: Workers) -> Any:
+    return mcp_server(tools, workspace.corpus_root, workers)
+
+
+def text(result: CallToolResult) -> str:
+    (content,) = result.content
+    return content.text
+
+
+async def check_tools(client: Client, tools: SearchTools) -> None:
+    """What every transport must do."""
+    offered = (await client.list_tools()).tools
+    assert [tool.name for tool in offered] == TOOLS
+    for tool in offered:
+        assert tool.annotations.read_only_hint is True
+        assert tool.annotations.destructive_hint is False
+        assert tool.annotations.open_world_hint is False
+        assert tool.description
+    for name, arguments, direct in (
+        ("grep_search", {"query": "max_retries"}, tools.grep_search("max_retries", ranking="bm25")),
+        (
+            "vector_search",
+            {"query": "clear the cache", "limit": 3},
+            tools.vector_search("clear the cache", limit=3),
+        ),
+        ("hybrid_search", {"semantic_query": "retry"}, tools.hybrid_search("retry")),
+    ):
+        result = await client.call_tool(name, arguments)
+        assert not result.is_error
+        assert text(result) == direct.text
+        data = result.structured_content
+        assert data["status"] == direct.status.message
+        assert [
+            (
+                entry["path"],
+                entry["line_start"],
+                entry["line_end"],
+                entry["score"],
+                tuple(entry["matched_lines"]),
+            )
+            for entry in data["results"]
+        ] == [
+            (found.hit.source, found.hit.line_start, found.hit.line_end, found.hit.score, found.matched)
+            for found in direct.results
+        ]
+        assert f"[{direct.results[0].citation}]" in text(result)
+    assert text(await client.call_tool("read_file", {"path": "cache.rst"})) == tools.read_file("cache.rst")
+
+
+async def test_in_process(server: Any, tools: SearchTools) -> None:
+    async with Client(server) as client:
+        assert client.server_info.name == "branchrank"
+        await check_tools(client, tools)
+
+
+async def test_over_stdio(data_dir: Path, tools: SearchTools) -> None:
+    command = StdioServerParameters(
+        command=sys.executable,
+        args=[
+            *("-m", "branchrank.cli.main", "mcp", "--data-dir", str(data_dir)),
+            *("--grep-vector-score-threshold", "4.0"),
+        ],
+        env={"PYTHONPATH": os.pathsep.join(sys.path)},
+    )
+    async with Client(command, read_timeout_seconds=30) as client:
+        await check_tools(client, tools)
+
+
+async def test_over_http(server: Any, tools: SearchTools) -> None:
+    with running(mcp_application(server, Access())) as made:
+        async with Client(f"{made.url}/mcp", read_timeout_seconds=30) as client:
+            await check_tools(client, tools)
+
+
+async def test_over_http_with_a_token(server: Any) -> None:
+    with running(mcp_application(server, Access(token=TOKEN))) as made:
+        async with (
+            httpx2.AsyncClient(headers={"Authorization": f"Bearer {TOKEN}"}) as http,
+            Client(streamable_http_client(f"{made.url}/mcp", http_client=http)) as client,
+        ):
+            result = await client.call_tool("grep_search", {"query": "cache"})
+        assert not result.is_error
+        assert TOKEN not in result.model_dump_json()
+        for token in ("", "Bearer", f"Bearer {TOKEN}x", f"Basic {TOKEN}"):
+            assert made.send(initialize(Authorization=token))[0] == 401
+
+
+def initialize(**headers: str) -> bytes:
+    body = (
+        b'{"jsonrpc":"2.0","id":1,"method":"initialize","params":{"protocolVersion":"2025-06-18",'
+        b'"capabilities":{},"clientInfo":{"name":"test","version":"1"}}}'
+    )
+    accept = {"Accept": "application/json, text/event-stream"}
+    return post(body, path="/mcp", **{**accept, **headers})
+
+
+@pytest.fixture
+def http(server: Any) -> Iterator[Running]:
+    access = access_for(
+        "127.0.0.1", allowed_hosts=("docs.example",), allowed_origins=("http://localhost:3000",)
+    )
+    with running(mcp_application(server, access)) as made:
+        yield made
+
+
+def test_hosts_origins_and_sizes_over_http(http: Running) -> None:
+    for host, origin, status in (
+        ("localhost", None, 200),
+        ("127.0.0.1:8001", None, 200),
+        ("docs.example", "http://localhost:3000", 200),
+        ("evil.example", None, 421),
+        ("localhost.evil.example", None, 421),
+        ("localhost", "http://evil.example", 403),
+        ("localhost", "null", 403),
+    ):
+        headers = {} if origin is None else {"Origin": origin}
+        assert http.send(initialize(host=host, **headers))[0] == status, (host, origin)
+    assert http.send(post(b"x" * (1024 * 1024 + 1), path="/mcp"))[0] == 413
+    assert http.send(post(b"{", path="/mcp", Accept="application/json, text/event-stream"))[0] == 400
+    assert http.send(post(b"{}", path="/../../etc/passwd"))[0] == 404
+
+
+async def test_no_path_leaves_the_corpus(server: Any, workspace: Workspace) -> None:
+    root = workspace.corpus_root
+    secret = root.parent / "secret.txt"
+    sibling = root.with_name(root.name + "-secret")
+    sibling.mkdir(exist_ok=True)
+    for path in (secret, sibling / "secret.txt"):
+        path.write_text(CANARY)
+    made = {root / "linked": root.parent, root / "linked.txt": secret}
+    for link, target in made.items():
+        link.symlink_to(target)
+    os.mkfifo(root / "fifo")
+    payloads = traversals("secret.txt", f"{sibling.name}/secret.txt", str(secret))
+    assert len(payloads) >= 500
+    try:
+        async with Client(server) as client:
+            for payload in payloads:
+                result = await client.call_tool("read_file", {"path": payload})
+                assert result.is_error, payload
+                answer = text(result)
+                assert re.match(r"\[ERROR: (NOT_FOUND|ACCESS_DENIED|NOT_A_FILE)\]|Error executing", answer), (
+                    answer
+                )
+                assert CANARY not in answer
+                assert "root:x" not in answer
+            for payload in payloads[::20]:
+                result = await client.call_tool("grep_search", {"query": payload or " "})
+                assert CANARY not in result.model_dump_json()
+    finally:
+        for link in made:
+            link.unlink()
+        (root / "fifo").unlink()
+
+
+async def test_wrong_arguments_are_refused(server: Any) -> None:
+    async with Client(server) as client:
+        for name, arguments in (
+            ("grep_search", {}),
+            ("grep_search", {"query": ""}),
+            ("grep_search", {"query": "x" * 10_241}),
+            ("grep_search", {"query": "cache", "ranking": "--pre=sh"}),
+            ("vector_search", {"query": "cache", "limit": 51}),
+            ("vector_search", {"query": "cache", "limit": 0}),
+            ("hybrid_search", {"exact_keywords": "cache"}),
+            ("read_file", {"path": "x" * 4_097}),
+        ):
+            assert (await client.call_tool(name, arguments)).is_error, (name, arguments)
+
+
+async def test_a_failure_says_nothing_of_the_machine(
+    server: Any, tools: SearchTools, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for fault in (ArtifactError("/home/someone/secret is damaged"), RuntimeError("/home/someone/secret")):
+
+        def fail(*_arguments: object, fault: Exception = fault, **_options: object) -> None:
+            raise fault
+
+        monkeypatch.setattr(tools, "grep_search", fail)
+        async with Client(server) as client:
+            result = await client.call_tool("grep_search", {"query": "cache"})
+        assert result.is_error
+        assert "someone" not in text(result)
+
+
+async def test_nothing_found_is_said(server: Any) -> None:
+    async with Client(server) as client:
+        result = await client.call_tool("grep_search", {"query": "zzzunknown"})
+    assert text(result) == "nothing found"
+    assert result.structured_content["results"] == []
