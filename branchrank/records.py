@@ -103,6 +103,7 @@ class GoldItem(Record, frozen=True, kw_only=True):
     """One place that answers a question: a span, or a whole file when the lines are ``None``.
 
     ``answer_digest`` is that of the lines when they were last anchored, so that edits are noticed.
+    ``relevance`` (1 or more) is what the item is worth in the graded view; 2 where it isn't given.
     """
 
     source_file: str
@@ -110,6 +111,7 @@ class GoldItem(Record, frozen=True, kw_only=True):
     answer_line_end: int | None = None
     answer_quote: str | None = None
     answer_digest: str | None = None
+    relevance: int | None = None
 
     @property
     def span(self) -> Span | None:

@@ -117,11 +117,11 @@ def _digest(normalised: str) -> str:
 
 
 def _anchored(item: GoldItem, place: Span, lines: Lines) -> GoldItem:
-    return GoldItem(
+    return msgspec.structs.replace(
+        item,
         source_file=place.source,
         answer_line_start=place.line_start,
         answer_line_end=place.line_end,
-        answer_quote=item.answer_quote,
         answer_digest=lines_digest(lines[place.source][place.line_start - 1 : place.line_end]),
     )
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from branchrank.bench.rows import Row, RowHit
-from branchrank.measures.matching import Judged, JudgedHit, gold_pages, judge, without_excluded
+from branchrank.measures.matching import Judged, JudgedHit, gold_gains, gold_pages, judge, without_excluded
 from branchrank.records import Hit, Question
 
 
@@ -37,7 +37,7 @@ def judged_row(row: Row, question: Question) -> Judged:
     pages, weak_pages = gold_pages(question)
     return Judged(
         hits=tuple(JudgedHit(gain=hit.gain, gold=hit.gold, page=hit.page) for hit in row.hits),
-        gold_items=len(question.gold),
+        gold_gains=gold_gains(question),
         pages=pages,
         weak_pages=weak_pages,
     )

@@ -36,6 +36,7 @@ class _Line(Record, frozen=True, kw_only=True):
     answer_line_end: int | None = None
     answer_quote: str | None = None
     answer_digest: str | None = None
+    relevance: int | None = None
     kind: str = ""
     difficulty: str = ""
     required_entity: str | None = None
@@ -100,6 +101,7 @@ def _question(line: bytes) -> Question:
                 answer_line_end=known.answer_line_end,
                 answer_quote=known.answer_quote,
                 answer_digest=known.answer_digest,
+                relevance=known.relevance,
             )
         )
     gold.extend(known.alternates)
@@ -134,6 +136,8 @@ def _check_gold(item: GoldItem, level: GoldLevel) -> None:
         raise ValueError("`answer_line_start` and `answer_line_end` belong together")
     if start is not None and end is not None and not 1 <= start <= end:
         raise ValueError(f"lines {start}..{end} are not a span: 1 <= start <= end")
+    if item.relevance is not None and item.relevance < 1:
+        raise ValueError(f"a relevance of {item.relevance} is no gold: it must be at least 1")
     if level == "span" and start is None and not item.answer_quote:
         raise ValueError("gold of level `span` needs lines or an `answer_quote`")
 

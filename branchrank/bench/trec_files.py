@@ -2,7 +2,7 @@
 
 1. Exported by gold, a document id is what a hit was credited with (:mod:`branchrank.measures.trec`), and the
    qrels grade strict gold 2 and its pages 1. Exported by document, it is the hit's source, a document's later
-   hits left out, and the qrels grade its documents 1. Scores are n, n-1, ..., 1.
+   hits left out, and the qrels grade its documents 1, or their relevance. Scores are n, n-1, ..., 1.
 2. A query that failed has no lines in the run; as every question with gold is in the qrels, it counts as 0.
    Questions without gold are in neither the qrels nor any mean.
 3. A run read from a file is ordered by score, never by its rank column, ties as in trec_eval.
@@ -21,6 +21,7 @@ from urllib.parse import quote
 from branchrank.artifacts import write_text
 from branchrank.bench.judging import hits_of, judged_row
 from branchrank.bench.rows import Row
+from branchrank.corpus.beir import entry_id
 from branchrank.errors import InputError, RunError
 from branchrank.measures.matching import resolve_source
 from branchrank.measures.measures import Measure, score
@@ -68,17 +69,22 @@ def export_trec(
 def _qrels(question: Question, ids: DocumentIds) -> dict[str, int]:
     if ids == "gold":
         return question_qrels(question)
-    return {_token(item.source_file): 1 for item in question.gold}
+    return {_document(item.source_file): item.relevance or 1 for item in question.gold}
 
 
 def _run_lines(row: Row, question: Question, tag: str, ids: DocumentIds) -> Iterator[str]:
     if ids == "gold":
         ranked = question_run(hits_of(row), judged_row(row, question), question)
     else:
-        sources = list(dict.fromkeys(_token(resolve_source(hit.source, question)) for hit in row.hits))
+        sources = list(dict.fromkeys(_document(resolve_source(hit.source, question)) for hit in row.hits))
         ranked = [Scored(source, float(len(sources) - place)) for place, source in enumerate(sources)]
     for rank, (document, value) in enumerate(ranked, start=1):
         yield f"{_token(question.id)} Q0 {document} {rank} {value:g} {_token(tag)}\n"
+
+
+def _document(source: str) -> str:
+    """A source as a document id: that of a BEIR entry is the entry's own."""
+    return _token(entry_id(source) or source)
 
 
 def _token(text: str) -> str:

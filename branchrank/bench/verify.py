@@ -32,7 +32,7 @@ from branchrank.bench.run_directory import RunRecord
 from branchrank.bench.summary import calls_csv, questions_csv, summary_csv
 from branchrank.measures.matching import (
     RELAXED_GAIN,
-    STRICT_GAIN,
+    gold_gain,
     gold_pages,
     is_relaxed,
     is_strict,
@@ -147,7 +147,7 @@ def _judgement_faults(row: Row, question: Question) -> list[str]:
             perhaps |= {i for i in possible if i > kept.gold}
         source = resolve_source(hit.source, question)
         page = pages.index(source) if source in pages else None
-        gain = STRICT_GAIN if kept.gold is not None else 0
+        gain = gold_gain(question.gold[kept.gold]) if kept.gold is not None else 0
         if not gain and page is not None and weak[page] and page not in credited:
             credited.add(page)
             gain = RELAXED_GAIN

@@ -29,17 +29,22 @@ def command(
 ) -> None:
     """Index CORPUS, a folder or a corpus's name, into a workspace.
 
+    The documents of a BEIR folder are unpacked into the workspace first, one file each.
     The corpus and the flags given are kept in the workspace's branchrank.toml. Without CORPUS the
     workspace's own is indexed again; unchanged documents cost no embedding.
     """
+    from branchrank.corpus.beir import is_beir, unpack_beir
     from branchrank.corpus.named import locate_corpus
     from branchrank.stores.index import build_index
     from branchrank.stores.workspace import Workspace, configure
 
     resolved_settings(data_dir)  # a wrong value is refused before it is kept
+    root = locate_corpus(corpus) if corpus is not None else None
+    if root is not None and is_beir(root):
+        root = unpack_beir(root, data_dir / "beir" / root.resolve().name)
     configure(
         data_dir,
-        corpus=locate_corpus(corpus) if corpus is not None else None,
+        corpus=root,
         exclude=exclude or None,
         chunks=chunks,
         nodes=nodes,

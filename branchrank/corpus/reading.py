@@ -7,7 +7,8 @@ from branchrank.errors import CorpusError
 
 RST_SUFFIXES = (".rst", ".rst.inc", ".txt")
 MARKDOWN_SUFFIXES = (".md", ".mdx")
-SUFFIXES = RST_SUFFIXES + MARKDOWN_SUFFIXES
+ENTRY_SUFFIX = ".beir"
+SUFFIXES = (*RST_SUFFIXES, *MARKDOWN_SUFFIXES, ENTRY_SUFFIX)
 
 
 def is_document(source: str) -> bool:
@@ -32,6 +33,10 @@ def read_document(source: str, content: bytes) -> Document:
         from branchrank.corpus.markdown import read_markdown
 
         return read_markdown(source, content)
+    if name.endswith(ENTRY_SUFFIX):
+        from branchrank.corpus.beir import read_entry
+
+        return read_entry(source, content)
     raise CorpusError(
         f"no reader for {source!r}; there are readers for {', '.join(SUFFIXES)}",
         remedy="leave the file out, or rename it",

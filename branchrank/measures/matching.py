@@ -10,9 +10,9 @@
 5. Each gold item is credited once, to the first hit that covers it, and each gold page (source)
    once as well, so that no measure counts an answer twice.
 
-Gains are graded: 2 for a hit credited with a gold item, 1 for the first other hit on a gold page, 0
-otherwise. A page whose gold is file-level only has nothing weaker than strict to offer, so it gives
-no gain of 1. Measures read one of three :class:`~branchrank.measures.measures.Ranking` views.
+Gains are graded: 2 (or the item's own ``relevance``) for a hit credited with a gold item, 1 for the
+first other hit on a gold page, 0 otherwise. A page whose gold is file-level only has nothing weaker
+than strict to offer, so it gives no gain of 1. Measures read one of three :class:`~branchrank.measures.measures.Ranking` views.
 """
 
 from __future__ import annotations
@@ -99,11 +99,11 @@ class Judged(Record, frozen=True, kw_only=True):
     """The judged hits of one question, best first, and all that there was to find.
 
     ``pages`` are the distinct gold sources in order; ``weak_pages`` says of each whether it can give
-    a relaxed gain in the graded view; ``gold_items`` counts the gold items.
+    a relaxed gain in the graded view; ``gold_gains`` are the graded gains of the gold items.
     """
 
     hits: tuple[JudgedHit, ...]
-    gold_items: int
+    gold_gains: tuple[int, ...]
     pages: tuple[str, ...]
     weak_pages: tuple[bool, ...]
 
@@ -117,7 +117,7 @@ class Judged(Record, frozen=True, kw_only=True):
         ranked = enumerate(self.hits, start=1)
         if mode == "strict":
             gains = tuple((rank, STRICT_GAIN) for rank, hit in ranked if hit.gold is not None)
-            gold = (STRICT_GAIN,) * self.gold_items
+            gold = (STRICT_GAIN,) * len(self.gold_gains)
         elif mode == "relaxed":
             first: dict[int, int] = {}
             for rank, hit in ranked:
@@ -127,8 +127,18 @@ class Judged(Record, frozen=True, kw_only=True):
             gold = (RELAXED_GAIN,) * len(self.pages)
         else:
             gains = tuple((rank, hit.gain) for rank, hit in ranked if hit.gain)
-            gold = (STRICT_GAIN,) * self.gold_items + (RELAXED_GAIN,) * sum(self.weak_pages)
+            gold = self.gold_gains + (RELAXED_GAIN,) * sum(self.weak_pages)
         return Ranking(gains=gains, returned=len(self.hits), gold=gold)
+
+
+def gold_gain(item: GoldItem) -> int:
+    """What a gold item is worth in the graded view."""
+    return item.relevance or STRICT_GAIN
+
+
+def gold_gains(question: Question) -> tuple[int, ...]:
+    """What each gold item is worth in the graded view."""
+    return tuple(map(gold_gain, question.gold))
 
 
 def gold_pages(question: Question) -> tuple[tuple[str, ...], tuple[bool, ...]]:
@@ -156,12 +166,12 @@ def judge(hits: Sequence[Hit], question: Question) -> Judged:
         covered |= covers
         gain = 0
         if covers:
-            gain = STRICT_GAIN
+            gain = gold_gain(question.gold[min(covers)])
         elif page is not None and weak_pages[page] and page not in weakly_credited:
             weakly_credited.add(page)
             gain = RELAXED_GAIN
         judged.append(JudgedHit(gain=gain, gold=min(covers, default=None), page=page))
-    return Judged(hits=tuple(judged), gold_items=len(question.gold), pages=pages, weak_pages=weak_pages)
+    return Judged(hits=tuple(judged), gold_gains=gold_gains(question), pages=pages, weak_pages=weak_pages)
 
 
 def source_cluster(question: Question) -> str:

@@ -16,8 +16,8 @@ import numpy as np
 
 from branchrank.measures.matching import (
     RELAXED_GAIN,
-    STRICT_GAIN,
     Judged,
+    gold_gains,
     gold_pages,
     without_excluded,
 )
@@ -26,9 +26,9 @@ from branchrank.records import Hit, Question, Scored
 
 
 def question_qrels(question: Question) -> dict[str, int]:
-    """Relevance by document id: 2 per gold item, 1 per gold page that can be met without it."""
+    """Relevance by document id: 2 (or its own) per gold item, 1 per gold page that can be met without it."""
     _, weak_pages = gold_pages(question)
-    qrels = {f"gold-{number}": STRICT_GAIN for number in range(1, len(question.gold) + 1)}
+    qrels = {f"gold-{number}": gain for number, gain in enumerate(gold_gains(question), start=1)}
     qrels |= {f"page-{number}": RELAXED_GAIN for number, weak in enumerate(weak_pages, start=1) if weak}
     return qrels
 

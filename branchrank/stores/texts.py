@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from pathlib import PurePosixPath
 
+from branchrank.corpus.reading import ENTRY_SUFFIX
 from branchrank.records import Chunk, Node
 
 
@@ -23,5 +24,7 @@ def node_terms(node: Node) -> str:
 
 
 def _path(source: str) -> str:
+    if source.endswith(ENTRY_SUFFIX):
+        return ""  # an identifier, no words
     path = PurePosixPath(source)
     return " ".join([*path.parts[:-1], path.name.split(".")[0]])
