@@ -12,7 +12,8 @@
 
 Gains are graded: 2 (or the item's own ``relevance``) for a hit credited with a gold item, 1 for the
 first other hit on a gold page, 0 otherwise. A page whose gold is file-level only has nothing weaker
-than strict to offer, so it gives no gain of 1. Measures read one of three :class:`~branchrank.measures.measures.Ranking` views.
+than strict to offer, so it gives no gain of 1. Measures read one of three views
+(:class:`~branchrank.measures.measures.Ranking`).
 """
 
 from __future__ import annotations
