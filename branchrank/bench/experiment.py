@@ -21,6 +21,7 @@ from branchrank.bench.scores import named_measure
 from branchrank.errors import UsageError
 from branchrank.records import Record
 from branchrank.settings import BenchmarkSettings, Resolved, read_toml, resolve
+from branchrank.stores.config_file import read_config
 from branchrank.systems.builtin import BUILTIN
 from branchrank.systems.spec import System, problems
 
@@ -82,8 +83,7 @@ def load_experiment(path: Path, flags: Mapping[str, Any] | None = None) -> Exper
     except msgspec.ValidationError as error:
         raise UsageError(f"{path}: {error}", remedy=f"correct {path}") from None
     found: list[str] = []
-    workspace = Path(header.data_dir) / "branchrank.toml"
-    toml = {name: table for name, table in read_toml(workspace).items() if isinstance(table, dict)}
+    _, toml = read_config(Path(header.data_dir) / "branchrank.toml")
     toml["benchmark"] = {**toml.get("benchmark", {}), **header.benchmark}
     settings = _attempt(found, lambda: resolve(toml=toml, toml_name=str(path), flags=flags))
     if settings is None:

@@ -8,8 +8,8 @@ from typing import Any, TypeVar
 
 import click
 
-from branchrank.errors import UsageError
-from branchrank.settings import Resolved, Setting, Settings, read_toml, resolve, settings_of
+from branchrank.settings import Resolved, Setting, Settings, resolve, settings_of
+from branchrank.stores.config_file import read_config
 
 F = TypeVar("F", bound=Callable[..., Any])
 
@@ -95,17 +95,5 @@ def data_dir_option(function: F) -> F:
 def resolved_settings(data_dir: Path, overrides: Mapping[str, Any] | None = None) -> Resolved:
     """Defaults < the workspace's TOML < environment < flags (< ``overrides``)."""
     path = data_dir / WORKSPACE_FILE
-    toml = {name: table for name, table in read_toml(path).items() if isinstance(table, dict)}
-    unknown = set(toml) - _sections()
-    if unknown:
-        raise UsageError(
-            f"{path}: no part is called [{sorted(unknown)[0]}]",
-            remedy="`branchrank settings` lists every part and setting",
-        )
-    return resolve(toml=toml, toml_name=str(path), flags={**given_flags(), **(overrides or {})})
-
-
-def _sections() -> set[str]:
-    from branchrank.settings import PARTS
-
-    return {part.section for part in PARTS} | {"embedding"}
+    _, tables = read_config(path)
+    return resolve(toml=tables, toml_name=str(path), flags={**given_flags(), **(overrides or {})})

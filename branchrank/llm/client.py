@@ -145,7 +145,8 @@ class ChatClient:
             why = response.fault or "HTTP 503"
             raise LLMError(
                 f"no LLM answers at {self.endpoint.url}: {why}",
-                remedy="start the server, name another endpoint, or run without an LLM",
+                remedy="start the server, name another endpoint (--hybrid-base-url, --pageindex-base-url), "
+                "or leave the LLM out (--hybrid-no-llm, --pageindex-no-llm)",
             )
         try:
             listed = msgspec.json.decode(response.body)["data"]

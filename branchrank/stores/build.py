@@ -95,6 +95,7 @@ def build_index(workspace: Workspace, *, progress: Progress | None = None, force
     """
     report = progress or (lambda stage, done, total: None)
     workspace.check_links()
+    _ = workspace.corpus_root  # a workspace without a corpus is refused before anything is written
     with build_lock(workspace.data_dir):
         index = None if force else _up_to_date(workspace)
         if index is None:
@@ -122,6 +123,8 @@ def _up_to_date(workspace: Workspace) -> Index | None:
 def _build(workspace: Workspace, progress: Progress) -> None:
     seconds: dict[str, float] = {}
     timed = _timer(seconds)
+    with timed("discover"):
+        discover(workspace.corpus_root, workspace.exclude)  # an empty corpus is said before a model is loaded
     with timed("model"):
         embedder = open_embedder(workspace.index_settings, notify=workspace.notify)
     with timed("read"):

@@ -1,0 +1,271 @@
+"""What can't be done is refused before any work: a message, a remedy, an exit code, and no traceback."""
+
+from __future__ import annotations
+
+import os
+import signal
+from pathlib import Path
+
+import pytest
+from support.commands import NO_LLM, ROOT, benchmark, invoke, make_project, program, table
+from support.worlds import write_pages
+
+from branchrank.bench.run_directory import read_run
+from branchrank.cli import opening
+from branchrank.settings import (
+    Bm25Settings,
+    HybridSettings,
+    LocalSettings,
+    PageindexSettings,
+    settings_of,
+)
+from branchrank.stores.workspace import configure
+
+
+@pytest.fixture(scope="module")
+def project(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return make_project(tmp_path_factory.mktemp("refusals"))
+
+
+@pytest.fixture
+def unbuilt(tmp_path: Path) -> Path:
+    """A workspace without an index, so that work which was begun would show."""
+    write_pages(tmp_path / "docs")
+    configure(tmp_path / "data", corpus=tmp_path / "docs", settings={"index.embedder": "fake:64"})
+    return tmp_path
+
+
+@pytest.mark.parametrize("cap", [19, 51, 0, -1])
+@pytest.mark.parametrize("verb", ["hybrid", "benchmark"])
+def test_a_candidate_cap_outside_20_to_50_is_refused_naming_the_range(
+    unbuilt: Path, verb: str, cap: int
+) -> None:
+    words = ("tea",) if verb == "hybrid" else ("--predictor", "hybrid")
+    result = invoke(
+        verb, "--data-dir", unbuilt / "data", *words, "--hybrid-no-llm", "--hybrid-candidate-cap", cap
+    )
+    assert result.exit_code == 2
+    assert f"hybrid.candidate_cap = {cap} (flag --hybrid-candidate-cap); allowed: 20 to 50" in result.stderr
+    assert "branchrank settings" in result.stderr
+    assert sorted(path.name for path in unbuilt.iterdir()) == ["data", "docs"]
+    assert not (unbuilt / "data" / "indexes").exists()
+
+
+@pytest.mark.parametrize("cap", [20, 50])
+def test_a_cap_at_either_end_is_taken(project: Path, cap: int) -> None:
+    words = ("tea", "--hybrid-no-llm", "--hybrid-candidate-cap", cap)
+    assert invoke("hybrid", "--data-dir", project / "data", *words).exit_code == 0
+
+
+RANGED = [
+    (setting.flag, value)
+    for part in (Bm25Settings, LocalSettings, HybridSettings, PageindexSettings)
+    for setting in settings_of(part)
+    if setting.low is not None
+    for value in (setting.low - 1, *([setting.high + 1] if setting.high is not None else []))
+]
+
+
+def test_every_flag_refuses_what_lies_outside_its_range(project: Path) -> None:
+    assert len(RANGED) > 30
+    for flag, value in RANGED:
+        given = f"{value:g}"
+        result = invoke("benchmark", "--data-dir", project / "data", *NO_LLM, f"{flag}={given}")
+        assert result.exit_code == 2, flag
+        assert flag in result.stderr
+        assert "range" in result.stderr or "allowed" in result.stderr or "not a valid" in result.stderr
+
+
+def test_all_wrong_settings_are_reported_together_with_where_they_come_from(
+    project: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("BRANCHRANK_LOCAL_RRF_K", "0")
+    monkeypatch.setenv("BRANCHRANK_BM25_IDF", "tfidf")
+    words = ("--local-vector-weight", -1, "--hybrid-candidate-cap", 5)
+    result = invoke("benchmark", "--data-dir", project / "data", *NO_LLM, *words)
+    assert result.exit_code == 2
+    for part in (
+        "local.rrf_k = '0' (environment BRANCHRANK_LOCAL_RRF_K); allowed: 1 to 10000",
+        "bm25.idf = 'tfidf' (environment BRANCHRANK_BM25_IDF); allowed: lucene, robertson",
+        "local.vector_weight = -1.0 (flag --local-vector-weight); allowed: 0 to 100",
+        "hybrid.candidate_cap = 5",
+    ):
+        assert part in result.stderr
+
+
+@pytest.mark.parametrize("predictor", ["hybrid", "pageindex", "all"])
+def test_an_llm_that_is_asked_for_and_not_named_is_refused_with_both_remedies(
+    unbuilt: Path, predictor: str
+) -> None:
+    result = invoke("benchmark", "--data-dir", unbuilt / "data", "--predictor", predictor)
+    assert result.exit_code == 2
+    assert "asks for an LLM but names no endpoint" in result.stderr
+    if predictor != "pageindex":
+        assert "--hybrid-base-url" in result.stderr
+        assert "--hybrid-no-llm" in result.stderr
+    if predictor != "hybrid":
+        assert "--pageindex-base-url" in result.stderr
+        assert "--pageindex-no-llm" in result.stderr
+    assert sorted(path.name for path in unbuilt.iterdir()) == ["data", "docs"]
+    assert not (unbuilt / "data" / "indexes").exists()
+
+
+def test_an_endpoint_that_does_not_answer_is_refused_before_any_work(project: Path, tmp_path: Path) -> None:
+    words = ("--hybrid-base-url", "http://127.0.0.1:9/v1", "--hybrid-model", "m", "--reports", tmp_path)
+    result = invoke("benchmark", "--data-dir", project / "data", "--predictor", "hybrid", *words)
+    assert result.exit_code == 7
+    assert "127.0.0.1:9" in result.stderr
+    assert "--hybrid-no-llm" in result.stderr
+    assert list(tmp_path.iterdir()) == []
+
+
+WRONG = {
+    "unknown predictor": (("benchmark", "--predictor", "colbert"), 2, "no predictor is called 'colbert'"),
+    "unknown verb": (("find",), 2, "No such command 'find'"),
+    "unknown flag": (("retrieve", "--fast", "tea"), 2, "No such option"),
+    "unknown choice": (("benchmark", "--mode", "loose"), 2, "'loose' is not one of"),
+    "no number": (("retrieve", "--local-rrf-k", "many", "tea"), 2, "not a valid integer"),
+    "no experiment": (("run", "none.toml"), 2, "no experiment file"),
+    "no run": (("show", "none"), 3, "no run in none"),
+    "no node": (("pageindex", "show", "none.md"), 3, "no node 'none.md'"),
+    "no source": (("pageindex", "export", "none.md", "out.json"), 3, "no file 'none.md'"),
+    "source outside": (("pageindex", "export", "../../etc/passwd", "out.json"), 3, "etc/passwd"),
+    "no corpus": (("index", "nowhere"), 3, "nowhere"),
+    "no questions": (("benchmark", *NO_LLM, "--questions", "none.jsonl"), 3, "none.jsonl"),
+    "too large a sample": (("benchmark", *NO_LLM, "--sample-size", 9), 3, "a sample of 9 from 8 questions"),
+    "unknown measure": (("benchmark", *NO_LLM, "--primary", "strict_f1"), 2, "f1"),
+    "unknown baseline": (("benchmark", *NO_LLM, "--baseline", "bm25"), 2, "bm25"),
+    "no endpoint": (("benchmark", "--predictor", "api"), 2, "--api-endpoint"),
+    "unknown model": (
+        ("retrieve", "--embedder", "./no/such/model", "tea"),
+        6,
+        "--embedder",
+    ),
+}
+
+
+@pytest.mark.parametrize("kind", WRONG)
+def test_a_mistake_is_a_message_a_remedy_and_an_exit_code(
+    project: Path, kind: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(project)
+    monkeypatch.setenv("HF_HUB_OFFLINE", "1")
+    words, code, reason = WRONG[kind]
+    result = invoke(*words)
+    assert result.exit_code == code, result.output
+    assert reason in result.stderr
+    assert "to mend it: " in result.stderr or "Usage: " in result.stderr
+    assert "Traceback" not in result.output
+    assert result.stdout == ""
+    assert not (project / "reports").exists()
+
+
+def test_the_remedy_for_an_unknown_predictor_names_all_there_are(project: Path) -> None:
+    result = invoke("benchmark", "--data-dir", project / "data", "--predictor", "colbert")
+    for name in ("local", "pageindex", "hybrid", "grep", "qdrant", "sqlite", "all", "family", "module:Class"):
+        assert name in result.stderr
+
+
+def test_no_workspace_says_how_to_make_one(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    result = invoke("retrieve", "tea")
+    assert result.exit_code == 3
+    assert "branchrank index FOLDER --data-dir data" in result.stderr
+    assert list(tmp_path.iterdir()) == []
+
+
+@pytest.mark.parametrize(
+    ("content", "code", "reason"),
+    [
+        ("corpus = ", 2, "not TOML"),
+        ("[lokal]\nrrf_k = 3\n", 2, "lokal"),
+        ("[local]\nrrf = 3\n", 2, "no setting 'rrf'"),
+        ("[local]\nrrf_k = 'x'\n", 2, "local.rrf_k = 'x'"),
+        ("local = 3\n", 2, "local"),
+        ("corpus = 3\n", 2, "corpus"),
+        ("corpus = 'gone'\n", 3, "gone"),
+        ("\x00", 2, "not TOML"),
+    ],
+)
+def test_a_wrong_workspace_file_is_named(
+    tmp_path: Path, content: str, code: int, reason: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "data").mkdir()
+    (tmp_path / "data" / "branchrank.toml").write_text(content)
+    result = invoke("retrieve", "tea")
+    assert result.exit_code == code, result.output
+    assert "branchrank.toml" in result.stderr or code == 3
+    assert reason in result.stderr
+
+
+@pytest.mark.parametrize(
+    ("raised", "code", "said"), [(KeyboardInterrupt(), 130, "interrupted"), (BrokenPipeError(), 0, "")]
+)
+def test_an_interruption_has_its_exit_code(
+    project: Path, raised: BaseException, code: int, said: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def interrupted(*_: object) -> None:
+        raise raised
+
+    monkeypatch.setattr(opening, "open_index", interrupted)
+    result = invoke("retrieve", "--data-dir", project / "data", "tea")
+    assert result.exit_code == code
+    assert "Traceback" not in result.output
+
+
+def test_sigterm_ends_a_command_with_143(project: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    before = signal.getsignal(signal.SIGTERM)
+    monkeypatch.setattr(opening, "open_index", lambda workspace: os.kill(os.getpid(), signal.SIGTERM))
+    try:
+        assert invoke("retrieve", "--data-dir", project / "data", "tea").exit_code == 143
+    finally:
+        signal.signal(signal.SIGTERM, before)
+
+
+def test_a_reader_that_goes_away_is_no_error(project: Path) -> None:
+    code = (
+        "import subprocess, sys\n"
+        f"shown = subprocess.Popen([sys.executable, {str(ROOT / 'retrieve.py')!r}, '--top-k', '1000', 'tea'],"
+        " stdout=subprocess.PIPE, stderr=subprocess.PIPE)\n"
+        "shown.stdout.close()\n"
+        "error = shown.stderr.read().decode()\n"
+        "print(shown.wait(), 'Traceback' in error or 'BrokenPipe' in error)\n"
+    )
+    assert program("-c", code, cwd=project).stdout.split()[1] == "False"
+
+
+def test_flags_are_stronger_than_the_environment_and_that_than_the_file(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    project = make_project(tmp_path)
+    toml = project / "data" / "branchrank.toml"
+    toml.write_text(toml.read_text() + "\n[local]\nrrf_k = 1\nvector_top_n = 11\nbm25_top_n = 21\n")
+    monkeypatch.setenv("BRANCHRANK_LOCAL_RRF_K", "2")
+    monkeypatch.setenv("BRANCHRANK_LOCAL_VECTOR_TOP_N", "12")
+    made = benchmark(project, "--predictor", "local", "--local-rrf-k", 3)
+    run = read_run(made)
+    assert run.settings["local"]["rrf_k"] == 3
+    assert run.settings["local"]["vector_top_n"] == 12
+    assert run.settings["local"]["bm25_top_n"] == 21
+    assert run.origins["local.rrf_k"] == "flag --local-rrf-k"
+    assert run.origins["local.vector_top_n"] == "environment BRANCHRANK_LOCAL_VECTOR_TOP_N"
+    assert run.origins["local.bm25_top_n"].endswith("branchrank.toml")
+    [system] = [arm.system for arm in run.arms]
+    assert (system.fuse.k, system.branches[0].top_n, system.branches[1].top_n) == (3, 12, 21)
+    listed = invoke("settings", "--data-dir", project / "data").stdout
+    assert "vector_top_n = 12  (environment BRANCHRANK_LOCAL_VECTOR_TOP_N)" in listed
+    assert table(made / "summary.csv")[0]["predictor"] == "local"
+
+
+def test_a_dry_run_prints_the_plan_and_does_nothing(unbuilt: Path, tmp_path: Path) -> None:
+    questions = make_project(tmp_path / "other") / "data" / "benchmark" / "questions.jsonl"
+    reports = tmp_path / "reports"
+    words = ("--questions", questions, "--dry-run", "--reports", reports, *NO_LLM)
+    result = invoke("benchmark", "--data-dir", unbuilt / "data", "--predictor", "all", *words)
+    assert result.exit_code == 0
+    assert "benchmark: 8 questions" in result.stdout
+    for name in ("local", "pageindex", "hybrid"):
+        assert f"{name} on index default: 8 queries" in result.stdout
+    assert not reports.exists()
+    assert not (unbuilt / "data" / "indexes").exists()
