@@ -1,0 +1,311 @@
+"""``report.html`` in a real browser: it runs nothing of a document, and a reader can use it."""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Iterator
+from pathlib import Path
+
+import msgspec
+import pytest
+from support.chromium import Chromium, needs_chromium
+from support.made_runs import Planned, luck, make_corpus, make_questions, make_run
+
+from branchrank.bench.loading import LoadedRun
+from branchrank.printable import safe
+from branchrank.records import GoldItem
+from branchrank.report.html import kept_passages, script_json
+from branchrank.report.writing import write_report
+
+pytestmark = needs_chromium
+
+_DO = "window.pwned=1"
+_BASES = (
+    f"<script>{_DO}</script>",
+    f"</script><script>{_DO}</script>",
+    f"<img src=x onerror={_DO}>",
+    f'"><img src=x onerror="{_DO}">',
+    f"'><svg onload={_DO}>",
+    f"<svg><script>{_DO}</script></svg>",
+    f"<iframe srcdoc='<script>parent.{_DO}</script>'></iframe>",
+    f"<a href=javascript:{_DO} autofocus onfocus={_DO}>x</a>",
+    f"[x](javascript:{_DO})",
+    f"<details open ontoggle={_DO}>",
+    f"<body onload={_DO}>",
+    f"<style>@import 'javascript:{_DO}'</style>",
+    f"<!--<script>{_DO}//-->",
+    f"<math><mtext><img src=x onerror={_DO}></mtext></math>",
+    f"<object data='javascript:{_DO}'></object>",
+    f"<meta http-equiv=refresh content='0;url=javascript:{_DO}'>",
+    f"</textarea></title></style><script>{_DO}</script>",
+    f"\\u003cscript\\u003e{_DO}\\u003c/script\\u003e",
+    f"${{{_DO}}} $title {{{{{_DO}}}}}",
+    f"]]><input autofocus onfocus={_DO}>",
+)
+_FORMS = (
+    lambda text: text,
+    lambda text: f'"{text}\n{text}',
+    lambda text: f"`{text}` --> {text}",
+    lambda text: f"{text}\u2028{text}",
+    lambda text: text.replace("script", "ScRiPt").replace("img", "IMG"),
+)
+PAYLOADS = tuple(form(base) for base in _BASES for form in _FORMS)
+
+
+@pytest.fixture(scope="module")
+def browser(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Chromium]:
+    started = Chromium(tmp_path_factory.mktemp("profile"))
+    yield started
+    started.close()
+
+
+@pytest.fixture(scope="module")
+def usual(tmp_path_factory: pytest.TempPathFactory) -> LoadedRun:
+    loaded = make_run(
+        tmp_path_factory.mktemp("usual"),
+        (Planned("local", 0.6), Planned("hybrid", 0.5), Planned("reranked", 0.7, llm="tiny")),
+        make_questions(60, unanswerable=2),
+    )
+    write_report(loaded)
+    return loaded
+
+
+def page_of(loaded: LoadedRun) -> Path:
+    return loaded.outcome.directory / "report.html"
+
+
+def choose(browser: Chromium, name: str, value: str) -> None:
+    browser.run(
+        f"(() => {{ const field = document.querySelector('[name={name}]'); field.value = {json.dumps(value)};"
+        "field.dispatchEvent(new Event('input', {bubbles: true})); })()"
+    )
+
+
+OPEN_ALL = """(async () => {
+  for (let round = 0; round < 2; round++) {
+    document.querySelectorAll('details').forEach((each) => { each.open = true; });
+    await new Promise((done) => setTimeout(done, 60));
+  }
+})()"""
+
+
+_HANDLERS = """[...document.querySelectorAll('*')]
+  .filter((each) => [...each.attributes].some((attribute) => /^on/.test(attribute.name))).length"""
+_LINKS = """[...document.links].filter((each) => !each.getAttribute('href').startsWith('#')).length"""
+
+
+def test_a_hundred_payloads_make_no_active_node(browser: Chromium, tmp_path: Path) -> None:
+    assert len(PAYLOADS) == 100
+    root = make_corpus(tmp_path / "docs", 100)
+    questions = []
+    for number, (question, payload) in enumerate(zip(make_questions(100), PAYLOADS, strict=True)):
+        page = root / f"page-{number}.md"
+        page.write_text(
+            page.read_text()
+            .replace("line 5\n", f"line 5 {payload}\n", 1)
+            .replace("line 26\n", f"{payload}\n")
+        )
+        gold = msgspec.structs.replace(question.gold[0], answer_quote=payload)
+        questions.append(
+            msgspec.structs.replace(
+                question,
+                id=f"{number} {payload}",
+                question=payload,
+                gold=(gold, GoldItem(source_file=f"{payload}.md", answer_quote=payload)),
+                kind=payload,
+                difficulty=payload[:30],
+            )
+        )
+    arms = [
+        Planned(PAYLOADS[0], 0.5),
+        Planned(PAYLOADS[12], 0.6, llm=PAYLOADS[7], fails=questions[0].id),
+        Planned("</script>", 0.4),
+    ]
+    loaded = make_run(
+        tmp_path,
+        arms,
+        questions,
+        experiment=PAYLOADS[5],
+        command=PAYLOADS[6],
+        baseline=PAYLOADS[0],
+        latency_sample=2,
+    )
+    write_report(loaded)
+    browser.requests.clear()
+    browser.console.clear()
+    browser.open(page_of(loaded))
+    for page in range(4):
+        browser.run(OPEN_ALL)
+        assert browser.run("window.pwned") is None
+        assert browser.run("document.querySelectorAll('script').length") == 4
+        active = (
+            "iframe, object, embed, img, base, link, math, svg script, [autofocus], input:not([name=words])"
+        )
+        assert browser.run(f"document.querySelectorAll({json.dumps(active)}).length") == 0
+        assert browser.run(_HANDLERS) == 0
+        assert browser.run(_LINKS) == 0
+        assert browser.run("document.querySelectorAll('.passage mark').length") > 0
+        if page < 3:
+            browser.run("document.querySelector('#pager button:last-child').click()")
+    assert browser.run("document.getElementById('count').textContent") == "100 of 100 questions"
+    shown = browser.run("[...document.querySelectorAll('.question .text')].map((each) => each.textContent)")
+    assert len(shown) == 25
+    assert set(shown) <= {safe(payload) for payload in PAYLOADS}
+    assert browser.dialogs == []
+    assert browser.console == []
+    assert [url for url in browser.requests if not url.startswith("file://")] == []
+
+
+def test_the_policy_stops_a_script_that_gets_in_anyway(
+    browser: Chromium, usual: LoadedRun, tmp_path: Path
+) -> None:
+    page = page_of(usual).read_text(encoding="utf-8")
+    planted = tmp_path / "planted.html"
+    planted.write_text(page.replace("</main>", f"<script>{_DO}</script><img src=x onerror={_DO}></main>"))
+    browser.open(planted)
+    assert browser.run("window.pwned") is None
+    assert any("Content Security Policy" in text for text in browser.console)
+    browser.console.clear()
+
+
+def test_the_page_asks_for_nothing(browser: Chromium, usual: LoadedRun) -> None:
+    browser.requests.clear()
+    browser.open(page_of(usual))
+    assert browser.requests == [page_of(usual).resolve().as_uri()]
+    assert browser.console == []
+
+
+def test_filters_narrow_the_questions_and_their_rates(browser: Chromium, usual: LoadedRun) -> None:
+    browser.open(page_of(usual))
+    count = "document.getElementById('count').textContent"
+    assert browser.run(count) == "62 of 62 questions"
+    choose(browser, "predictor", "0")
+    choose(browser, "outcome", "0")
+    right = [q for q in make_questions(60) if luck("local", q.id, 0) < 0.6]
+    assert browser.run(count) == f"{len(right)} of 62 questions"
+    figures = browser.run(
+        "[...document.querySelectorAll('#tally tbody tr:first-child td')].map((e) => e.textContent)"
+    )
+    assert figures == [str(len(right)), "100.0%", "100.0%", "100.0%"]
+    choose(browser, "slice0", "lookup")
+    lookups = [question for question in right if question.kind == "lookup"]
+    assert browser.run(count) == f"{len(lookups)} of 62 questions"
+    choose(browser, "words", "q0003")
+    assert browser.run(count) == f"{sum(q.id == 'q0003' for q in lookups)} of 62 questions"
+    for name in ("predictor", "slice0", "words"):
+        choose(browser, name, "")
+    choose(browser, "outcome", "disagree")
+    assert 0 < int(browser.run(count).split()[0]) < 60
+
+
+def test_the_gold_is_marked_in_its_context(browser: Chromium, usual: LoadedRun) -> None:
+    browser.open(page_of(usual))
+    choose(browser, "words", "q0001")
+    browser.run(OPEN_ALL)
+    first = "document.querySelector('.passage')"
+    lines = browser.run(f"[...{first}.querySelectorAll('span')].map((e) => [e.dataset.line, e.textContent])")
+    assert [int(number) for number, _ in lines] == [3, 4, 5, 6, 7, 8, 9, 10]
+    assert lines[2][1] == "kettle 1 line 5"
+    marked = browser.run(f"[...{first}.querySelectorAll('mark span')].map((e) => e.dataset.line)")
+    assert marked == ["5", "6", "7", "8"]
+
+
+def test_a_screen_reader_finds_names_and_tables(browser: Chromium, usual: LoadedRun) -> None:
+    browser.open(page_of(usual))
+    nodes = browser.tree()
+    named = {(node["role"], node["name"]) for node in nodes}
+    assert ("heading", "made, 62 questions") in named
+    assert ("combobox", "Predictor") in named
+    assert ("searchbox", "Words or id") in named
+    assert ("navigation", "Sections") in named
+    assert all(
+        node["name"]
+        for node in nodes
+        if node["role"] in ("combobox", "searchbox", "button", "link", "img", "image")
+    )
+    assert browser.run("[...document.querySelectorAll('table')].every((each) => each.caption && each.tHead)")
+    assert browser.run("document.getElementById('count').getAttribute('aria-live')") == "polite"
+    ids = browser.run("[...document.querySelectorAll('[id]')].map((each) => each.id)")
+    assert len(ids) == len(set(ids))
+
+
+@pytest.mark.parametrize("width", [360, 768, 1400])
+@pytest.mark.parametrize("dark", [False, True])
+def test_no_width_needs_sideways_scrolling_and_text_is_readable(
+    browser: Chromium, usual: LoadedRun, width: int, dark: bool
+) -> None:
+    browser.look(width, dark=dark)
+    browser.open(page_of(usual))
+    browser.run(OPEN_ALL)
+    assert browser.run("document.documentElement.scrollWidth") <= width
+    for selector in ("p", "td", "caption", ".good", ".near", "nav a", ".passage span"):
+        assert browser.run(_CONTRAST % json.dumps(selector)) >= 4.5, selector
+
+
+#: The contrast of an element's text to the nearest background behind it (WCAG 2).
+_CONTRAST = """(() => {
+  const rgb = (text) => (text.match(/[\\d.]+/g) || []).map(Number);
+  const light = ([r, g, b]) => [r, g, b].map((v) => v / 255)
+    .map((v) => (v <= 0.03928 ? v / 12.92 : ((v + 0.055) / 1.055) ** 2.4))
+    .reduce((sum, v, i) => sum + v * [0.2126, 0.7152, 0.0722][i], 0);
+  const element = document.querySelector(%s);
+  let behind = element;
+  const back = () => rgb(getComputedStyle(behind).backgroundColor);
+  while (behind.parentElement && back()[3] === 0) behind = behind.parentElement;
+  const [a, b] = [light(rgb(getComputedStyle(element).color)), light(back())];
+  return (Math.max(a, b) + 0.05) / (Math.min(a, b) + 0.05);
+})()"""
+
+
+def test_print_leaves_the_controls_out(browser: Chromium, usual: LoadedRun) -> None:
+    browser.open(page_of(usual))
+    browser.look(700, medium="print")
+    shown = "getComputedStyle(document.querySelector('%s')).display"
+    assert browser.run(shown % ".filters") == browser.run(shown % "nav") == "none"
+    assert browser.run(shown % "table") == "table"
+    browser.look(1200)
+
+
+def test_few_nodes_stand_for_many_questions(browser: Chromium, tmp_path: Path) -> None:
+    questions = [
+        msgspec.structs.replace(
+            question, gold=(msgspec.structs.replace(question.gold[0], source_file="page-0.md"),)
+        )
+        for question in make_questions(400)
+    ]
+    make_corpus(tmp_path / "docs", 1)
+    loaded = make_run(tmp_path, (Planned("local", 0.6), Planned("hybrid", 0.5)), questions, latency_sample=0)
+    write_report(loaded)
+    browser.open(page_of(loaded))
+    assert browser.run("document.querySelectorAll('.question').length") == 25
+    assert browser.run("document.querySelectorAll('#browser *').length") < 1500
+    browser.run("document.querySelector('#pager button:last-child').click()")
+    assert browser.run("document.querySelector('.question .id').textContent") == "q0025"
+
+
+def test_a_report_without_text_carries_none(usual: LoadedRun) -> None:
+    text = page_of(usual).read_text(encoding="utf-8")
+    assert "kettle 1 line 5" in text
+    assert kept_passages(text)
+    try:
+        write_report(usual, with_text=False)
+        without = page_of(usual).read_text(encoding="utf-8")
+    finally:
+        write_report(usual)
+    assert "kettle 1 line 5" not in without
+    assert kept_passages(without) is None
+
+
+def test_a_changed_corpus_gives_no_text(tmp_path: Path) -> None:
+    loaded = make_run(tmp_path, (Planned("local", 0.6),), make_questions(3), latency_sample=0)
+    (tmp_path / "docs" / "page-0.md").write_text("# Other\n\nkettle 0 line 5 moved\n")
+    write_report(loaded)
+    assert kept_passages(page_of(loaded).read_text(encoding="utf-8")) is None
+
+
+@pytest.mark.parametrize("text", ["</script>", "<!--", "\u2028", "a & b", '"'])
+def test_json_in_the_page_holds_no_markup_and_reads_back(text: str) -> None:
+    written = script_json([text])
+    assert not re.search("[<>&\u2028\u2029]", written)
+    assert json.loads(written) == [text]

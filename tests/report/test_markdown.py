@@ -1,0 +1,242 @@
+"""``report.md``: what it says, and that it says the same again."""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+
+import msgspec
+import pytest
+from markdown_it import MarkdownIt
+from support.made_runs import Planned, make_corpus, make_questions, make_run
+
+from branchrank.bench.loading import LoadedRun
+from branchrank.llm.ledger import ModelPrice, PriceTable
+from branchrank.report.blocks import Paragraph, Report, Section, Strong, Table
+from branchrank.report.content import heading, report_content
+from branchrank.report.markdown import escape, markdown
+from branchrank.report.writing import write_report
+
+
+def table(text: str, caption: str) -> list[dict[str, str]]:
+    """The rows of the table with this caption."""
+    lines = text.split(f"{caption}:\n\n", 1)[1].split("\n\n", 1)[0].splitlines()
+    cells = [[cell.strip() for cell in line.strip("| ").split(" | ")] for line in lines]
+    return [dict(zip(cells[0], row, strict=True)) for row in cells[2:]]
+
+
+@pytest.fixture(scope="module")
+def paired(tmp_path_factory: pytest.TempPathFactory) -> LoadedRun:
+    """A run in which one candidate is plainly worse and another much the same."""
+    return make_run(
+        tmp_path_factory.mktemp("paired"),
+        (Planned("local", 0.9), Planned("twin", 0.85), Planned("poor", 0.2)),
+    )
+
+
+@pytest.fixture(scope="module")
+def text(paired: LoadedRun) -> str:
+    return markdown(report_content(paired))
+
+
+def test_the_same_files_give_the_same_bytes(paired: LoadedRun, text: str) -> None:
+    written = {path.name: path.read_bytes() for path in write_report(paired)}
+    assert written["report.md"].decode() == text
+    assert {path.name: path.read_bytes() for path in write_report(paired)} == written
+    assert set(written) == {"report.md", "report.html", "rates.svg", "frontier.svg", "losses.svg"}
+
+
+def test_under_fifty_questions_the_heading_says_pilot(tmp_path: Path) -> None:
+    small = make_run(tmp_path / "a", questions=make_questions(49), latency_sample=0)
+    assert heading(small.outcome.run) == "Pilot: made, 49 questions"
+    assert markdown(report_content(small)).startswith("# Pilot: made, 49 questions\n\nUnder 50 questions")
+    large = make_run(tmp_path / "b", questions=make_questions(50), latency_sample=0)
+    assert heading(large.outcome.run) == "made, 50 questions"
+
+
+def test_every_rate_has_its_interval(paired: LoadedRun, text: str) -> None:
+    rows = table(text, "Hit rates with 95% intervals")
+    rates = {row.predictor: row.rates["strict_hit@1"] for row in paired.outcome.summary}
+    for row in rows:
+        rate, low, high = map(float, re.findall(r"[\d.]+", row["strict hit@1"].replace("%", " ")))
+        name = row["predictor"].strip("*")
+        assert rate == pytest.approx(100 * (rates[name] or 0.0), abs=0.05)
+        assert low < rate < high
+
+
+def test_verdicts_are_words_with_their_figures(text: str) -> None:
+    assert "- **poor against local: worse.** strict_hit@1 " in text
+    assert re.search(
+        r"\*\*twin against local: un\w+( at this n)?\.\*\*.*\d+ questions show differences", text
+    )
+    [poor] = [row for row in table(text, "strict_hit@1 against local") if row["candidate"] == "poor"]
+    wins, ties, losses = map(int, poor["wins/ties/losses"].split("/"))
+    assert wins + ties + losses == 60
+    assert wins < losses
+    assert poor["adjusted p"] == "below 0.0001"
+    assert re.fullmatch(r"\d+ of \d+", poor["labels that carry it"])
+
+
+def test_nothing_is_bold_without_a_passed_test(text: str) -> None:
+    assert not re.search(r"^\| \*\*", text, re.MULTILINE)
+    assert "No predictor is bold" in text
+
+
+@pytest.mark.parametrize(("baseline", "winner"), [("poor", "local"), ("local", "local")])
+def test_the_winner_that_passed_is_bold(tmp_path: Path, baseline: str, winner: str) -> None:
+    made = make_run(
+        tmp_path, (Planned("local", 0.9), Planned("poor", 0.2)), baseline=baseline, latency_sample=0
+    )
+    found = set(re.findall(r"^\| \*\*(\w+)\*\*", markdown(report_content(made)), re.MULTILINE))
+    assert found == {winner}
+
+
+def test_passage_sizes_stand_beside_strict_rates(paired: LoadedRun, text: str) -> None:
+    for row in table(text, "Strict rates and what the passages cost, over the first five hits"):
+        assert row["lines per hit"] == "3.0"
+        assert row["characters per hit"] == "30"
+        assert row["span precision"].endswith("%")
+
+
+def test_under_59_timed_queries_no_bound_is_claimed(text: str) -> None:
+    rows = table(text, "Whole queries, in milliseconds")
+    assert {row["queries"] for row in rows} == {"4"}
+    assert {row["bound of p95"] for row in rows} == {"slowest; no upper bound"}
+
+
+def test_with_59_timed_queries_there_is_a_bound(tmp_path: Path) -> None:
+    made = make_run(tmp_path, (Planned("local", 0.6),), latency_sample=59)
+    [row] = table(markdown(report_content(made)), "Whole queries, in milliseconds")
+    assert re.fullmatch(r"at most [\d.]+", row["bound of p95"])
+
+
+def test_llm_cost_by_predictor_and_stage_with_prices(tmp_path: Path) -> None:
+    prices = PriceTable(
+        date="2026-01-31", currency="EUR", models={"tiny": ModelPrice(prompt=2.0, completion=10.0)}
+    )
+    arms = (Planned("local", 0.6), Planned("reranked", 0.8, llm="tiny"))
+    text = markdown(report_content(make_run(tmp_path, arms, prices=prices, repeats=2)))
+    free, paid = table(text, "By predictor")
+    assert (free["calls per query"], free["tokens per query"]) == ("0.00", "0")
+    assert (paid["calls per query"], paid["tokens per query"]) == ("1.00", "1050")
+    assert paid["from cache"] == "120"
+    assert paid["EUR per query"] == "0.002500"
+    assert table(text, "By stage")[0]["stage"] == "rerank"
+    assert "Prices as of 2026-01-31." in text
+    [flips] = table(text, "Repeats: share of questions whose repeats disagree on strict_hit@1")
+    assert 0 < float(flips["flip rate"].strip("%")) < 100
+    assert "rerank: timeout" in text
+
+
+def test_failures_are_named(tmp_path: Path) -> None:
+    text = markdown(
+        report_content(make_run(tmp_path, (Planned("local", 0.6, fails="q0007"),), latency_sample=0))
+    )
+    assert "1 of 60 queries failed; each counts as a miss." in text
+    assert r"local, q0007: RuntimeError: the kettle is \| \<b\>empty\</b\>" in text
+
+
+def test_where_the_gold_was_lost_adds_up(paired: LoadedRun, text: str) -> None:
+    for row in table(text, "Answers by the stage that lost the gold"):
+        counts = [int(value) for name, value in row.items() if name.startswith(("in the first", "lost at"))]
+        assert sum(counts) == int(row["answers"]) == 60
+
+
+def test_slices_cut_by_kind_and_by_where_the_gold_lies(text: str) -> None:
+    for caption in ("By kind", "By difficulty", "By depth of the gold"):
+        rows = table(text, caption)
+        assert sum(int(row["questions"]) for row in rows) == 60
+    assert {row["kind"] for row in table(text, "By kind")} == {"howto", "lookup"}
+    assert "By document size" not in text  # all pages are alike
+
+
+def test_unanswerable_questions_give_risk_and_coverage(tmp_path: Path) -> None:
+    made = make_run(tmp_path, (Planned("local", 0.6),), make_questions(40, unanswerable=10), latency_sample=0)
+    [row] = table(markdown(report_content(made)), "10 of 50 questions have no answer in the corpus")
+    assert row["of these with hits"] == "10"
+    right = made.scores.average("local", _hit1()) * 40
+    assert row["risk at 100% coverage"] == f"{100 * (1 - right / 50):.1f}%"
+
+
+def _hit1():
+    from branchrank.bench.scores import named_measure
+
+    return named_measure("strict_hit@1")
+
+
+def test_without_unanswerable_questions_there_is_no_such_section(text: str) -> None:
+    assert "Unanswerable" not in text
+
+
+@pytest.mark.parametrize("mode", ["strict", "relaxed"])
+def test_a_mode_shows_its_own_measures_alone(tmp_path: Path, mode: str) -> None:
+    made = make_run(tmp_path, mode=mode, latency_sample=0)
+    [head] = re.findall(r"Hit rates with 95% intervals:\n\n(.*)", markdown(report_content(made)))
+    assert head == f"| predictor | LLM | {mode} hit@1 | {mode} hit@5 |"
+    assert f"Primary measure: {mode}_hit@1" in markdown(report_content(made))
+
+
+@pytest.mark.parametrize(
+    "nasty",
+    [
+        "a|b",
+        "<b>x</b>",
+        "**x**",
+        "_x_",
+        "`x`",
+        "[x](y)",
+        "![x](y)",
+        "# x",
+        "- x",
+        "a\nb",
+        "\x1b[31m",
+        "~~x~~",
+        "&lt;",
+    ],
+)
+def test_text_is_no_markup(nasty: str) -> None:
+    report = Report(
+        title=nasty,
+        lead=(Paragraph(text=nasty),),
+        sections=(
+            Section(
+                title="x", blocks=(Table(caption="c", headings=("a", "b"), rows=((nasty, Strong(nasty)),)),)
+            ),
+        ),
+    )
+    rendered = (
+        MarkdownIt("commonmark", {"html": True}).enable(["table", "strikethrough"]).render(markdown(report))
+    )
+    tags = set(re.findall(r"<(\w+)", rendered))
+    assert tags == {"h1", "h2", "p", "table", "thead", "tbody", "tr", "th", "td", "strong"}
+    assert rendered.count("<td") == 2
+    assert "\x1b" not in rendered
+
+
+def test_an_underscore_within_a_word_needs_no_escape() -> None:
+    assert escape("strict_hit@1 of q_x") == "strict_hit@1 of q_x"
+
+
+def test_the_command_is_quoted_whole(tmp_path: Path) -> None:
+    made = make_run(tmp_path, command="branchrank benchmark --x '```'", latency_sample=0)
+    assert "````\nbranchrank benchmark --x '```'\n````" in markdown(report_content(made))
+
+
+def test_a_run_without_predictors_that_trace_says_so(tmp_path: Path) -> None:
+    class Untraced(Planned):
+        def predict(self, question, k, repeat=0):
+            return msgspec.structs.replace(super().predict(question, k, repeat), trace=())
+
+    text = markdown(report_content(make_run(tmp_path, (Untraced("local", 0.6),), latency_sample=0)))
+    assert "leaves a trace" in text
+    assert "There is nothing to compare" in text
+    assert "Latency was not measured" in text
+
+
+def test_a_corpus_is_needed_for_no_figure(tmp_path: Path) -> None:
+    make_corpus(tmp_path / "docs", 60)
+    made = make_run(tmp_path, latency_sample=0)
+    before = markdown(report_content(made))
+    for page in (tmp_path / "docs").iterdir():
+        page.unlink()
+    assert markdown(report_content(made)) == before

@@ -1,0 +1,141 @@
+"""compare, gate, explain, report, power: as a user gives them."""
+
+from __future__ import annotations
+
+import shutil
+from pathlib import Path
+
+import pytest
+from support.commands import invoke
+from support.made_runs import Planned, luck, make_questions, make_run
+
+
+@pytest.fixture(scope="module")
+def runs(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Path]:
+    folder = tmp_path_factory.mktemp("runs")
+    made = {
+        "good": (Planned("local", 0.9),),
+        "poor": (Planned("local", 0.2),),
+        "close": (Planned("local", 0.8),),
+        "named": (Planned("other", 0.9),),
+    }
+    return {
+        name: make_run(folder, arms, experiment=name, top_k=5).outcome.directory
+        for name, arms in made.items()
+    }
+
+
+@pytest.mark.parametrize(
+    ("run", "baseline", "code", "word"),
+    [
+        ("good", "good", 0, "pass"),
+        ("good", "poor", 0, "pass"),
+        ("poor", "good", 1, "fail"),
+        ("close", "good", 10, "undecided"),
+    ],
+)
+def test_gate_has_an_exit_code_for_each_outcome(
+    runs: dict[str, Path], run: str, baseline: str, code: int, word: str
+) -> None:
+    result = invoke("gate", runs[run], "--baseline", runs[baseline], "--delta", "0.02")
+    assert (result.exit_code, result.output.split(":")[0]) == (code, word)
+    assert "n = 60" in result.output
+
+
+def test_gate_takes_other_predictors_by_name(runs: dict[str, Path]) -> None:
+    result = invoke("gate", runs["named"], "--baseline", runs["poor"])
+    assert result.exit_code == 0  # each run has one predictor, so these are the pair
+    result = invoke("gate", runs["named"], "--baseline", runs["poor"], "--predictor", "gone")
+    assert result.exit_code == 2
+    assert "no predictor 'gone'" in result.output
+
+
+def test_one_failing_predictor_fails_the_gate(tmp_path: Path) -> None:
+    old = make_run(tmp_path / "a", (Planned("local", 0.9), Planned("hybrid", 0.9)), latency_sample=0)
+    new = make_run(tmp_path / "b", (Planned("local", 0.9), Planned("hybrid", 0.1)), latency_sample=0)
+    result = invoke("gate", new.outcome.directory, "--baseline", old.outcome.directory)
+    assert result.exit_code == 1
+    assert result.output.splitlines()[0].startswith("pass: local")
+    assert result.output.splitlines()[1].startswith("fail: hybrid")
+
+
+def test_compare_lists_the_flips(runs: dict[str, Path]) -> None:
+    result = invoke("compare", runs["poor"], runs["close"])
+    assert result.exit_code == 0
+    assert "local (B) against local (A): better." in result.output
+    ids = [question.id for question in make_questions(60)]
+    won = [key for key in ids if 0.2 <= luck("local", key, 0) < 0.8]
+    assert f"won ({len(won)}): {', '.join(won)}" in result.output
+    assert "lost (0): none" in result.output
+
+
+def test_compare_says_what_else_changed(tmp_path: Path) -> None:
+    a = make_run(tmp_path / "a", latency_sample=0, bootstrap=200)
+    b = make_run(tmp_path / "b", latency_sample=0, bootstrap=300)
+    result = invoke("compare", a.outcome.directory, b.outcome.directory)
+    assert "changed: benchmark.bootstrap: 200 -> 300" in result.output
+
+
+@pytest.mark.parametrize("verb", ["compare", "gate"])
+def test_other_questions_are_refused(tmp_path: Path, verb: str) -> None:
+    a = make_run(tmp_path / "a", questions=make_questions(10), latency_sample=0).outcome.directory
+    b = make_run(tmp_path / "b", questions=make_questions(11), latency_sample=0).outcome.directory
+    result = invoke(verb, a, *(["--baseline"] if verb == "gate" else []), b)
+    assert result.exit_code == 3
+    assert "1 are in one of them only (q0010" in result.output
+
+
+def test_other_gold_is_refused(tmp_path: Path) -> None:
+    a = make_run(tmp_path / "a", questions=make_questions(10), latency_sample=0).outcome.directory
+    b = make_run(tmp_path / "b", questions=make_questions(10, per_page=2), latency_sample=0).outcome.directory
+    result = invoke("compare", a, b)
+    assert result.exit_code == 3
+    assert "other text or gold: q0001" in result.output
+
+
+def test_explain_follows_the_gold(runs: dict[str, Path]) -> None:
+    ids = [question.id for question in make_questions(60)]
+    missed = next(key for key in ids if luck("local", key, 0) >= 0.95)
+    result = invoke("explain", runs["good"], missed, "--top", 2)
+    assert result.exit_code == 0
+    page = int(missed[1:])
+    first = 5 if page % 2 else 25
+    assert f"gold: page-{page}.md:{first}-{first + 3}" in result.output
+    assert "local: gold not among the hits; lost at " in result.output
+    assert "  fusion: gold at rank 1" in result.output
+    assert f"    1. page-{page}.md@1  1  <- gold" in result.output
+    assert f"    3. page-{page}.md@3" not in result.output
+    assert f"    5. page-{page}.md:35-37" in result.output
+
+
+def test_explain_names_the_question_that_is_not_there(runs: dict[str, Path]) -> None:
+    result = invoke("explain", runs["good"], "nope")
+    assert result.exit_code == 2
+    assert "no question 'nope'" in result.output
+
+
+def test_report_is_written_again(runs: dict[str, Path], tmp_path: Path) -> None:
+    run = shutil.copytree(runs["good"], tmp_path / "run")
+    result = invoke("report", run)
+    assert result.exit_code == 0
+    assert "kettle 1 line 5" in (run / "report.html").read_text()
+    assert invoke("verify", run).exit_code == 0
+    assert invoke("report", run, "--no-text").exit_code == 0
+    assert "kettle 1 line 5" not in (run / "report.html").read_text()
+    assert invoke("verify", run).exit_code == 0
+
+
+def test_power_tells_before_a_run() -> None:
+    result = invoke("power", "--questions", 20, "--questions", 100, "--difference", "0.1")
+    assert result.exit_code == 0
+    lines = [line.split() for line in result.output.splitlines()]
+    assert lines[1][0] == "20"
+    assert "none" in lines[1]
+    assert lines[2][-1] == "54%"
+    assert "A difference of 0.1 takes 168 questions for 80% power." in result.output
+
+
+def test_power_refuses_a_difference_beyond_the_disagreement() -> None:
+    result = invoke("power", "--difference", "0.5", "--disagreement", "0.2")
+    assert result.exit_code == 2
+    assert "can't come from a disagreement" in result.output

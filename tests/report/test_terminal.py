@@ -1,0 +1,103 @@
+"""The table on the terminal."""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+
+import pytest
+from rich.console import Console
+from support.made_runs import Planned, make_questions, make_run
+
+from branchrank.report import terminal
+from branchrank.report.terminal import print_summary
+
+NAMES = ("local", "pageindex", "hybrid")
+
+
+def wide(monkeypatch: pytest.MonkeyPatch, columns: int) -> None:
+    """Pretend that standard output is a terminal of so many columns."""
+
+    def console(**options: object) -> Console:
+        return Console(force_terminal=True, color_system="standard", width=columns)
+
+    monkeypatch.setattr(terminal, "Console", console)
+
+
+def test_eighty_columns_hold_every_figure(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    made = make_run(tmp_path, [Planned(name, 0.5) for name in NAMES])
+    wide(monkeypatch, 80)
+    print_summary(made)
+    lines = re.sub(r"\x1b\[[\d;]*m", "", capsys.readouterr().out).splitlines()
+    assert max(map(len, lines)) <= 80
+    assert lines[0] == "made, 60 questions, seed 42"
+    assert lines[1].split() == [
+        "predictor",
+        "LLM",
+        "S@1",
+        "S@5",
+        "R@1",
+        "R@5",
+        "lines",
+        "p50",
+        "p95",
+        "calls",
+        "tokens",
+    ]
+    for name, line in zip(NAMES, lines[2:5], strict=True):
+        cells = line.split()
+        assert cells[:2] == [name, "none"]
+        assert len(cells) == 11
+    assert any(line.startswith("S@k strict hit@k") for line in lines)
+    assert any(line.startswith("pageindex against local: ") for line in lines)
+
+
+def test_a_pipe_gets_one_line_for_each_predictor_and_verdict(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    long = "swept[rrf_k=2, vector_weight=1.0, and more of it than a line of eighty columns can hold at all]"
+    print_summary(make_run(tmp_path, [Planned("local", 0.5), Planned(long, 0.5)], latency_sample=0))
+    lines = capsys.readouterr().out.splitlines()
+    assert len(lines) == 6
+    assert lines[3].startswith(long)
+    assert lines[5].startswith(f"{long} against local: ")
+
+
+def test_bold_is_for_a_passed_test_alone(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    wide(monkeypatch, 80)
+    print_summary(make_run(tmp_path / "a", [Planned("local", 0.9), Planned("poor", 0.2)], latency_sample=0))
+    assert "\x1b[1mlocal" in capsys.readouterr().out
+    print_summary(make_run(tmp_path / "b", [Planned("local", 0.9), Planned("twin", 0.88)], latency_sample=0))
+    out = capsys.readouterr().out
+    assert "\x1b[1mlocal" not in out
+    assert "\x1b[1mtwin" not in out
+
+
+def test_a_pilot_and_failures_are_announced(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    print_summary(
+        make_run(tmp_path, [Planned("local", 0.5, fails="q0001")], make_questions(10), latency_sample=0)
+    )
+    out = capsys.readouterr().out
+    assert out.startswith("Pilot: made, 10 questions")
+    assert "local: 1 failed queries, 0 with a fallback" in out
+
+
+def test_names_cannot_steer_the_terminal(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    nasty = "\x1b]0;title\x07[red]x[/red]\u202e"
+    print_summary(make_run(tmp_path, [Planned("local", 0.5), Planned(nasty, 0.4)], latency_sample=0))
+    out = capsys.readouterr().out
+    assert "\x1b" not in out
+    assert "\u202e" not in out
+    assert "[red]x[/red]" in out
+
+
+def test_relaxed_mode_shows_relaxed_columns(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    print_summary(make_run(tmp_path, mode="relaxed", latency_sample=0))
+    out = capsys.readouterr().out
+    assert "S@1" not in out
+    assert "R@1" in out
+    assert "relaxed_hit@1" in out
