@@ -92,10 +92,10 @@ def answer(
 
 
 def shortened(stage: StageTrace, depth: int) -> StageTrace:
-    """The first ``depth`` entries of a stage's list, scores to six significant digits."""
+    """The first ``depth`` entries of a stage's list, scores to nine decimals."""
     return StageTrace(
         stage=stage.stage,
         unit=stage.unit,
         keys=stage.keys[:depth],
-        scores=tuple(float(f"{score:.6g}") for score in stage.scores[:depth]),
+        scores=tuple(round(score, 9) for score in stage.scores[:depth]),
     )

@@ -12,6 +12,7 @@ Root and folder nodes pass nothing on and are never in the result.
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
+from functools import lru_cache
 
 from branchrank.ranking.lists import ranked
 from branchrank.records import Node, Scored
@@ -37,14 +38,20 @@ def expand(
                 if passed > scores.get(neighbour, 0.0):
                     scores[neighbour] = reached[neighbour] = passed
         frontier = reached
-    for source, score in list(_best_by_file(seeds, tree).items())[:file_roots]:
+    for source, score in _best_files(seeds, tree, file_roots):
         root = tree.file_node(source)
         if root is not None:
             scores[root.id] = max(scores.get(root.id, 0.0), FILE_ROOT_SHARE * score)
     return ranked(scores)
 
 
-def _neighbours(tree: Tree, key: str, siblings: int) -> Iterator[tuple[str, float]]:
+@lru_cache(maxsize=1 << 16)
+def _neighbours(tree: Tree, key: str, siblings: int) -> tuple[tuple[str, float], ...]:
+    """A node's neighbours with their shares; questions meet the same nodes again and again."""
+    return tuple(_walk(tree, key, siblings))
+
+
+def _walk(tree: Tree, key: str, siblings: int) -> Iterator[tuple[str, float]]:
     parent = tree.parent(key)
     if parent is not None and parent.source:
         yield parent.id, PARENT_SHARE
@@ -64,8 +71,10 @@ def _nearest(node: Node, siblings: Sequence[Node], count: int) -> list[Node]:
     return near[:count]
 
 
-def _best_by_file(seeds: Sequence[Scored], tree: Tree) -> dict[str, float]:
+def _best_files(seeds: Sequence[Scored], tree: Tree, limit: int) -> list[Scored]:
+    """The files of the seeds with their best seed's score, best first, ties by path."""
     best: dict[str, float] = {}
-    for seed in ranked(dict(seeds)):
-        best.setdefault(tree.node(seed.key).source, seed.score)
-    return best
+    for seed in seeds:
+        source = tree.node(seed.key).source
+        best[source] = max(best.get(source, seed.score), seed.score)
+    return ranked(best, limit)

@@ -60,10 +60,12 @@ def _fuse(
 
 
 def _distinct(entries: Sequence[Scored]) -> Sequence[Scored]:
+    if len({entry[0] for entry in entries}) == len(entries):
+        return entries
     first: dict[str, Scored] = {}
     for entry in entries:
         first.setdefault(entry.key, entry)
-    return entries if len(first) == len(entries) else list(first.values())
+    return list(first.values())
 
 
 def _min_max(entries: Sequence[Scored]) -> list[float]:

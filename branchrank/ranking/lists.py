@@ -3,14 +3,17 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
+from operator import itemgetter
 
 from branchrank.records import Scored
 
 
 def ranked(scores: Mapping[str, float], limit: int | None = None) -> list[Scored]:
     """Sort ``key -> score`` into a ranked list, best first, at most ``limit`` long."""
-    ordered = sorted(scores.items(), key=lambda item: (-item[1], item[0]))
-    return [Scored(key, score) for key, score in (ordered if limit is None else ordered[:limit])]
+    # Two stable sorts by plain items are several times as fast as one by a tuple made for each.
+    ordered = sorted(scores.items(), key=itemgetter(0))
+    ordered.sort(key=itemgetter(1), reverse=True)
+    return list(map(Scored._make, ordered if limit is None else ordered[:limit]))
 
 
 def ranks(ranking: Iterable[Scored]) -> dict[str, int]:

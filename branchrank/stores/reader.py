@@ -58,6 +58,7 @@ class Index:
         self._pin = pin
         self._notify = workspace.notify
         self._opened: list[VectorStore] = []
+        self._chunks_by_node: dict[str, tuple[Chunk, ...]] = {}
 
     def __enter__(self) -> Index:
         return self
@@ -129,10 +130,13 @@ class Index:
 
     def chunks_of(self, node_id: str) -> tuple[Chunk, ...]:
         """The chunks that lie in a node's own span, or overlap it, in line order; a folder has none."""
-        span = self.tree.node(node_id).own_span
-        if span is None:
-            return ()
-        return tuple(chunk for chunk in self._chunks_by_source[span.source] if span.overlap(chunk.span))
+        known = self._chunks_by_node.get(node_id)
+        if known is None:
+            span = self.tree.node(node_id).own_span
+            near = self._chunks_by_source[span.source] if span is not None else ()
+            known = tuple(chunk for chunk in near if span is not None and span.overlap(chunk.span))
+            self._chunks_by_node[node_id] = known
+        return known
 
     @cached_property
     def _chunks_by_source(self) -> Mapping[str, Sequence[Chunk]]:

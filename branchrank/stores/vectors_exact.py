@@ -61,7 +61,8 @@ class ExactVectors:
                 f"{len(ids)} ids but {len(matrix)} vectors", remedy="rebuild the index: branchrank index"
             )
         self._ids = tuple(ids)
-        self._matrix = matrix
+        # A plain view: the rows of a memory map are slow to take.
+        self._matrix = np.asarray(matrix)
         self._row = {key: row for row, key in enumerate(self._ids)}
 
     @cached_property

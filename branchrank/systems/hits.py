@@ -48,22 +48,24 @@ class HitMaker:
         self.query = query
         self.placed = placed
         self.banned = banned
-        self.kinds = {branch.kind for branch in system.branches}
+        self.kinds = frozenset(branch.kind for branch in system.branches)
 
     def hit(self, candidate: Scored) -> Hit:
         """The hit of a chunk or a node."""
         if self.system.unit == "chunk":
             return self._passage(candidate, candidate.key)
-        node = self.index.tree.node(candidate.key)
-        chunks = [chunk.id for chunk in self.index.chunks_of(node.id) if chunk.id not in self.banned]
-        if self.system.returns == "section" or not chunks:
-            return self._section(candidate, node)
-        return self._passage(candidate, self._best(chunks))
+        if self.system.returns == "passage":
+            key = ("passage", candidate.key, self.query, self.kinds, self.banned)
+            chunk_id = self.sources.memo.get(key, lambda: self._best(candidate.key))
+            if chunk_id is not None:
+                return self._passage(candidate, chunk_id)
+        return self._section(candidate, self.index.tree.node(candidate.key))
 
-    def _best(self, chunks: Sequence[str]) -> str:
-        """The chunk that answers best, by the kinds of evidence that the system itself uses."""
-        if len(chunks) == 1:
-            return chunks[0]
+    def _best(self, node_id: str) -> str | None:
+        """The node's chunk that answers best, by the kinds of evidence that the system itself uses."""
+        chunks = [chunk.id for chunk in self.index.chunks_of(node_id) if chunk.id not in self.banned]
+        if len(chunks) < 2:
+            return chunks[0] if chunks else None
         signals = []
         if "dense" in self.kinds:
             signals.append(self.sources.similarities(self.query, chunks))
@@ -107,4 +109,7 @@ class HitMaker:
     def _distance(self, chunk_id: str) -> float | None:
         if "dense" not in self.kinds:
             return None
-        return squared_distance(self.sources.similarities(self.query, [chunk_id])[chunk_id])
+        key = ("distance", chunk_id, self.query)
+        return self.sources.memo.get(
+            key, lambda: squared_distance(self.sources.similarities(self.query, [chunk_id])[chunk_id])
+        )

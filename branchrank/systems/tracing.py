@@ -31,11 +31,5 @@ class Trace:
 
     def add(self, stage: str, unit: Literal["chunk", "node", "span"], ranking: Sequence[Scored]) -> None:
         """Keep the list that ``stage`` produced."""
-        self.stages.append(
-            StageTrace(
-                stage=stage,
-                unit=unit,
-                keys=tuple(entry.key for entry in ranking),
-                scores=tuple(entry.score for entry in ranking),
-            )
-        )
+        keys, scores = zip(*ranking, strict=True) if ranking else ((), ())
+        self.stages.append(StageTrace(stage=stage, unit=unit, keys=keys, scores=scores))

@@ -126,6 +126,6 @@ def test_repeats_are_averaged_per_question_first() -> None:
 def test_a_trace_is_kept_to_the_depth_asked_for() -> None:
     stage = StageTrace(stage="fusion", unit="chunk", keys=("a", "b", "c"), scores=(2 / 3, 0.5, 0.1))
     short = shortened(stage, 2)
-    assert (short.keys, short.scores) == (("a", "b"), (0.666667, 0.5))
+    assert (short.keys, short.scores) == (("a", "b"), (0.666666667, 0.5))
     row = answer(Scripted("a", {"q0": Retrieval(hits=RIGHT, trace=(stage,))}), QUESTIONS[0], 3, trace_depth=0)
     assert (row.trace[0].keys, row.stages) == ((), ("fusion",))

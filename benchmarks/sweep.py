@@ -1,0 +1,85 @@
+"""CPU that a further setting of a sweep costs per question, once the shared stages are there.
+
+    python benchmarks/sweep.py --data-dir data/symfony --questions QUESTIONS.jsonl
+
+Each setting is a system of its own that shares its branches' searches with the first: a further RRF constant
+of `local`, and a further expansion with its fusion of `hybrid`. The quality pass's own work (running the
+stages, judging, making the row) is counted, statistics apart. CPU milliseconds of this process, the least of
+five rounds, since other work on the machine only adds.
+"""
+
+from __future__ import annotations
+
+import argparse
+import time
+from collections.abc import Sequence
+from pathlib import Path
+
+import msgspec
+
+from branchrank.bench.predictors import SystemPredictor
+from branchrank.bench.questions import load_questions
+from branchrank.bench.runner import answer
+from branchrank.records import Question
+from branchrank.stores.index import Index, open_index
+from branchrank.stores.workspace import Workspace
+from branchrank.systems.builtin import builtin_systems
+from branchrank.systems.engine import Engine
+from branchrank.systems.memo import Memo
+from branchrank.systems.spec import Expand, Fuse, System
+
+TOP_K = 10
+ROUNDS = 5
+
+
+def variants(system: System) -> list[System]:
+    """Settings of one system that change its fusion or its expansion alone."""
+    dense, *others = system.branches
+    if dense.expand is None:
+        return [msgspec.structs.replace(system, name=f"k{k}", fuse=Fuse(k=k)) for k in range(1, 21)]
+    return [
+        msgspec.structs.replace(
+            system,
+            name=f"{depth}-{siblings}",
+            branches=(
+                msgspec.structs.replace(dense, expand=Expand(depth=depth, siblings=siblings)),
+                *others,
+            ),
+        )
+        for depth in (0, 1, 2)
+        for siblings in (0, 2, 4)
+    ]
+
+
+def cost(index: Index, system: System, questions: Sequence[Question]) -> float:
+    """CPU milliseconds per question and further setting."""
+    engine = Engine(index, memo=Memo())
+    settings = variants(system)
+    for question in questions:
+        answer(SystemPredictor(system, engine), question, TOP_K)
+    started = time.process_time()
+    for setting in settings:
+        predictor = SystemPredictor(setting, engine)
+        for question in questions:
+            answer(predictor, question, TOP_K)
+    return 1000.0 * (time.process_time() - started) / len(settings) / len(questions)
+
+
+def main() -> None:
+    """Measure and print a Markdown table."""
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--data-dir", type=Path, default=Path("data"))
+    parser.add_argument("--questions", type=Path, default=Path("data/benchmark/questions.jsonl"))
+    arguments = parser.parse_args()
+    workspace = Workspace.open(arguments.data_dir, flags={"hybrid.no_llm": True})
+    questions = load_questions(arguments.questions)
+    print("| system | further settings | CPU ms per question and setting |")
+    print("| --- | --- | --- |")
+    with open_index(workspace) as index:
+        for system in builtin_systems(("local", "hybrid"), workspace.settings):
+            spent = min(cost(index, system, questions) for _ in range(ROUNDS))
+            print(f"| {system.name} | {len(variants(system))} | {spent:.3f} |")
+
+
+if __name__ == "__main__":
+    main()
