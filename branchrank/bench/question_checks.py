@@ -4,7 +4,8 @@
    warning.
 2. **Leakage**: a question worded as the heading of its gold, or whose content words (five or more) all stand
    in its gold, is found by counting words. Compared are stems without the words that ask.
-3. **Duplicates**: questions of the same text (case, spacing and markup apart), or of the same set of stems.
+3. **Duplicates**: questions of the same text (case, spacing and markup apart), or of the same set of stems
+   without articles, prepositions and the like.
 4. **Coverage**: how much of the corpus the questions ask about.
 """
 
@@ -80,7 +81,7 @@ def check_questions(
         question.id: share for question in questions if (share := _share(question, lines, stems)) is not None
     }
     findings += _leaks(questions, sections, shares, stems)
-    findings += _duplicates(questions, stems)
+    findings += _duplicates(questions)
     asked = {
         (item.source_file, section.line_start)
         for question in questions
@@ -139,7 +140,8 @@ def _leaks(
             )
 
 
-def _duplicates(questions: Sequence[Question], stems: Analyze) -> Iterator[Finding]:
+def _duplicates(questions: Sequence[Question]) -> Iterator[Finding]:
+    stems = analyzer(Bm25Settings(stop_words="english", split_identifiers=False))
     same_text: defaultdict[object, list[Question]] = defaultdict(list)
     same_words: defaultdict[object, list[Question]] = defaultdict(list)
     for question in questions:

@@ -77,8 +77,10 @@ def test_duplicates_by_text_and_by_words(workspace: Workspace) -> None:
         workspace,
         ask("a", "How hot should matcha be?"),
         ask("b", "how hot  should `matcha` be?"),
-        ask("c", "matcha, how hot"),
+        ask("c", "matcha: how hot should it be?"),
         ask("d", "how hot should hojicha be?"),
+        ask("e", "how often should matcha be stirred?"),
+        ask("f", "must matcha be stirred?"),
     )
     assert [(each.question_id, each.message) for each in result.findings] == [
         ("b", "question 'b' asks the same as 'a'"),

@@ -1,0 +1,66 @@
+"""Questions mined from real documentation sets: as many as expected, and each of them sound."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from pathlib import Path
+
+import pytest
+
+from branchrank.bench.anchoring import check_anchors, corpus_lines
+from branchrank.bench.mining import Mined, mine_questions
+from branchrank.corpus.document import Document
+from branchrank.corpus.loading import load_corpus
+from branchrank.corpus.named import add_corpus
+from branchrank.errors import BranchRankError
+from branchrank.measures.matching import normalise
+
+pytestmark = pytest.mark.corpora
+
+BESIDE = Path(__file__).parents[2].parent / "shared" / "corpora" / "symfony-docs"
+EXPECTED = {"symfony-docs": range(600, 701), "django": range(690, 801)}
+
+
+@pytest.fixture(params=EXPECTED, scope="module")
+def root(request: pytest.FixtureRequest) -> Path:
+    if request.param == "django":
+        try:
+            return add_corpus("django")
+        except BranchRankError as error:
+            pytest.skip(str(error))
+    if not BESIDE.is_dir():
+        pytest.skip(f"{BESIDE} is not here")
+    return BESIDE
+
+
+@pytest.fixture(scope="module")
+def documents(root: Path) -> Sequence[Document]:
+    return load_corpus(root).documents
+
+
+@pytest.fixture(scope="module")
+def mined(documents: Sequence[Document]) -> Mined:
+    return mine_questions(documents)
+
+
+def test_there_are_as_many_as_expected(root: Path, mined: Mined) -> None:
+    assert len(mined.questions) in EXPECTED[root.name]
+    pages = sum(question.gold_level == "file" for question in mined.questions)
+    assert 0.3 < pages / len(mined.questions) < 0.6
+    assert min(mined.overlaps.values()) > 50
+
+
+def test_gold_holds_and_stands_outside_what_is_excluded(root: Path, mined: Mined) -> None:
+    assert check_anchors(mined.questions, corpus_lines(root)) == []
+    for question in mined.questions:
+        assert len(question.gold) <= 2
+        spans = [item.span for item in question.gold if item.span is not None]
+        assert not any(gold.overlap(span) for gold in spans for span in question.excluded_spans)
+
+
+def test_every_excluded_section_holds_the_text(root: Path, mined: Mined) -> None:
+    lines = corpus_lines(root)
+    for question in mined.questions:
+        for span in question.excluded_spans:
+            text = normalise("\n".join(lines[span.source][span.line_start - 1 : span.line_end]))
+            assert normalise(question.question).split()[0] in text, (question.id, span)
