@@ -138,7 +138,7 @@ def test_every_setting_has_one_flag_of_its_own() -> None:
 def test_a_door_takes_what_its_verb_takes(door: str, verb: str, tmp_path: Path) -> None:
     done = program(ROOT / f"{door}.py", "--help", cwd=tmp_path)
     assert done.returncode == 0
-    shown = CliRunner().invoke(main, [verb, "--help"]).output
+    shown = program("-m", "branchrank.cli.main", verb, "-h", cwd=tmp_path).stdout
 
     def letters(text: str) -> str:
         """The help without its first word, the command's name, however it is wrapped."""
