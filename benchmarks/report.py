@@ -1,0 +1,99 @@
+"""How long a large report takes to write, and to open in a real browser.
+
+1. A run of ``--questions`` questions and ``--systems`` systems is made by predictors that need no index.
+2. The report is written; its size and the time are printed.
+3. A fresh headless Chromium opens ``report.html`` several times. The page's own clock says when its content
+   was parsed and its script had run; then a filter is changed and a question opened.
+
+    python benchmarks/report.py [--questions 1000] [--systems 6] [--rounds 5]
+"""
+
+from __future__ import annotations
+
+import argparse
+import sys
+import tempfile
+import time
+from pathlib import Path
+from statistics import median
+
+sys.path.insert(0, str(Path(__file__).parents[1] / "tests"))
+
+from support.chromium import Chromium
+from support.made_runs import Planned, make_corpus, make_questions, make_run
+
+from branchrank.report.verifying import verify_run
+from branchrank.report.writing import write_report
+
+LOADED = "performance.timing.domComplete - performance.timing.navigationStart"
+FILTERED = """(() => {
+  const start = performance.now();
+  const field = document.querySelector('[name=outcome]');
+  field.value = 'disagree';
+  field.dispatchEvent(new Event('input', { bubbles: true }));
+  document.body.getBoundingClientRect();
+  return performance.now() - start;
+})()"""
+OPENED = """(async () => {
+  const start = performance.now();
+  const details = document.querySelector('.question');
+  details.open = true;
+  await new Promise((done) => details.addEventListener('toggle', done, { once: true }));
+  document.body.getBoundingClientRect();
+  return performance.now() - start;
+})()"""
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
+    parser.add_argument("--questions", type=int, default=1000)
+    parser.add_argument("--systems", type=int, default=6)
+    parser.add_argument("--rounds", type=int, default=5)
+    arguments = parser.parse_args()
+    with tempfile.TemporaryDirectory() as folder:
+        made = make_report(Path(folder), arguments.questions, arguments.systems)
+        open_report(made, Path(folder), arguments.rounds)
+
+
+def make_report(folder: Path, questions: int, systems: int) -> Path:
+    """Make the run and write its report; returns the path of ``report.html``."""
+    make_corpus(
+        folder / "docs", questions // 2, text="a line of some length as documentation has them, number"
+    )
+    arms = [Planned(f"system-{number}", 0.5 + number / 20) for number in range(systems)]
+    loaded = make_run(folder, arms, make_questions(questions, per_page=2), latency_sample=60, bootstrap=2000)
+    directory = loaded.outcome.directory
+    for what, action in (
+        ("write", lambda: write_report(loaded)),
+        ("verify", lambda: verify_run(directory)),
+    ):
+        start = time.perf_counter()
+        action()
+        print(f"{what}: {time.perf_counter() - start:.1f} s")
+    page = directory / "report.html"
+    print(
+        f"report.html: {page.stat().st_size / 1e6:.1f} MB; report.md: {(directory / 'report.md').stat().st_size}"
+    )
+    return page
+
+
+def open_report(page: Path, folder: Path, rounds: int) -> None:
+    """Open it in a browser and print the medians."""
+    times: dict[str, list[float]] = {"open": [], "filter": [], "question": []}
+    for number in range(rounds):
+        browser = Chromium(folder / f"profile-{number}")
+        try:
+            browser.look(1200)
+            browser.open(page)
+            for name, script in zip(times, (LOADED, FILTERED, OPENED), strict=True):
+                times[name].append(browser.run(script))
+        finally:
+            browser.close()
+    for name, taken in times.items():
+        print(f"{name}: median {median(taken):.0f} ms, slowest {max(taken):.0f} ms of {rounds}")
+
+
+if __name__ == "__main__":
+    main()
