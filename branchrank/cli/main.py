@@ -35,6 +35,7 @@ VERBS: dict[str, tuple[str, str]] = {
     "score-trec": ("trec:score_trec", "Score TREC runs with qrels."),
     "beir": ("beir", "Make questions from BEIR folders."),
     "mcp": ("mcp", "Offer the search tools over the Model Context Protocol."),
+    "tui": ("tui", "Search in the terminal."),
     "settings": ("settings", "List every setting with its default and range."),
 }
 

@@ -1,0 +1,225 @@
+"""The terminal UI: a query box, a mode, the results with their marked lines, the source beside them, a log.
+
+1. A query is searched in a thread; a newer one takes its place.
+2. Every search reports to the log: characters, distinct files or chunks, what was left out, how long it took.
+3. Text of documents is made printable and is never read as markup.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Sequence
+from typing import ClassVar
+
+from rich.text import Text
+from textual import on, work
+from textual.app import App, ComposeResult
+from textual.binding import Binding, BindingType
+from textual.containers import Horizontal, Vertical
+from textual.content import Content
+from textual.message import Message
+from textual.widgets import Footer, Input, OptionList, RichLog, Static, Tab, Tabs
+from textual.widgets.option_list import Option
+from textual.worker import get_current_worker
+
+from branchrank.errors import BranchRankError
+from branchrank.printable import safe
+from branchrank.serve.tui.searching import Searches, preview, why
+from branchrank.serve.tui.source_view import SourceView
+from branchrank.systems.tools import Found, SearchStatus
+
+LOG_LINES = 500
+QUERY_CHARACTERS = 10_240
+
+
+class Heard(Message):
+    """A search reports what it found; sent from its thread."""
+
+    def __init__(self, status: SearchStatus) -> None:
+        super().__init__()
+        self.status = status
+
+
+class SearchApp(App[None]):
+    """Search one workspace."""
+
+    ENABLE_COMMAND_PALETTE = False
+    TITLE = "BranchRank"
+    VERTICAL_BREAKPOINTS = [(0, "-short"), (32, "-tall")]  # noqa: RUF012 - as the base class has it
+    CSS = """
+    #title { height: 1; padding: 0 1; background: $primary-background; color: $text-primary; }
+    #query { border: round $primary; border-title-color: $text-primary; }
+    #query:focus { border: round $accent; }
+    #modes { height: 2; margin: 0 1; }
+    #left { width: 5fr; }
+    #right { width: 7fr; }
+    #results, #source { border: round $panel-lighten-2; background: $background; }
+    #results, #source, #status { scrollbar-size: 1 1; border-title-color: $text-muted; }
+    #results:focus, #source:focus { border: round $accent; }
+    #results { height: 1fr; text-wrap: nowrap; text-overflow: ellipsis; padding: 0; }
+    #source { height: 1fr; }
+    #path { height: 1; padding: 0 1; color: $text-accent; text-style: bold; text-overflow: ellipsis; }
+    #count { height: 1; padding: 0 1; color: $text-muted; }
+    .-short #status { height: 4; }
+    #status { height: 6; border: round $panel-lighten-2; background: $background; padding: 0 1; }
+    """
+    BINDINGS: ClassVar[list[BindingType]] = [
+        Binding("f2", "next_mode", "Next mode", priority=True),
+        Binding("escape", "to_query", "Query"),
+        Binding("f3", "to_source", "Source", priority=True),
+        Binding("ctrl+l", "clear_log", "Clear log"),
+        Binding("ctrl+q", "quit", "Quit", priority=True),
+    ]
+
+    def __init__(self, searches: Searches, *, mode: str = "hybrid", query: str = "") -> None:
+        super().__init__()
+        self._searches = searches
+        self._mode = mode
+        self._first_query = query
+        self._results: Sequence[Found] = ()
+
+    def compose(self) -> ComposeResult:
+        """The widgets, from top to bottom."""
+        yield Static(f"BranchRank   {safe(self._searches.title)}", id="title", markup=False)
+        query = Input(self._first_query, id="query", max_length=QUERY_CHARACTERS)
+        query.placeholder = "Ask a question, or give identifiers and quoted words; Enter searches"
+        query.border_title = "Query"
+        yield query
+        tabs = [Tab(mode.label, id=mode.name) for mode in self._searches.modes]
+        yield Tabs(*tabs, active=self._mode, id="modes")
+        with Horizontal():
+            with Vertical(id="left"):
+                yield Static("", id="count", markup=False)
+                yield OptionList(id="results", markup=False)
+            with Vertical(id="right"):
+                yield Static("", id="path", markup=False)
+                yield SourceView(id="source")
+        log = RichLog(id="status", max_lines=LOG_LINES, markup=False, highlight=False, wrap=True, min_width=0)
+        log.border_title = "Status"
+        log.can_focus = False
+        yield log
+        yield Footer()
+
+    def on_mount(self) -> None:
+        """Listen to the searches; ask the query that was given."""
+        self._searches.listen(self._tell)
+        self.query_one("#query", Input).focus()
+        if self._first_query:
+            self._search()
+
+    def action_next_mode(self) -> None:
+        """Go to the next mode."""
+        self.query_one(Tabs).action_next_tab()
+
+    def action_to_query(self) -> None:
+        """Go to the query box, its text selected."""
+        query = self.query_one("#query", Input)
+        query.focus()
+        query.select_all()
+
+    def action_to_source(self) -> None:
+        """Go to the source."""
+        self.query_one(SourceView).focus()
+
+    def action_clear_log(self) -> None:
+        """Empty the log."""
+        self.query_one(RichLog).clear()
+
+    @on(Input.Submitted, "#query")
+    def _submitted(self) -> None:
+        self._search()
+        self.query_one("#results", OptionList).focus()
+
+    @on(Tabs.TabActivated)
+    def _mode_chosen(self, event: Tabs.TabActivated) -> None:
+        chosen = event.tab.id or self._mode
+        if chosen != self._mode:
+            self._mode = chosen
+            self._search()
+
+    def _search(self) -> None:
+        query = self.query_one("#query", Input).value
+        if query.strip():
+            self.query_one("#count", Static).update("searching ...")
+            self._search_in_thread(self._mode, query)
+
+    @work(thread=True, exclusive=True)
+    def _search_in_thread(self, mode: str, query: str) -> None:
+        worker = get_current_worker()
+        start = time.perf_counter()
+        try:
+            found = self._searches.search(mode, query)
+        except BranchRankError as error:
+            if not worker.is_cancelled:
+                self.call_from_thread(self._failed, error)
+            return
+        spent = (time.perf_counter() - start) * 1000
+        if not worker.is_cancelled:
+            self.call_from_thread(self._show_results, found, spent)
+
+    def _tell(self, status: SearchStatus) -> None:
+        self.post_message(Heard(status))
+
+    @on(Heard)
+    def _heard(self, event: Heard) -> None:
+        self._say(event.status.message)
+
+    def _say(self, message: str, style: str = "") -> None:
+        line = Text.assemble((time.strftime("%H:%M:%S "), "dim"), (safe(message), style))
+        self.query_one(RichLog).write(line)
+
+    def _failed(self, error: BranchRankError) -> None:
+        self._say(str(error), "bold red")
+        self._show_results((), None)
+
+    def _show_results(self, found: Sequence[Found], spent: float | None) -> None:
+        self._results = found
+        took = "" if spent is None else f"   {spent:.0f} ms"
+        count = f"{len(found)} result{'' if len(found) == 1 else 's'}" if found else "nothing found"
+        self.query_one("#count", Static).update(count + took)
+        results = self.query_one("#results", OptionList)
+        results.clear_options()
+        results.add_options([Option(_shown(rank, each)) for rank, each in enumerate(found, start=1)])
+        if found:
+            results.highlighted = 0
+        else:
+            self.query_one("#path", Static).update("")
+            self.query_one(SourceView).show(())
+
+    @on(OptionList.OptionHighlighted, "#results")
+    def _highlighted(self, event: OptionList.OptionHighlighted) -> None:
+        if event.option_index >= len(self._results):
+            return
+        found = self._results[event.option_index]
+        source = self._searches.source(found.hit)
+        lines = source.lines or (source.fault,)
+        self.query_one("#path", Static).update(safe(found.citation))
+        self.query_one(SourceView).show(
+            lines, range(found.hit.line_start, found.hit.line_end + 1), found.matched
+        )
+
+    @on(OptionList.OptionSelected, "#results")
+    def _selected(self) -> None:
+        self.action_to_source()
+
+
+def _shown(rank: int, found: Found) -> Content:
+    """A result in the list: where, why, and a few lines of it."""
+    hit = found.hit
+    parts: list[Content | str | tuple[str, str]] = [
+        (f"{rank:>2} ", "dim"),
+        (_line(found.citation), "bold $text-accent"),
+    ]
+    if hit.breadcrumb:
+        parts += ["\n   ", (_line(hit.breadcrumb), "$text-primary")]
+    parts += ["\n   ", (_line(why(found)), "dim")]
+    for number, line in preview(found):
+        parts.append("\n   ")
+        if number is not None:
+            parts.append((f"> {number} ", "bold $text-warning"))
+        parts.append(_line(line))
+    return Content.assemble(*parts, "\n")
+
+
+def _line(text: str) -> str:
+    return safe(text).replace("\n", " ").expandtabs(1)

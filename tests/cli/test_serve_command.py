@@ -1,0 +1,147 @@
+"""``branchrank serve`` as a process, and what the commands say without their extras."""
+
+from __future__ import annotations
+
+import os
+import re
+import signal
+import socket
+import subprocess
+import sys
+from pathlib import Path
+
+import httpx
+import pytest
+from click.testing import CliRunner
+from support.small_index import small_workspace
+
+from branchrank.cli.main import main
+from branchrank.stores.index import build_index
+
+TOKEN = "correct-horse-battery"
+
+
+@pytest.fixture(scope="module")
+def data_dir(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    workspace = small_workspace(tmp_path_factory.mktemp("serving"))
+    build_index(workspace).close()
+    return workspace.data_dir
+
+
+def start(
+    data_dir: Path, *arguments: str, **environment: str
+) -> tuple[subprocess.Popen[str], str, list[str]]:
+    """A server, its address, and the lines that it said before."""
+    process = subprocess.Popen(
+        [sys.executable, "-m", "branchrank.cli.main", "serve", "--data-dir", str(data_dir), *arguments],
+        stderr=subprocess.PIPE,
+        text=True,
+        env={**os.environ, **environment},
+    )
+    assert process.stderr is not None
+    said = []
+    for line in process.stderr:
+        said.append(line)
+        if line.startswith("serving"):
+            return process, line.split()[-1], said
+    raise AssertionError("".join(said))
+
+
+@pytest.mark.parametrize(("number", "code"), [(signal.SIGTERM, 143), (signal.SIGINT, 130)])
+def test_a_signal_ends_the_server_in_order(data_dir: Path, number: int, code: int) -> None:
+    process, url, said = start(data_dir, "--port", "0")
+    answer = httpx.post(f"{url}/retrieve", json={"query": "cache", "top_k": 1})
+    assert answer.json()["predictor"] == "local"
+    assert url.startswith("http://127.0.0.1:")
+    assert any(line.startswith("not served: hybrid: ") and "LLM" in line for line in said)
+    process.send_signal(number)
+    _, rest = process.communicate(timeout=30)
+    assert process.returncode == code
+    assert "Traceback" not in rest
+
+
+def test_a_token_from_the_environment_is_asked_for(data_dir: Path) -> None:
+    process, url, said = start(data_dir, "--port", "0", "--predictor", "sqlite", BRANCHRANK_TOKEN=TOKEN)
+    try:
+        assert httpx.get(f"{url}/health").status_code == 401
+        allowed = httpx.get(f"{url}/health", headers={"Authorization": f"Bearer {TOKEN}"})
+        assert allowed.json()["predictors"] == ["sqlite"]
+        assert TOKEN not in "".join(said) + allowed.text
+    finally:
+        process.terminate()
+        process.communicate(timeout=30)
+
+
+def refusal(*arguments: object, **environment: str) -> tuple[int, str]:
+    result = CliRunner(env={"BRANCHRANK_TOKEN": None, **environment}).invoke(
+        main, [str(argument) for argument in arguments]
+    )
+    return result.exit_code, result.stderr
+
+
+def test_other_addresses_need_a_token(data_dir: Path) -> None:
+    for verb in (("serve",), ("mcp", "--transport", "http")):
+        code, said = refusal(*verb, "--data-dir", data_dir, "--host", "0.0.0.0")
+        assert code == 2
+        assert "BRANCHRANK_TOKEN" in said
+
+
+def test_a_taken_port_is_named(data_dir: Path) -> None:
+    with socket.create_server(("127.0.0.1", 0)) as taken:
+        port = taken.getsockname()[1]
+        code, said = refusal("serve", "--data-dir", data_dir, "--port", port)
+    assert code == 2
+    assert f"port {port}" in said
+
+
+def test_without_an_llm_nothing_but_an_llm_predictor_is_refused(data_dir: Path) -> None:
+    code, said = refusal("serve", "--data-dir", data_dir, "--predictor", "pageindex")
+    assert code == 2
+    assert "--pageindex-no-llm" in said
+    code, said = refusal("serve", "--data-dir", data_dir, "--predictor", "nonsense")
+    assert code == 2
+    assert "nonsense" in said
+
+
+HEAVY = ("fastapi", "uvicorn", "starlette", "mcp", "textual", "torch", "chromadb", "openai", "qdrant_client")
+
+
+def python(code: str) -> subprocess.CompletedProcess[str]:
+    return subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, timeout=60)
+
+
+def test_parts_that_are_not_used_are_not_imported() -> None:
+    code = (
+        "import sys; from branchrank.cli.main import main, VERBS; import click\n"
+        "context = click.Context(main)\n"
+        "verbs = ('serve', 'mcp', 'tui', 'search', 'calibrate')\n"
+        "commands = [main.get_command(context, verb) for verb in verbs]\n"
+        "for command in commands: command.get_help(click.Context(command))\n"
+        f"print([name for name in {HEAVY!r} if name in sys.modules])"
+    )
+    assert python(code).stdout == "[]\n"
+
+
+@pytest.mark.parametrize(
+    ("package", "extra", "arguments"),
+    [
+        ("fastapi", "serve", ("serve",)),
+        ("uvicorn", "serve", ("serve",)),
+        ("mcp", "mcp", ("mcp",)),
+        ("mcp", "mcp", ("mcp", "--transport", "http")),
+        ("textual", "tui", ("tui",)),
+    ],
+)
+def test_without_the_extra_the_install_command_is_shown(
+    package: str, extra: str, arguments: tuple[str, ...], tmp_path: Path
+) -> None:
+    code = (
+        f"import sys; sys.modules[{package!r}] = None\n"
+        "from branchrank.cli.main import main\n"
+        f"main([*{arguments!r}, '--data-dir', {str(tmp_path)!r}])"
+    )
+    result = python(code)
+    assert result.returncode == 5, result.stderr
+    assert f'pip install "branchrank[{extra}]"' in result.stderr
+    assert re.search(rf"needs the package '{package}'", result.stderr)
+    assert "Traceback" not in result.stderr

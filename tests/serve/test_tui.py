@@ -1,0 +1,276 @@
+"""The terminal UI: driven by Textual's pilot, and once as a process on a real pseudo-terminal."""
+
+from __future__ import annotations
+
+import contextlib
+import fcntl
+import os
+import pty
+import re
+import select
+import signal
+import struct
+import subprocess
+import sys
+import termios
+import time
+from collections.abc import Callable, Iterator
+
+import msgspec
+import pytest
+from support.small_index import small_workspace
+from textual.pilot import Pilot
+from textual.widgets import Input, OptionList, RichLog, Static, Tabs
+
+from branchrank.errors import ArtifactError
+from branchrank.serve.service import Service, offer
+from branchrank.serve.tui.app import SearchApp
+from branchrank.serve.tui.searching import Searches, preview
+from branchrank.serve.tui.source_view import SourceView
+from branchrank.settings import GrepSettings
+from branchrank.stores.index import Index, build_index
+from branchrank.stores.workspace import Workspace
+from branchrank.systems.builtin import builtin_systems
+from branchrank.systems.tools import SearchTools
+
+SIZE = (130, 40)
+OSC, BIDI = "\x1b]0;pwned\x07", "\u202eevil\u202c"
+HOSTILE = f"""\
+# Wombat [red]markup[/red]
+
+The wombat digs {OSC} a hole {BIDI} and \x9b31m sleeps [link=file:///etc/passwd]here[/link] [/].
+"""
+
+
+@pytest.fixture
+def searches(index: Index, service: Service, workspace: Workspace) -> Searches:
+    settings = GrepSettings(vector_score_threshold=4.0)
+    return Searches(
+        SearchTools(index, workspace.corpus_root, settings=settings), service, workspace.corpus_root
+    )
+
+
+@pytest.fixture(scope="module")
+def hostile(tmp_path_factory: pytest.TempPathFactory) -> Workspace:
+    folder = tmp_path_factory.mktemp("hostile")
+    made = small_workspace(folder)
+    (folder / "docs" / "[bold]wombat[").mkdir()
+    (folder / "docs" / "[bold]wombat[" / "x.md").write_text(HOSTILE)
+    build_index(made).close()
+    return made
+
+
+async def settled(app: SearchApp, pilot: Pilot[None]) -> None:
+    await pilot.pause()
+    await app.workers.wait_for_complete()
+    await pilot.pause()
+
+
+def status(app: SearchApp) -> list[str]:
+    return [line.text for line in app.query_one(RichLog).lines]
+
+
+def shown(app: SearchApp) -> list[str]:
+    """The visible lines of the source."""
+    view = app.query_one(SourceView)
+    return [view.render_line(y).text.rstrip() for y in range(view.size.height)]
+
+
+def listed(app: SearchApp) -> list[str]:
+    results = app.query_one("#results", OptionList)
+    return [str(results.get_option_at_index(number).prompt) for number in range(results.option_count)]
+
+
+def text_of(app: SearchApp, selector: str) -> str:
+    return str(app.query_one(selector, Static).render())
+
+
+async def test_a_query_shows_results_source_and_status(searches: Searches, index: Index) -> None:
+    (found,) = searches.search("grep", "max_retries")
+    (line,) = found.matched
+    app = SearchApp(searches, mode="grep")
+    async with app.run_test(size=SIZE) as pilot:
+        await pilot.press(*"max_retries", "enter")
+        await settled(app, pilot)
+        assert len(listed(app)) == 1
+        assert found.citation in listed(app)[0]
+        assert f"> {line} A request that fails" in listed(app)[0]
+        assert text_of(app, "#path") == found.citation
+        assert text_of(app, "#count").startswith("1 result ")
+        assert any(row.startswith(f"> {line:>2} │ A request that fails") for row in shown(app))
+        assert sum(row.startswith(">") for row in shown(app)) == 1
+        assert f"grep_search: {len(found.hit.text)} characters, 1 files" in status(app)[0]
+        assert app.focused is app.query_one("#results")
+
+
+async def test_every_mode_searches_and_reports(searches: Searches) -> None:
+    query = "clear the cache pool"
+    direct = {mode.name: [each.citation for each in mode.search(query)] for mode in searches.modes}
+    assert [*direct][:5] == ["grep", "vector", "hybrid", "predictor-local", "predictor-hybrid"]
+    app = SearchApp(searches, mode="grep", query=query)
+    async with app.run_test(size=SIZE) as pilot:
+        for name, citations in direct.items():
+            await settled(app, pilot)
+            assert app.query_one(Tabs).active == name
+            assert [entry.split()[1] for entry in listed(app)] == citations
+            await pilot.press("f2")
+        said = [line.split(" ", 1)[1] for line in status(app)]
+    tools = ["grep_search", "vector_search", "hybrid_search", "predictor local", "predictor hybrid"]
+    assert [line.partition(":")[0] for line in said][:5] == tools
+    assert all(re.search(r": \d+ characters, \d+ (files|chunks)", line) for line in said)
+
+
+async def test_moving_through_results_moves_the_source(searches: Searches) -> None:
+    found = searches.search("hybrid", "switch the servers over")
+    assert len(found) > 2
+    app = SearchApp(searches, mode="hybrid", query="switch the servers over")
+    async with app.run_test(size=SIZE) as pilot:
+        await settled(app, pilot)
+        app.query_one("#results", OptionList).focus()
+        for each in found[1:4]:
+            await pilot.press("down")
+            await pilot.pause()
+            assert text_of(app, "#path") == each.citation
+            first = f"{each.hit.line_start} │"
+            assert any(first in row for row in shown(app))
+        await pilot.press("enter")
+        assert app.focused is app.query_one(SourceView)
+        await pilot.press("escape")
+        assert app.focused is app.query_one("#query")
+        assert app.query_one(Input).selected_text == "switch the servers over"
+
+
+async def test_nothing_found_and_failures_are_said(
+    searches: Searches, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    app = SearchApp(searches, mode="grep", query="zzzunknown")
+    async with app.run_test(size=SIZE) as pilot:
+        await settled(app, pilot)
+        assert text_of(app, "#count").startswith("nothing found")
+        assert listed(app) == []
+
+        def fail(_query: str, **_options: object) -> None:
+            raise ArtifactError("the index is [red]gone\x1b[2J", remedy="branchrank index")
+
+        monkeypatch.setattr(searches._tools, "grep_search", fail)
+        app.query_one("#query").focus()
+        await pilot.press("enter")
+        await settled(app, pilot)
+        assert any("the index is [red]gone" in line for line in status(app))
+        assert not any("\x1b" in line for line in status(app))
+        await pilot.press("ctrl+l")
+        assert status(app) == []
+
+
+async def test_a_blank_query_searches_nothing(searches: Searches) -> None:
+    app = SearchApp(searches)
+    async with app.run_test(size=SIZE) as pilot:
+        await pilot.press("space", "enter", "f2", "f2")
+        await settled(app, pilot)
+        assert status(app) == []
+
+
+@pytest.mark.parametrize("size", [(20, 8), (80, 24), (240, 80)])
+async def test_any_terminal_size_works(searches: Searches, size: tuple[int, int]) -> None:
+    app = SearchApp(searches, mode="grep", query="cache")
+    async with app.run_test(size=size) as pilot:
+        await settled(app, pilot)
+        assert listed(app)
+        await pilot.resize_terminal(size[1] * 2, size[0])
+        await settled(app, pilot)
+        assert listed(app)
+
+
+def hidden(text: str) -> set[str]:
+    return {character for character in text if character in "\x00\x07\x1b\x9b\u202e\u202c"}
+
+
+async def test_text_of_documents_is_no_markup_and_no_control(hostile: Workspace) -> None:
+    with build_index(hostile) as index:
+        root = hostile.corpus_root
+        service = Service(index, offer(builtin_systems(("local",), hostile.settings)))
+        searches = Searches(SearchTools(index, root), service, root)
+        for mode in ("grep", "predictor-local"):
+            app = SearchApp(searches, mode=mode, query="wombat [red]markup")
+            async with app.run_test(size=SIZE) as pilot:
+                await settled(app, pilot)
+                everything = "\n".join([*listed(app), *shown(app), *status(app), app.export_screenshot()])
+                assert hidden(everything) == set()
+                assert text_of(app, "#path").startswith("[bold]wombat[/x.md:")
+                assert any("[red]markup[/red]" in row for row in shown(app))
+                assert any("[bold]wombat[/x.md" in entry for entry in listed(app))
+
+
+def test_a_preview_shows_the_matched_lines(searches: Searches) -> None:
+    (found,) = searches.search("grep", "max_retries")
+    ((number, line),) = preview(found)
+    assert (number,) == found.matched
+    assert line.startswith("A request that fails is sent again")
+    (first, *_) = searches.search("predictor-local", "max_retries")
+    assert all(number is None for number, _ in preview(first))
+
+
+def test_a_source_that_is_gone_is_said(searches: Searches) -> None:
+    (found,) = searches.search("grep", "max_retries")
+    source = searches.source(msgspec.structs.replace(found.hit, source="../none"))
+    assert source.lines == ()
+    assert source.fault.startswith("[ERROR: ")
+
+
+class Terminal:
+    """A process on a pseudo-terminal."""
+
+    def __init__(self, command: list[str]) -> None:
+        self._master, slave = pty.openpty()
+        fcntl.ioctl(slave, termios.TIOCSWINSZ, struct.pack("HHHH", 40, 130, 0, 0))
+        self.before = termios.tcgetattr(slave)
+        self.slave = slave
+        self.output = b""
+        environment = {**os.environ, "TERM": "xterm-256color", "COLORTERM": "truecolor"}
+        self.process = subprocess.Popen(command, stdin=slave, stdout=slave, stderr=slave, env=environment)
+
+    def read_until(self, done: Callable[[], bool]) -> bool:
+        deadline = time.monotonic() + 30
+        while not done() and time.monotonic() < deadline:
+            if select.select([self._master], [], [], 0.05)[0]:
+                self.output += os.read(self._master, 65_536)
+        return done()
+
+    def send(self, keys: bytes) -> None:
+        os.write(self._master, keys)
+
+    def close(self) -> None:
+        with contextlib.suppress(ProcessLookupError):
+            self.process.kill()
+        self.process.wait(30)
+        os.close(self._master)
+        os.close(self.slave)
+
+
+@pytest.fixture
+def terminal(hostile: Workspace) -> Iterator[Terminal]:
+    verb = [sys.executable, "-m", "branchrank.cli.main", "tui", "--mode", "grep"]
+    made = Terminal([*verb, "--data-dir", str(hostile.data_dir), "--quiet"])
+    yield made
+    made.close()
+
+
+def test_in_a_real_terminal(terminal: Terminal) -> None:
+    assert terminal.read_until(lambda: b"Status" in terminal.output)
+    terminal.send(b"wombat\r")
+    assert terminal.read_until(lambda: b"grep_search:" in terminal.output)
+    assert terminal.read_until(lambda: b"markup" in terminal.output)
+    for payload in (OSC.encode(), b"pwned\x07", BIDI.encode(), "\x9b".encode(), b"\x9b31m"):
+        assert payload not in terminal.output
+    terminal.process.send_signal(signal.SIGTERM)
+    assert terminal.read_until(lambda: b"\x1b[?1049l" in terminal.output)
+    assert terminal.read_until(lambda: terminal.process.poll() is not None)
+    assert terminal.process.returncode == 143
+    assert termios.tcgetattr(terminal.slave) == terminal.before
+
+
+def test_quitting(terminal: Terminal) -> None:
+    assert terminal.read_until(lambda: b"Status" in terminal.output)
+    terminal.send(b"\x11")
+    assert terminal.read_until(lambda: terminal.process.poll() is not None)
+    assert terminal.process.returncode == 0
