@@ -73,9 +73,7 @@ def make_report(folder: Path, questions: int, systems: int) -> Path:
         action()
         print(f"{what}: {time.perf_counter() - start:.1f} s")
     page = directory / "report.html"
-    print(
-        f"report.html: {page.stat().st_size / 1e6:.1f} MB; report.md: {(directory / 'report.md').stat().st_size}"
-    )
+    print(f"report.html: {page.stat().st_size / 1e6:.1f} MB")
     return page
 
 

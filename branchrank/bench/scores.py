@@ -62,6 +62,7 @@ class Scores:
     def __init__(self, rows: Iterable[Row], questions: Sequence[Question]) -> None:
         self.questions = {question.id: question for question in questions}
         self.answerable = [question.id for question in questions if question.answerable]
+        self._values: dict[tuple[str, str], dict[str, float]] = {}
         self._rows: dict[str, dict[str, list[Row]]] = {}
         for row in rows:
             self._rows.setdefault(row.predictor, {}).setdefault(row.question_id, []).append(row)
@@ -81,10 +82,13 @@ class Scores:
 
     def per_question(self, predictor: str, measure: NamedMeasure) -> dict[str, float]:
         """The measure's value, in 0..1, of every answerable question, the mean over its repeats."""
-        return {
-            question_id: mean([self.value(row, measure) for row in self.rows_of(predictor, question_id)])
-            for question_id in self.answerable
-        }
+        key = (predictor, measure.name)
+        if key not in self._values:
+            self._values[key] = {
+                question_id: mean([self.value(row, measure) for row in self.rows_of(predictor, question_id)])
+                for question_id in self.answerable
+            }
+        return self._values[key]
 
     def value(self, row: Row, measure: NamedMeasure) -> float:
         """The measure's value of one row."""
