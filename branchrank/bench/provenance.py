@@ -77,10 +77,10 @@ def _versions() -> dict[str, str]:
 
 
 def _git(*words: str) -> str:
-    """Ask git about the checkout this package lies in; empty outside one."""
+    """Ask git about the checkout this package lies in, and write nothing there; empty outside one."""
     try:
         answer = subprocess.run(
-            ["git", "-C", str(Path(__file__).parent), *words],  # noqa: S607 - the user's own git
+            ["git", "--no-optional-locks", "-C", str(Path(__file__).parent), *words],  # noqa: S607 - the user's own git
             capture_output=True,
             text=True,
             timeout=10,

@@ -13,7 +13,7 @@ import fcntl
 import os
 from collections.abc import Iterator, Sequence
 from pathlib import Path
-from typing import BinaryIO, Literal
+from typing import Literal
 
 import msgspec
 
@@ -114,7 +114,8 @@ class RowLog:
         self.rows: dict[RowKey, Row] = {}
         with storage_errors(path), contextlib.ExitStack() as opened:
             path.parent.mkdir(parents=True, exist_ok=True)
-            self._stream: BinaryIO = opened.enter_context(path.open("ab"))
+            # Unbuffered, so that closing it writes nothing that a full disk has refused.
+            self._stream = opened.enter_context(path.open("ab", buffering=0))
             self._lock()
             self._recover()
             opened.pop_all()
@@ -144,9 +145,10 @@ class RowLog:
 
     def append(self, row: Row) -> None:
         """Add a row durably."""
+        line = msgspec.json.encode(row) + b"\n"
         with storage_errors(self.path):
-            self._stream.write(msgspec.json.encode(row) + b"\n")
-            self._stream.flush()
+            while line:
+                line = line[self._stream.write(line) :]
             os.fsync(self._stream.fileno())
         self.rows[row.key] = row
 
