@@ -142,6 +142,11 @@ def test_gold_that_would_be_excluded_makes_no_question() -> None:
     assert reason(mine_questions(documents(pages))) == "links itself"
 
 
+def test_a_section_that_links_to_itself_makes_no_question() -> None:
+    body = ".. _start-part:\n\nPart\n----\n\nSee :ref:`where brewing begins <start-part>`."
+    assert reason(mined(body)) == "leads into itself"
+
+
 def test_a_heading_without_text_stands_for_all_below_it() -> None:
     other = (
         "Cups\n====\n\n.. _cups:\n\nSizes\n-----\n\nSmall\n~~~~~\n\nTiny.\n\n"
@@ -238,6 +243,14 @@ def test_relative_urls(target: str, source: str | None, section: int) -> None:
             links.target("docs/02-guides/here.md", reference)
     else:
         assert links.target("docs/02-guides/here.md", reference) == Target(source, section)
+
+
+def test_a_path_names_the_file_of_that_path_before_any_other() -> None:
+    pages = documents({"01-tea.md": "# A\n", "tea.md": "# B\n", "tea/index.md": "# C\n", "x/tea.md": "# D\n"})
+    links = Links(pages)
+    for target, source in (("tea", "tea.md"), ("01-tea", "01-tea.md"), ("tea/index", "tea/index.md")):
+        reference = Reference(role="doc", text="t", target=target, line=1)
+        assert links.target("start.md", reference) == Target(source, 0)
 
 
 def test_the_command_writes_anchored_questions_and_says_what_it_dropped(tmp_path: Path) -> None:
