@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shutil
 import sys
 from collections.abc import Callable
 from pathlib import Path
@@ -92,9 +93,10 @@ def show_hit(rank: int, hit: Hit) -> None:
 def show_passage(text: str, indent: int = 4) -> None:
     """Print how a passage begins, and how many lines are left out."""
     margin = " " * indent
+    width = max(20, min(100, shutil.get_terminal_size((104, 24)).columns - indent))
     lines = [line for line in text.splitlines() if line.strip()]
     for line in lines[:SHOWN_LINES]:
-        click.echo(f"{margin}{safe(line.strip())[:100]}")
+        click.echo(f"{margin}{safe(line.strip())[:width]}")
     if len(lines) > SHOWN_LINES:
         click.secho(f"{margin}... {len(lines) - SHOWN_LINES} more lines", dim=True)
 
