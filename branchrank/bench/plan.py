@@ -100,7 +100,7 @@ def index_facts(name: str, index: Index) -> IndexFacts:
         name=name,
         generation=index.directory.name,
         digest=digest_of(manifest),
-        embedder=manifest.embedder.name,
+        embedder=manifest.settings.embedder,
         model_revision=manifest.embedder.revision,
         dimension=manifest.embedder.dimension,
         vector_store=index.vectors.name,

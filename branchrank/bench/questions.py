@@ -179,11 +179,28 @@ HASHED = "sha256:"
 
 
 def hashed(question: Question) -> Question:
-    """The question with its wording replaced by its SHA-256, so that a run can be shared without it."""
-    if question.question.startswith(HASHED):
-        return question
-    digest = hashlib.sha256(question.question.encode("utf-8")).hexdigest()
-    return msgspec.structs.replace(question, question=f"{HASHED}{digest}")
+    """The question with its wording, titles and quotes replaced by their SHA-256.
+
+    What is left says where the gold lies and can be shared where the text can't.
+    """
+    return msgspec.structs.replace(
+        question,
+        question=_hash(question.question),
+        section_title=_hash(question.section_title) if question.section_title else None,
+        required_entity=_hash(question.required_entity) if question.required_entity else None,
+        gold=tuple(
+            msgspec.structs.replace(item, answer_quote=_hash(item.answer_quote))
+            if item.answer_quote
+            else item
+            for item in question.gold
+        ),
+    )
+
+
+def _hash(text: str) -> str:
+    if text.startswith(HASHED):
+        return text
+    return HASHED + hashlib.sha256(text.encode("utf-8")).hexdigest()
 
 
 def questions_digest(questions: Sequence[Question]) -> str:

@@ -213,7 +213,7 @@ class BenchmarkSettings(Settings, frozen=True, kw_only=True):
     ] = 20
     question_text: Annotated[
         Literal["keep", "hash"],
-        Meta(description="keep the questions' wording in the run's directory, or its SHA-256 only"),
+        Meta(description="keep the wording of the questions in the directory of the run, or its SHA-256"),
     ] = "keep"
     primary: Annotated[str, Meta(description="the declared primary measure")] = "strict_hit@1"
     baseline: Annotated[
