@@ -22,6 +22,7 @@ from branchrank.bench.experiment import SHORT, load_experiment
 from branchrank.bench.latency import Timing
 from branchrank.bench.questions import load_questions
 from branchrank.bench.rows import Row
+from branchrank.cli.compare import EXIT_CODES
 from branchrank.cli.main import main
 from branchrank.corpus.document import Document
 from branchrank.corpus.loading import load_corpus
@@ -166,7 +167,7 @@ def test_exit_codes_are_those_of_the_errors() -> None:
         if issubclass(kind, errors.BranchRankError)
     }
     documented = {int(code) for code in re.findall(r"(?m)^\| (\d+) \|", TEXTS["troubleshooting.md"])}
-    assert documented == codes | {0, 130, 143}
+    assert documented == codes | {0, 130, 143} | set(EXIT_CODES.values())
 
 
 def test_constants_of_the_systems_are_those_of_the_code() -> None:
