@@ -82,7 +82,7 @@ def answer(
         llm=predictor.llm,
         repeat=repeat,
         hits=hits,
-        trace=tuple(shortened(stage, trace_depth) for stage in retrieval.trace),
+        trace=tuple(shortened(stage, trace_depth) for stage in retrieval.trace if trace_depth),
         stages=stages,
         gold_ranks=ranks,
         lost=lost_at(stages, ranks, found) if stages and question.answerable else "",
