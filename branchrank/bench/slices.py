@@ -94,6 +94,10 @@ def _size(facts: GoldFacts) -> str:
     return "over 800 lines"
 
 
+def _text(value: object) -> str:
+    return value if isinstance(value, str) else ""
+
+
 def _depth(facts: GoldFacts) -> str:
     if facts.depth is None:
         return ""
@@ -110,6 +114,7 @@ def slices(questions: Sequence[Question], facts: Mapping[str, GoldFacts]) -> dic
     cuts: dict[str, Callable[[Question], str]] = {
         "kind": lambda question: question.kind,
         "difficulty": lambda question: question.difficulty,
+        "overlap with the heading": lambda question: _text(question.extra.get("overlap")),
         "content of the gold": lambda question: facts.get(question.id, none).content,
         "document size": lambda question: _size(facts.get(question.id, none)),
         "depth of the gold": lambda question: _depth(facts.get(question.id, none)),

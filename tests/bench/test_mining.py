@@ -10,10 +10,11 @@ from support.worlds import write_pages
 from branchrank.bench.links import Links, Target
 from branchrank.bench.mining import Mined, is_release_note, mine_questions
 from branchrank.bench.questions import load_questions
+from branchrank.bench.slices import slices
 from branchrank.cli.main import main
 from branchrank.corpus.document import Document, Reference
 from branchrank.corpus.reading import read_document
-from branchrank.records import Span
+from branchrank.records import Question, Span
 
 
 def documents(pages: dict[str, str]) -> list[Document]:
@@ -268,6 +269,15 @@ def test_the_command_writes_anchored_questions_and_says_what_it_dropped(tmp_path
     (question,) = load_questions(output)
     assert question.gold[0].answer_digest
     assert question.extra["overlap"] == "paraphrase"
+
+
+def test_the_overlap_is_a_slice_of_every_table() -> None:
+    body = ":ref:`brew strength <tea-steeping>` :ref:`long steeping <tea-steeping>`"
+    questions = [*mined(body).questions, Question(id="own", question="?", extra={"overlap": ["no", "text"]})]
+    assert slices(questions, {})["overlap with the heading"] == {
+        "paraphrase": ["mined-brew-strength"],
+        "partial": ["mined-long-steeping"],
+    }
 
 
 def test_a_corpus_without_cross_references_is_said_to_have_none(tmp_path: Path) -> None:
