@@ -2,8 +2,12 @@
 
 from __future__ import annotations
 
+import contextlib
+import os
+import signal
 from contextlib import ExitStack
 from pathlib import Path
+from types import FrameType
 
 import click
 
@@ -14,6 +18,11 @@ from branchrank.settings import GrepSettings, IndexSettings
 
 #: Searches that may wait for a thread.
 QUEUE = 64
+
+
+def _end(number: int, _frame: FrameType | None) -> None:
+    """End at once: a thread that waits for standard input would hold up an orderly end."""
+    os._exit(128 + number)
 
 
 @click.command("mcp", cls=Command)
@@ -64,6 +73,9 @@ def command(
         opened.callback(workers.close)
         server = mcp_server(tools, root, workers)
         if transport == "stdio":
+            for number in (signal.SIGINT, signal.SIGTERM):
+                with contextlib.suppress(ValueError):  # not the main thread
+                    signal.signal(number, _end)
             server.run("stdio")
             return
         from branchrank.serve.server import http_server, listen, url_of

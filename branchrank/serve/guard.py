@@ -1,6 +1,8 @@
 """What stands before every HTTP application: access, body size, slow bodies.
 
-1. A foreign ``Host`` is answered 421, a foreign ``Origin`` 403, a missing or wrong token 401.
+1. A foreign ``Host`` is answered 421, a foreign ``Origin`` 403, a missing or wrong token 401. A browser's
+   preliminary question (CORS) for a page of an allowed Origin is answered here, before the token, which
+   browsers leave out of it.
 2. A body longer than the limit is answered 413, whether its length is declared or it comes in chunks; one
    that isn't whole before the deadline 408.
 3. The application gets the body whole. Each refusal closes the connection.
@@ -75,7 +77,11 @@ class Guard:
             await self.application(scope, receive, send)
             return
         try:
-            self._check_access(scope)
+            self._check_place(scope)
+            if _is_preflight(scope):
+                await _permit(scope, send)
+                return
+            self._check_token(scope)
             body = await self._body(scope, receive)
         except Refusal as refusal:
             if not _headers(scope, b"expect"):
@@ -91,16 +97,18 @@ class Guard:
 
         async def safely(message: Message) -> None:
             if message["type"] == "http.response.start":
-                message["headers"] = [*message.get("headers", ()), (b"x-content-type-options", b"nosniff")]
+                message["headers"] = [*message.get("headers", ()), *_always(scope)]
             await send(message)
 
         await self.application(scope, whole, safely)
 
-    def _check_access(self, scope: Scope) -> None:
+    def _check_place(self, scope: Scope) -> None:
         if not self.access.answers_host(_headers(scope, b"host")):
             raise Refusal(421, "wrong_host", "this server does not answer to that Host")
         if not self.access.answers_origin(_headers(scope, b"origin")):
             raise Refusal(403, "wrong_origin", "pages of that Origin may not ask this server")
+
+    def _check_token(self, scope: Scope) -> None:
         if not self.access.answers_token(_headers(scope, b"authorization")):
             raise Refusal(
                 401, "no_token", "send the token as Authorization: Bearer", www_authenticate="Bearer"
@@ -128,6 +136,31 @@ class Guard:
 
     def _too_large(self) -> Refusal:
         return Refusal(413, "body_too_large", f"a body may have {self.body_limit} bytes")
+
+
+def _is_preflight(scope: Scope) -> bool:
+    asks = _headers(scope, b"origin") and _headers(scope, b"access-control-request-method")
+    return scope["method"] == "OPTIONS" and bool(asks)
+
+
+def _always(scope: Scope) -> list[tuple[bytes, bytes]]:
+    """Headers of every answer; they let a page read it when its Origin, checked before, is allowed."""
+    headers = [(b"x-content-type-options", b"nosniff")]
+    for origin in _headers(scope, b"origin"):
+        headers += [(b"access-control-allow-origin", origin.encode("latin-1")), (b"vary", b"origin")]
+    return headers
+
+
+async def _permit(scope: Scope, send: Send) -> None:
+    """Say that a page may ask as it wants to."""
+    wanted = ", ".join(_headers(scope, b"access-control-request-headers"))
+    headers = [
+        *_always(scope),
+        (b"access-control-allow-methods", b"GET, POST, DELETE"),
+        (b"access-control-allow-headers", wanted.encode("latin-1")),
+    ]
+    await send({"type": "http.response.start", "status": 204, "headers": headers})
+    await send({"type": "http.response.body"})
 
 
 def _headers(scope: Scope, name: bytes) -> list[str]:

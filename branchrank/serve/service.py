@@ -67,16 +67,15 @@ class Service:
 
     def warm_up(self) -> None:
         """Open what is opened on first use, so that no two threads do it at once. No LLM is asked."""
+        sources = self._engine.sources
+        if any(branch.kind == "dense" for system in self._systems.values() for branch in system.branches):
+            sources.similarities("warm up", list(self.index.chunks)[:1])
+        sources.own_scores("warm up")
+        sources.subtree_scores("warm up")
+        sources.bm25_scores("warm up", list(self.index.chunks)[:1])
         for system in self._systems.values():
-            kinds = {branch.kind for branch in system.branches}
-            if kinds & {"dense", "qdrant-dense"}:
-                self._engine.sources.embedding("warm up")
             if not system.asks_llm:
                 self._engine.retrieve(system, "warm up", 1)
-        for part in (self.index.chunks, self.index.tree, self.index.bm25_chunks, self.index.bm25_nodes):
-            assert part is not None
-        self._engine.sources.own_scores("warm up")
-        self._engine.sources.subtree_scores("warm up")
 
     def retrieve(self, query: str, k: int, predictor: str = "") -> tuple[str, Retrieval]:
         """The predictor that answered and what it found. Raises :class:`PredictorRefused`."""

@@ -16,6 +16,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from functools import lru_cache, partial
+from threading import Lock
 from typing import Any
 
 from branchrank.errors import ModelError
@@ -30,6 +31,7 @@ from branchrank.systems.spec import Rerank
 
 STAGE = "rerank"
 _LOGPROBS = 20
+_PREDICTING = Lock()
 _PAIR_CHARS = 4000
 #: Characters of its text that a pointwise call shows.
 POINTWISE_CHARS = 2000
@@ -194,7 +196,10 @@ def _combined(first: Sequence[RerankCandidate], order: Sequence[str], weight: fl
 
 def _by_cross_encoder(first: Sequence[RerankCandidate], query: str, model: str) -> tuple[str, ...]:
     texts = [f"{c.breadcrumb or c.title}\n{c.text}"[:_PAIR_CHARS] for c in first]
-    scores = cross_encoder(model).predict([(query, text) for text in texts], show_progress_bar=False)
+    pairs = [(query, text) for text in texts]
+    # Neither loading nor a fast tokenizer bears two threads at once.
+    with _PREDICTING:
+        scores = cross_encoder(model).predict(pairs, show_progress_bar=False)
     return _by_score(first, [float(score) for score in scores])
 
 

@@ -73,6 +73,33 @@ def test_foreign_hosts_and_origins_are_refused(server: Running, host: str, origi
     assert (b'"hits"' in body) == (expected == 200)
 
 
+def preflight(origin: str) -> bytes:
+    return (
+        f"OPTIONS /retrieve HTTP/1.1\r\nHost: localhost\r\nOrigin: {origin}\r\nConnection: close\r\n"
+        "Access-Control-Request-Method: POST\r\nAccess-Control-Request-Headers: content-type\r\n\r\n"
+    ).encode()
+
+
+def test_pages_of_an_allowed_origin_can_read_answers(service: Service) -> None:
+    origin = "http://localhost:3000"
+    workers = Workers(1, 1)
+    access = access_for("127.0.0.1", token=TOKEN, allowed_origins=(origin,))
+    with running(application(service, workers, access)) as made:
+        status, headers, body = made.send(preflight(origin))
+        assert (status, body) == (204, b"")
+        assert headers["access-control-allow-origin"] == origin
+        assert headers["access-control-allow-headers"] == "content-type"
+        status, headers, _ = made.send(post(asking(), Origin=origin, Authorization=f"Bearer {TOKEN}"))
+        assert (status, headers["access-control-allow-origin"]) == (200, origin)
+        assert made.send(post(asking(), Origin=origin))[0] == 401
+        status, headers, _ = made.send(preflight("http://evil.example"))
+        assert status == 403
+        assert "access-control-allow-origin" not in headers
+        answer = made.send(b"OPTIONS /retrieve HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\n\r\n")
+        assert answer[0] == 401
+    workers.close()
+
+
 def test_a_request_without_or_with_two_hosts_is_refused(server: Running) -> None:
     assert server.send(b"GET /health HTTP/1.1\r\nConnection: close\r\n\r\n")[0] == 400
     assert server.send(b"GET /health HTTP/1.0\r\n\r\n")[0] == 421

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import os
 import re
+import signal
+import subprocess
 import sys
 from collections.abc import Iterator
 from pathlib import Path
@@ -28,6 +30,10 @@ from branchrank.systems.tools import SearchTools
 
 CANARY = "canary-5f1d"
 TOKEN = "correct-horse-battery"
+INITIALIZE = (
+    b'{"jsonrpc":"2.0","id":1,"method":"initialize","params":{"protocolVersion":"2025-06-18",'
+    b'"capabilities":{},"clientInfo":{"name":"test","version":"1"}}}'
+)
 TOOLS = ["grep_search", "vector_search", "hybrid_search", "read_file"]
 
 
@@ -112,6 +118,23 @@ async def test_over_stdio(data_dir: Path, tools: SearchTools) -> None:
         await check_tools(client, tools)
 
 
+@pytest.mark.parametrize(("number", "code"), [(signal.SIGTERM, 143), (signal.SIGINT, 130)])
+def test_a_signal_ends_the_stdio_server(data_dir: Path, number: int, code: int) -> None:
+    command = [sys.executable, "-m", "branchrank.cli.main", "mcp", "--data-dir", str(data_dir)]
+    with subprocess.Popen(
+        command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.PIPE
+    ) as made:
+        assert made.stdin is not None
+        assert made.stdout is not None
+        made.stdin.write(INITIALIZE + b"\n")
+        made.stdin.flush()
+        assert b"branchrank" in made.stdout.readline()
+        made.send_signal(number)
+        assert made.wait(20) == code
+        assert made.stderr is not None
+        assert b"Traceback" not in made.stderr.read()
+
+
 async def test_over_http(server: Any, tools: SearchTools) -> None:
     with running(mcp_application(server, Access())) as made:
         async with Client(f"{made.url}/mcp", read_timeout_seconds=30) as client:
@@ -132,12 +155,8 @@ async def test_over_http_with_a_token(server: Any) -> None:
 
 
 def initialize(**headers: str) -> bytes:
-    body = (
-        b'{"jsonrpc":"2.0","id":1,"method":"initialize","params":{"protocolVersion":"2025-06-18",'
-        b'"capabilities":{},"clientInfo":{"name":"test","version":"1"}}}'
-    )
     accept = {"Accept": "application/json, text/event-stream"}
-    return post(body, path="/mcp", **{**accept, **headers})
+    return post(INITIALIZE, path="/mcp", **{**accept, **headers})
 
 
 @pytest.fixture
