@@ -8,6 +8,7 @@ from branchrank.bench.attribution import DEPTH, LOSSES, waterfall
 from branchrank.bench.benchmark import hard_set
 from branchrank.bench.comparisons import benchmark_settings, primary_measure
 from branchrank.bench.loading import LoadedRun
+from branchrank.bench.rows import Row
 from branchrank.bench.scores import Scores, mean, named_measure
 from branchrank.bench.slices import slices
 from branchrank.measures.risk import Answer, RiskCoverage, risk_coverage
@@ -16,46 +17,42 @@ from branchrank.report.blocks import Block, Cell, Paragraph, Points, Section, Ta
 from branchrank.report.words import NOTHING, number, percent
 
 FAILURES_SHOWN = 20
-SMALL_SLICE = 10
+
+
+_FATES = (f"in the first {DEPTH}", *(f"lost at {stage}" for stage in LOSSES), "failed")
+
+
+def _fate(row: Row) -> str:
+    if row.status == "failed":
+        return "failed"
+    return f"lost at {row.lost}" if row.lost else f"in the first {DEPTH}"
 
 
 def lost(scores: Scores) -> Section:
     """Where the gold was lost, and the ceiling that each stage leaves."""
-    traced = {
-        name: [
-            row for row in scores.rows(name) if row.stages and scores.questions[row.question_id].answerable
-        ]
+    answers = {
+        name: [row for row in scores.rows(name) if scores.questions[row.question_id].answerable]
         for name in scores.predictors
     }
-    traced = {name: rows for name, rows in traced.items() if rows}
+    traced = {name: rows for name, rows in answers.items() if any(row.stages for row in rows)}
     if not traced:
         text = "No predictor of this run leaves a trace of its stages."
         return Section(title="Where the gold was lost", blocks=(Paragraph(text=text),))
     reaches = {name: waterfall(rows) for name, rows in traced.items()}
-    counts = {name: Counter(row.lost for row in rows) for name, rows in traced.items()}
-    stages = [stage for stage in LOSSES if any(count[stage] for count in counts.values())]
+    counts = {name: Counter(map(_fate, rows)) for name, rows in traced.items()}
+    fates = [fate for fate in _FATES if any(count[fate] for count in counts.values())]
     return Section(
         title="Where the gold was lost",
         blocks=(
             Table(
                 caption="Answers by the stage that lost the gold",
-                headings=("predictor", "answers", f"in the first {DEPTH}", *(f"lost at {s}" for s in stages)),
+                headings=("predictor", "answers", *fates),
                 rows=tuple(
-                    (name, str(len(rows)), str(counts[name][""]), *(str(counts[name][s]) for s in stages))
+                    (name, str(len(rows)), *(str(counts[name][fate]) for fate in fates))
                     for name, rows in traced.items()
                 ),
             ),
-            plots.losses(
-                [
-                    (
-                        name,
-                        f"in the first {DEPTH}" if stage == "" else f"lost at {stage}",
-                        counts[name][stage],
-                    )
-                    for name in traced
-                    for stage in ("", *stages)
-                ]
-            ),
+            plots.losses([(name, fate, counts[name][fate]) for name in traced for fate in fates]),
             Table(
                 caption="The ceiling that each stage leaves",
                 headings=("predictor", "stage", "gold in its list", f"gold in its first {DEPTH}"),
@@ -89,29 +86,26 @@ def sliced(loaded: LoadedRun, scores: Scores) -> Section:
     measures = [primary] if wider.name == primary.name else [primary, wider]
     values = {
         (name, measure.name): scores.per_question(name, measure)
-        for name in scores.predictors
         for measure in measures
+        for name in scores.predictors
     }
-    columns = [(name, measure.name) for measure in measures for name in scores.predictors]
     blocks: list[Block] = [
         Table(
-            caption=f"By {slice_name}",
-            headings=(slice_name, "questions", *(f"{name} {measure}" for name, measure in columns)),
+            caption=f"By {slice_name}, with the number of questions",
+            headings=("predictor", "measure", *(f"{value} ({len(ids)})" for value, ids in by_value.items())),
             rows=tuple(
                 (
-                    value,
-                    str(len(ids)),
-                    *(percent(mean([values[column][key] for key in ids])) for column in columns),
+                    name,
+                    measure.replace("_", " "),
+                    *(percent(mean([of[key] for key in ids])) for ids in by_value.values()),
                 )
-                for value, ids in by_value.items()
+                for (name, measure), of in values.items()
             ),
+            labels=2,
         )
         for slice_name, by_value in found.items()
     ]
-    text = (
-        f"Slices are exploratory. One of {SMALL_SLICE} questions moves by {100 // SMALL_SLICE} points "
-        "with a single answer."
-    )
+    text = "Slices are exploratory. Mind the number of questions: of 10, a single one is 10 points."
     return Section(title="Slices", blocks=(*blocks, Paragraph(text=text)))
 
 

@@ -30,8 +30,11 @@ _LOSS_COLOURS = {
     "rerank": "#4c78a8",
     "passage": "#9d755d",
 }
+_FAILED_COLOUR = "#4a4f57"
 _FOUND_COLOUR = "#2a9d8f"
 _LABEL_PIXELS = 220
+#: Predictors up to which all have their name in the plot; of more, those on the frontier do.
+_ALL_NAMED = 6
 
 
 def rates(estimates: Sequence[tuple[str, str, Estimate | None]]) -> Plot:
@@ -81,6 +84,7 @@ def frontier(standings: Sequence[Standing], efficient: set[str], measure: str) -
             "cost": each.cost,
             "place": "on the frontier" if each.name in efficient else "dominated",
             "above": place % 2 == 0,
+            "name": each.name if each.name in efficient or len(standings) <= _ALL_NAMED else "",
         }
         for place, each in enumerate(sorted(standings, key=lambda each: (-each.quality, each.name)))
     ]
@@ -113,7 +117,7 @@ def frontier(standings: Sequence[Standing], efficient: set[str], measure: str) -
     labels = [
         base.transform_filter(altair.datum.above == above)
         .mark_text(align="left", dx=12, dy=-8 if above else 8, color=_INK, limit=_LABEL_PIXELS, fontSize=12)
-        .encode(text="predictor:N")
+        .encode(text="name:N")
         for above in (True, False)
     ]
     described = "; ".join(
@@ -128,7 +132,7 @@ def losses(counts: Sequence[tuple[str, str, int]]) -> Plot:
     import altair
 
     outcomes = list(dict.fromkeys(outcome for _, outcome, _ in counts))
-    colours = [_LOSS_COLOURS.get(outcome.removeprefix("lost at "), _FOUND_COLOUR) for outcome in outcomes]
+    colours = [_outcome_colour(outcome) for outcome in outcomes]
     data = [
         {"predictor": name, "outcome": outcome, "answers": count, "place": outcomes.index(outcome)}
         for name, outcome, count in counts
@@ -153,6 +157,12 @@ def losses(counts: Sequence[tuple[str, str, int]]) -> Plot:
     )
     described = "; ".join(f"{name} {outcome} {count}" for name, outcome, count in counts if count)
     return Plot(name="losses", description=f"Where the gold was lost. {described}", spec=_spec(chart))
+
+
+def _outcome_colour(outcome: str) -> str:
+    if outcome == "failed":
+        return _FAILED_COLOUR
+    return _LOSS_COLOURS.get(outcome.removeprefix("lost at "), _FOUND_COLOUR)
 
 
 def _spec(chart: TopLevelMixin) -> dict[str, Any]:

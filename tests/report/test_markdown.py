@@ -133,20 +133,26 @@ def test_failures_are_named(tmp_path: Path) -> None:
         report_content(make_run(tmp_path, (Planned("local", 0.6, fails="q0007"),), latency_sample=0))
     )
     assert "1 of 60 queries failed; each counts as a miss." in text
+    [row] = table(text, "Answers by the stage that lost the gold")
+    assert (row["answers"], row["failed"]) == ("60", "1")
     assert r"local, q0007: RuntimeError: the kettle is \| \<b\>empty\</b\>" in text
 
 
 def test_where_the_gold_was_lost_adds_up(paired: LoadedRun, text: str) -> None:
     for row in table(text, "Answers by the stage that lost the gold"):
-        counts = [int(value) for name, value in row.items() if name.startswith(("in the first", "lost at"))]
+        counts = [int(value) for name, value in row.items() if name not in ("predictor", "answers")]
         assert sum(counts) == int(row["answers"]) == 60
 
 
-def test_slices_cut_by_kind_and_by_where_the_gold_lies(text: str) -> None:
-    for caption in ("By kind", "By difficulty", "By depth of the gold"):
-        rows = table(text, caption)
-        assert sum(int(row["questions"]) for row in rows) == 60
-    assert {row["kind"] for row in table(text, "By kind")} == {"howto", "lookup"}
+def test_slices_cut_by_kind_and_by_where_the_gold_lies(paired: LoadedRun, text: str) -> None:
+    for slice_name in ("kind", "difficulty", "depth of the gold"):
+        rows = table(text, f"By {slice_name}, with the number of questions")
+        assert [row["predictor"] for row in rows] == ["local", "twin", "poor"] * 2
+        assert sum(int(re.findall(r"\((\d+)\)", value)[0]) for value in list(rows[0])[2:]) == 60
+    kinds = table(text, "By kind, with the number of questions")[0]
+    assert list(kinds)[2:] == ["howto (40)", "lookup (20)"]
+    rate = (40 * float(kinds["howto (40)"].strip("%")) + 20 * float(kinds["lookup (20)"].strip("%"))) / 60
+    assert rate == pytest.approx(100 * paired.scores.average("local", _hit1()), abs=0.1)
     assert "By document size" not in text  # all pages are alike
 
 
