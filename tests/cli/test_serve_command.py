@@ -13,6 +13,7 @@ from pathlib import Path
 import httpx
 import pytest
 from click.testing import CliRunner
+from support.scripted_llm import Action, Chat, ScriptedLLM, fail, first_shown
 from support.small_index import small_workspace
 
 from branchrank.cli.main import main
@@ -70,6 +71,35 @@ def test_a_token_from_the_environment_is_asked_for(data_dir: Path) -> None:
     finally:
         process.terminate()
         process.communicate(timeout=30)
+
+
+def test_an_llm_predictor_answers_and_its_failures_leak_nothing(data_dir: Path) -> None:
+    key = "sk-canary-0123456789abcdef"
+    broken = False
+
+    def script(chat: Chat, number: int) -> Action:
+        return fail(500, f"bad key {key} at /home/someone") if broken else first_shown(chat, number)
+
+    with ScriptedLLM(script) as llm:
+        flags = ("--hybrid-base-url", llm.base_url, "--hybrid-model", "scripted", "--llm-retries", "0")
+        process, url, _ = start(
+            data_dir, "--port", "0", "--predictor", "hybrid", *flags, BRANCHRANK_LLM_KEY=key
+        )
+        try:
+            answer = httpx.post(f"{url}/retrieve", json={"query": "clear the cache"}).json()
+            assert answer["fallbacks"] == []
+            assert llm.requests[0].headers["authorization"] == f"Bearer {key}"
+            assert answer["hits"]
+            broken = True
+            answer = httpx.post(f"{url}/retrieve", json={"query": "retry a request"})
+            assert answer.json()["fallbacks"] == ["rerank: http 500"]
+            assert answer.json()["hits"]
+            for secret in (key, "someone", llm.base_url):
+                assert secret not in answer.text
+        finally:
+            process.terminate()
+            _, rest = process.communicate(timeout=30)
+        assert key not in rest
 
 
 def refusal(*arguments: object, **environment: str) -> tuple[int, str]:
