@@ -1,0 +1,150 @@
+"""The project's card: what it is, what it is made of, where things lie, and who uses it for what."""
+
+from __future__ import annotations
+
+import ast
+import json
+import tomllib
+from pathlib import Path
+
+import pytest
+from support.commands import NO_LLM, ROOT, benchmark, invoke, json_lines, make_project, program, table
+
+PACKAGES = ("bm25s", "chromadb", "sentence-transformers", "openai", "pandas", "numpy", "click")
+PYPROJECT = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))["project"]
+
+
+@pytest.fixture(scope="module")
+def project(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return make_project(tmp_path_factory.mktemp("card"))
+
+
+@pytest.fixture(scope="module")
+def made(project: Path) -> Path:
+    """A seeded A/B/C benchmark."""
+    return benchmark(project, "--predictor", "all", *NO_LLM, "--sample-size", 6, "--sample-seed", 7)
+
+
+def imported() -> set[str]:
+    """Every package that BranchRank's code imports."""
+    names: set[str] = set()
+    for path in (ROOT / "branchrank").rglob("*.py"):
+        for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
+            if isinstance(node, ast.Import):
+                names |= {alias.name.partition(".")[0] for alias in node.names}
+            elif isinstance(node, ast.ImportFrom) and node.module:
+                names.add(node.module.partition(".")[0])
+    return names
+
+
+class TestKind:
+    def test_offline_retrieval_benchmarking(self, project: Path, tmp_path: Path) -> None:
+        """In a process that can open no connection at all."""
+        code = (
+            "import socket, sys\n"
+            "def refuse(*_): raise AssertionError('a connection')\n"
+            "socket.socket.connect = socket.socket.connect_ex = refuse\n"
+            "from branchrank.cli.main import main\n"
+            "main(sys.argv[1:])\n"
+        )
+        words = ("benchmark", "--predictor", "all", *NO_LLM, "--latency-sample", 1, "--reports", tmp_path)
+        done = program("-c", code, *words, cwd=project)
+        assert done.returncode == 0, done.stderr
+
+    def test_experiment_harness(self, project: Path, tmp_path: Path) -> None:
+        experiment = tmp_path / "x.toml"
+        experiment.write_text(
+            f'name = "x"\ndata_dir = "{project / "data"}"\n'
+            '[systems.local]\n[systems.k1]\nfrom = "local"\nrrf_k = 1\n'
+        )
+        result = invoke("run", experiment, "--dry-run")
+        assert result.exit_code == 0
+        assert "k1 on index default: 8 queries" in result.stdout
+
+
+class TestPackages:
+    @pytest.mark.parametrize("package", PACKAGES)
+    def test_it_is_a_dependency(self, package: str) -> None:
+        declared = [name for name in PYPROJECT["dependencies"] if name.lower().startswith(package)]
+        assert len(declared) == 1
+
+    @pytest.mark.parametrize("package", [name for name in PACKAGES if name != "pandas"])
+    def test_it_is_used(self, package: str) -> None:
+        assert package.replace("-", "_") in imported()
+
+    def test_pytest_runs_the_tests(self) -> None:
+        assert any(name.startswith("pytest>") for name in PYPROJECT["optional-dependencies"]["dev"])
+
+
+class TestTopLevel:
+    @pytest.mark.parametrize(
+        "name",
+        [
+            "pyproject.toml",
+            "retrieve.py",
+            "hybrid_retrieve.py",
+            "benchmark_run.py",
+            "pageindex_common.py",
+            "data",
+            "reports",
+            "tests",
+        ],
+    )
+    def test_it_is_there(self, name: str) -> None:
+        path = ROOT / name
+        assert path.is_dir() if "." not in name else path.is_file()
+
+
+class TestShape:
+    """In detail: ``test_document_003_plan.py`` and ``test_document_003_llm.py``."""
+
+    def test_a_vector_shortlist_is_mapped_expanded_and_fused_with_global_bm25(self, made: Path) -> None:
+        rows = [row for row in json_lines(made / "rows.jsonl") if row["predictor"] == "hybrid"]
+        stages = ["dense(chunks)", "mapping", "expansion", "bm25(nodes)", "fusion", "cap", "passages"]
+        assert {tuple(row["stages"]) for row in rows} == {tuple(stages)}
+
+    def test_the_llm_reranker_is_optional(self, made: Path, project: Path) -> None:
+        assert {row["llm"] for row in table(made / "summary.csv")} == {"none"}
+        refused = invoke("benchmark", "--data-dir", project / "data", "--predictor", "hybrid")
+        assert refused.exit_code == 2
+        assert "--hybrid-no-llm" in refused.stderr
+
+    def test_benchmark_run_compares_local_pageindex_and_hybrid(self, made: Path) -> None:
+        rows = table(made / "summary.csv")
+        assert [row["predictor"] for row in rows] == ["local", "pageindex", "hybrid"]
+        for column in ("hit@1", "hit@5"):
+            assert all(
+                0 <= float(row[f"{mode}_{column}"]) <= 1 for row in rows for mode in ("strict", "relaxed")
+            )
+        for column in ("latency_p50_ms", "latency_p95_ms", "llm_calls_per_query", "llm_tokens_per_query"):
+            assert all(column in row for row in rows)
+
+
+class TestUsedBy:
+    def test_seeded_a_b_c_benchmarks(self, project: Path, made: Path, tmp_path: Path) -> None:
+        words = ("--predictor", "all", *NO_LLM, "--sample-size", 6, "--sample-seed", 7)
+        again = benchmark(project, *words, reports=tmp_path)
+        for name in ("rows.jsonl", "questions.csv", "summary.csv"):
+            assert (again / name).read_bytes() == (made / name).read_bytes()
+
+    def test_hybrid_no_llm_ablations(self, made: Path) -> None:
+        run = json.loads((made / "run.json").read_text())
+        [hybrid] = [arm for arm in run["arms"] if arm["name"] == "hybrid"]
+        assert (hybrid["llm"], hybrid["system"]["rerank"]["method"]) == ("none", "none")
+
+    @pytest.mark.parametrize(
+        "door", [("retrieve.py",), ("hybrid_retrieve.py", "--no-llm"), ("pageindex_common.py", "show")]
+    )
+    def test_smoke_check_cli_queries(self, project: Path, door: tuple[str, ...]) -> None:
+        query = () if door[0] == "pageindex_common.py" else ("how do I upgrade the daemon",)
+        done = program(ROOT / door[0], *door[1:], *query, cwd=project)
+        assert (done.returncode, done.stderr) == (0, "")
+        assert "install.rst" in done.stdout
+
+    def test_csv_and_markdown_report_review(self, made: Path) -> None:
+        assert {"summary.csv", "questions.csv", "llm_calls.csv", "timings.csv", "report.md"} <= {
+            path.name for path in made.iterdir()
+        }
+        report = (made / "report.md").read_text(encoding="utf-8")
+        assert report.startswith("# ")
+        assert "| local" in report or "|local" in report
