@@ -19,7 +19,6 @@ from branchrank.errors import ArtifactError
 from branchrank.records import Scored
 from branchrank.stores.embedders.protocol import Vectors
 from branchrank.stores.qdrant_points import (
-    BATCH,
     DENSE,
     KEY,
     SPARSE,
@@ -90,9 +89,10 @@ class EmbeddedCollection:
         """Add points, or replace those of the same key; durable when it returns."""
         qdrant = edge()
         with self._failures():
-            for start in range(0, len(points), BATCH):
-                batch = [self._point(point) for point in points[start : start + BATCH]]
-                self._shard.update(qdrant.UpdateOperation.upsert_points(batch))
+            # One by one: the engine takes the points of one operation in an order of its own, which
+            # changes the last digits of the sparse scores from build to build, and with them the ties.
+            for point in points:
+                self._shard.update(qdrant.UpdateOperation.upsert_points([self._point(point)]))
             self._shard.flush()
 
     def delete(self, keys: Sequence[str]) -> None:

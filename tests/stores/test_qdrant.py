@@ -173,6 +173,26 @@ def test_a_dense_only_collection_searches_with_a_notice(tmp_path: Path, server: 
     assert server.collections["old"]["layout"].get("sparse_vectors") is None
 
 
+def test_two_builds_give_the_same_scores_to_the_last_digit(tmp_path: Path) -> None:
+    terms = [f"term{number}" for number in range(60)]
+    points = [
+        Point(
+            key=f"{number:03}",
+            vector=POINTS[0].vector,
+            text=" ".join(term for place, term in enumerate(terms) for _ in range(number * place % 7 % 4)),
+            payload={},
+        )
+        for number in range(200)
+    ]
+    rankings = []
+    for build in range(3):
+        collection = EmbeddedCollection.create(tmp_path / str(build), 16)
+        collection.upsert(points)
+        rankings.append(collection.sparse(weights(" ".join(terms)), 200))
+        collection.close()
+    assert rankings[0] == rankings[1] == rankings[2]
+
+
 def test_a_collection_on_disk_can_be_opened_again_and_by_several(tmp_path: Path) -> None:
     first = EmbeddedCollection.create(tmp_path / "shard", 16)
     first.upsert(POINTS)
