@@ -11,6 +11,8 @@ import click
 from branchrank.cli.options import data_dir_option, resolved_settings, settings_options
 from branchrank.cli.terminal import Command
 from branchrank.settings import (
+    BenchmarkSettings,
+    Bm25Settings,
     GrepSettings,
     HybridSettings,
     IndexSettings,
@@ -88,8 +90,10 @@ def address_options(port: int) -> Callable[[Callable[..., None]], Callable[..., 
     QdrantSettings,
     RetrievalSettings,
     LLMSettings,
+    Bm25Settings,
     IndexSettings,
 )
+@settings_options(BenchmarkSettings, only=frozenset({"benchmark.returns"}))
 def command(
     data_dir: Path,
     predictors: tuple[str, ...],

@@ -8,6 +8,7 @@ raises :class:`MissingDependencyError` where FastAPI is not installed.
 from __future__ import annotations
 
 import logging
+from pathlib import Path
 from typing import Annotated, Any
 
 import msgspec
@@ -31,6 +32,7 @@ except ImportError:
 
 QUERY_CHARACTERS = 10_240
 TOP_K = 100
+MESSAGE_CHARACTERS = 300
 
 _log = logging.getLogger(__name__)
 
@@ -107,7 +109,7 @@ async def _retrieved(service: Service, workers: Workers, request: Request) -> Re
     try:
         asked = msgspec.json.decode(await request.body(), type=RetrieveRequest)
     except msgspec.ValidationError as error:
-        raise Refusal(422, "invalid", safe(str(error))) from None
+        raise Refusal(422, "invalid", safe(str(error))[:MESSAGE_CHARACTERS]) from None
     except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
         raise Refusal(400, "malformed", "the body is not JSON in UTF-8") from None
     try:
@@ -131,12 +133,13 @@ def _failed() -> Refusal:
 
 def _health(service: Service) -> Health:
     manifest = service.index.manifest
+    model = manifest.embedder.model
     return Health(
         status="ok",
         version=__version__,
         predictors=service.predictors,
         refused=service.offered.refused,
-        embedder=manifest.embedder.model,
+        embedder=Path(model).name if Path(model).is_absolute() else model,
         corpus_digest=manifest.corpus_digest,
         chunks=manifest.chunks,
     )

@@ -144,6 +144,19 @@ def test_an_unknown_predictor_is_answered_with_the_known_ones(server: Running) -
     )
 
 
+def test_what_was_sent_is_not_sent_back_at_length(server: Running) -> None:
+    answer = server.send(post(msgspec.json.encode({"query": "a", "<script>" + "x" * 500_000: 1})))
+    assert error(answer) == (422, "invalid")
+    assert len(answer[2]) < 500
+
+
+def test_health_names_no_path(server: Running, service: Service, monkeypatch: pytest.MonkeyPatch) -> None:
+    manifest = service.index.manifest
+    local = msgspec.structs.replace(manifest.embedder, model="/home/someone/models/small")
+    monkeypatch.setattr(service.index, "manifest", msgspec.structs.replace(manifest, embedder=local))
+    assert httpx.get(f"{server.url}/health").json()["embedder"] == "small"
+
+
 def test_a_failure_says_nothing_of_the_machine(
     server: Running, service: Service, monkeypatch: pytest.MonkeyPatch
 ) -> None:

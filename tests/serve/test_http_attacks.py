@@ -96,8 +96,8 @@ def test_broken_requests_are_refused_and_the_server_goes_on(server: Running, raw
 
 
 class Quick(ImpatientProtocol):
-    head_deadline_s = 0.3
-    unread_deadline_s = 0.3
+    head_deadline_s = 0.5
+    unread_deadline_s = 0.5
 
 
 async def flood(_scope: Any, _receive: Any, send: Any) -> None:
