@@ -42,7 +42,11 @@ TEXTS = {source: (DOCS / source).read_text(encoding="utf-8") for source in DOCUM
 
 
 def reference() -> ModuleType:
-    spec = importlib.util.spec_from_file_location("docs_reference", DOCS / "reference.py")
+    return script("reference")
+
+
+def script(name: str) -> ModuleType:
+    spec = importlib.util.spec_from_file_location(f"docs_{name}", DOCS / f"{name}.py")
     assert spec is not None
     assert spec.loader is not None
     module = importlib.util.module_from_spec(spec)
@@ -54,6 +58,14 @@ def reference() -> ModuleType:
 def test_generated_pages_are_what_the_code_says(page: str) -> None:
     made = getattr(reference(), f"{page}_page")()
     assert TEXTS[f"{page}.md"] == made, "run: python docs/reference.py"
+
+
+def test_the_map_of_acceptance_tests_is_what_the_tests_say() -> None:
+    made = script("acceptance_page").acceptance_page()
+    assert TEXTS["acceptance.md"] == made, "run: python docs/acceptance_page.py"
+    assert made.count("| `test_") > 100
+    in_files = [path.name for path in (ROOT / "tests" / "acceptance").glob("test_*.py")]
+    assert all(f"tests/acceptance/{name}" in made for name in in_files)
 
 
 def test_the_sample_is_large_and_mixed() -> None:

@@ -1,0 +1,128 @@
+"""Writes ``acceptance.md`` from the acceptance tests, whose names are the statements that they hold.
+
+Run ``python docs/acceptance_page.py`` after a change of them; a test compares the page with what this makes.
+"""
+
+from __future__ import annotations
+
+import ast
+import re
+from collections.abc import Iterator
+from pathlib import Path
+
+DOCS = Path(__file__).parent
+TESTS = DOCS.parent / "tests" / "acceptance"
+
+HEAD = """\
+# Acceptance tests
+
+BranchRank was written to five documents and a card. Each requirement, scenario and statement of theirs has
+a test named after it. This page maps one to the other; `make test` runs them all.
+
+Where the documents disagree: raw grep in the fusion (document 000) is what `hybrid_search` does, and the
+BM25 ranking and percentile filter of document 001 are its option `ranking="bm25"`. Document 003 leaves the
+PageIndex-only retriever out of scope; that means that it gets no BM25 branch, while the predictor itself is
+one of the three compared.
+
+This page is made by `python docs/acceptance_page.py`.
+"""
+
+#: Where the tests of a document are, and what it is called.
+DOCUMENTS = (
+    ("Document 000: hybrid retrieval tools", ("test_document_000_hybrid_retrieval.py",)),
+    ("Document 001: BM25 ranking of grep results", ("test_document_001_bm25_grep.py",)),
+    ("Document 002: hybrid search in Qdrant", ("test_document_002_qdrant.py",)),
+    (
+        "Document 003: the hybrid retrieval plan",
+        ("test_document_003_plan.py", "test_document_003_llm.py"),
+    ),
+    ("Document 004: search in SQLite", ("test_document_004_sqlite_search.py",)),
+    ("The card", ("test_card.py",)),
+)
+
+#: Further tests that hold a document's statements, by the document's number.
+BESIDE = {
+    "003": "The document's command lines, word for word over the bundled sample: `tests/cli/test_sample.py`. "
+    "Reranking against every kind of faulty server: `tests/systems/test_rerank.py`. Bad input: "
+    "`tests/test_bad_input.py`.",
+}
+
+#: Headings of classes whose names don't split into words.
+HEADINGS = {
+    "TestStageAVectorShortlist": "Stage A: vector shortlist",
+    "TestStageBTreeExpansion": "Stage B: tree expansion",
+    "TestStageCLLMFinalRerank": "Stage C: LLM final rerank",
+}
+
+_NAMES = {
+    "bm25": "BM25",
+    "rrf": "RRF",
+    "llm": "LLM",
+    "cli": "CLI",
+    "csv": "CSV",
+    "api": "API",
+    "http": "HTTP",
+    "fts5": "FTS5",
+    "sqlite": "SQLite",
+    "qdrant": "Qdrant",
+    "redis": "Redis",
+    "ollama": "Ollama",
+    "chroma": "Chroma",
+    "pageindex": "PageIndex",
+    "coderankembed": "CodeRankEmbed",
+    "markdown": "Markdown",
+}
+
+
+def acceptance_page() -> str:
+    """The page: a section per document, a table per requirement."""
+    parts = [HEAD]
+    for title, files in DOCUMENTS:
+        parts.append(f"## {title}\n")
+        for file in files:
+            if not (TESTS / file).exists():
+                continue
+            parts.append(f"In `tests/acceptance/{file}`:\n")
+            for requirement, tests in _tests(TESTS / file):
+                if requirement:
+                    parts.append(f"### {HEADINGS.get(requirement) or _words(requirement[4:])}\n")
+                rows = [f"| {_statement(name)} | `{name}` |" for name in tests]
+                parts.append("\n".join(["| statement | test |", "| --- | --- |", *rows]) + "\n")
+        for number, text in BESIDE.items():
+            if f" {number}:" in title:
+                parts.append(f"{text}\n")
+    return "\n".join(parts)
+
+
+def _tests(path: Path) -> Iterator[tuple[str, list[str]]]:
+    """Each class with its tests, in the order of the file; tests outside a class come first, unnamed."""
+    body = ast.parse(path.read_text(encoding="utf-8")).body
+    alone = [node.name for node in body if isinstance(node, ast.FunctionDef) and _is_test(node)]
+    if alone:
+        yield "", alone
+    for node in body:
+        if isinstance(node, ast.ClassDef) and node.name.startswith("Test"):
+            yield node.name, [each.name for each in node.body if _is_test(each)]  # type: ignore[attr-defined]
+
+
+def _is_test(node: ast.stmt) -> bool:
+    return isinstance(node, ast.FunctionDef) and node.name.startswith("test_")
+
+
+def _statement(name: str) -> str:
+    words = name.removeprefix("test_")
+    return "The requirement as a whole" if words == "requirement" else _words(words)
+
+
+def _words(name: str) -> str:
+    """``ChunkHitsBecomeNodes`` or ``chunk_hits_become_nodes`` as a person writes it."""
+    found = re.findall(r"[A-Z]+(?=[A-Z][a-z]|_|$)|Bm25|[A-Z]?[a-z]+\d*|[A-Z]|\d+", name)
+    words = [
+        _NAMES.get(word.lower(), word if word.isupper() and len(word) > 1 else word.lower()) for word in found
+    ]
+    text = " ".join(words)
+    return text[:1].upper() + text[1:]
+
+
+if __name__ == "__main__":
+    (DOCS / "acceptance.md").write_text(acceptance_page(), encoding="utf-8")
