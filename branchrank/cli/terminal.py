@@ -141,9 +141,11 @@ def progress_bars(quiet: bool = False) -> Iterator[Progress]:
         yield Quiet()
     elif not console.is_terminal:
         announcements = Announcements()
-        yield announcements
-        if announcements.last:
-            say(announcements.last)
+        try:
+            yield announcements
+        finally:  # what an interrupted command has spent is said too
+            if announcements.last:
+                say(announcements.last)
     else:
         columns = (
             TextColumn("{task.description}", markup=False),

@@ -132,6 +132,30 @@ def test_a_dead_endpoint_is_refused_before_any_work(workspace: Path) -> None:
     assert not (workspace / "none").exists()
 
 
+PRICES = """
+date = 2026-02-01
+currency = "EUR"
+[models.m]
+prompt = 100
+completion = 1000
+"""
+
+
+def test_a_dry_run_prices_its_bounds(workspace: Path) -> None:
+    (workspace / "prices.toml").write_text(PRICES)
+    dry = ("--dry-run", "--price-table", "prices.toml", "--llm-completion-tokens", "500", "--reports", "dry")
+    process = command(workspace, "http://127.0.0.1:9/v1", *dry, "--pageindex-model", "unpriced")
+    assert process.returncode == 0, process.stderr
+    bound = re.search(
+        r"at most 12 LLM calls and (\d+) tokens at m: ([\d.]+) EUR, prices of 2026-02-01", process.stdout
+    )
+    assert bound is not None
+    prompt = int(bound[1]) - 12 * 500
+    assert float(bound[2]) == pytest.approx((prompt * 100 + 6000 * 1000) / 1e6, abs=1e-4)
+    assert "tokens at unpriced: no price known" in process.stdout
+    assert not (workspace / "dry").exists()
+
+
 def test_an_interrupt_loses_no_finished_call(workspace: Path) -> None:
     def slow(chat: Chat, number: int) -> Action:
         return Action(content=scripted.ids(list(chat.entries)[:4]).content, silent_s=0.1)
@@ -155,6 +179,7 @@ def test_an_interrupt_loses_no_finished_call(workspace: Path) -> None:
                 process.kill()
         assert process.returncode == 130, errors
         assert b"Traceback" not in errors
+        assert re.search(rb"LLM: \d calls, \d+ tokens", errors)
         asked = len(server.requests)
         assert asked < 6
         again = subprocess.run(

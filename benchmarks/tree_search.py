@@ -1,0 +1,336 @@
+"""Quality, calls, tokens and CPU of the tree search against the size of the corpus.
+
+1. Questions are drawn by seed, as long as their gold files fit the smallest part. Every part of the corpus
+   holds these files and others drawn by seed; a larger part contains the smaller one.
+2. Each part is indexed (with vectors of a hash: the tree search needs none) and walked for the same questions
+   by choosers with known behaviour: the lexical one; oracles, which know the gold and name its ancestors,
+   alone or with others up to the beam; and one that draws at random. With ``--base-url``, by a model.
+3. A hit is a section's own span, so that the walk is measured and not the choice of a passage.
+4. Tokens of a scripted chooser are estimated at three bytes each, as budgets are; a server reports its own.
+   CPU is that of this process without the chooser's own, the median of three rounds.
+
+    python benchmarks/tree_search.py CORPUS QUESTIONS.jsonl [--sizes 25 50 100 200 400 0] [--count 20]
+        [--base-url URL --model NAME --model-sizes 25 50 --model-count 2]
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import random
+import re
+import statistics
+import sys
+import tempfile
+import threading
+import time
+from collections import Counter
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from pathlib import Path
+from shutil import copyfile
+from typing import Literal, NamedTuple
+
+import msgspec
+
+from branchrank.bench.questions import load_questions
+from branchrank.corpus.discovery import discover
+from branchrank.llm.gateway import Gateway
+from branchrank.llm.prompts import excerpt
+from branchrank.llm.request import LLMReply, LLMRequest, Usage, estimate_tokens
+from branchrank.llm.session import LLMSession
+from branchrank.measures.matching import is_strict
+from branchrank.records import Question
+from branchrank.settings import LLMSettings
+from branchrank.stores.index import Index, build_index
+from branchrank.stores.workspace import Workspace, configure
+from branchrank.systems.builtin import builtin_systems
+from branchrank.systems.choosing import HEADING_CHARS
+from branchrank.systems.engine import Engine
+from branchrank.systems.llm_estimate import estimate
+from branchrank.systems.llm_stages import LLMStages
+from branchrank.systems.memo import QueryMemo
+from branchrank.systems.spec import System, TreeSearch
+from branchrank.tree.navigate import Tree
+
+ENTRY = re.compile(r"^\[(s\d+)\] (.*)$", re.MULTILINE)
+SEED = 42
+TOP_K = 5
+ROUNDS = 3
+PAGE_SIZES = (6, 12, 24, 48, 96)
+COST_COLUMNS = ("hit@1", "hit@5", "LLM calls", "prompt tokens", "largest prompt", "CPU ms", "fallbacks")
+
+#: Orders the labels that a prompt shows, given with their headings; the gold's headings are known to it.
+Rule = Callable[[dict[str, str], "Gold"], list[str]]
+
+
+class Gold(NamedTuple):
+    """What an oracle knows of one question: headings of sections with the gold, and of all above them."""
+
+    exact: frozenset[str]
+    above: frozenset[str]
+
+
+class Scripted:
+    """An LLM that chooses by a rule; ``cpu`` is what it has spent itself, in seconds."""
+
+    model = "scripted"
+
+    def __init__(self, rule: Rule, golds: dict[str, Gold]) -> None:
+        self.rule = rule
+        self.golds = golds
+        self.cpu = 0.0
+        self._lock = threading.Lock()
+
+    def complete(self, request: LLMRequest) -> LLMReply:
+        """Name labels as the rule says."""
+        started = time.thread_time()
+        shown = dict(ENTRY.findall(request.messages[-1].content))
+        assert request.schema is not None
+        most = request.schema["properties"]["ids"]["maxItems"]
+        named = self.rule(shown, self.golds[request.context.question_id])[:most]
+        text = json.dumps({"ids": named})
+        usage = Usage(prompt_tokens=request.prompt_tokens, completion_tokens=estimate_tokens(text))
+        with self._lock:
+            self.cpu += time.thread_time() - started
+        return LLMReply(text=text, usage=usage)
+
+
+def oracle(shown: dict[str, str], gold: Gold) -> list[str]:
+    """The gold, else what stands above it, and nothing else."""
+    exact = [label for label, heading in shown.items() if heading in gold.exact]
+    return exact or [label for label, heading in shown.items() if heading in gold.above]
+
+
+def full_oracle(shown: dict[str, str], gold: Gold) -> list[str]:
+    """As the oracle, then others in the order shown: the beam is always full, as a real model's often is."""
+    first = oracle(shown, gold)
+    return first + [label for label in shown if label not in first]
+
+
+def chance(shown: dict[str, str], gold: Gold) -> list[str]:
+    """Any order, drawn by what is shown."""
+    names = list(shown)
+    random.Random("\n".join(shown.values())).shuffle(names)
+    return names
+
+
+RULES: dict[str, Rule] = {"oracle": oracle, "oracle, full beam": full_oracle, "random": chance}
+
+
+class Chooser(NamedTuple):
+    """Who chooses: a scripted LLM, a real one, or (without a gateway) the lexical score."""
+
+    name: str
+    gateway: Gateway | None = None
+    scripted: Scripted | None = None
+
+    @property
+    def cpu(self) -> float:
+        """Seconds of CPU that are the chooser's own."""
+        return self.scripted.cpu if self.scripted is not None else 0.0
+
+
+class Outcome(NamedTuple):
+    """What a chooser did on one part: means per question, but for the largest prompt and the fallbacks."""
+
+    hit_1: float
+    hit_5: float
+    calls: float
+    prompt: float
+    largest: int
+    cpu_ms: float
+    seconds: float
+    fallbacks: dict[str, int]
+
+
+def sources(question: Question) -> set[str]:
+    """The files that hold a question's gold."""
+    return {item.source_file for item in question.gold}
+
+
+def draw(questions: Sequence[Question], count: int, files: int) -> list[Question]:
+    """At most ``count`` questions, drawn by seed, whose gold lies in at most ``files`` files."""
+    order = sorted((question for question in questions if question.answerable), key=lambda q: q.id)
+    random.Random(SEED).shuffle(order)
+    drawn: list[Question] = []
+    held: set[str] = set()
+    for question in order:
+        if len(drawn) < count and len(held | sources(question)) <= files:
+            drawn.append(question)
+            held |= sources(question)
+    return drawn
+
+
+@contextmanager
+def part(corpus: Path, keep: set[str], size: int) -> Iterator[Index]:
+    """The index of ``size`` documents (0: all), those to keep among them."""
+    others = [file.source for file in discover(corpus).files if file.source not in keep]
+    random.Random(SEED).shuffle(others)
+    chosen = [*sorted(keep), *(others if size == 0 else others[: max(0, size - len(keep))])]
+    with tempfile.TemporaryDirectory() as folder:
+        documents = Path(folder, "documents")
+        for source in chosen:
+            (documents / source).parent.mkdir(parents=True, exist_ok=True)
+            copyfile(corpus / source, documents / source)
+        data_dir = Path(folder, "data")
+        vectors = {"index.embedder": "fake:8", "index.vector_store": "exact"}
+        configure(data_dir, corpus=documents, settings=vectors)
+        with build_index(Workspace.open(data_dir, environment={})) as index:
+            yield index
+
+
+def known_gold(tree: Tree, question: Question) -> Gold:
+    """The headings that lead to a question's gold, as prompts show them."""
+    exact, above = set(), set()
+    for item in question.gold:
+        if item.span is None:
+            continue
+        for node in tree.overlapping(item.span)[:1]:
+            exact.add(excerpt(node.breadcrumb or node.title, HEADING_CHARS))
+            while (parent := tree.parent(node.id)) is not None:
+                above.add(excerpt(node.breadcrumb or node.title, HEADING_CHARS))
+                node = parent
+    return Gold(frozenset(exact), frozenset(above))
+
+
+def pageindex(walk: TreeSearch, by: Literal["llm", "lexical"]) -> System:
+    """The predictor with this walk, taken lexically or by an LLM."""
+    workspace = Workspace.open(Path("none"), flags={"pageindex.no_llm": True}, environment={})
+    (system,) = builtin_systems(("pageindex",), workspace.settings)
+    (branch,) = system.branches
+    walk = msgspec.structs.replace(walk, steps_by=by, final_by=by)
+    branch = msgspec.structs.replace(branch, tree=walk)
+    return msgspec.structs.replace(system, branches=(branch,), returns="section")
+
+
+def measure(index: Index, questions: Sequence[Question], walk: TreeSearch, chooser: Chooser) -> Outcome:
+    """Answer every question, each with no memory of the one before."""
+    system = pageindex(walk, "llm" if chooser.gateway is not None else "lexical")
+    gateway = chooser.gateway
+    stages = LLMStages(lambda endpoint: gateway) if gateway is not None else LLMStages()
+    engine = Engine(index, memo=QueryMemo(), llm_stages=stages)
+    real = gateway is not None and chooser.scripted is None
+    spent, started = [], time.perf_counter()
+    for _ in range(1 if real else ROUNDS):
+        begun = time.process_time() - chooser.cpu
+        found = [
+            engine.retrieve(system, question.question, TOP_K, question_id=question.id)
+            for question in questions
+        ]
+        spent.append(time.process_time() - chooser.cpu - begun)
+    seconds = (time.perf_counter() - started) / len(spent)
+    right = [
+        [any(is_strict(hit, item, question) for item in question.gold) for hit in one.hits]
+        for one, question in zip(found, questions, strict=True)
+    ]
+    calls = [call for one in found for call in one.calls]
+    count = len(questions)
+    return Outcome(
+        hit_1=sum(any(hits[:1]) for hits in right) / count,
+        hit_5=sum(any(hits) for hits in right) / count,
+        calls=len(calls) / count,
+        prompt=sum(call.prompt_tokens for call in calls) / count,
+        largest=max((call.prompt_tokens for call in calls), default=0),
+        cpu_ms=1000.0 * statistics.median(spent) / count,
+        seconds=seconds / count,
+        fallbacks=Counter(reason for one in found for reason in one.fallbacks),
+    )
+
+
+def choosers(index: Index, questions: Sequence[Question]) -> list[Chooser]:
+    """The lexical chooser and the scripted ones."""
+    golds = {question.id: known_gold(index.tree, question) for question in questions}
+    made = [Chooser("lexical")]
+    for name, rule in RULES.items():
+        scripted = Scripted(rule, golds)
+        made.append(Chooser(name, Gateway(scripted.model, scripted), scripted))
+    return made
+
+
+def shape(index: Index) -> str:
+    """Documents, nodes, depth and widest fan-out of a part, as cells of a table."""
+    nodes = index.tree.nodes.values()
+    documents = len({node.source for node in nodes if node.source})
+    widest = max(len(node.children) for node in nodes)
+    return f"{documents} | {len(nodes):,} | {max(node.depth for node in nodes)} | {widest}"
+
+
+def header(*names: str) -> None:
+    """The first two lines of a table."""
+    print(f"\n| {' | '.join(names)} |\n|{' --- |' * len(names)}", flush=True)
+
+
+def cells(outcome: Outcome) -> str:
+    """Quality and cost, as cells of a table."""
+    reasons = ", ".join(f"{reason} ({n})" for reason, n in sorted(outcome.fallbacks.items()))
+    return (
+        f"{outcome.hit_1:.2f} | {outcome.hit_5:.2f} | {outcome.calls:.1f} | {outcome.prompt:,.0f} "
+        f"| {outcome.largest:,} | {outcome.cpu_ms:.1f} | {reasons or 'none'}"
+    )
+
+
+def by_size(corpus: Path, questions: Sequence[Question], sizes: Sequence[int]) -> None:
+    """Print the table of all sizes, and that of page sizes on the largest part."""
+    keep = set().union(*map(sources, questions))
+    header("documents", "nodes", "depth", "widest", "chooser", *COST_COLUMNS)
+    for size in sizes:
+        with part(corpus, keep, size) as index:
+            for chooser in choosers(index, questions):
+                outcome = measure(index, questions, TreeSearch(), chooser)
+                print(f"| {shape(index)} | {chooser.name} | {cells(outcome)} |", flush=True)
+            if size == sizes[-1]:
+                by_page_size(index, questions)
+
+
+def by_page_size(index: Index, questions: Sequence[Question]) -> None:
+    """Print the table of page sizes."""
+    header("step candidates", "chooser", *COST_COLUMNS)
+    for size in PAGE_SIZES:
+        for chooser in choosers(index, questions)[1:3]:
+            outcome = measure(index, questions, TreeSearch(step_candidates=size), chooser)
+            print(f"| {size} | {chooser.name} | {cells(outcome)} |", flush=True)
+
+
+def by_model(corpus: Path, questions: Sequence[Question], arguments: argparse.Namespace) -> None:
+    """Print the table of a model behind a server."""
+    keep = set().union(*map(sources, questions))
+    asked = questions[: arguments.model_count]
+    header("documents", "nodes", "depth", "widest", "s per question", *COST_COLUMNS)
+    for size in arguments.model_sizes:
+        settings = LLMSettings(deadline_s=300.0)
+        with part(corpus, keep, size) as index, LLMSession(settings) as session:
+            gateway = session.gateway(arguments.base_url, arguments.model, explicit=True)
+            outcome = measure(index, asked, TreeSearch(), Chooser(arguments.model, gateway))
+            print(f"| {shape(index)} | {outcome.seconds:.0f} | {cells(outcome)} |", flush=True)
+
+
+def main() -> None:
+    """Measure and print Markdown tables."""
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
+    parser.add_argument("corpus", type=Path)
+    parser.add_argument("questions", type=Path)
+    parser.add_argument("--sizes", type=int, nargs="+", default=[25, 50, 100, 200, 400, 0])
+    parser.add_argument("--count", type=int, default=20)
+    parser.add_argument("--base-url", default="")
+    parser.add_argument("--model", default="")
+    parser.add_argument("--model-sizes", type=int, nargs="+", default=[25, 50])
+    parser.add_argument("--model-count", type=int, default=2)
+    arguments = parser.parse_args()
+    loaded = load_questions(arguments.questions)
+    questions = draw(loaded, arguments.count, arguments.sizes[0] or sys.maxsize)
+    bound = estimate(pageindex(TreeSearch(), "llm"), 1)
+    print(
+        f"{len(questions)} questions; by the dry run at most {bound.calls} calls and "
+        f"{bound.prompt_tokens:,} prompt tokens each"
+    )
+    if arguments.base_url:
+        by_model(arguments.corpus, questions, arguments)
+    else:
+        by_size(arguments.corpus, questions, arguments.sizes)
+
+
+if __name__ == "__main__":
+    main()
