@@ -21,10 +21,12 @@ def verify(ctx: click.Context, run: Path) -> None:
     """
     from branchrank.report.verifying import verify_run
 
-    findings = verify_run(run)
-    for finding in findings:
+    verified = verify_run(run)
+    for note in verified.notes:
+        click.echo(safe(note), err=True)
+    for finding in verified.findings:
         click.echo(safe(str(finding)))
-    if findings:
+    if verified.findings:
         ctx.exit(1)
     click.echo(f"{safe(str(run))}: every number follows from rows, timings and questions")
 

@@ -7,6 +7,8 @@ from __future__ import annotations
 
 import re
 from collections.abc import Sequence
+from importlib.metadata import version
+from math import log
 from typing import TYPE_CHECKING, Any
 
 from branchrank.bench.comparisons import Estimate
@@ -33,8 +35,8 @@ _LOSS_COLOURS = {
 _FAILED_COLOUR = "#4a4f57"
 _FOUND_COLOUR = "#2a9d8f"
 _LABEL_PIXELS = 220
-#: Predictors up to which all have their name in the plot; of more, those on the frontier do.
-_ALL_NAMED = 6
+_LINE_PIXELS = 14
+_WIDTH, _HEIGHT = 480, 260
 
 
 def rates(estimates: Sequence[tuple[str, str, Estimate | None]]) -> Plot:
@@ -76,6 +78,17 @@ def frontier(standings: Sequence[Standing], efficient: set[str], measure: str) -
     """Quality against p95; larger dots cost more; filled ones are on the frontier."""
     import altair
 
+    times, qualities = [each.p95_ms for each in standings], [each.quality for each in standings]
+    fastest, slowest = max(0.01, min(times)) / 2, max(0.01, *times) * 4
+    lowest, highest = max(0.0, min(qualities) - 0.1), min(1.0, max(qualities) + 0.1)
+    pixels = [
+        (
+            _WIDTH * log(max(fastest, each.p95_ms) / fastest) / log(slowest / fastest),
+            _HEIGHT * (each.quality - lowest) / (highest - lowest),
+        )
+        for each in standings
+    ]
+    heights = _label_heights(pixels, [each.name for each in standings])
     data = [
         {
             "predictor": each.name,
@@ -83,48 +96,66 @@ def frontier(standings: Sequence[Standing], efficient: set[str], measure: str) -
             "p95": each.p95_ms,
             "cost": each.cost,
             "place": "on the frontier" if each.name in efficient else "dominated",
-            "above": place % 2 == 0,
-            "name": each.name if each.name in efficient or len(standings) <= _ALL_NAMED else "",
+            "label": lowest + (highest - lowest) * height / _HEIGHT,
         }
-        for place, each in enumerate(sorted(standings, key=lambda each: (-each.quality, each.name)))
+        for each, height in zip(standings, heights, strict=True)
     ]
-    times = [each.p95_ms for each in standings]
-    rates_shown = [each.quality for each in standings]
+    quality = altair.Scale(domain=[lowest, highest])
     base = altair.Chart(altair.Data(values=data)).encode(
         x=altair.X(
             "p95:Q",
             title="p95 of the latency in ms, logarithmic",
-            scale=altair.Scale(type="log", domain=[max(0.01, min(times)) / 2, max(0.01, *times) * 4]),
+            scale=altair.Scale(type="log", domain=[fastest, slowest]),
             axis=altair.Axis(tickCount=6, format="~r"),
-        ),
+        )
+    )
+    dots = base.mark_point(filled=True, opacity=0.9).encode(
         y=altair.Y(
             "quality:Q",
             title=measure.replace("_", " "),
-            scale=altair.Scale(domain=[max(0.0, min(rates_shown) - 0.1), min(1.0, max(rates_shown) + 0.1)]),
+            scale=quality,
             axis=altair.Axis(format="%", tickCount=5),
         ),
-    )
-    dots = base.mark_point(filled=True, opacity=0.9).encode(
         color=altair.Color(
             "place:N",
             title=None,
             scale=altair.Scale(domain=["on the frontier", "dominated"], range=[_ACCENT, _MUTED]),
             legend=altair.Legend(orient="top", columnPadding=24),
         ),
-        size=altair.Size("cost:Q", legend=None, scale=altair.Scale(range=[80, 500])),
+        size=altair.Size(
+            "cost:Q",
+            legend=None,
+            scale=altair.Scale(domain=[0, max(each.cost for each in standings) or 1], range=[60, 500]),
+        ),
     )
-    # Alternately above and below, by quality, so that the names of close neighbours don't collide.
-    labels = [
-        base.transform_filter(altair.datum.above == above)
-        .mark_text(align="left", dx=12, dy=-8 if above else 8, color=_INK, limit=_LABEL_PIXELS, fontSize=12)
-        .encode(text="name:N")
-        for above in (True, False)
-    ]
+    labels = base.mark_text(align="left", dx=14, color=_INK, limit=_LABEL_PIXELS, fontSize=12).encode(
+        y=altair.Y("label:Q", scale=quality), text="predictor:N"
+    )
     described = "; ".join(
         f"{each.name} {percent(each.quality)} at {milliseconds(each.p95_ms)} ms" for each in standings
     )
-    chart = altair.layer(dots, *labels).properties(width=480, height=260)
+    chart = altair.layer(dots, labels).properties(width=_WIDTH, height=_HEIGHT)
     return Plot(name="frontier", description=f"Quality against latency. {described}", spec=_spec(chart))
+
+
+def _label_heights(points: Sequence[tuple[float, float]], names: Sequence[str]) -> list[float]:
+    """The height in pixels of each point's label: as near to the point as it covers no label or point."""
+    taken = [(x - 6, x + 6, y) for x, y in points]
+    found: dict[int, float] = {}
+    for number in sorted(range(len(points)), key=lambda each: (-points[each][1], names[each])):
+        x, y = points[number]
+        left, right = x + 8, x + 14 + min(_LABEL_PIXELS, 7 * len(names[number]))
+        found[number] = next(
+            y + step * sign
+            for step in range(0, 1000 * _LINE_PIXELS, 3)
+            for sign in (-1, 1)
+            if all(
+                right < start or end < left or abs(y + step * sign - height) >= _LINE_PIXELS
+                for start, end, height in taken
+            )
+        )
+        taken.append((left, right, found[number]))
+    return [found[number] for number in range(len(points))]
 
 
 def losses(counts: Sequence[tuple[str, str, int]]) -> Plot:
@@ -192,8 +223,23 @@ def _rounded(svg: str) -> str:
     return re.sub(r"(\d\.\d\d)\d+", r"\1", svg)
 
 
+_STYLE = "<style>svg{color:#1f2328}@media(prefers-color-scheme:dark){svg{color:#e6edf3}}</style>"
+
+
+def drawn_by() -> str:
+    """What draws, with its versions: another version may draw the same figures a little differently."""
+    return f"<!-- altair {version('altair')}, vl-convert {version('vl-convert-python')} -->"
+
+
 def standalone(svg: str) -> str:
     """A drawing as a file of its own, dark where the reader's system is."""
-    style = "<style>svg{color:#1f2328}@media(prefers-color-scheme:dark){svg{color:#e6edf3}}</style>"
     head, _, rest = svg.partition(">")
-    return f"{head}>{style}{rest}\n"
+    return f"{head}>{_STYLE}{rest}\n{drawn_by()}\n"
+
+
+def drawn_elsewhere(file: str) -> str | None:
+    """The drawing in such a file if another version drew it, else ``None``."""
+    svg, _, drawer = file.rstrip("\n").rpartition("\n")
+    if drawer == drawn_by() or not drawer.startswith("<!-- altair "):
+        return None
+    return svg.replace(_STYLE, "", 1)

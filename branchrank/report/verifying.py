@@ -16,14 +16,22 @@ from branchrank.bench.verify import (
     read_text,
 )
 from branchrank.errors import InputError
+from branchrank.records import Record
 from branchrank.report.content import report_content
 from branchrank.report.html import html, kept_passages
 from branchrank.report.markdown import markdown
-from branchrank.report.plots import standalone
+from branchrank.report.plots import drawn_elsewhere, standalone
 from branchrank.report.writing import drawings
 
 
-def verify_run(directory: Path) -> list[Finding]:
+class Verification(Record, frozen=True, kw_only=True):
+    """What does not follow from what was measured, and ``notes`` on what could not be compared."""
+
+    findings: tuple[Finding, ...]
+    notes: tuple[str, ...] = ()
+
+
+def verify_run(directory: Path) -> Verification:
     """Everything in a run's directory that does not follow from its rows, timings and questions.
 
     Raises :class:`RunError` when the directory holds no run.
@@ -33,18 +41,25 @@ def verify_run(directory: Path) -> list[Finding]:
     try:
         loaded = load_run(directory)
     except InputError as error:
-        return [*findings, Finding(file=str(directory), place="", message=error.message)]
+        damage = Finding(file=str(directory), place="", message=error.message)
+        return Verification(findings=(*findings, damage))
     findings += check_rows(loaded)
     findings += check_tables(loaded)
     if any(arm.name not in loaded.scores.predictors for arm in run.arms):
-        return findings
+        return Verification(findings=tuple(findings))
     report = report_content(loaded)
-    drawn = drawings(report)
+    drawn, notes = drawings(report), []
     for name, svg in drawn.items():
         file = f"{names.PLOTS}/{name}.svg"
-        findings += compare_lines(file, read_text(directory / file), standalone(svg))
+        found = read_text(directory / file)
+        elsewhere = drawn_elsewhere(found or "")
+        if elsewhere is not None:
+            drawn[name] = elsewhere
+            notes.append(f"{file} was drawn by another version and is not compared")
+        else:
+            findings += compare_lines(file, found, standalone(svg))
     findings += compare_lines(names.REPORT_MD, read_text(directory / names.REPORT_MD), markdown(report))
     page = read_text(directory / names.REPORT_HTML)
     passages = kept_passages(page) if page is not None else None
     findings += compare_lines(names.REPORT_HTML, page, html(loaded, report, drawn, passages))
-    return findings
+    return Verification(findings=tuple(findings), notes=tuple(notes))

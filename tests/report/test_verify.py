@@ -19,7 +19,7 @@ from branchrank.bench.run_directory import read_run, sealed, write_run
 from branchrank.errors import RunError
 from branchrank.report import plots, writing
 from branchrank.report.blocks import Plot
-from branchrank.report.verifying import verify_run
+from branchrank.report.verifying import Verification, verify_run
 from branchrank.report.writing import write_report
 
 
@@ -170,7 +170,7 @@ TAMPERINGS: dict[str, tuple[Callable[[Path], None], str]] = {
 
 
 def test_an_untouched_run_passes(made: Path) -> None:
-    assert verify_run(made) == []
+    assert verify_run(made) == Verification(findings=())
     result = invoke("verify", made)
     assert result.exit_code == 0
     assert "every number follows" in result.output
@@ -180,7 +180,7 @@ def test_an_untouched_run_passes(made: Path) -> None:
 def test_tampering_is_found_and_named(copied: Path, name: str) -> None:
     tamper, expected = TAMPERINGS[name]
     tamper(copied)
-    findings = [str(finding) for finding in verify_run(copied)]
+    findings = [str(finding) for finding in verify_run(copied).findings]
     assert any(expected in finding for finding in findings), findings
 
 
@@ -190,7 +190,7 @@ def test_tampering_is_found_and_named(copied: Path, name: str) -> None:
 def test_rewriting_the_digests_hides_no_contradiction(copied: Path, name: str) -> None:
     TAMPERINGS[name][0](copied)
     write_run(copied, sealed(copied, read_run(copied)))
-    findings = [str(finding) for finding in verify_run(copied)]
+    findings = [str(finding) for finding in verify_run(copied).findings]
     assert not any("digest" in finding for finding in findings)
     assert any(TAMPERINGS[name][1] in finding for finding in findings), findings
 
@@ -205,7 +205,7 @@ def test_the_command_names_what_differs_and_fails(copied: Path) -> None:
 def test_many_differences_are_counted(copied: Path) -> None:
     path = copied / "questions.csv"
     path.write_text(path.read_text().replace(",ok,", ",OK,"))
-    findings = verify_run(copied)
+    findings = verify_run(copied).findings
     assert [finding.message for finding in findings][-1].endswith("more differences")
     assert len(findings) == 6
 
@@ -217,7 +217,7 @@ def test_a_directory_without_a_run_is_refused(tmp_path: Path) -> None:
 
 def test_an_unfinished_run_has_no_digests(copied: Path) -> None:
     write_run(copied, msgspec.structs.replace(read_run(copied), digests={}))
-    assert "not finished" in str(verify_run(copied)[0])
+    assert "not finished" in str(verify_run(copied).findings[0])
 
 
 def test_a_credit_by_quote_may_stand_where_the_span_misses(tmp_path: Path) -> None:
@@ -233,4 +233,14 @@ def test_a_credit_by_quote_may_stand_where_the_span_misses(tmp_path: Path) -> No
     loaded = make_run(tmp_path, (Planned("local", 1.0),), [quoted])
     assert loaded.outcome.rows[0].hits[0].gold == 0
     write_report(loaded)
-    assert verify_run(loaded.outcome.directory) == []
+    assert verify_run(loaded.outcome.directory).findings == ()
+
+
+def test_a_plot_by_another_version_is_not_compared_but_said(copied: Path) -> None:
+    path = copied / "plots" / "rates.svg"
+    path.write_text(path.read_text().replace(plots.drawn_by(), "<!-- altair 1.0, vl-convert 0.1 -->"))
+    verified = verify_run(copied)
+    assert verified.findings == ()
+    assert verified.notes == ("plots/rates.svg was drawn by another version and is not compared",)
+    path.write_text(path.read_text().replace("local", "LOCAL", 1))
+    assert any(finding.file == "report.html" for finding in verify_run(copied).findings)
