@@ -1,0 +1,186 @@
+"""Commands that make a workspace and look at it."""
+
+from __future__ import annotations
+
+import json
+import re
+import tomllib
+from pathlib import Path
+
+import pytest
+from support.commands import ROOT, invoke, json_lines, make_project, program, write_lines
+from support.worlds import PAGES, write_pages
+
+from branchrank.settings import PARTS, settings_of
+
+FAKE = ("--embedder", "fake:64", "--vector-store", "exact")
+
+
+@pytest.fixture(scope="module")
+def project(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return make_project(tmp_path_factory.mktemp("workspace"))
+
+
+def ran(*words: object) -> str:
+    """What a command prints that succeeds."""
+    result = invoke(*words)
+    assert result.exit_code == 0, result.output
+    return result.stdout
+
+
+def test_index_makes_a_workspace_and_says_what_it_holds(tmp_path: Path) -> None:
+    write_pages(tmp_path / "docs")
+    data = tmp_path / "data"
+    said = ran("index", tmp_path / "docs", "--data-dir", data, *FAKE, "--exclude", "reference/*")
+    counts = r"(\d+) documents, (\d+) nodes, (\d+) chunks; (\d+) texts embedded with fake, 0 reused"
+    found = re.fullmatch(rf".*: {counts}; [\d.]+ s\n", said)
+    assert found, said
+    documents, nodes, chunks, embedded = map(int, found.groups())
+    assert documents == len(PAGES) - 1
+    assert chunks == embedded == len(json_lines(data / "chunks.jsonl"))
+    assert nodes == len(json_lines(data / "pageindex" / "nodes.jsonl"))
+    kept = tomllib.loads((data / "branchrank.toml").read_text())
+    assert kept["exclude"] == ["reference/*"]
+    assert kept["index"] == {"embedder": "fake:64", "vector_store": "exact"}
+    assert not Path(kept["corpus"]).is_absolute()
+
+
+def test_index_again_embeds_only_what_changed(tmp_path: Path) -> None:
+    project = make_project(tmp_path)
+    page = project / "docs" / "guide" / "cleaning.md"
+    page.write_text(page.read_text() + "\n## New\n\nOne new section.\n")
+    said = ran("index", "--data-dir", project / "data")
+    embedded, reused = map(int, re.findall(r"(\d+) (?:texts embedded|reused)", said))
+    assert embedded == 1
+    assert reused >= 10
+
+
+def test_a_wrong_flag_leaves_the_workspace_file_as_it_is(tmp_path: Path) -> None:
+    project = make_project(tmp_path)
+    before = (project / "data" / "branchrank.toml").read_bytes()
+    result = invoke("index", "--data-dir", project / "data", "--chunk-tokens", 3)
+    assert result.exit_code == 2
+    assert "32 to 8192" in result.stderr
+    assert (project / "data" / "branchrank.toml").read_bytes() == before
+
+
+def test_show_prints_a_subtree(project: Path) -> None:
+    shown = ran("pageindex", "show", "guide/brewing.md", "--data-dir", project / "data")
+    assert shown.splitlines() == [
+        "Brewing  [guide/brewing.md]  1-4-20",
+        "  Choosing a temperature  [guide/brewing.md#choosing-a-temperature]  5-9-9",
+        "  Steeping time  [guide/brewing.md#steeping-time]  10-13-17",
+        "    Herbal tea  [guide/brewing.md#steeping-time/herbal-tea]  14-17-17",
+        "  Errors  [guide/brewing.md#errors]  18-20-20",
+    ]
+    short = ran("pageindex", "show", "guide/brewing.md", "--depth", 1, "--data-dir", project / "data")
+    assert "Herbal tea" in shown
+    assert "Herbal tea" not in short
+    assert ran("pageindex", "show", "--data-dir", project / "data").startswith("docs")
+
+
+def test_build_writes_a_tree_elsewhere_and_check_reads_it(project: Path, tmp_path: Path) -> None:
+    output = tmp_path / "nodes.jsonl"
+    ran("pageindex", "build", "--data-dir", project / "data", "--output", output)
+    assert output.read_bytes() == (project / "data" / "pageindex" / "nodes.jsonl").read_bytes()
+    assert "links and spans are right" in ran("pageindex", "check", output, "--data-dir", project / "data")
+    assert "links and spans are right" in ran("pageindex", "check", "--data-dir", project / "data")
+    assert "nodes" in ran("pageindex", "build", "--data-dir", project / "data")
+
+
+@pytest.mark.parametrize(
+    ("key", "value", "reason"),
+    [("line_end", 999, "999"), ("parent_id", "nobody", "nobody"), ("own_line_end", 1, "")],
+)
+def test_check_names_what_is_wrong_with_a_tree(
+    project: Path, tmp_path: Path, key: str, value: object, reason: str
+) -> None:
+    nodes = json_lines(project / "data" / "pageindex" / "nodes.jsonl")
+    changed = [{**node, key: value} if node["id"] == "guide/brewing.md#errors" else node for node in nodes]
+    path = write_lines(tmp_path / "nodes.jsonl", changed)
+    result = invoke("pageindex", "check", path, "--data-dir", project / "data")
+    assert result.exit_code in (3, 4)
+    assert "guide/brewing.md" in result.output
+    assert reason in result.output
+    assert "to mend it" in result.stderr
+
+
+def test_export_and_import_keep_the_sections(project: Path, tmp_path: Path) -> None:
+    data = ("--data-dir", project / "data")
+    ran("pageindex", "export", "guide/brewing.md", tmp_path / "brewing.json", *data)
+    written = json.loads((tmp_path / "brewing.json").read_text())
+    assert "Choosing a temperature" in json.dumps(written)
+    ran("pageindex", "import", tmp_path / "brewing.json", "guide/brewing.md", tmp_path / "nodes.jsonl", *data)
+    spans = {
+        node["title"]: (node["line_start"], node["own_line_end"])
+        for node in json_lines(tmp_path / "nodes.jsonl")
+        if node["kind"] == "section"
+    }
+    ours = {
+        node["title"]: (node["line_start"], node["own_line_end"])
+        for node in json_lines(project / "data" / "pageindex" / "nodes.jsonl")
+        if node["kind"] == "section" and node["source"] == "guide/brewing.md"
+    }
+    assert {title: ours[title] for title in spans if title in ours} == {
+        title: span for title, span in spans.items() if title in ours
+    }
+    assert set(ours) <= set(spans)
+
+
+def test_an_import_of_something_else_is_refused(project: Path, tmp_path: Path) -> None:
+    for content in ("", "{", "[]", '{"structure": 3}', "[" * 100_000):
+        (tmp_path / "x.json").write_text(content)
+        words = (tmp_path / "x.json", "guide/brewing.md", tmp_path / "nodes.jsonl")
+        result = invoke("pageindex", "import", *words, "--data-dir", project / "data")
+        assert result.exit_code == 3, (content[:10], result.output)
+        assert not (tmp_path / "nodes.jsonl").exists()
+
+
+def test_questions_that_hold_are_said_to(project: Path) -> None:
+    said = ran("questions", "check", "--data-dir", project / "data")
+    assert "8 questions" in said
+
+
+def test_questions_that_moved_are_found_again(tmp_path: Path) -> None:
+    project = make_project(tmp_path)
+    data = ("--data-dir", project / "data")
+    path = project / "data" / "benchmark" / "questions.jsonl"
+    ran("questions", "reanchor", *data)
+    page = project / "docs" / "guide" / "cleaning.md"
+    page.write_text(page.read_text().replace("# Cleaning\n", "# Cleaning\n\nAn added line.\n"))
+    checked = invoke("questions", "check", *data)
+    assert checked.exit_code == 3
+    assert "'stains'" in checked.stdout
+    assert "branchrank questions reanchor" in checked.stderr
+    assert "stains: guide/cleaning.md:7 -> guide/cleaning.md:9" in ran("questions", "reanchor", *data)
+    moved = {line["id"]: line for line in json_lines(path)}
+    assert (moved["stains"]["answer_line_start"], moved["stains"]["answer_line_end"]) == (9, 9)
+    assert moved["upgrade"]["reviewed_by"] == "somebody"
+    assert invoke("questions", "check", *data).exit_code == 0
+
+
+def test_corpora_are_listed_without_fetching(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("XDG_DATA_HOME", str(tmp_path))
+    said = ran("corpus", "list")
+    assert "django" in said
+    assert "symfony" in said
+
+
+def test_settings_lists_every_setting_with_range_and_origin(project: Path) -> None:
+    said = ran("settings", "--data-dir", project / "data")
+    for part in PARTS:
+        assert f"[{part.section}]" in said
+        for setting in settings_of(part):
+            assert setting.flag in said
+            assert f"  {setting.name} = " in said
+    assert "candidate_cap = 30  (default)" in said
+    assert "20 to 50" in said
+    assert f"embedder = 'fake:64'  ({project / 'data' / 'branchrank.toml'})" in said
+
+
+def test_pageindex_common_has_the_same_verbs(project: Path) -> None:
+    done = program(ROOT / "pageindex_common.py", "--help", cwd=project)
+    for verb in ("build", "show", "check", "import", "export"):
+        assert f"  {verb} " in done.stdout
+    done = program(ROOT / "pageindex_common.py", "check", cwd=project)
+    assert (done.returncode, done.stderr) == (0, "")
