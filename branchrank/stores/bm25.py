@@ -169,7 +169,8 @@ def _columns(
     import bm25s
 
     delta = _DELTA.get(settings.idf, 0.5)
-    model = bm25s.BM25(k1=settings.k1, b=settings.b, delta=delta, method=settings.idf, backend="numpy")
+    k1 = max(settings.k1, 1e-9)  # bm25s divides the absent term's 0 by k1
+    model = bm25s.BM25(k1=k1, b=settings.b, delta=delta, method=settings.idf, backend="numpy")
     numbers = {number: number for number in range(vocabulary)}
     model.index((tokens, numbers), create_empty_token=False, show_progress=False)
     weights = np.asarray(model.scores["data"], dtype=np.float32)

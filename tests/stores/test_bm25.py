@@ -62,7 +62,7 @@ def by_hand(texts: dict[str, str], query: str, variant: str, k1: float, b: float
 
 
 @pytest.mark.parametrize("variant", ["lucene", "robertson", "atire", "bm25+", "bm25l"])
-@pytest.mark.parametrize(("k1", "b"), [(1.2, 0.75), (0.9, 0.4), (2.0, 0.0)])
+@pytest.mark.parametrize(("k1", "b"), [(1.2, 0.75), (0.9, 0.4), (2.0, 0.0), (0.0, 0.75)])
 def test_scores_are_the_papers_formulas(variant: str, k1: float, b: float) -> None:
     settings = Bm25Settings(
         stemmer="none", stop_words="none", split_identifiers=False, k1=k1, b=b, idf=variant
