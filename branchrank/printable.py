@@ -1,10 +1,11 @@
-"""Text from documents made safe to show."""
+"""Text from documents, file names and command lines made safe to show and to encode."""
 
 from __future__ import annotations
 
 import unicodedata
 
-_HIDDEN = ("Cc", "Cf", "Cs", "Co", "Cn")
+_HIDDEN = ("Cc", "Cf", "Cs", "Co", "Cn", "Zl", "Zp")
+_LINE = str.maketrans({"\n": "\N{REPLACEMENT CHARACTER}", "\t": " "})
 
 
 def safe(text: str) -> str:
@@ -19,3 +20,13 @@ def safe(text: str) -> str:
         else "\N{REPLACEMENT CHARACTER}"
         for character in text
     )
+
+
+def safe_line(text: str) -> str:
+    """Safe text that can't begin a line of its own, for names."""
+    return safe(text).translate(_LINE)
+
+
+def encodable(text: str) -> str:
+    """``text`` with each lone surrogate (from an undecodable argument) replaced by ``?``."""
+    return text.encode("utf-8", "replace").decode("utf-8")

@@ -46,7 +46,7 @@ def command(data_dir: Path, questions_file: Path | None, as_json: bool, quiet: b
         found = calibrate(index, questions, threshold)
         model = index.manifest.embedder.model
     if as_json:
-        click.echo(msgspec.json.encode(found).decode())
+        click.echo(msgspec.json.encode(found))
         return
     median = found.best[len(found.best) // 2]
     click.echo(f"{len(found.best)} questions, {model}")

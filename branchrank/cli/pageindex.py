@@ -10,6 +10,7 @@ from branchrank.cli.generation import summarise
 from branchrank.cli.options import data_dir_option, resolved_settings
 from branchrank.cli.terminal import Group, safe
 from branchrank.errors import InputError
+from branchrank.printable import safe_line
 from branchrank.records import Node
 from branchrank.tree.navigate import Tree
 
@@ -76,7 +77,7 @@ def _find(tree: Tree, name: str) -> Node:
 
 def _print(tree: Tree, node: Node, depth: int, level: int) -> None:
     span = "" if node.line_start is None else f"  {node.line_start}-{node.own_line_end}-{node.line_end}"
-    click.echo(f"{'  ' * level}{safe(node.title)}  [{safe(node.id)}]{span}")
+    click.echo(f"{'  ' * level}{safe_line(node.title)}  [{safe_line(node.id)}]{span}")
     if level < depth:
         for child in tree.children(node.id):
             _print(tree, child, depth, level + 1)

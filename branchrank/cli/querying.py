@@ -12,6 +12,7 @@ import msgspec
 
 from branchrank.cli.terminal import safe
 from branchrank.errors import BranchRankError
+from branchrank.printable import encodable, safe_line
 from branchrank.records import Hit, Record, Retrieval
 
 #: Lines of a passage shown for a hit.
@@ -47,7 +48,7 @@ def answer_queries(
         if not line:
             return
         try:
-            _answer(line, predictor, retrieve, as_json)
+            _answer(encodable(line), predictor, retrieve, as_json)
         except BranchRankError as error:
             click.secho(safe(str(error)), fg="red", err=True)
 
@@ -71,7 +72,7 @@ def _answer(query: str, predictor: str, retrieve: Callable[[str], Retrieval], as
             stage_ms={stage: round(ms, 3) for stage, ms in retrieval.stage_ms.items()},
             fallbacks=retrieval.fallbacks,
         )
-        click.echo(msgspec.json.encode(answer).decode())
+        click.echo(msgspec.json.encode(answer))  # bytes: JSON is UTF-8 whatever the terminal is
         return
     for fallback in retrieval.fallbacks:
         click.secho(f"fallback: {safe(fallback)}", fg="yellow", err=True)
@@ -83,8 +84,8 @@ def _answer(query: str, predictor: str, retrieve: Callable[[str], Retrieval], as
 
 def show_hit(rank: int, hit: Hit) -> None:
     """Print one hit: where it lies, why it is there, and how it begins."""
-    place = click.style(f"{safe(hit.source)}:{hit.line_start}-{hit.line_end}", bold=True)
-    click.echo(f"{rank:>2}. {place}  {safe(hit.breadcrumb)}")
+    place = click.style(f"{safe_line(hit.source)}:{hit.line_start}-{hit.line_end}", bold=True)
+    click.echo(f"{rank:>2}. {place}  {safe_line(hit.breadcrumb)}")
     placed = ", ".join(f"{name} #{placement.rank}" for name, placement in sorted(hit.branches.items()))
     click.secho(f"    score {hit.score:.4f}{'  ' + placed if placed else ''}", dim=True)
     show_passage(hit.text)
@@ -99,6 +100,11 @@ def show_passage(text: str, indent: int = 4) -> None:
         click.echo(f"{margin}{safe(line.strip())[:width]}")
     if len(lines) > SHOWN_LINES:
         click.secho(f"{margin}... {len(lines) - SHOWN_LINES} more lines", dim=True)
+
+
+def as_utf8(_context: click.Context, _parameter: click.Parameter, text: str | None) -> str | None:
+    """A click callback: the argument as UTF-8 can hold it."""
+    return None if text is None else encodable(text)
 
 
 def query_options(function: Callable[..., None]) -> Callable[..., None]:
@@ -124,7 +130,7 @@ def query_options(function: Callable[..., None]) -> Callable[..., None]:
             show_default=True,
             help="The workspace to search.",
         ),
-        click.argument("query", required=False),
+        click.argument("query", required=False, callback=as_utf8),
     ):
         function = decorate(function)
     return function

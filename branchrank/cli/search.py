@@ -8,8 +8,9 @@ import click
 import msgspec
 
 from branchrank.cli.options import data_dir_option, resolved_settings, settings_options
-from branchrank.cli.querying import show_passage
+from branchrank.cli.querying import as_utf8, show_passage
 from branchrank.cli.terminal import Command, safe
+from branchrank.printable import safe_line
 from branchrank.records import Record
 from branchrank.settings import EmbeddingSettings, IndexSettings, RetrievalSettings
 from branchrank.stores.sqlite_search import Mode, SearchResult
@@ -24,7 +25,7 @@ class SearchAnswer(Record, frozen=True, kw_only=True):
 
 
 @click.command("search", cls=Command)
-@click.argument("query")
+@click.argument("query", callback=as_utf8)
 @data_dir_option
 @click.option(
     "--mode",
@@ -56,7 +57,7 @@ def command(query: str, data_dir: Path, mode: Mode, explain: bool, as_json: bool
             search.close()
     if as_json:
         answer = SearchAnswer(query=query, mode=mode, results=tuple(results))
-        click.echo(msgspec.json.encode(answer).decode())
+        click.echo(msgspec.json.encode(answer))
         return
     if not results:
         click.echo("nothing found")
@@ -66,10 +67,10 @@ def command(query: str, data_dir: Path, mode: Mode, explain: bool, as_json: bool
 
 def _show(rank: int, result: SearchResult, explain: bool) -> None:
     """One document: its score, then each of its chunks, the best with its beginning."""
-    click.echo(f"{rank:>2}. {click.style(safe(result.id), bold=True)}  {result.score:.4f}")
+    click.echo(f"{rank:>2}. {click.style(safe_line(result.id), bold=True)}  {result.score:.4f}")
     for number, found in enumerate(result.chunks):
         chunk = found.chunk
-        click.echo(f"    {chunk.line_start}-{chunk.line_end}  {safe(chunk.breadcrumb)}")
+        click.echo(f"    {chunk.line_start}-{chunk.line_end}  {safe_line(chunk.breadcrumb)}")
         if explain:
             click.secho(f"      {safe(found.explanation)}", dim=True)
         if number == 0:

@@ -3,20 +3,24 @@
 from __future__ import annotations
 
 import contextlib
+import errno
 import signal
 import sys
 from collections.abc import Iterator
+from io import TextIOWrapper
 from types import FrameType
 from typing import Any, Protocol
 
 import click
 
-from branchrank.errors import BranchRankError
+from branchrank.errors import BranchRankError, StorageError
 from branchrank.printable import safe as safe
 
 INTERRUPTED = 130
 TERMINATED = 143
 HELP = ["-h", "--help"]
+#: A disk that takes no more, wherever it is met; standard output may lie on one.
+FULL = (errno.ENOSPC, errno.EDQUOT, errno.EROFS, errno.EIO)
 
 
 def say(line: str) -> None:
@@ -43,6 +47,9 @@ class Command(click.Command):
         """Run the command; a user's mistake ends it with its exit code."""
         with contextlib.suppress(ValueError):  # not the main thread
             signal.signal(signal.SIGTERM, _terminate)
+        for stream in (sys.stdin, sys.stdout, sys.stderr):
+            if isinstance(stream, TextIOWrapper):
+                stream.reconfigure(errors="replace")  # what a terminal can't show is a question mark
         try:
             return super().invoke(ctx)
         except BranchRankError as error:
@@ -56,6 +63,11 @@ class Command(click.Command):
         except BrokenPipeError:
             sys.stderr.close()
             ctx.exit(0)
+        except OSError as error:
+            if error.errno not in FULL:
+                raise
+            click.secho(f"error: {safe(str(error))}", fg="red", err=True)
+            ctx.exit(StorageError.exit_code)
 
 
 class Group(click.Group):

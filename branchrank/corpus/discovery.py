@@ -1,7 +1,8 @@
 """The documents below a folder, in one fixed order, and what was left out with the reason.
 
-1. The folder is walked in sorted order. Hidden names and excluded paths are left out silently, links
-   and what is neither file nor folder with a note; so the walk never leaves the root and never loops.
+1. The folder is walked in sorted order. Hidden names, excluded paths and the directories of benchmark runs,
+   whose reports would change what they measure, are left out silently, links and what is neither file nor
+   folder with a note; so the walk never leaves the root and never loops.
 2. A file counts when a reader knows its suffix. Binary and huge files are left out with a note.
 """
 
@@ -19,6 +20,7 @@ from branchrank.records import Record
 
 MAX_FILE_BYTES = 64 * 2**20
 _PROBE_BYTES = 8192
+_RUN_FILES = {"run.json", "rows.jsonl"}
 
 
 class CorpusFile(Record, frozen=True, kw_only=True):
@@ -59,6 +61,8 @@ def discover(root: Path, exclude: Collection[str] = ()) -> Discovery:
                 entries = list(scan)
         except OSError as error:
             notes.append(f"{folder!a}: left out, {error.strerror}")
+            continue
+        if {entry.name for entry in entries} >= _RUN_FILES:
             continue
         for entry in entries:
             source = f"{folder}/{entry.name}" if folder else entry.name

@@ -66,10 +66,10 @@ def locate_corpus(name_or_path: str | Path) -> Path:
     Raises:
         CorpusError: neither; the remedy says what to do.
     """
-    path = Path(name_or_path).expanduser()
-    if path.is_dir():
-        return path
     name = str(name_or_path)
+    path = Path(name_or_path).expanduser()
+    if name and path.is_dir():  # an empty name is an unset variable, not the working directory
+        return path
     if name in known_corpora():
         added = corpora_home() / name
         if added.is_dir():

@@ -46,7 +46,8 @@ def read_config(path: Path) -> tuple[WorkspaceConfig, dict[str, Any]]:
     unknown = [key for key in own if key not in WorkspaceConfig.__struct_fields__]
     if unknown:
         known = ", ".join([*WorkspaceConfig.__struct_fields__, *(f"[{name}]" for name in sorted(_SECTIONS))])
-        raise UsageError(f"{path} has no key {unknown[0]!r}; there are {known}", remedy=remedy)
+        names = ", ".join(repr(key) for key in unknown)
+        raise UsageError(f"{path} has no key {names}; there are {known}", remedy=remedy)
     try:
         config = msgspec.convert(own, WorkspaceConfig)
     except msgspec.ValidationError as error:

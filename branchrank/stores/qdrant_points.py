@@ -14,6 +14,7 @@ from functools import cached_property
 from typing import Any, NamedTuple, Protocol
 
 from branchrank.errors import ArtifactError, MissingDependencyError
+from branchrank.printable import encodable
 from branchrank.records import Record, Scored
 from branchrank.stores.embedders.protocol import Vectors
 
@@ -86,11 +87,11 @@ class Bm25Encoder:
 
     def document(self, text: str) -> SparseWeights:
         """Term weights of a text to be searched."""
-        return _weights(self._model.embed_document(_encodable(text)))
+        return _weights(self._model.embed_document(encodable(text)))
 
     def query(self, text: str) -> SparseWeights:
         """Term weights of a query: 1 for each distinct term; empty when all are stop words."""
-        return _weights(self._model.embed_query(_encodable(text)))
+        return _weights(self._model.embed_query(encodable(text)))
 
 
 def edge() -> Any:
@@ -128,7 +129,3 @@ def ranked_points(points: Sequence[Any]) -> list[Scored]:
 
 def _weights(vector: Any) -> SparseWeights:
     return SparseWeights(list(vector.indices), list(vector.values))
-
-
-def _encodable(text: str) -> str:
-    return text.encode("utf-8", "replace").decode("utf-8")

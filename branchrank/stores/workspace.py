@@ -24,7 +24,7 @@ from typing import Any
 
 from branchrank.artifacts import digest_of, storage_errors
 from branchrank.corpus.named import known_corpora, locate_corpus
-from branchrank.errors import ArtifactError, CorpusError
+from branchrank.errors import ArtifactError, CorpusError, UsageError
 from branchrank.settings import Bm25Settings, CacheSettings, IndexSettings, Resolved, resolve
 from branchrank.stores.config_file import read_config, update_config
 from branchrank.stores.embedders.protocol import Notify
@@ -195,6 +195,7 @@ def configure(
     no such corpus, :class:`~branchrank.errors.UsageError` and :class:`~branchrank.errors.StorageError` when
     the file can't be changed.
     """
+    _check_name(data_dir)
     changes: dict[str, object] = {}
     if corpus is not None:
         folder = locate_corpus(corpus)
@@ -208,5 +209,14 @@ def configure(
     update_config(data_dir / CONFIG, {**changes, **(settings or {})})
 
 
+def _check_name(path: Path) -> None:
+    """Raise :class:`UsageError` for a path that neither TOML nor Chroma can hold."""
+    try:
+        os.fspath(path.resolve()).encode("utf-8")
+    except UnicodeEncodeError:
+        raise UsageError(f"the path {str(path)!a} is not UTF-8", remedy="rename the folder") from None
+
+
 def _relative(path: Path, data_dir: Path) -> str:
+    _check_name(path)
     return Path(os.path.relpath(path.resolve(), data_dir.resolve())).as_posix()

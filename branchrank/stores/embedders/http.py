@@ -29,12 +29,12 @@ import msgspec
 import numpy as np
 
 from branchrank.errors import ModelError, UsageError
+from branchrank.printable import encodable
 from branchrank.stores.embedders.prefixes import conventional_prefixes
 from branchrank.stores.embedders.protocol import (
     EmbedderIdentity,
     Progress,
     Vectors,
-    encodable,
     unit_rows,
 )
 

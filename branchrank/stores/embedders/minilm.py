@@ -23,11 +23,11 @@ from numpy.typing import NDArray
 
 from branchrank.artifacts import digest_file
 from branchrank.errors import ModelError
+from branchrank.printable import encodable
 from branchrank.stores.embedders.protocol import (
     EmbedderIdentity,
     Progress,
     Vectors,
-    encodable,
     unit_rows,
 )
 

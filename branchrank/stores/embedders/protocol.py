@@ -72,11 +72,6 @@ def unit_rows(vectors: Vectors, *, origin: str) -> Vectors:
     return unit
 
 
-def encodable(text: str) -> str:
-    """``text`` with each lone surrogate (from an undecodable argument) replaced by ``?``."""
-    return text.encode("utf-8", "replace").decode("utf-8")
-
-
 def vector_checksum(key: str, vector: bytes) -> bytes:
     """16 bytes that tie a vector's bytes to its key."""
     return hashlib.blake2b(vector, key=key.encode("ascii", "replace")[:64], digest_size=16).digest()

@@ -21,6 +21,7 @@ import numpy as np
 
 from branchrank.artifacts import digest_file, digest_of
 from branchrank.errors import ModelError
+from branchrank.printable import encodable
 from branchrank.records import Record
 from branchrank.stores.embedders.hub import model_folder
 from branchrank.stores.embedders.prefixes import Prefixes, conventional_prefixes
@@ -29,7 +30,6 @@ from branchrank.stores.embedders.protocol import (
     Notify,
     Progress,
     Vectors,
-    encodable,
     unit_rows,
 )
 
