@@ -102,17 +102,11 @@ class LLMChooser:
     def _page_count(self, children: Sequence[Node], step: int) -> int:
         """How many pages there may be, so that calls are left for the levels below."""
         wanted = math.ceil(len(children) / self.settings.step_candidates)
-        below = min(self._height(children), self.settings.depth - step)
+        height = max(self.tree.height(node.id) for node in children)
+        below = min(height, self.settings.depth - step)
         affordable = max(1, self.calls_left - below)
         # More than one page takes one more call, to choose among the pages' picks.
         return wanted if wanted == 1 or wanted + 1 <= affordable else max(1, affordable - 1)
-
-    def _height(self, nodes: Sequence[Node]) -> int:
-        """Levels below these nodes."""
-        levels = 0
-        while nodes := [child for node in nodes for child in self.tree.children(node.id)]:
-            levels += 1
-        return levels
 
     def _merged(self, picks: Sequence[Sequence[Node]]) -> list[Node]:
         """The pages' picks by rank within the page, ties by lexical score, then id."""

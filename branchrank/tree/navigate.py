@@ -77,6 +77,10 @@ class Tree:
             last += 1
         return self._pre_order[first + 1 : last]
 
+    def height(self, identifier: str) -> int:
+        """Levels below the node, 0 for a leaf."""
+        return self._heights[identifier]
+
     def file_node(self, source: str) -> Node | None:
         """The node of a whole file, ``None`` when the tree doesn't hold the source."""
         node = self._nodes.get(source)
@@ -103,6 +107,13 @@ class Tree:
     @cached_property
     def _positions(self) -> dict[str, int]:
         return {identifier: position for position, identifier in enumerate(self._nodes)}
+
+    @cached_property
+    def _heights(self) -> dict[str, int]:
+        heights: dict[str, int] = {}
+        for node in reversed(self._pre_order):
+            heights[node.id] = max((heights[child] + 1 for child in node.children), default=0)
+        return heights
 
     @cached_property
     def _by_source(self) -> dict[str, _SourceSections]:

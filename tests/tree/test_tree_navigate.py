@@ -67,6 +67,9 @@ def test_relatives() -> None:
     assert ids(TREE.descendants("a.md")) == ["a.md#one", "a.md#one/deep", "a.md#two"]
     assert ids(TREE.descendants("b/d.md")) == []
     assert len(TREE.descendants("/")) == len(TREE.nodes) - 1
+    for node in TREE.nodes.values():
+        deepest = max(below.depth for below in (node, *TREE.descendants(node.id)))
+        assert TREE.height(node.id) == deepest - node.depth
 
 
 def test_unknown_ids_and_sources() -> None:
