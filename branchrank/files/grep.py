@@ -17,7 +17,6 @@ exact match goes negative.) A passage's length is its lines.
 from __future__ import annotations
 
 import math
-import re
 from collections.abc import Collection, Sequence
 from pathlib import Path
 from typing import Literal
@@ -35,8 +34,6 @@ LIMIT = 10
 PERCENTILE = 25.0
 K1 = 1.2
 B = 0.75
-
-_WORD = re.compile(r"\w+")
 
 Ranking = Literal["bm25", "none"]
 Scores = NDArray[np.float64]
@@ -77,6 +74,7 @@ class GrepResult(Record, frozen=True, kw_only=True):
     ``weights`` are the terms' IDF (1 when unranked). ``matches`` counts the passages before any was cut.
     """
 
+    ranking: Ranking
     passages: tuple[Passage, ...]
     terms: tuple[Term, ...]
     weights: tuple[float, ...]
@@ -140,6 +138,7 @@ class Grep:
         contents = {source: self.lines(source) for source in {cluster.source for cluster in kept}}
         passages = (self._passage(cluster, contents[cluster.source]) for cluster in kept)
         return GrepResult(
+            ranking=ranking,
             passages=tuple(passage for passage in passages if passage is not None),
             terms=terms,
             weights=tuple(weights),
@@ -202,16 +201,18 @@ def _bm25(
 
     Every line that holds a term is a matched line, so the counts need no other text.
     """
-    table = np.array(
-        [counts_of(terms, "\n".join(line.text for line in cluster.lines)) for cluster in clusters], float
-    )
+    texts = ["\n".join(line.text for line in cluster.lines).lower() for cluster in clusters]
+    ends = np.cumsum([len(text) + 1 for text in texts])
+    whole = "\n".join(texts)  # no term holds a line break, so none is found across two clusters
     lengths = np.array([c.lines[-1].number - c.lines[0].number + 1 + 2 * context for c in clusters], float)
-    sources = [cluster.source for cluster in clusters]
+    _, source_of = np.unique([cluster.source for cluster in clusters], return_inverse=True)
     scores = np.zeros(len(clusters))
     weights = []
     saturation = K1 * (1 - B + B * lengths / lengths.mean())
-    for counts in table.T:
-        holding = len({source for source, count in zip(sources, counts, strict=True) if count})
+    for term in terms:
+        places = np.array(_occurrences(term, whole), dtype=np.intp)
+        counts = np.bincount(np.searchsorted(ends, places, side="right"), minlength=len(clusters))
+        holding = len(np.unique(source_of[counts > 0]))
         weights.append(math.log1p((max(files, holding) - holding + 0.5) / (holding + 0.5)))
         scores += weights[-1] * counts * (K1 + 1) / (counts + saturation)
     return scores, weights
@@ -220,19 +221,20 @@ def _bm25(
 def counts_of(terms: Sequence[Term], text: str) -> list[int]:
     """How often each term occurs in a text, as it would match."""
     lowered = text.lower()
-    # Every word behind one space: a plain search then finds beginnings of words, and no others.
-    words = f" {' '.join(_WORD.findall(lowered))}"
-    counts = []
-    for term in terms:
-        literal = term.text.lower()
-        count = lowered.count(literal)
-        if count and term.kind == "word":
-            plain = _WORD.fullmatch(literal)
-            count = (
-                words.count(f" {literal}") if plain else len(re.findall(rf"\b{re.escape(literal)}", lowered))
-            )
-        counts.append(count)
-    return counts
+    return [len(_occurrences(term, lowered)) for term in terms]
+
+
+def _occurrences(term: Term, lowered: str) -> list[int]:
+    """Where a term matches in lower-case text: offsets, ascending, of matches that don't overlap."""
+    literal = term.text.lower()
+    found = []
+    at = lowered.find(literal)
+    while at >= 0:
+        inside = term.kind == "word" and at > 0 and (lowered[at - 1].isalnum() or lowered[at - 1] == "_")
+        if not inside:
+            found.append(at)
+        at = lowered.find(literal, at + (1 if inside else len(literal)))
+    return found
 
 
 def marked_lines(text: str, first: int, matched: Collection[int]) -> str:

@@ -1,9 +1,11 @@
 """From grep passages to the chunks they overlap, so that grep and vectors rank the same things. Pure.
 
-1. Passages are taken in their order. Of the chunks that a passage overlaps, those that hold one of its
-   matched lines count; when none does (the match lies between chunks), all of them do.
-2. Within a passage, chunks go by the relevance of what they share with it, then by line.
-3. A chunk counts once, at its first place. A passage that overlaps no chunk keeps a place of its own.
+1. Of the chunks that a passage overlaps, those that hold one of its matched lines count; when none does (the
+   match lies between chunks), all of them do. A passage that overlaps no chunk keeps a place of its own.
+2. Passages are taken in their order, and the chunks of one by the relevance of what they share with it, then
+   by line. A chunk counts once, at its first place.
+3. Where the passages are ranked, the places are then ordered by that relevance across passages: a passage of
+   common terms runs through dozens of chunks, and its weakest is not better than the best of the next one.
 """
 
 from __future__ import annotations
@@ -15,10 +17,11 @@ from branchrank.records import Chunk, Record, Scored
 
 
 class Place(Record, frozen=True, kw_only=True):
-    """A chunk, or a passage that overlaps none, with the matched lines that it holds."""
+    """A chunk, or a passage that overlaps none, with the matched lines that it holds and its relevance."""
 
     key: str
     matched: tuple[int, ...]
+    relevance: float
     passage: Passage | None = None
 
 
@@ -28,18 +31,22 @@ def placed(result: GrepResult, chunks: Mapping[str, Sequence[Chunk]]) -> list[Pl
     for passage in result.passages:
         overlapping = [c for c in chunks.get(passage.source, ()) if c.span.overlap(passage.span)]
         if not overlapping:
-            place = Place(key=passage.citation, matched=passage.matched, passage=passage)
+            relevance = result.relevance(passage.text)
+            place = Place(key=passage.citation, matched=passage.matched, relevance=relevance, passage=passage)
             places.setdefault(place.key, place)
         held = {chunk.id: _held(chunk, passage) for chunk in overlapping}
         counting = [chunk for chunk in overlapping if held[chunk.id]] or overlapping
-        counting.sort(
-            key=lambda chunk: (-result.relevance(_shared(chunk, passage)), chunk.line_start, chunk.id)
-        )
-        for chunk in counting:
+        lines = passage.text.split("\n")
+        relevant = {chunk.id: result.relevance(_shared(chunk, passage, lines)) for chunk in counting}
+        for chunk in sorted(counting, key=lambda each: (-relevant[each.id], each.line_start, each.id)):
             before = places.get(chunk.id)
-            lines = (*before.matched, *held[chunk.id]) if before else held[chunk.id]
-            places[chunk.id] = Place(key=chunk.id, matched=tuple(sorted(set(lines))))
-    return list(places.values())
+            places[chunk.id] = Place(
+                key=chunk.id,
+                matched=tuple(sorted({*held[chunk.id], *(before.matched if before else ())})),
+                relevance=max(relevant[chunk.id], before.relevance if before else 0.0),
+            )
+    found = list(places.values())
+    return sorted(found, key=lambda place: -place.relevance) if result.ranking == "bm25" else found
 
 
 def ranking_of(places: Sequence[Place]) -> list[Scored]:
@@ -51,7 +58,8 @@ def _held(chunk: Chunk, passage: Passage) -> tuple[int, ...]:
     return tuple(line for line in passage.matched if chunk.line_start <= line <= chunk.line_end)
 
 
-def _shared(chunk: Chunk, passage: Passage) -> str:
+def _shared(chunk: Chunk, passage: Passage, lines: Sequence[str]) -> str:
+    """What of a passage's lines lies in a chunk."""
     first = max(chunk.line_start, passage.line_start) - passage.line_start
     last = min(chunk.line_end, passage.line_end) - passage.line_start
-    return "\n".join(passage.text.split("\n")[first : last + 1])
+    return "\n".join(lines[first : last + 1])

@@ -165,11 +165,11 @@ class SearchTools:
             return str(refusal)
 
     def grep_chunks(self, query: str, n: int) -> list[Scored]:
-        """The ``grep`` branch of a system: chunks of the ranked passages, at most ``n``.
+        """The ``grep`` branch of a system: chunks of the ``n`` best passages, at most ``n``.
 
         Raises :class:`BranchRankError` when the search was cut short: a part must not pass for the whole.
         """
-        result = self._grep.search(query, ranking=self._settings.ranking)
+        result = self._grep.search(query, ranking=self._settings.ranking, limit=n)
         if result.notices:
             raise BranchRankError(
                 "; ".join(result.notices), remedy="exclude large files from the corpus, or run it less loaded"

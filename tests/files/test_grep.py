@@ -1,6 +1,7 @@
 """Grep: the child process, passages, ranking, and attacks through the query."""
 
 import os
+import re
 import time
 from pathlib import Path
 
@@ -10,8 +11,9 @@ from hypothesis import strategies as st
 
 from branchrank.errors import CorpusError
 from branchrank.files import ripgrep
-from branchrank.files.grep import Grep, Passage
+from branchrank.files.grep import Grep, Passage, counts_of
 from branchrank.files.ripgrep import count_files, ripgrep_binary, search_files
+from branchrank.files.terms import extract_terms
 
 
 def write_lines(path: Path, count: int, marks: dict[int, str]) -> None:
@@ -110,6 +112,20 @@ def test_relevance_weighs_rare_terms_more(tmp_path: Path) -> None:
     found = Grep(tmp_path).search("cache zymurgy")
     assert found.relevance("ZYMURGY") > found.relevance("Caches and a cache") > found.relevance("a cache") > 0
     assert found.relevance("scacheless") == 0
+
+
+@settings(derandomize=True, max_examples=300, deadline=None)
+@given(
+    text=st.text(alphabet="aAbB_-. \nÉİ1", max_size=40), query=st.text(alphabet='aAbB_-. "É1', max_size=10)
+)
+def test_a_term_counts_as_often_as_its_pattern_matches(text: str, query: str) -> None:
+    terms = extract_terms(query)
+    lowered = text.lower()
+    expected = [
+        len(re.findall(term.pattern.replace(re.escape(term.text), re.escape(term.text.lower())), lowered))
+        for term in terms
+    ]
+    assert counts_of(terms, text) == expected
 
 
 def test_terms_are_literal(tmp_path: Path) -> None:

@@ -7,6 +7,7 @@ from pathlib import Path
 import msgspec
 import pytest
 from support.small_index import small_index
+from support.worlds import make_index
 
 from branchrank.errors import BranchRankError
 from branchrank.files.grep import GrepResult, Passage
@@ -187,6 +188,7 @@ def test_passages_become_the_chunks_of_their_matched_lines() -> None:
     chunks = {"a.rst": [chunk(1, 1, 5), chunk(2, 6, 10), chunk(3, 11, 15), chunk(4, 40, 50)]}
     text = "\n".join({3: "fig", 12: "fig oak"}.get(n, "-") for n in range(1, 16))
     result = GrepResult(
+        ranking="none",
         passages=(passage(1, 15, (3, 12), text), passage(20, 30, (25,)), passage(35, 41, (37,))),
         terms=extract_terms("fig oak"),
         weights=(1.0, 2.0),
@@ -197,3 +199,28 @@ def test_passages_become_the_chunks_of_their_matched_lines() -> None:
     assert [place.matched for place in places] == [(12,), (3,), (25,), ()]
     assert places[2].passage == result.passages[1]
     assert [entry.score for entry in ranking_of(places)] == [1.0, 1 / 2, 1 / 3, 1 / 4]
+
+
+def test_the_weak_end_of_a_long_passage_is_not_better_than_the_next_passages_best() -> None:
+    chunks = {"a.rst": [chunk(1, 1, 10), chunk(2, 11, 20), chunk(3, 21, 30), chunk(4, 60, 70)]}
+    marks = {5: "fig oak", 15: "fig", 25: "fig fig"}
+    long = passage(1, 30, tuple(marks), "\n".join(marks.get(n, "-") for n in range(1, 31)))
+    short = passage(60, 70, (65,), "\n".join("oak" if n == 65 else "-" for n in range(60, 71)))
+    result = GrepResult(
+        ranking="bm25",
+        passages=(long, short),
+        terms=extract_terms("fig oak"),
+        weights=(1.0, 2.0),
+        matches=2,
+    )
+    assert [place.key for place in placed(result, chunks)] == ["a.rst@1", "a.rst@4", "a.rst@3", "a.rst@2"]
+    unranked = msgspec.structs.replace(result, ranking="none")
+    assert [place.key for place in placed(unranked, chunks)] == ["a.rst@1", "a.rst@3", "a.rst@2", "a.rst@4"]
+
+
+def test_a_chunk_of_the_eleventh_passage_reaches_the_fusion(tmp_path: Path) -> None:
+    pages = {f"{n:02}.md": f"# Page {n}\n\n" + "walnut " * n + "\n" for n in range(1, 21)}
+    index, _ = make_index(tmp_path, pages)
+    with index:
+        found = SearchTools(index, tmp_path / "docs").grep_chunks("walnut", 40)
+        assert len(found) == 15  # of 20 passages, those at or past the 25th percentile
