@@ -7,6 +7,7 @@ from branchrank.bench.latency import COMPUTE, CPU, LLM_WAIT, TOTAL
 from branchrank.bench.loading import LoadedRun
 from branchrank.bench.run_directory import RunRecord
 from branchrank.bench.scores import Scores
+from branchrank.bench.summary import SummaryRow
 from branchrank.llm.ledger import Totals, totals, totals_by
 from branchrank.measures.latency import Percentile
 from branchrank.records import LLMCall
@@ -23,31 +24,13 @@ def latency(loaded: LoadedRun) -> Section:
         return Section(
             title="Latency", blocks=(Paragraph(text="No latency pass was made (--latency-sample 0)."),)
         )
-    whole, stages = [], []
-    for row in outcome.summary:
-        found = latencies(outcome.timings, row.predictor)
-        if TOTAL not in found:
-            continue
-        p50, p95 = found[TOTAL]
-        whole.append(
-            (
-                row.predictor,
-                str(p50.n),
-                milliseconds(p50.value_ms),
-                milliseconds(p95.value_ms),
-                _bound(p95),
-                milliseconds(row.cold_ms),
-                milliseconds(found[COMPUTE][0].value_ms),
-                milliseconds(found[LLM_WAIT][0].value_ms),
-                milliseconds(row.cpu_mean_ms),
-                milliseconds(row.cpu_without_embedding_mean_ms),
-            )
-        )
-        stages += [
-            (row.predictor, stage, str(p50.n), milliseconds(p50.value_ms), milliseconds(p95.value_ms))
-            for stage, (p50, p95) in found.items()
-            if stage not in _NOT_STAGES
-        ]
+    found = {row.predictor: latencies(outcome.timings, row.predictor) for row in outcome.summary}
+    stages = tuple(
+        (name, stage, str(p50.n), milliseconds(p50.value_ms), milliseconds(p95.value_ms))
+        for name, by_stage in found.items()
+        for stage, (p50, p95) in by_stage.items()
+        if stage not in _NOT_STAGES
+    )
     return Section(
         title="Latency",
         blocks=(
@@ -65,7 +48,11 @@ def latency(loaded: LoadedRun) -> Section:
                     "CPU mean",
                     "CPU mean without embedding",
                 ),
-                rows=tuple(whole),
+                rows=tuple(
+                    _whole_query(row, found[row.predictor])
+                    for row in outcome.summary
+                    if TOTAL in found[row.predictor]
+                ),
             ),
             Paragraph(
                 text="One query at a time, nothing remembered, predictors interleaved in a seeded order "
@@ -76,10 +63,26 @@ def latency(loaded: LoadedRun) -> Section:
             Table(
                 caption="Stages, in milliseconds",
                 headings=("predictor", "stage", "queries", "p50", "p95"),
-                rows=tuple(stages),
+                rows=stages,
                 labels=2,
             ),
         ),
+    )
+
+
+def _whole_query(row: SummaryRow, found: dict[str, tuple[Percentile, Percentile]]) -> tuple[str, ...]:
+    p50, p95 = found[TOTAL]
+    return (
+        row.predictor,
+        str(p50.n),
+        milliseconds(p50.value_ms),
+        milliseconds(p95.value_ms),
+        _bound(p95),
+        milliseconds(row.cold_ms),
+        milliseconds(found[COMPUTE][0].value_ms),
+        milliseconds(found[LLM_WAIT][0].value_ms),
+        milliseconds(row.cpu_mean_ms),
+        milliseconds(row.cpu_without_embedding_mean_ms),
     )
 
 

@@ -78,34 +78,13 @@ def frontier(standings: Sequence[Standing], efficient: set[str], measure: str) -
     """Quality against p95; larger dots cost more; filled ones are on the frontier."""
     import altair
 
-    times, qualities = [each.p95_ms for each in standings], [each.quality for each in standings]
-    fastest, slowest = max(0.01, min(times)) / 2, max(0.01, *times) * 4
-    lowest, highest = max(0.0, min(qualities) - 0.1), min(1.0, max(qualities) + 0.1)
-    pixels = [
-        (
-            _WIDTH * log(max(fastest, each.p95_ms) / fastest) / log(slowest / fastest),
-            _HEIGHT * (each.quality - lowest) / (highest - lowest),
-        )
-        for each in standings
-    ]
-    heights = _label_heights(pixels, [each.name for each in standings])
-    data = [
-        {
-            "predictor": each.name,
-            "quality": each.quality,
-            "p95": each.p95_ms,
-            "cost": each.cost,
-            "place": "on the frontier" if each.name in efficient else "dominated",
-            "label": lowest + (highest - lowest) * height / _HEIGHT,
-        }
-        for each, height in zip(standings, heights, strict=True)
-    ]
-    quality = altair.Scale(domain=[lowest, highest])
+    data, speeds, qualities = _standing_data(standings, efficient)
+    quality = altair.Scale(domain=qualities)
     base = altair.Chart(altair.Data(values=data)).encode(
         x=altair.X(
             "p95:Q",
             title="p95 of the latency in ms, logarithmic",
-            scale=altair.Scale(type="log", domain=[fastest, slowest]),
+            scale=altair.Scale(type="log", domain=speeds),
             axis=altair.Axis(tickCount=6, format="~r"),
         )
     )
@@ -136,6 +115,35 @@ def frontier(standings: Sequence[Standing], efficient: set[str], measure: str) -
     )
     chart = altair.layer(dots, labels).properties(width=_WIDTH, height=_HEIGHT)
     return Plot(name="frontier", description=f"Quality against latency. {described}", spec=_spec(chart))
+
+
+def _standing_data(
+    standings: Sequence[Standing], efficient: set[str]
+) -> tuple[list[dict[str, Any]], list[float], list[float]]:
+    """The points with the heights of their labels, and the domains of p95 and quality."""
+    times, qualities = [each.p95_ms for each in standings], [each.quality for each in standings]
+    fastest, slowest = max(0.01, min(times)) / 2, max(0.01, *times) * 4
+    lowest, highest = max(0.0, min(qualities) - 0.1), min(1.0, max(qualities) + 0.1)
+    pixels = [
+        (
+            _WIDTH * log(max(fastest, each.p95_ms) / fastest) / log(slowest / fastest),
+            _HEIGHT * (each.quality - lowest) / (highest - lowest),
+        )
+        for each in standings
+    ]
+    heights = _label_heights(pixels, [each.name for each in standings])
+    data = [
+        {
+            "predictor": each.name,
+            "quality": each.quality,
+            "p95": each.p95_ms,
+            "cost": each.cost,
+            "place": "on the frontier" if each.name in efficient else "dominated",
+            "label": lowest + (highest - lowest) * height / _HEIGHT,
+        }
+        for each, height in zip(standings, heights, strict=True)
+    ]
+    return data, [fastest, slowest], [lowest, highest]
 
 
 def _label_heights(points: Sequence[tuple[float, float]], names: Sequence[str]) -> list[float]:

@@ -15,6 +15,7 @@ from branchrank.llm.ledger import ModelPrice, PriceTable
 from branchrank.report.blocks import Paragraph, Report, Section, Strong, Table
 from branchrank.report.content import heading, report_content
 from branchrank.report.markdown import escape, markdown
+from branchrank.report.verifying import verify_run
 from branchrank.report.writing import write_report
 
 
@@ -246,3 +247,10 @@ def test_a_corpus_is_needed_for_no_figure(tmp_path: Path) -> None:
     for page in (tmp_path / "docs").iterdir():
         page.unlink()
     assert markdown(report_content(made)) == before
+
+
+def test_a_run_without_wording_gives_reports_without_wording_or_text(tmp_path: Path) -> None:
+    made = make_run(tmp_path, latency_sample=0, question_text="hash")
+    for path in write_report(made):
+        assert "kettle" not in path.read_text(encoding="utf-8")
+    assert verify_run(made.outcome.directory).findings == ()
