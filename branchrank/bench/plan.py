@@ -63,9 +63,9 @@ class Field:
         self.contestants.append(Contestant(predictor=predictor, unmemoised=predictor))
         self.arms.append(Arm(name=predictor.name, llm=predictor.llm, index=""))
 
-    def add_endpoint(self, endpoint: str, target: str) -> None:
+    def add_endpoint(self, endpoint: str, target: str, token: str = "") -> None:
         """Let an HTTP endpoint compete as ``api``."""
-        predictor = ApiPredictor(endpoint, target=target)
+        predictor = ApiPredictor(endpoint, target=target, token=token)
         self.contestants.append(Contestant(predictor=predictor, unmemoised=predictor))
         self.arms.append(Arm(name=predictor.name, llm=predictor.llm, index=""))
 

@@ -154,11 +154,14 @@ class _NoRedirect(urllib.request.HTTPRedirectHandler):
 
 
 class ApiPredictor(Untraced):
-    """Any endpoint that answers ``POST /retrieve {"query", "top_k"}`` with ``{"hits": [...]}``."""
+    """Any endpoint that answers ``POST /retrieve {"query", "top_k"}`` with ``{"hits": [...]}``.
+
+    ``token`` is sent to that endpoint as a bearer token.
+    """
 
     name = "api"
 
-    def __init__(self, endpoint: str, *, target: str = "", timeout_s: float = 30.0) -> None:
+    def __init__(self, endpoint: str, *, target: str = "", token: str = "", timeout_s: float = 30.0) -> None:
         url = urllib.parse.urlsplit(endpoint)
         if url.scheme not in ("http", "https"):
             raise UsageError(
@@ -167,6 +170,9 @@ class ApiPredictor(Untraced):
             )
         self.endpoint = endpoint
         self.target = target
+        self.headers = {"Content-Type": "application/json"}
+        if token:
+            self.headers["Authorization"] = f"Bearer {token}"
         self.timeout_s = timeout_s
         self.llm = "none"
         # A proxy can't reach this machine's own loopback.
@@ -180,7 +186,7 @@ class ApiPredictor(Untraced):
         if self.target:
             body["predictor"] = self.target
         request = urllib.request.Request(  # noqa: S310 - the scheme is checked above
-            self.endpoint, data=json.dumps(body).encode(), headers={"Content-Type": "application/json"}
+            self.endpoint, data=json.dumps(body).encode(), headers=self.headers
         )
         try:
             with self._opener.open(request, timeout=self.timeout_s) as response:

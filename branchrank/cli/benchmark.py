@@ -50,7 +50,12 @@ from branchrank.settings import (
 )
 @click.option("--experiment", default="benchmark", show_default=True, help="Name in the run's directory.")
 @click.option("--split", default="", help="Name of the split that the questions are, such as tuning or test.")
-@click.option("--api-endpoint", default="", help="URL of the POST /retrieve endpoint of --predictor api.")
+@click.option(
+    "--api-endpoint",
+    default="",
+    help="URL of the POST /retrieve endpoint of --predictor api; "
+    "BRANCHRANK_API_TOKEN in the environment is sent to it as a bearer token.",
+)
 @click.option("--api-predictor", default="", help="Predictor to ask that endpoint for.")
 @click.option("--fresh", is_flag=True, help="Start anew where an interrupted run of this plan exists.")
 @click.option("--dry-run", is_flag=True, help="Print the plan and its estimated LLM cost; run nothing.")

@@ -68,7 +68,9 @@ def execute(job: Job) -> None:
         for name in job.classes:
             field.add_class(name)
         if job.endpoint:
-            field.add_endpoint(job.endpoint, job.endpoint_predictor)
+            field.add_endpoint(
+                job.endpoint, job.endpoint_predictor, os.environ.get("BRANCHRANK_API_TOKEN", "")
+            )
         field.check_names()
         check_plan(part, [arm.name for arm in field.arms])
         with progress_bars(job.quiet) as progress:

@@ -21,7 +21,7 @@ from branchrank.errors import UsageError
 
 OPENAI_HOST = "api.openai.com"
 HIDDEN = "[key]"
-_KEY_VARIABLES = ("BRANCHRANK_LLM_KEY", "OPENAI_API_KEY")
+_KEY_VARIABLES = ("BRANCHRANK_LLM_KEY", "OPENAI_API_KEY", "BRANCHRANK_API_TOKEN")
 _SHORTEST_SECRET = 6
 _SECRET_NAME = re.compile("key|token|secret|pass|auth|sig|code", re.IGNORECASE)
 _URL = re.compile(r"(https?://)([^\s'\"<>\\]+)", re.IGNORECASE)

@@ -145,12 +145,14 @@ class Endpoint:
     def __init__(self) -> None:
         self.answer: Answer = lambda body: (200, b"{}", {})
         self.asked: list[dict[str, Any]] = []
+        self.tokens: list[str | None] = []
         outer = self
 
         class Handler(BaseHTTPRequestHandler):
             def do_POST(self) -> None:
                 body = json.loads(self.rfile.read(int(self.headers["Content-Length"])))
                 outer.asked.append(body)
+                outer.tokens.append(self.headers["Authorization"])
                 status, content, headers = outer.answer(body)
                 self.send_response(status)
                 for name, value in headers.items():
@@ -187,6 +189,13 @@ def endpoint() -> Iterator[Endpoint]:
 
 def hits(*given: dict[str, Any]) -> tuple[int, bytes, dict[str, str]]:
     return 200, json.dumps({"hits": given, "took_ms": 3}).encode(), {}
+
+
+def test_a_token_goes_to_the_endpoint_as_a_bearer_token(endpoint: Endpoint) -> None:
+    endpoint.answer = lambda body: hits(HIT)
+    ApiPredictor(endpoint.url).predict(QUESTION, 1)
+    ApiPredictor(endpoint.url, token="s3cret").predict(QUESTION, 1)
+    assert endpoint.tokens == [None, "Bearer s3cret"]
 
 
 def test_an_endpoint_is_asked_and_its_hits_are_read(endpoint: Endpoint) -> None:
