@@ -29,11 +29,8 @@ def group(
         shown = groups.setdefault(group_of(entry.key), [])
         if len(shown) < members:
             shown.append(entry)
-    scores = {
-        shown[0].key: shown[0].score
-        if aggregate == "max"
-        else sum(entry.score for entry in shown) / len(shown)
-        for shown in groups.values()
-    }
+    if aggregate == "max":  # the order of the best members, which the list has already
+        return [(shown[0], tuple(shown)) for shown in groups.values()]
+    means = {shown[0].key: sum(entry.score for entry in shown) / len(shown) for shown in groups.values()}
     by_best = {shown[0].key: tuple(shown) for shown in groups.values()}
-    return [(entry, by_best[entry.key]) for entry in ranked(scores)]
+    return [(entry, by_best[entry.key]) for entry in ranked(means)]

@@ -68,7 +68,7 @@ class Service:
     def warm_up(self) -> None:
         """Open what is opened on first use, so that no two threads do it at once. No LLM is asked."""
         sources = self._engine.sources
-        if any(branch.kind == "dense" for system in self._systems.values() for branch in system.branches):
+        if any(branch.kind == "dense" for system in self._systems.values() for branch in system.searched):
             sources.similarities("warm up", list(self.index.chunks)[:1])
         sources.own_scores("warm up")
         sources.subtree_scores("warm up")

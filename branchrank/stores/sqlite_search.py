@@ -30,7 +30,6 @@ from typing import Literal, NamedTuple
 from branchrank.errors import ArtifactError, UsageError
 from branchrank.ranking.fusion import rrf
 from branchrank.ranking.grouping import group
-from branchrank.ranking.lists import ranked
 from branchrank.records import Chunk, Hit, Placement, Record, Scored
 from branchrank.settings import RetrievalSettings
 from branchrank.stores.embedders.protocol import Embedder, Vectors
@@ -187,8 +186,8 @@ class SqliteSearch:
         return [Scored(match.key, match.score) for match in self.keyword_matches(query, n)]
 
     def semantic(self, vector: Vectors, n: int) -> list[Scored]:
-        """The ``n`` nearest chunks to a unit vector ``(d,)``: cosine, clipped at 0; ties by id."""
-        return ranked({key: max(0.0, score) for key, score in self._vectors.search(vector, n)})
+        """The ``n`` nearest chunks to a unit vector ``(d,)``, by cosine, ties by id; scores clipped at 0."""
+        return [Scored(key, max(0.0, score)) for key, score in self._vectors.search(vector, n)]
 
     def search(
         self, query: str, *, mode: Mode = "hybrid", settings: RetrievalSettings | None = None

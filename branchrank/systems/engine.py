@@ -1,6 +1,7 @@
 """The engine runs a system over an index.
 
-1. Each branch gives a ranked list: chunks, or nodes where the branch expands over the tree or walks it.
+1. Each branch gives a ranked list: chunks, or nodes where the branch expands over the tree or walks it. A
+   branch of weight 0 isn't run.
 2. The lists are fused and cut to the candidate cap.
 3. Hits are grouped by document, where the system says so.
 4. The reranker reorders the candidates, where there is one; its fallback is the fused order.
@@ -67,7 +68,7 @@ class Engine:
         stages = self.llm_stages.bound(system, question_id=question_id, repeat=repeat, trace=trace)
         lists = self._branches(system, query, k, excluded, stages, trace)
         with trace.timed("fuse"):
-            candidates = fuse(lists, system.fuse, {branch.name: branch.weight for branch in system.branches})
+            candidates = fuse(lists, system.fuse, {branch.name: branch.weight for branch in system.searched})
         trace.add("fusion", system.unit, candidates)
         if system.fuse.cap:
             candidates = candidates[: system.fuse.cap]
@@ -100,7 +101,8 @@ class Engine:
         trace: Trace,
     ) -> dict[str, list[Scored]]:
         """Every branch's list of what the fusion takes, by the branch's name."""
-        if any(branch.kind in ("dense", "qdrant-dense") for branch in system.branches):
+        branches = system.searched
+        if any(branch.kind in ("dense", "qdrant-dense") for branch in branches):
             with trace.timed("embed"), trace.timed("embed cpu", time.process_time):
                 self.sources.embedding(query)
 
@@ -111,13 +113,13 @@ class Engine:
                     return stages.tree_search(self.index, self.sources, query, branch, excluded)
                 return self.sources.search(branch, query, depth, excluded)
 
-        if len(system.branches) > 1 and any(branch.kind in WAITING for branch in system.branches):
-            with ThreadPoolExecutor(len(system.branches)) as pool:
-                found = list(pool.map(search, system.branches))
+        if len(branches) > 1 and any(branch.kind in WAITING for branch in branches):
+            with ThreadPoolExecutor(len(branches)) as pool:
+                found = list(pool.map(search, branches))
         else:
-            found = [search(branch) for branch in system.branches]
+            found = [search(branch) for branch in branches]
         lists = {}
-        for branch, ranking in zip(system.branches, found, strict=True):
+        for branch, ranking in zip(branches, found, strict=True):
             trace.add(branch.name, branch.unit, ranking)
             if branch.expand is not None:
                 ranking = self._expanded(branch, query, ranking, excluded, trace)
@@ -171,4 +173,5 @@ def fuse(lists: dict[str, list[Scored]], slot: Fuse, weights: dict[str, float]) 
     if not slot.unit_interval:
         return fused
     scale = (slot.k + 1) / (sum(weights.values()) or 1.0)
-    return [Scored(entry.key, entry.score * scale) for entry in fused]
+    # Rounding must not push a score past 1.
+    return [Scored(entry.key, min(1.0, entry.score * scale)) for entry in fused]

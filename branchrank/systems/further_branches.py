@@ -36,7 +36,7 @@ def further_branches(
     ``root`` is the corpus's folder; what is opened closes with ``opened``. Raises
     :class:`~branchrank.errors.MissingDependencyError` when a package of one is not installed.
     """
-    kinds = {branch.kind for system in systems for branch in system.branches}
+    kinds = {branch.kind for system in systems for branch in system.searched}
     searches: dict[str, BranchSearch] = {}
     if "grep" in kinds:
         searches["grep"] = _grep(index, root, settings.part(GrepSettings))

@@ -48,7 +48,7 @@ class HitMaker:
         self.query = query
         self.placed = placed
         self.banned = banned
-        self.kinds = frozenset(branch.kind for branch in system.branches)
+        self.kinds = frozenset(branch.kind for branch in system.searched)
 
     def hit(self, candidate: Scored) -> Hit:
         """The hit of a chunk or a node."""

@@ -113,6 +113,11 @@ class System(Record, frozen=True, kw_only=True, forbid_unknown_fields=True):
     returns: Literal["passage", "section"] = "passage"
 
     @property
+    def searched(self) -> tuple[Branch, ...]:
+        """The branches that are run: one of weight 0 contributes nothing and so costs nothing."""
+        return tuple(branch for branch in self.branches if branch.weight > 0)
+
+    @property
     def unit(self) -> Unit:
         """What the fused list holds."""
         return self.branches[0].fused_unit
@@ -120,7 +125,7 @@ class System(Record, frozen=True, kw_only=True, forbid_unknown_fields=True):
     @property
     def asks_llm(self) -> bool:
         """Whether any stage calls an LLM."""
-        trees = (branch.tree for branch in self.branches if branch.tree is not None)
+        trees = (branch.tree for branch in self.searched if branch.tree is not None)
         walks = any("llm" in (tree.steps_by, tree.final_by) for tree in trees)
         return walks or self.rerank.method in ("llm", "pointwise")
 
@@ -135,6 +140,8 @@ def problems(system: System) -> list[str]:
     found = []
     if not system.branches:
         return [f"system {system.name!r} has no branches"]
+    if not system.searched:
+        found.append(f"system {system.name!r} has no branch of a weight above 0")
     units = {branch.fused_unit for branch in system.branches}
     if len(units) > 1:
         found.append(f"system {system.name!r} fuses chunks with nodes: give every branch one unit")
