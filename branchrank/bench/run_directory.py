@@ -101,7 +101,9 @@ class RunRecord(Record, frozen=True, kw_only=True):
 
     @property
     def plan(self) -> tuple[object, ...]:
-        """What two halves of one run must have in common: whatever can change a row."""
+        """What two halves of one run must have in common: whatever can change a row, and the cassette,
+        which otherwise would hold the calls of one half alone."""
+        llm = self.settings.get("llm", {})
         return (
             self.corpus_digest,
             self.questions_digest,
@@ -112,7 +114,9 @@ class RunRecord(Record, frozen=True, kw_only=True):
             tuple((index.name, index.digest, index.vector_store) for index in self.indexes),
             {name: self.settings.get(name) for name in ROW_SETTINGS},
             self.settings.get("benchmark", {}).get("trace_depth"),
-            self.settings.get("llm", {}).get("completion_tokens"),
+            llm.get("completion_tokens"),
+            llm.get("record"),
+            llm.get("replay"),
         )
 
 

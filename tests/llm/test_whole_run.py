@@ -132,6 +132,24 @@ def test_a_dead_endpoint_is_refused_before_any_work(workspace: Path) -> None:
     assert not (workspace / "none").exists()
 
 
+def test_a_recording_is_whole_after_an_interrupted_run_without_one(workspace: Path) -> None:
+    arm = ("--predictor", "pageindex", "--sample-seed", "5")
+    with ScriptedLLM(lambda chat, number: scripted.ids(list(chat.entries)[:4])) as server:
+        stopped = command(workspace, server.base_url, *arm, "--max-calls", "8", "--reports", "whole")
+        assert stopped.returncode == 7, stopped.stderr
+        assert next((workspace / "whole").glob("*/rows.jsonl")).stat().st_size > 0
+        asked = len(server.requests)
+        recorded = command(workspace, server.base_url, *arm, "--llm-record", "w.sqlite", "--reports", "whole")
+        assert recorded.returncode == 0, recorded.stderr
+        # Nothing is spent twice: what the stopped run asked comes from the decision cache.
+        prompts = [chat.prompt for chat in server.requests]
+        assert len(set(prompts)) == len(prompts) > asked
+    replayed = command(
+        workspace, "http://127.0.0.1:9/v1", *arm, "--llm-replay", "w.sqlite", "--reports", "whole2"
+    )
+    assert replayed.returncode == 0, replayed.stderr
+
+
 PRICES = """
 date = 2026-02-01
 currency = "EUR"
