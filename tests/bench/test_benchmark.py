@@ -96,7 +96,7 @@ def test_run_json_says_what_is_needed_to_repeat_it(made: Path) -> None:
     assert [arm["name"] for arm in run["arms"]] == ["local", "pageindex", "hybrid"]
     assert all(len(run[name]) == 64 for name in ("corpus_digest", "questions_digest"))
     [index] = run["indexes"]
-    assert (index["embedder"], index["vector_store"], len(index["digest"])) == ("fake", "exact", 64)
+    assert (index["embedder"], index["vector_store"], len(index["digest"])) == ("fake:64", "exact", 64)
     assert index["build_seconds"] > 0
     assert index["bytes"] > 0
     assert {"numpy", "bm25s"} <= set(run["provenance"]["packages"])
