@@ -56,8 +56,11 @@ def command(
     manifest, report = index.manifest, index.report
     for note in report.notes:
         click.echo(f"note: {safe(note)}", err=True)
-    click.echo(
-        f"{data_dir}: {manifest.documents} documents, {manifest.nodes} nodes, {manifest.chunks} chunks; "
+    done = (
         f"{report.embedded} texts embedded with {manifest.embedder.name}, {report.reused} reused; "
         f"{sum(report.seconds.values()):.1f} s"
+    )
+    click.echo(
+        f"{data_dir}: {manifest.documents} documents, {manifest.nodes} nodes, {manifest.chunks} chunks; "
+        f"{done if index.is_new else 'up to date'}"
     )

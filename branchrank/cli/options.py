@@ -69,10 +69,22 @@ def _help(setting: Setting) -> str:
 def _collect(setting: Setting) -> Callable[[click.Context, click.Parameter, Any], Any]:
     def callback(context: click.Context, _parameter: click.Parameter, value: Any) -> Any:
         if value is not None:
+            if setting.flag == "--embedder":
+                value = _anywhere(value)
             context.meta.setdefault(_GIVEN, {})[f"{setting.section}.{setting.name}"] = value
         return value
 
     return callback
+
+
+def _anywhere(embedder: str) -> str:
+    """The embedder as a workspace can keep it: a model's folder by its absolute path."""
+    folder = Path(embedder).expanduser()
+    if not folder.is_dir():
+        return embedder
+    from branchrank.stores.embedders import minilm
+
+    return embedder if embedder in (minilm.MODEL, minilm.HUB_NAME) else str(folder.resolve())
 
 
 def given_flags() -> Mapping[str, Any]:

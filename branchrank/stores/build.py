@@ -103,7 +103,10 @@ def build_index(workspace: Workspace, *, progress: Progress | None = None, force
         if workspace.is_default_index:
             workspace.install_links()
         failpoint("linked")
-        return index or open_index(workspace, check_corpus=False)
+        if index is None:
+            index = open_index(workspace, check_corpus=False)
+            index.is_new = True
+        return index
 
 
 def _up_to_date(workspace: Workspace) -> Index | None:

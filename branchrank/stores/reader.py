@@ -47,7 +47,10 @@ COLLECTION = "vectors"
 
 
 class Index:
-    """One pinned generation of an index. Close it, or use it as a context manager."""
+    """One pinned generation of an index. Close it, or use it as a context manager.
+
+    ``is_new`` tells whether the call that opened it built it.
+    """
 
     def __init__(self, pin: Pin, manifest: Manifest, report: BuildReport, workspace: Workspace) -> None:
         self.directory = pin.directory
@@ -55,6 +58,7 @@ class Index:
         self.report = report
         self.settings: IndexSettings = workspace.index_settings
         self.bm25_settings: Bm25Settings = workspace.bm25_settings
+        self.is_new = False
         self._pin = pin
         self._notify = workspace.notify
         self._opened: list[VectorStore] = []

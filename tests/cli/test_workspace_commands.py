@@ -55,6 +55,25 @@ def test_index_again_embeds_only_what_changed(tmp_path: Path) -> None:
     assert reused >= 10
 
 
+def test_index_again_without_a_change_says_so(tmp_path: Path) -> None:
+    project = make_project(tmp_path)
+    said = ran("index", "--data-dir", project / "data")
+    assert said.endswith("chunks; up to date\n")
+
+
+def test_a_models_folder_is_kept_so_that_it_is_found_from_anywhere(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tmp_path / "models" / "mine").mkdir(parents=True)
+    monkeypatch.chdir(tmp_path)
+    data = tmp_path / "data"
+    write_pages(tmp_path / "docs")
+    result = invoke("index", tmp_path / "docs", "--data-dir", data, "--embedder", "models/mine")
+    assert "holds no sentence-transformers model" in result.stderr
+    kept = tomllib.loads((data / "branchrank.toml").read_text())
+    assert kept["index"]["embedder"] == str(tmp_path / "models" / "mine")
+
+
 def test_a_wrong_flag_leaves_the_workspace_file_as_it_is(tmp_path: Path) -> None:
     project = make_project(tmp_path)
     before = (project / "data" / "branchrank.toml").read_bytes()
