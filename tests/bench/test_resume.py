@@ -34,7 +34,7 @@ def run(project: Path, reports: Path, killed_at: int, *words: object, by: str = 
     """The benchmark as a program that ends at one query of the predictor ``killed``; 0: at none."""
     return program(
         *how.get("command", (DOOR,)),
-        *(words or (*RACERS, "--latency-sample", 2)),
+        *(words or (*RACERS, *NO_LLM, "--latency-sample", 2, "--bootstrap", 100)),
         *(() if "command" in how else ("--reports", reports)),
         cwd=project,
         environment={
