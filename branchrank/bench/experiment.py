@@ -20,7 +20,7 @@ import msgspec
 from branchrank.bench.scores import named_measure
 from branchrank.errors import UsageError
 from branchrank.records import Record
-from branchrank.settings import BenchmarkSettings, Resolved, read_toml, resolve
+from branchrank.settings import BenchmarkSettings, LLMSettings, Resolved, read_toml, resolve
 from branchrank.stores.config_file import read_config
 from branchrank.systems.builtin import BUILTIN
 from branchrank.systems.spec import System, problems
@@ -68,7 +68,7 @@ class _Header(Record, frozen=True, kw_only=True, forbid_unknown_fields=True):
     data_dir: str = "data"
     questions: str = ""
     split: str = ""
-    repeats: int = 1
+    repeats: int | None = None
     systems: dict[str, dict[str, Any]]
     indexes: dict[str, dict[str, Any]] = msgspec.field(default_factory=dict)
     benchmark: dict[str, Any] = msgspec.field(default_factory=dict)
@@ -90,8 +90,11 @@ def load_experiment(path: Path, flags: Mapping[str, Any] | None = None) -> Exper
         raise UsageError("\n".join(found), remedy=f"correct {path}")
     systems = _Systems(header.systems, settings, found).all()
     indexes = _indexes(header.indexes, toml, found)
-    if header.repeats < 1:
-        found.append(f"repeats = {header.repeats}; at least 1")
+    repeats = settings.part(LLMSettings).repeats
+    if header.repeats is not None and "llm.repeats" not in (flags or {}):
+        repeats = header.repeats
+    if repeats < 1:
+        found.append(f"repeats = {repeats}; at least 1")
     for named in systems:
         if named.index not in indexes:
             found.append(
@@ -111,7 +114,7 @@ def load_experiment(path: Path, flags: Mapping[str, Any] | None = None) -> Exper
         split=header.split,
         systems=tuple(systems),
         indexes=indexes,
-        repeats=header.repeats,
+        repeats=repeats,
         settings=settings,
     )
 

@@ -33,10 +33,17 @@ class LoadedRun(Record, frozen=True, kw_only=True):
 def load_run(directory: Path) -> LoadedRun:
     """Read a run. Its questions come from the copy in its directory.
 
-    Raises :class:`RunError` when a file is missing or damaged, or the questions are not those it asked.
+    Raises :class:`RunError` when it is not finished, a file is missing or damaged, or the questions are not
+    those it asked.
     """
     run = read_run(directory)
     rows = read_rows(directory / names.ROWS)
+    if run.status == "running":
+        wanted = len(run.question_ids) * sum(arm.repeats for arm in run.arms)
+        raise RunError(
+            f"{directory} is not finished: it has {len(rows)} of {wanted} rows",
+            remedy=f"branchrank resume {directory}",
+        )
     asked = {question.id: question for question in load_questions(directory / names.QUESTIONS)}
     missing = [key for key in run.question_ids if key not in asked]
     if missing:

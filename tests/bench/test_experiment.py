@@ -107,6 +107,21 @@ def test_flags_are_stronger_than_the_file_and_the_file_than_the_workspace(tmp_pa
     assert (part.sample_size, part.sample_seed, part.top_k) == (3, 2, 1)
 
 
+@pytest.mark.parametrize(
+    ("header", "flags", "expected"),
+    [
+        ("", {}, 1),
+        ("repeats = 3\n", {}, 3),
+        ("repeats = 3\n", {"llm__repeats": 5}, 5),
+        ("", {"llm__repeats": 2}, 2),
+    ],
+)
+def test_repeats_come_from_the_file_or_the_flag(
+    tmp_path: Path, header: str, flags: dict[str, int], expected: int
+) -> None:
+    assert read(tmp_path, f"{header}[systems.local]", **flags).repeats == expected
+
+
 def test_every_problem_is_reported_at_once(tmp_path: Path) -> None:
     with pytest.raises(UsageError) as caught:
         read(

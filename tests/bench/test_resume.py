@@ -159,6 +159,17 @@ def test_settings_that_only_the_report_reads_do_not_keep_a_run_from_going_on(
     assert [path.name for path in (tmp_path / "second").iterdir()] == [waiting.name]
 
 
+@pytest.mark.parametrize("verb", ["show", "report", "verify", "compare"])
+def test_half_a_run_is_not_shown_as_a_whole_one(project: Path, tmp_path: Path, verb: str) -> None:
+    waiting = unfinished(
+        tmp_path / "second", benchmark(project, "--predictor", "local", reports=tmp_path / "first")
+    )
+    result = invoke(verb, waiting, *([waiting] if verb == "compare" else []))
+    assert result.exit_code in (1, 3)
+    assert "is not finished: it has 1 of 8 rows" in result.output
+    assert "S@1" not in result.output
+
+
 def test_fresh_starts_anew(project: Path, tmp_path: Path) -> None:
     finished = benchmark(project, "--predictor", "local", reports=tmp_path / "first")
     waiting = unfinished(tmp_path / "second", finished)
