@@ -10,13 +10,15 @@ from branchrank.cli.options import data_dir_option, given_flags, resolved_settin
 from branchrank.cli.terminal import Command, progress_bars, safe, say
 from branchrank.settings import Bm25Settings, IndexSettings
 
+OWN_FILE = click.Path(path_type=Path, exists=True, dir_okay=False)
+
 
 @click.command("index", cls=Command)
 @click.argument("corpus", required=False)
 @data_dir_option
 @click.option("--exclude", multiple=True, help="Glob of sources to leave out. Repeatable.")
-@click.option("--chunks", type=click.Path(path_type=Path), help="Your own chunks.jsonl to index.")
-@click.option("--nodes", type=click.Path(path_type=Path), help="Your own nodes.jsonl to use as the tree.")
+@click.option("--chunks", type=OWN_FILE, help="Your own chunks.jsonl to index.")
+@click.option("--nodes", type=OWN_FILE, help="Your own nodes.jsonl to use as the tree.")
 @click.option("--quiet", is_flag=True, help="No progress.")
 @settings_options(IndexSettings, Bm25Settings)
 def command(

@@ -83,6 +83,16 @@ def test_a_wrong_flag_leaves_the_workspace_file_as_it_is(tmp_path: Path) -> None
     assert (project / "data" / "branchrank.toml").read_bytes() == before
 
 
+@pytest.mark.parametrize("flag", ["--chunks", "--nodes"])
+def test_a_file_that_is_not_there_is_not_kept_in_the_workspace_file(tmp_path: Path, flag: str) -> None:
+    project = make_project(tmp_path)
+    before = (project / "data" / "branchrank.toml").read_bytes()
+    result = invoke("index", "--data-dir", project / "data", flag, tmp_path / "nowhere.jsonl")
+    assert result.exit_code == 2
+    assert "nowhere.jsonl" in result.stderr
+    assert (project / "data" / "branchrank.toml").read_bytes() == before
+
+
 def test_show_prints_a_subtree(project: Path) -> None:
     shown = ran("pageindex", "show", "guide/brewing.md", "--data-dir", project / "data")
     assert shown.splitlines() == [
