@@ -1,7 +1,7 @@
 """Two runs over the same questions: paired comparisons, and the questions that flipped.
 
-Runs over other questions, or with other gold, can't be paired and are refused. Where several predictors are
-compared at once, each is tested at alpha divided by their number.
+Runs over other questions, or with other gold, can't be paired and are refused. Predictors that are compared
+at once are one family for Holm's correction.
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ from branchrank.bench.comparisons import benchmark_settings, clusters_of, primar
 from branchrank.bench.loading import LoadedRun
 from branchrank.bench.scores import NamedMeasure, named_measure
 from branchrank.errors import RunError, UsageError
-from branchrank.measures.verdicts import Comparison, compare_predictors
+from branchrank.measures.verdicts import Comparison, compare_pairs
 from branchrank.records import Record
 
 
@@ -57,27 +57,28 @@ def compare_runs(
     clusters = clusters_of(scores_b)
     settings = benchmark_settings(b.outcome.run)
     pairs = _pairs(scores_a.predictors, scores_b.predictors, predictor_a, predictor_b)
+    values = [
+        (scores_a.per_question(before, measure), scores_b.per_question(after, measure))
+        for before, after in pairs
+    ]
+    comparisons = compare_pairs(
+        [
+            ((f"{before} (A)", old), (f"{after} (B)", new))
+            for (before, after), (old, new) in zip(pairs, values, strict=True)
+        ],
+        clusters,
+        measure=measure.name,
+        delta=delta,
+        alpha=settings.alpha,
+        seed=b.outcome.run.seed,
+        resamples=settings.bootstrap,
+    )
     compared = []
-    for before, after in pairs:
-        old, new = f"{before} (A)", f"{after} (B)"
-        values = {
-            old: scores_a.per_question(before, measure),
-            new: scores_b.per_question(after, measure),
-        }
-        (comparison,) = compare_predictors(
-            values,
-            clusters,
-            baseline=old,
-            measure=measure.name,
-            delta=delta,
-            alpha=settings.alpha / len(pairs),
-            seed=b.outcome.run.seed,
-            resamples=settings.bootstrap,
-        )
+    for (before, after), (old, new), comparison in zip(pairs, values, comparisons, strict=True):
         flips = tuple(
-            Flip(question_id=key, before=values[old][key], after=values[new][key])
+            Flip(question_id=key, before=old[key], after=new[key])
             for key in scores_b.answerable
-            if values[old][key] != values[new][key]
+            if old[key] != new[key]
         )
         compared.append(Pair(before=before, after=after, comparison=comparison, flips=flips))
     return compared

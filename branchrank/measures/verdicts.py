@@ -92,6 +92,7 @@ class Comparison(Record, frozen=True, kw_only=True):
 class _Pair(Record, frozen=True, kw_only=True):
     """What one comparison knows before the family's correction."""
 
+    baseline: str
     candidate: str
     mean_a: float
     mean_b: float
@@ -124,18 +125,55 @@ def compare_predictors(
     a predictor lacks a score for some question or has one too many, or a score is outside 0..1.
     """
     _check(scores, clusters, baseline, delta)
+    return compare_pairs(
+        [((baseline, scores[baseline]), (name, of)) for name, of in scores.items() if name != baseline],
+        clusters,
+        measure=measure,
+        delta=delta,
+        alpha=alpha,
+        seed=seed,
+        draws=draws,
+        resamples=resamples,
+    )
+
+
+def compare_pairs(
+    pairs: Sequence[tuple[tuple[str, Scores], tuple[str, Scores]]],
+    clusters: Mapping[str, str],
+    *,
+    measure: str,
+    delta: float = DELTA,
+    alpha: float = power.ALPHA,
+    seed: int = 0,
+    draws: int = DRAWS,
+    resamples: int = RESAMPLES,
+) -> tuple[Comparison, ...]:
+    """Hold each candidate against a baseline of its own; all the pairs are one family for Holm.
+
+    A pair is a named baseline and a named candidate, each with its scores. Raises :class:`UsageError` as
+    :func:`compare_predictors` does.
+    """
+    for (baseline, a), (candidate, b) in pairs:
+        _check({baseline: a, candidate: b}, clusters, baseline, delta)
     ids = sorted(clusters)
     sources = [clusters[each] for each in ids]
-    table = {name: np.array([of[each] for each in ids], dtype=np.float64) for name, of in scores.items()}
-    pairs = [
-        _pair(name, table[baseline], table[name], sources, seed, draws, resamples)
-        for name in scores
-        if name != baseline
+    found = [
+        _pair(
+            baseline,
+            candidate,
+            np.array([a[each] for each in ids], dtype=np.float64),
+            np.array([b[each] for each in ids], dtype=np.float64),
+            sources,
+            seed,
+            draws,
+            resamples,
+        )
+        for (baseline, a), (candidate, b) in pairs
     ]
-    adjusted = holm([pair.result.p for pair in pairs])
+    adjusted = holm([pair.result.p for pair in found])
     return tuple(
-        _comparison(pair, p, sources, baseline, measure, len(pairs), alpha, delta)
-        for pair, p in zip(pairs, adjusted, strict=True)
+        _comparison(pair, p, sources, measure, len(found), alpha, delta)
+        for pair, p in zip(found, adjusted, strict=True)
     )
 
 
@@ -166,7 +204,14 @@ def _check(scores: Mapping[str, Scores], clusters: Mapping[str, str], baseline: 
 
 
 def _pair(
-    candidate: str, a: Floats, b: Floats, sources: Sequence[str], seed: int, draws: int, resamples: int
+    baseline: str,
+    candidate: str,
+    a: Floats,
+    b: Floats,
+    sources: Sequence[str],
+    seed: int,
+    draws: int,
+    resamples: int,
 ) -> _Pair:
     differences = b - a
     differences[np.abs(differences) < _SAME] = 0.0
@@ -179,6 +224,7 @@ def _pair(
         if len(sums) < len(differences):
             result = Significance(p=result.p, test=f"cluster {result.test}")
     return _Pair(
+        baseline=baseline,
         candidate=candidate,
         mean_a=float(a.mean()),
         mean_b=float(b.mean()),
@@ -194,7 +240,6 @@ def _comparison(
     pair: _Pair,
     p_adjusted: float,
     sources: Sequence[str],
-    baseline: str,
     measure: str,
     family: int,
     alpha: float,
@@ -216,7 +261,7 @@ def _comparison(
         verdict = "unresolved"
     return Comparison(
         measure=measure,
-        baseline=baseline,
+        baseline=pair.baseline,
         candidate=pair.candidate,
         n=n,
         clusters=len(pair.sums),

@@ -220,7 +220,8 @@ def _carrying(each: Comparison, loaded: LoadedRun, scores: Scores) -> str:
         (each.baseline, scores.per_question(each.baseline, measure)),
         (each.candidate, scores.per_question(each.candidate, measure)),
         clusters_of(scores),
-        alpha=each.alpha / each.family,
+        # The level at which Holm's correction tested this one.
+        alpha=each.alpha * each.p / each.p_adjusted if each.p_adjusted else each.alpha / each.family,
         seed=run.seed,
     )
     return f"{len(found.unsettle)} of {found.candidates}"

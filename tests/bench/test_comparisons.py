@@ -158,7 +158,9 @@ def test_runs_are_paired_by_question(tmp_path: Path) -> None:
     new = make_run(tmp_path / "b", (Planned("local", 0.9), Planned("hybrid", 0.3)), latency_sample=0)
     local, hybrid = compare_runs(old, new, measure=HIT1, delta=0.02)
     assert (local.comparison.verdict, hybrid.comparison.differing) == ("better", 0)
-    assert local.comparison.alpha == hybrid.comparison.alpha == 0.05 / 2
+    assert local.comparison.alpha == hybrid.comparison.alpha == 0.05
+    assert local.comparison.family == hybrid.comparison.family == 2
+    assert local.comparison.p_adjusted == pytest.approx(2 * local.comparison.p)
     won = {question.id for question in new.questions if 0.3 <= luck("local", question.id, 0) < 0.9}
     assert {flip.question_id for flip in local.flips} == won
     assert {(flip.before, flip.after) for flip in local.flips} == {(0.0, 1.0)}
