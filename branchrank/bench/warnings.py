@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Sequence
 
 from branchrank.bench.rows import Row
@@ -28,4 +29,20 @@ def lost_branches(rows: Sequence[Row], arms: Sequence[Arm]) -> list[str]:
                     f"questions without any result of {name}; `branchrank calibrate` suggests a value for "
                     "this model"
                 )
+    return found
+
+
+def lost_llms(rows: Sequence[Row], arms: Sequence[Arm]) -> list[str]:
+    """Arms whose LLM gave way to a fallback in over half of their rows, with the commonest reason."""
+    found = []
+    for arm in arms:
+        answered = [row for row in rows if row.predictor == arm.name and row.status == "ok"]
+        fallen = [row for row in answered if row.fallbacks]
+        if 2 * len(fallen) > len(answered):
+            reasons = Counter(reason for row in fallen for reason in row.fallbacks)
+            reason = min(reasons, key=lambda name: (-reasons[name], name))
+            found.append(
+                f"{arm.name}: the LLM gave way to a fallback in {len(fallen)} of {len(answered)} answers, "
+                f"most often by {reason!r}; the rates say little about {arm.llm}"
+            )
     return found

@@ -1,10 +1,10 @@
-"""A threshold that empties a branch is said."""
+"""A threshold that empties a branch is said, and so is an LLM that does not answer."""
 
 from __future__ import annotations
 
 from branchrank.bench.rows import Row
 from branchrank.bench.run_directory import Arm
-from branchrank.bench.warnings import lost_branches
+from branchrank.bench.warnings import lost_branches, lost_llms
 from branchrank.records import StageTrace
 from branchrank.systems.spec import Branch, System
 
@@ -32,3 +32,26 @@ def test_half_is_not_most() -> None:
 
 def test_other_predictors_do_not_count() -> None:
     assert lost_branches([Row(question_id="1", predictor="local", llm="none")], [ARM]) == []
+
+
+ASKING = Arm(name="hybrid", llm="ghost")
+
+
+def answered(number: int, *fallbacks: str) -> Row:
+    return Row(question_id=str(number), predictor="hybrid", llm="ghost", fallbacks=fallbacks)
+
+
+def test_an_llm_that_gives_way_in_most_answers_is_named_with_the_commonest_reason() -> None:
+    rows = [
+        answered(1, "rerank: timeout"),
+        answered(2, "rerank: http 404"),
+        answered(3, "rerank: http 404"),
+        answered(4),
+    ]
+    (warning,) = lost_llms(rows, [ASKING, ARM])
+    assert "in 3 of 4 answers, most often by 'rerank: http 404'" in warning
+    assert "ghost" in warning
+
+
+def test_an_llm_that_gives_way_in_half_of_the_answers_is_not() -> None:
+    assert lost_llms([answered(1, "rerank: timeout"), answered(2)], [ASKING]) == []
