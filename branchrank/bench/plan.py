@@ -8,7 +8,7 @@ from pathlib import Path
 
 from branchrank.artifacts import digest_of
 from branchrank.bench.benchmark import Contestant
-from branchrank.bench.predictors import ApiPredictor, SystemPredictor, load_class_predictor
+from branchrank.bench.predictors import ApiPredictor, ClassPredictor, SystemPredictor
 from branchrank.bench.run_directory import Arm, IndexFacts
 from branchrank.errors import UsageError
 from branchrank.stores.embedding_cache import EmbeddingCache
@@ -57,26 +57,19 @@ class Field:
                 Arm(name=system.name, llm=system.llm_label, system=system, index=index_name, repeats=times)
             )
 
-    def add_class(self, name: str) -> None:
-        """Let a user's own class compete."""
-        predictor = load_class_predictor(name)
+    def add(self, predictor: ClassPredictor | ApiPredictor) -> None:
+        """Let a user's own class or an HTTP endpoint compete."""
         self.contestants.append(Contestant(predictor=predictor, unmemoised=predictor))
         self.arms.append(Arm(name=predictor.name, llm=predictor.llm, index=""))
 
-    def add_endpoint(self, endpoint: str, target: str, token: str = "") -> None:
-        """Let an HTTP endpoint compete as ``api``."""
-        predictor = ApiPredictor(endpoint, target=target, token=token)
-        self.contestants.append(Contestant(predictor=predictor, unmemoised=predictor))
-        self.arms.append(Arm(name=predictor.name, llm=predictor.llm, index=""))
 
-    def check_names(self) -> None:
-        """Raise :class:`UsageError` when two contestants bear one name, or none competes."""
-        names = [arm.name for arm in self.arms]
-        if not names:
-            raise UsageError("no predictor is named", remedy="--predictor local")
-        twice = sorted({name for name in names if names.count(name) > 1})
-        if twice:
-            raise UsageError(f"two predictors are called {twice[0]!r}", remedy="give each its own name")
+def check_names(names: Sequence[str]) -> None:
+    """Raise :class:`UsageError` when two contestants bear one name, or none competes."""
+    if not names:
+        raise UsageError("no predictor is named", remedy="--predictor local")
+    twice = sorted({name for name in names if names.count(name) > 1})
+    if twice:
+        raise UsageError(f"two predictors are called {twice[0]!r}", remedy="give each its own name")
 
 
 def check_systems(systems: Sequence[System]) -> None:

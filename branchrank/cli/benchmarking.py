@@ -14,7 +14,8 @@ import msgspec
 from branchrank.bench.benchmark import Outcome, run_benchmark
 from branchrank.bench.comparisons import check_plan
 from branchrank.bench.loading import load_run
-from branchrank.bench.plan import Field, check_systems, index_facts, relative
+from branchrank.bench.plan import Field, check_names, check_systems, index_facts, relative
+from branchrank.bench.predictors import ApiPredictor, ClassPredictor, load_class_predictor
 from branchrank.bench.provenance import gather
 from branchrank.bench.questions import check_sources, load_questions, questions_digest, sample_questions
 from branchrank.bench.run_directory import RunRecord
@@ -37,6 +38,10 @@ def execute(job: Job) -> None:
     systems = [system for lineup in job.lineups for system in lineup.systems]
     check_systems(systems)
     part = job.settings.part(BenchmarkSettings)
+    outside = _outside(job)
+    names = [competitor.name for competitor in (*systems, *outside)]
+    check_names(names)
+    check_plan(part, names)
     workspace = Workspace(job.data_dir, job.settings, notify=say)
     questions_file = job.questions_file or workspace.questions_path
     questions = sample_questions(load_questions(questions_file), part.sample_size, part.sample_seed)
@@ -65,14 +70,8 @@ def execute(job: Job) -> None:
                 llm_stages=stages,
                 repeats=job.repeats,
             )
-        for name in job.classes:
-            field.add_class(name)
-        if job.endpoint:
-            field.add_endpoint(
-                job.endpoint, job.endpoint_predictor, os.environ.get("BRANCHRANK_API_TOKEN", "")
-            )
-        field.check_names()
-        check_plan(part, [arm.name for arm in field.arms])
+        for predictor in outside:
+            field.add(predictor)
         with progress_bars(job.quiet) as progress:
             meter.show = progress.status
             outcome = run_benchmark(
@@ -88,6 +87,15 @@ def execute(job: Job) -> None:
                 gold_facts=gold_facts(questions, workspace.corpus_root) if indexes else (),
             )
     finish(outcome)
+
+
+def _outside(job: Job) -> list[ClassPredictor | ApiPredictor]:
+    """The predictors that are no systems. Raises :class:`UsageError` when one can't be had."""
+    made: list[ClassPredictor | ApiPredictor] = [load_class_predictor(name) for name in job.classes]
+    if job.endpoint:
+        token = os.environ.get("BRANCHRANK_API_TOKEN", "")
+        made.append(ApiPredictor(job.endpoint, target=job.endpoint_predictor, token=token))
+    return made
 
 
 def _record(

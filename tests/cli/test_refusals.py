@@ -7,7 +7,7 @@ import signal
 from pathlib import Path
 
 import pytest
-from support.commands import NO_LLM, ROOT, benchmark, invoke, make_project, program, table
+from support.commands import NO_LLM, ROOT, benchmark, invoke, make_project, program, table, write_lines
 from support.worlds import write_pages
 
 from branchrank.bench.run_directory import read_run
@@ -107,6 +107,28 @@ def test_an_llm_that_is_asked_for_and_not_named_is_refused_with_both_remedies(
         assert "--pageindex-base-url" in result.stderr
         assert "--pageindex-no-llm" in result.stderr
     assert sorted(path.name for path in unbuilt.iterdir()) == ["data", "docs"]
+    assert not (unbuilt / "data" / "indexes").exists()
+
+
+@pytest.mark.parametrize(
+    ("words", "reason"),
+    [
+        (("--predictor", "no_such_module:Class"), "No module named"),
+        (("--predictor", "support.predictors:Broken"), "no such model"),
+        (("--predictor", "local", "--baseline", "nobody"), "nobody"),
+        (("--predictor", "local", "--primary", "strict_nothing@1"), "nothing@1"),
+        (("--predictor", "api", "--api-endpoint", "ftp://127.0.0.1/"), "not an HTTP URL"),
+        (("--predictor", "local", "--questions", "none.jsonl"), "none.jsonl"),
+    ],
+)
+def test_whatever_can_be_checked_is_checked_before_an_index_is_built(
+    unbuilt: Path, words: tuple[str, ...], reason: str
+) -> None:
+    if "--questions" not in words:
+        words = (*words, "--questions", write_lines(unbuilt / "questions.jsonl"))
+    result = invoke("benchmark", "--data-dir", unbuilt / "data", *words)
+    assert result.exit_code in (2, 3)
+    assert reason in result.stderr
     assert not (unbuilt / "data" / "indexes").exists()
 
 
