@@ -13,7 +13,7 @@ import contextlib
 import errno
 import hashlib
 import os
-import tempfile
+import secrets
 from collections.abc import Callable, Iterable, Iterator
 from pathlib import Path
 from typing import BinaryIO, TypeVar
@@ -51,6 +51,15 @@ def fsync_directory(directory: Path) -> None:
         os.close(descriptor)
 
 
+def create_beside(path: Path) -> tuple[int, Path]:
+    """A new file of a temporary name in the folder of ``path``, and its descriptor. Raises ``OSError``.
+
+    It has the permissions that the user's umask leaves.
+    """
+    name = path.with_name(f".{path.name}.{secrets.token_hex(8)}.tmp")
+    return os.open(name, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o666), name
+
+
 @contextlib.contextmanager
 def atomic_writer(path: Path) -> Iterator[BinaryIO]:
     """Open a temporary file that becomes ``path`` when the block ends without an error.
@@ -59,13 +68,12 @@ def atomic_writer(path: Path) -> Iterator[BinaryIO]:
     """
     with storage_errors(path):
         path.parent.mkdir(parents=True, exist_ok=True)
-        descriptor, name = tempfile.mkstemp(dir=path.parent, prefix=f".{path.name}.", suffix=".tmp")
+        descriptor, name = create_beside(path)
         try:
             with os.fdopen(descriptor, "wb") as stream:
                 yield stream
                 stream.flush()
                 os.fsync(stream.fileno())
-            os.chmod(name, 0o644)
             os.replace(name, path)
         except BaseException:
             with contextlib.suppress(FileNotFoundError):

@@ -15,7 +15,6 @@ import contextlib
 import hashlib
 import os
 import sqlite3
-import tempfile
 import threading
 from collections.abc import Iterator, Sequence
 from functools import cache
@@ -24,7 +23,7 @@ from pathlib import Path
 import msgspec
 import numpy as np
 
-from branchrank.artifacts import fsync_directory, storage_errors
+from branchrank.artifacts import create_beside, fsync_directory, storage_errors
 from branchrank.errors import ArtifactError
 from branchrank.records import Chunk, Record
 from branchrank.stores.embedders.protocol import EmbedderIdentity, Vectors
@@ -174,11 +173,11 @@ def build_sqlite(
     order = sorted(range(len(chunks)), key=lambda number: chunks[number].id)
     with storage_errors(path):
         path.parent.mkdir(parents=True, exist_ok=True)
-        descriptor, name = tempfile.mkstemp(dir=path.parent, prefix=f".{path.name}.", suffix=".tmp")
+        descriptor, name = create_beside(path)
         os.close(descriptor)
     try:
         _write(
-            Path(name),
+            name,
             [chunks[n] for n in order],
             None if vectors is None else vectors[order],
             embedder,
@@ -187,7 +186,6 @@ def build_sqlite(
         with storage_errors(path):
             with open(name, "rb") as stream:
                 os.fsync(stream.fileno())
-            os.chmod(name, 0o644)
             os.replace(name, path)
             fsync_directory(path.parent)
     finally:

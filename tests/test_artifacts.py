@@ -1,0 +1,67 @@
+"""Files that are written whole or not at all."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from branchrank.artifacts import atomic_writer, digest_bytes, digest_file, read_jsonl, write_jsonl, write_text
+from branchrank.errors import InputError, StorageError
+from branchrank.records import Scored, Span
+
+
+@pytest.mark.parametrize(("mask", "mode"), [(0o022, 0o644), (0o077, 0o600), (0o027, 0o640)])
+def test_a_file_has_the_permissions_that_the_umask_leaves(tmp_path: Path, mask: int, mode: int) -> None:
+    path = tmp_path / "report.md"
+    before = os.umask(mask)
+    try:
+        write_text(path, "text")
+    finally:
+        os.umask(before)
+    assert path.stat().st_mode & 0o777 == mode
+
+
+def test_a_write_that_fails_leaves_the_old_file_and_nothing_else(tmp_path: Path) -> None:
+    path = tmp_path / "rows.jsonl"
+    write_text(path, "old\n")
+
+    def records() -> Iterator[object]:
+        yield Scored("a", 1.0)
+        raise ValueError("half-way")
+
+    with pytest.raises(ValueError, match="half-way"):
+        write_jsonl(path, records())
+    assert path.read_text() == "old\n"
+    assert os.listdir(tmp_path) == ["rows.jsonl"]
+
+
+def test_two_writers_of_one_file_do_not_meet(tmp_path: Path) -> None:
+    path = tmp_path / "run.json"
+    with atomic_writer(path) as first, atomic_writer(path) as second:
+        first.write(b"first")
+        second.write(b"second")
+    assert path.read_bytes() == b"first", "the last to end wins, whole"
+    assert os.listdir(tmp_path) == ["run.json"]
+
+
+def test_what_the_disk_refuses_is_a_storage_error(tmp_path: Path) -> None:
+    (tmp_path / "file").write_text("")
+    with pytest.raises(StorageError, match="cannot write"):
+        write_text(tmp_path / "file" / "below", "text")
+
+
+def test_a_bad_line_is_named(tmp_path: Path) -> None:
+    path = tmp_path / "spans.jsonl"
+    path.write_bytes(b'{"source":"a","line_start":1,"line_end":2}\n\n{"source":"a"}\n')
+    with pytest.raises(InputError, match=r"spans\.jsonl:3: .*line_start"):
+        read_jsonl(path, Span)
+
+
+def test_a_files_digest_is_that_of_its_bytes(tmp_path: Path) -> None:
+    path = tmp_path / "a"
+    path.write_bytes(b"abc")
+    assert digest_file(path) == digest_bytes(b"abc")
+    assert digest_bytes(b"abc") == "ba7816bf8f01cfea414140de5dae2223b00361a396177a9cb410ff61f20015ad"
