@@ -25,7 +25,7 @@ from branchrank.bench.runner import Progress, quality_pass
 from branchrank.bench.scores import Scores, named_measure, standard_measures
 from branchrank.bench.slices import GoldFacts
 from branchrank.bench.summary import SummaryRow, calls_csv, questions_csv, summarise, summary_csv
-from branchrank.bench.warnings import lost_branches, lost_llms
+from branchrank.bench.warnings import lost_branches, lost_llms, shallow
 from branchrank.records import Question, Record
 from branchrank.settings import BenchmarkSettings
 from branchrank.systems.memo import Memo
@@ -94,7 +94,7 @@ def run_benchmark(
         reused=_counts(memo.reused for memo in memos),
         failures=sum(row.status == "failed" for row in rows),
         fallbacks=sum(bool(row.fallbacks) for row in rows),
-        warnings=(*lost_branches(rows, run.arms), *lost_llms(rows, run.arms)),
+        warnings=(*shallow(run.top_k), *lost_branches(rows, run.arms), *lost_llms(rows, run.arms)),
     )
     summary = write_tables(directory, finished, rows, timings, kept(questions, settings))
     finished = sealed(directory, finished)

@@ -8,6 +8,19 @@ from collections.abc import Sequence
 from branchrank.bench.rows import Row
 from branchrank.bench.run_directory import Arm
 
+#: The depth of the standard measures.
+DEEPEST = 5
+
+
+def shallow(top_k: int) -> list[str]:
+    """A run that kept fewer hits than its measures look at."""
+    if top_k >= DEEPEST:
+        return []
+    return [
+        f"--top-k {top_k} keeps fewer hits than hit@{DEEPEST} and MRR@{DEEPEST} look at; what lies past them "
+        "counts as missed"
+    ]
+
 
 def lost_branches(rows: Sequence[Row], arms: Sequence[Arm]) -> list[str]:
     """Arms whose distance threshold left over half of their questions without the vector branch."""

@@ -188,3 +188,12 @@ def test_fewer_hits_asked_for_are_the_first_of_more(project: Path, made: Path, t
     short = benchmark(project, *ALL, "--top-k", 3, reports=tmp_path)
     for few, many in zip(json_lines(short / names.ROWS), json_lines(made / names.ROWS), strict=True):
         assert [hit["id"] for hit in few["hits"]] == [hit["id"] for hit in many["hits"][:3]]
+
+
+def test_fewer_hits_than_the_measures_look_at_are_warned_of(
+    project: Path, made: Path, tmp_path: Path
+) -> None:
+    shallow = benchmark(project, "--predictor", "local", "--top-k", 4, reports=tmp_path)
+    [warning] = load_run(shallow).outcome.run.warnings
+    assert "--top-k 4" in warning
+    assert load_run(made).outcome.run.warnings == ()
