@@ -36,6 +36,7 @@ import msgspec
 from branchrank.bench.questions import load_questions
 from branchrank.corpus.discovery import discover
 from branchrank.llm.gateway import Gateway
+from branchrank.llm.ledger import Totals, totals_by
 from branchrank.llm.prompts import excerpt
 from branchrank.llm.request import LLMReply, LLMRequest, Usage, estimate_tokens
 from branchrank.llm.session import LLMSession
@@ -115,7 +116,8 @@ def chance(shown: dict[str, str], gold: Gold) -> list[str]:
     return names
 
 
-RULES: dict[str, Rule] = {"oracle": oracle, "oracle, full beam": full_oracle, "random": chance}
+FULL = "oracle, full beam"
+RULES: dict[str, Rule] = {"oracle": oracle, FULL: full_oracle, "random": chance}
 
 
 class Chooser(NamedTuple):
@@ -142,6 +144,7 @@ class Outcome(NamedTuple):
     cpu_ms: float
     seconds: float
     fallbacks: dict[str, int]
+    stages: dict[str, Totals]
 
 
 def sources(question: Question) -> set[str]:
@@ -235,6 +238,7 @@ def measure(index: Index, questions: Sequence[Question], walk: TreeSearch, choos
         cpu_ms=1000.0 * statistics.median(spent) / count,
         seconds=seconds / count,
         fallbacks=Counter(reason for one in found for reason in one.fallbacks),
+        stages=totals_by(calls, lambda call: call.stage),
     )
 
 
@@ -271,16 +275,30 @@ def cells(outcome: Outcome) -> str:
 
 
 def by_size(corpus: Path, questions: Sequence[Question], sizes: Sequence[int]) -> None:
-    """Print the table of all sizes, and that of page sizes on the largest part."""
+    """Print the table of all sizes, then where the calls go, then the table of page sizes."""
     keep = set().union(*map(sources, questions))
     header("documents", "nodes", "depth", "widest", "chooser", *COST_COLUMNS)
+    full: dict[str, Outcome] = {}
     for size in sizes:
         with part(corpus, keep, size) as index:
             for chooser in choosers(index, questions):
                 outcome = measure(index, questions, TreeSearch(), chooser)
                 print(f"| {shape(index)} | {chooser.name} | {cells(outcome)} |", flush=True)
+                if chooser.name == FULL:
+                    full[shape(index)] = outcome
             if size == sizes[-1]:
+                by_stage(full, len(questions))
                 by_page_size(index, questions)
+
+
+def by_stage(outcomes: dict[str, Outcome], count: int) -> None:
+    """Print the table of calls and prompt tokens per question in each stage."""
+    stages = sorted({stage for outcome in outcomes.values() for stage in outcome.stages})
+    header("documents", "nodes", "depth", "widest", *stages)
+    for place, outcome in outcomes.items():
+        found = [outcome.stages.get(stage, Totals()) for stage in stages]
+        spent = (f"{one.calls / count:.1f}: {one.prompt_tokens / count:,.0f}" for one in found)
+        print(f"| {place} | {' | '.join(spent)} |", flush=True)
 
 
 def by_page_size(index: Index, questions: Sequence[Question]) -> None:
