@@ -49,10 +49,14 @@ def test_the_same_files_give_the_same_bytes(paired: LoadedRun, text: str) -> Non
 
 def test_under_fifty_questions_the_heading_says_pilot(tmp_path: Path) -> None:
     small = make_run(tmp_path / "a", questions=make_questions(49), latency_sample=0)
-    assert heading(small.outcome.run) == "Pilot: made, 49 questions"
+    assert heading(small) == "Pilot: made, 49 questions"
     assert markdown(report_content(small)).startswith("# Pilot: made, 49 questions\n\nUnder 50 questions")
     large = make_run(tmp_path / "b", questions=make_questions(50), latency_sample=0)
-    assert heading(large.outcome.run) == "made, 50 questions"
+    assert heading(large) == "made, 50 questions"
+    questions = make_questions(49, unanswerable=3)
+    mixed = make_run(tmp_path / "c", questions=questions, latency_sample=0)
+    assert heading(mixed) == "Pilot: made, 52 questions, 3 of them unanswerable"
+    assert "Over the 49 questions with an answer." in markdown(report_content(mixed))
 
 
 def test_every_rate_has_its_interval(paired: LoadedRun, text: str) -> None:
