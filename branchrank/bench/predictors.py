@@ -12,7 +12,7 @@ import sys
 import urllib.error
 import urllib.parse
 import urllib.request
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from pathlib import Path
 from typing import Any, Protocol
 
@@ -94,15 +94,43 @@ class ClassPredictor(Untraced):
     def predict(self, question: Question, k: int, repeat: int = 0) -> Retrieval:
         """Ask the user's class, with a margin for what is excluded."""
         margin = 10 if question.excluded_spans else 0
-        hits = tuple(self.wrapped.retrieve(question.question, k + margin))
-        for hit in hits:
+        returned = self.wrapped.retrieve(question.question, k + margin)
+        if not isinstance(returned, Iterable):
+            raise self._wrong(f"{type(returned).__name__}, not a list of branchrank.records.Hit")
+        hits = []
+        for hit in returned:
             if not isinstance(hit, Hit):
-                raise UsageError(
-                    f"{self.name}: retrieve() returned {type(hit).__name__}, not branchrank.records.Hit",
-                    remedy="return a list of Hit records",
-                )
+                raise self._wrong(f"{type(hit).__name__}, not branchrank.records.Hit")
+            try:
+                hits.append(_checked(hit))
+            except (TypeError, ValueError) as error:
+                raise self._wrong(f"a hit that is none: {error}") from error
         kept = [hit for hit in hits if not _excluded(hit, question)]
         return Retrieval(hits=tuple(kept[:k]))
+
+    def _wrong(self, what: str) -> UsageError:
+        return UsageError(f"{self.name}: retrieve() returned {what}", remedy="return a list of Hit records")
+
+
+def _checked(hit: Hit) -> Hit:
+    """The hit with Python's own numbers, whatever it was computed with, as a row can keep it.
+
+    Raises ``ValueError`` or ``TypeError`` for wrong types, lines that are no span, a score that is no number.
+    """
+    for name in ("id", "source", "text"):
+        if not isinstance(getattr(hit, name), str):
+            raise TypeError(f"its {name} is {type(getattr(hit, name)).__name__}, not str")
+    plain = msgspec.structs.replace(
+        hit,
+        line_start=int(hit.line_start),
+        line_end=int(hit.line_end),
+        score=float(hit.score),
+        distance=None if hit.distance is None else float(hit.distance),
+    )
+    checked = msgspec.json.decode(msgspec.json.encode(plain), type=Hit)
+    if not 1 <= checked.line_start <= checked.line_end:
+        raise ValueError(f"lines {checked.line_start}..{checked.line_end} are not a span: 1 <= start <= end")
+    return checked
 
 
 def _excluded(hit: Hit, question: Question) -> bool:
@@ -197,6 +225,10 @@ class ApiPredictor(Untraced):
             raise BranchRankError(
                 f"{self.endpoint}: {error}", remedy="check that the endpoint is up"
             ) from error
-        hits = (Hit(**{name: getattr(hit, name) for name in hit.__struct_fields__}) for hit in answer.hits)
+        made = (Hit(**{name: getattr(hit, name) for name in hit.__struct_fields__}) for hit in answer.hits)
+        try:
+            hits = [_checked(hit) for hit in made]
+        except ValueError as error:
+            raise BranchRankError(f"{self.endpoint}: {error}", remedy="correct the endpoint") from error
         kept = [hit for hit in hits if not _excluded(hit, question)]
         return Retrieval(hits=tuple(kept[:k]))

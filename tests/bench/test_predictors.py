@@ -12,6 +12,7 @@ from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pytest
 from support.commands import ROOT, benchmark, invoke, json_lines, make_project, table
 from support.predictors import passage
@@ -106,6 +107,43 @@ def test_answers_of_the_wrong_type_end_the_run(project: Path, tmp_path: Path) ->
     )
     assert result.exit_code == 2
     assert "retrieve() returned str, not branchrank.records.Hit" in result.stderr
+
+
+class Returning:
+    """Returns what it is told to."""
+
+    def __init__(self, returned: object) -> None:
+        self.returned = returned
+
+    def retrieve(self, query: str, k: int) -> object:
+        return self.returned
+
+
+@pytest.mark.parametrize(
+    ("returned", "reason"),
+    [
+        (None, "NoneType, not a list"),
+        ([passage("a.md", 5, 4)], "lines 5..4 are not a span"),
+        ([passage("a.md", 0, 4)], "lines 0..4 are not a span"),
+        ([passage("a.md", "one", 4)], "invalid literal"),
+        ([passage("a.md", 1, 4, score=float("nan"))], "score"),
+        ([passage("a.md", 1, 4, score=None)], "float"),
+        ([passage(Path("a.md"), 1, 4)], ""),
+        ([passage("a\ud800.md", 1, 4)], "surrogates"),
+        ([passage("a.md", 1, 4, text=b"bytes")], ""),
+    ],
+)
+def test_a_hit_that_no_row_can_keep_ends_the_run_in_words(returned: object, reason: str) -> None:
+    with pytest.raises(UsageError, match="retrieve\\(\\) returned") as caught:
+        ClassPredictor("own", Returning(returned)).predict(QUESTION, 5)
+    assert reason in caught.value.message
+
+
+def test_numbers_of_numpy_and_iterators_are_taken() -> None:
+    hit = passage("a.md", np.int64(2), np.int32(3), score=np.float32(0.5))
+    [kept] = ClassPredictor("own", Returning(iter([hit]))).predict(QUESTION, 5).hits
+    assert kept == passage("a.md", 2, 3, score=0.5)
+    assert (type(kept.line_start), type(kept.score)) == (int, float)
 
 
 def test_two_predictors_of_one_name_are_refused(project: Path) -> None:
@@ -223,10 +261,11 @@ def test_an_endpoint_is_asked_and_its_hits_are_read(endpoint: Endpoint) -> None:
         (200, b"no json", {}),
         (200, b'{"results": []}', {}),
         (200, json.dumps({"hits": [{"source": "a.md", "line_start": "x", "line_end": 2}]}).encode(), {}),
+        (200, json.dumps({"hits": [{"source": "a.md", "line_start": 3, "line_end": 2}]}).encode(), {}),
         (302, b"", {"Location": "http://127.0.0.1:1/elsewhere"}),
         (303, b"", {"Location": "/elsewhere"}),
     ],
-    ids=["error", "no JSON", "no hits", "no lines", "redirect to another host", "redirect"],
+    ids=["error", "no JSON", "no hits", "no lines", "no span", "redirect to another host", "redirect"],
 )
 def test_anything_but_an_answer_is_an_error_that_names_the_endpoint(endpoint: Endpoint, answer) -> None:
     endpoint.answer = lambda body: answer
