@@ -21,7 +21,10 @@ from branchrank.records import LLMCall, Record
 
 
 class SummaryRow(Record, frozen=True, kw_only=True):
-    """One predictor's line of ``summary.csv``. Rates are 0..1; ``None`` where nothing was measured."""
+    """One predictor's line of ``summary.csv``. Rates are 0..1; ``None`` where nothing was measured.
+
+    ``questions`` counts all that were asked, ``answerable_questions`` those that the rates are over.
+    """
 
     predictor: str
     llm: str
@@ -45,6 +48,7 @@ class SummaryRow(Record, frozen=True, kw_only=True):
     timed_queries: int
     failures: int
     fallbacks: int
+    answerable_questions: int
 
 
 FIRST_RATES = STANDARD[:4]
@@ -72,7 +76,10 @@ def _summary(
         llm=rows[0].llm,
         questions=len({row.question_id for row in rows}),
         rates={
-            name: scores.average(predictor, measures[name]) if name in measures else None for name in STANDARD
+            name: scores.average(predictor, measures[name])
+            if name in measures and scores.answerable
+            else None
+            for name in STANDARD
         },
         lines_per_hit=sizes.lines_per_hit,
         latency_p50_ms=warm.percentile(TOTAL, 0.5),
@@ -92,6 +99,7 @@ def _summary(
         timed_queries=len(warm.by_stage.get(TOTAL, {})),
         failures=sum(row.status == "failed" for row in rows),
         fallbacks=sum(bool(row.fallbacks) for row in rows),
+        answerable_questions=len(scores.answerable),
     )
 
 
@@ -189,7 +197,7 @@ def questions_csv(scores: Scores) -> str:
                         question.difficulty,
                         row.status,
                         outcome_of(row, values) if question.answerable else "unanswerable",
-                        *values.values(),
+                        *(values.values() if question.answerable else [None] * len(values)),
                         _first_rank([hit.gold is not None for hit in row.hits]),
                         _first_rank([hit.page is not None for hit in row.hits]),
                         row.lost,

@@ -13,14 +13,17 @@ from branchrank.measures.verdicts import PILOT_BELOW
 from branchrank.report.blocks import Block, Code, Paragraph, Report, Section, Table
 from branchrank.report.costs import latency, llm_cost, shared_work
 from branchrank.report.losses import failures, hard, lost, sliced, unanswerable
-from branchrank.report.result import facts, passages, result, statistics, trade_off
+from branchrank.report.result import asked, facts, passages, result, statistics, trade_off
 
 
-def heading(run: RunRecord) -> str:
-    """The report's title; under 50 questions it says pilot."""
-    asked = len(run.question_ids)
-    pilot = "Pilot: " if asked < PILOT_BELOW else ""
-    return f"{pilot}{run.experiment}, {asked} questions"
+def heading(loaded: LoadedRun) -> str:
+    """The report's title; under 50 questions with an answer it says pilot."""
+    pilot = "Pilot: " if _is_pilot(loaded) else ""
+    return f"{pilot}{loaded.outcome.run.experiment}, {asked(loaded.scores)}"
+
+
+def _is_pilot(loaded: LoadedRun) -> bool:
+    return len(loaded.scores.answerable) < PILOT_BELOW
 
 
 def report_content(loaded: LoadedRun) -> Report:
@@ -28,7 +31,7 @@ def report_content(loaded: LoadedRun) -> Report:
     run, scores = loaded.outcome.run, loaded.scores
     judgement = judge_run(scores, run)
     lead: list[Block] = []
-    if len(run.question_ids) < PILOT_BELOW:
+    if _is_pilot(loaded):
         lead.append(
             Paragraph(
                 text=f"Under {PILOT_BELOW} questions differences of ten points are noise: this is a pilot."
@@ -56,7 +59,7 @@ def report_content(loaded: LoadedRun) -> Report:
         repeat(run),
     ]
     return Report(
-        title=heading(run),
+        title=heading(loaded),
         lead=tuple(lead),
         sections=tuple(section for section in sections if section is not None),
     )

@@ -40,13 +40,19 @@ def named(predictor: str, judgement: Judgement) -> Cell:
     return Strong(predictor) if predictor == judgement.winner else predictor
 
 
+def asked(scores: Scores) -> str:
+    """How many questions were asked, and how many of them have no answer."""
+    without = len(scores.questions) - len(scores.answerable)
+    return plural(len(scores.questions), "question") + (
+        f", {without} of them unanswerable" if without else ""
+    )
+
+
 def facts(run: RunRecord, scores: Scores) -> Table:
     """What was run, on what, with what."""
-    answerable, asked = len(scores.answerable), len(scores.questions)
-    unanswerable = f", {asked - answerable} of them unanswerable" if asked > answerable else ""
     clusters = len(set(clusters_of(scores).values()))
     rows = [
-        ("questions", f"{asked}{unanswerable}, from {plural(clusters, 'source')}; {run.questions_file}"),
+        ("questions", f"{asked(scores)}, from {plural(clusters, 'source')}; {run.questions_file}"),
         ("questions' digest", run.questions_digest[:16]),
         ("split", run.split or "not named: figures from questions used for tuning carry no claim"),
         ("corpus", f"{run.corpus or 'none'} (digest {run.corpus_digest[:16]})" if run.corpus else "none"),
@@ -102,7 +108,8 @@ def result(loaded: LoadedRun, scores: Scores, judgement: Judgement) -> Section:
             table("Hit rates with 95% intervals", hits),
             table("Means with 95% intervals", means),
             Paragraph(
-                text="Strict: the hit covers the gold. Relaxed: it lies on the gold's page. A failed "
+                text=f"Over the {plural(len(scores.answerable), 'question')} with an answer. "
+                "Strict: the hit covers the gold. Relaxed: it lies on the gold's page. A failed "
                 "query counts as a miss. Intervals are Wilson's for hits, and bootstrap intervals over "
                 "gold sources for means "
                 "and averaged repeats. " + _bold_words(judgement)

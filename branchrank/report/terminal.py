@@ -48,7 +48,7 @@ def print_summary(loaded: LoadedRun) -> None:
     console = Console()
     if not console.is_terminal:
         console = Console(width=PIPE_WIDTH)
-    say(console, f"{heading(run)}, seed {run.seed}", style="bold")
+    say(console, f"{heading(loaded)}, seed {run.seed}", style="bold")
     console.print(table)
     say(console, _legend(shown), style="dim")
     for warning in run.warnings:

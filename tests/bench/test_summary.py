@@ -5,12 +5,14 @@ from __future__ import annotations
 import csv
 import math
 from io import StringIO
+from pathlib import Path
 
 import msgspec
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 from support.gold import gold
+from support.made_runs import Planned, make_questions, make_run
 from support.predictors import Scripted, passage
 
 from branchrank.bench.csv_text import cell, table_csv, text_of
@@ -98,6 +100,17 @@ def test_every_number_is_what_a_hand_computes() -> None:
     assert float(row["strict_nDCG@5"]) == pytest.approx((1 + 1 / math.log2(3)) / 4, abs=1e-6)
     # Over the first five hits: 4 + 6, 4 + 4, and 5 * 6 lines, of 9 hits.
     assert float(row["lines_per_hit"]) == pytest.approx((4 + 6 + 4 + 4 + 5 * 6) / 9, rel=1e-5)
+
+
+def test_rates_are_over_the_questions_with_an_answer(tmp_path: Path) -> None:
+    made = make_run(tmp_path, (Planned("local", 0.5),), make_questions(8, unanswerable=2), latency_sample=0)
+    [row] = csv.DictReader(StringIO(summary_csv(made.outcome.summary)))
+    assert (row["questions"], row["answerable_questions"]) == ("10", "8")
+    lines = list(csv.DictReader(StringIO(questions_csv(made.scores))))
+    values = [float(line["strict_hit@1"]) for line in lines if line["strict_hit@1"]]
+    assert len(values) == 8
+    assert float(row["strict_hit@1"]) == pytest.approx(sum(values) / 8)
+    assert [line["outcome"] for line in lines if not line["strict_hit@1"]] == ["unanswerable"] * 2
 
 
 def test_rates_lie_in_0_to_1_and_unmeasured_latency_is_empty() -> None:

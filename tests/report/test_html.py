@@ -215,7 +215,7 @@ def test_a_screen_reader_finds_names_and_tables(browser: Chromium, usual: Loaded
     browser.open(page_of(usual))
     nodes = browser.tree()
     named = {(node["role"], node["name"]) for node in nodes}
-    assert ("heading", "made, 62 questions") in named
+    assert ("heading", "made, 62 questions, 2 of them unanswerable") in named
     assert ("combobox", "Predictor") in named
     assert ("searchbox", "Words or id") in named
     assert ("navigation", "Sections") in named
