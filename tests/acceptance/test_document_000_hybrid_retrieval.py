@@ -7,6 +7,7 @@ from pathlib import Path
 
 import pytest
 from support.small_index import small_index
+from support.worlds import make_index
 
 from branchrank.files.grep import Grep
 from branchrank.files.read_file import read_file
@@ -85,6 +86,18 @@ class TestHybridSearchCombiningExactKeywordAndVectorRetrieval:
             assert found.hit.score == pytest.approx(expected)
         scores = [found.hit.score for found in results]
         assert scores == sorted(scores, reverse=True)
+
+    @pytest.mark.parametrize("ranking", ["none", "bm25"])
+    def test_hybrid_search_fusion_returns_the_top_10(self, tmp_path: Path, ranking: str) -> None:
+        pages = {f"{n:02}.md": f"# Walnut {n}\n\nA walnut of kind {n}.\n" for n in range(14)}
+        index, _ = make_index(tmp_path, pages)
+        settings = GrepSettings(vector_score_threshold=4.0)
+        with index:
+            tools = SearchTools(index, tmp_path / "docs", settings=settings)
+            found = tools.hybrid_search("kinds of walnut", "walnut", ranking=ranking, limit=100).results
+            assert len(found) == 14
+            top = tools.hybrid_search("kinds of walnut", "walnut", ranking=ranking).results
+            assert [each.hit for each in top] == [each.hit for each in found[:10]]
 
     def test_one_source_returns_empty(self, opened: tuple[Index, Path], tools: SearchTools) -> None:
         without_grep = tools.hybrid_search("production", "zzzunknown").results
