@@ -3,7 +3,11 @@
 from __future__ import annotations
 
 import json
+import os
+import pty
 import shutil
+import sys
+import time
 from pathlib import Path
 
 import pytest
@@ -188,3 +192,38 @@ def test_a_workspace_can_be_moved_with_its_corpus(tmp_path: Path) -> None:
     result = asked(tmp_path / "there", ("retrieve",), "--json", "stains")
     assert json.loads(result.stdout)["hits"] == before
     assert result.stderr == ""
+
+
+@pytest.mark.parametrize(("last", "code"), [(b"\x03", 130), (b"\x04", 0)], ids=["Ctrl-C", "Ctrl-D"])
+def test_the_prompt_at_a_terminal(project: Path, last: bytes, code: int) -> None:
+    child, terminal = pty.fork()
+    if child == 0:
+        os.chdir(project)
+        os.execv(sys.executable, [sys.executable, str(ROOT / "retrieve.py"), "--top-k", "1"])
+    shown, seen = b"", 0
+
+    def until(text: bytes) -> None:
+        """Read on until the text is shown again."""
+        nonlocal shown, seen
+        while text not in shown[seen:]:
+            shown += os.read(terminal, 4096)
+        seen = shown.index(text, seen) + len(text)
+
+    try:
+        until(b"> ")
+        os.write(terminal, b"baking soda stains\n")
+        until(b"Baking soda removes tannin stains.")
+        until(b"> ")
+        ended = (0, 0)
+        for attempt in range(200):
+            if attempt % 50 == 0:  # a key may be pressed before the interpreter listens to it
+                os.write(terminal, last)
+            time.sleep(0.1)
+            ended = os.waitpid(child, os.WNOHANG)
+            if ended[0]:
+                break
+        assert ended[0] == child
+        assert os.waitstatus_to_exitcode(ended[1]) == code
+    finally:
+        os.close(terminal)
+    assert b"Traceback" not in shown
