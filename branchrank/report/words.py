@@ -80,7 +80,10 @@ def sentence(comparison: Comparison) -> str:
 
 def _what_would_settle(comparison: Comparison) -> str:
     if comparison.mde is None:
-        detectable = f"So few of {comparison.n} questions are answered differently that no difference shows"
+        detectable = (
+            f"So few of {comparison.n} questions are answered differently that no difference would show with "
+            "80% power"
+        )
     else:
         detectable = f"{comparison.n} questions show differences from {100 * comparison.mde:.1f} points on"
     if comparison.questions_needed is None:
