@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from functools import lru_cache
 
 from branchrank.bench.rows import Row, RowHit
+from branchrank.corpus.tokens import token_counter
 from branchrank.measures.matching import Judged, JudgedHit, gold_gains, gold_pages, judge, without_excluded
 from branchrank.records import Hit, Question
 
@@ -19,6 +21,7 @@ def judged_hits(hits: Sequence[Hit], question: Question) -> tuple[RowHit, ...]:
             line_start=hit.line_start,
             line_end=hit.line_end,
             characters=len(hit.text),
+            tokens=_tokens(hit.text),
             score=hit.score,
             gain=judgement.gain,
             gold=judgement.gold,
@@ -30,6 +33,12 @@ def judged_hits(hits: Sequence[Hit], question: Question) -> tuple[RowHit, ...]:
         )
         for hit, judgement in zip(kept, judge(kept, question).hits, strict=True)
     )
+
+
+@lru_cache(maxsize=4096)
+def _tokens(text: str) -> int:
+    """Tokens of a passage; predictors return the same ones again and again."""
+    return token_counter()(text)
 
 
 def judged_row(row: Row, question: Question) -> Judged:

@@ -27,6 +27,7 @@ RowKey = tuple[str, str, int]
 class RowHit(Record, frozen=True, kw_only=True):
     """A hit as a row keeps it: where, not what it says.
 
+    ``characters`` and ``tokens`` (of the one fixed tokenizer; ``None`` in older rows) are its text's.
     ``gain``, ``gold`` and ``page`` are the judgement (:class:`branchrank.measures.matching.JudgedHit`).
     """
 
@@ -37,6 +38,7 @@ class RowHit(Record, frozen=True, kw_only=True):
     characters: int
     score: float
     gain: int
+    tokens: int | None = None
     gold: int | None = None
     page: int | None = None
     node_id: str | None = None

@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping, Sequence
 
 from branchrank.bench.judging import hits_of, judged_row
-from branchrank.bench.rows import Row
+from branchrank.bench.rows import Row, RowHit
 from branchrank.errors import UsageError
 from branchrank.measures.matching import Mode
 from branchrank.measures.measures import Measure, parse_measure
@@ -103,21 +103,20 @@ class Scores:
         """Sizes of the first five hits of every row of an answerable question."""
         return [
             passage_size(hits_of(row)[:PASSAGE_DEPTH], self.questions[row.question_id])
-            for row in self.rows(predictor)
-            if self.questions[row.question_id].answerable
+            for row in self._answerable_rows(predictor)
         ]
+
+    def shown_hits(self, predictor: str) -> list[RowHit]:
+        """The hits that :meth:`passage_sizes` is taken over."""
+        return [hit for row in self._answerable_rows(predictor) for hit in row.hits[:PASSAGE_DEPTH]]
+
+    def _answerable_rows(self, predictor: str) -> list[Row]:
+        return [row for row in self.rows(predictor) if self.questions[row.question_id].answerable]
 
 
 def mean(values: Sequence[float]) -> float:
     """The arithmetic mean; 0 of nothing."""
     return sum(values) / len(values) if values else 0.0
-
-
-def percentile(values: Sequence[float], share: float) -> float:
-    """The nearest-rank percentile: the smallest value with at least ``share`` of the values at or below."""
-    ordered = sorted(values)
-    rank = max(1, -(-len(ordered) * round(share * 1000) // 1000))
-    return ordered[rank - 1]
 
 
 def outcome_of(row: Row, values: Mapping[str, float]) -> str:

@@ -6,7 +6,7 @@ from collections.abc import Iterable, Sequence
 
 from branchrank.bench.csv_text import table_csv
 from branchrank.bench.latency import COMPUTE, CPU, LLM_WAIT, TOTAL, Timing
-from branchrank.bench.rows import Row
+from branchrank.bench.rows import Row, RowHit
 from branchrank.bench.scores import (
     STANDARD,
     NamedMeasure,
@@ -14,8 +14,8 @@ from branchrank.bench.scores import (
     mean,
     named_measure,
     outcome_of,
-    percentile,
 )
+from branchrank.measures.latency import percentile
 from branchrank.measures.passages import summarise_passages
 from branchrank.records import LLMCall, Record
 
@@ -40,6 +40,7 @@ class SummaryRow(Record, frozen=True, kw_only=True):
     span_precision: float | None
     gold_coverage: float | None
     characters_per_hit: float | None
+    tokens_per_hit: float | None
     compute_p50_ms: float | None
     llm_wait_p50_ms: float | None
     cpu_mean_ms: float | None
@@ -69,7 +70,7 @@ def _summary(
     rows = scores.rows(predictor)
     calls = [call for row in rows for call in row.calls]
     sizes = summarise_passages(scores.passage_sizes(predictor))
-    characters = [hit.characters for row in rows for hit in row.hits[:5]]
+    shown = scores.shown_hits(predictor)
     warm = Warm(timings, predictor)
     return SummaryRow(
         predictor=predictor,
@@ -90,7 +91,8 @@ def _summary(
         llm_failed_calls_per_query=sum(call.outcome != "ok" for call in calls) / len(rows),
         span_precision=sizes.span_precision,
         gold_coverage=sizes.gold_coverage,
-        characters_per_hit=mean(characters) if characters else None,
+        characters_per_hit=mean([hit.characters for hit in shown]) if shown else None,
+        tokens_per_hit=_tokens_per_hit(shown),
         compute_p50_ms=warm.percentile(COMPUTE, 0.5),
         llm_wait_p50_ms=warm.percentile(LLM_WAIT, 0.5),
         cpu_mean_ms=warm.mean(CPU),
@@ -101,6 +103,12 @@ def _summary(
         fallbacks=sum(bool(row.fallbacks) for row in rows),
         answerable_questions=len(scores.answerable),
     )
+
+
+def _tokens_per_hit(hits: Sequence[RowHit]) -> float | None:
+    """The mean; ``None`` where older rows don't say."""
+    tokens = [hit.tokens for hit in hits if hit.tokens is not None]
+    return mean(tokens) if tokens and len(tokens) == len(hits) else None
 
 
 class Warm:
@@ -120,7 +128,7 @@ class Warm:
     def percentile(self, stage: str, share: float) -> float | None:
         """A percentile of a stage's milliseconds, ``None`` without timings."""
         values = self.by_stage.get(stage)
-        return percentile(list(values.values()), share) if values else None
+        return percentile(list(values.values()), share).value_ms if values else None
 
     def mean(self, stage: str, less: str = "") -> float | None:
         """The mean of a stage's milliseconds, another stage's taken off where named."""

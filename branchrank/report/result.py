@@ -272,6 +272,7 @@ def passages(loaded: LoadedRun, judgement: Judgement) -> Section:
                     *(name.replace("_", " ") for name in strict),
                     "lines per hit",
                     "characters per hit",
+                    "tokens per hit",
                     "span precision",
                     "gold coverage",
                 ),
@@ -281,6 +282,7 @@ def passages(loaded: LoadedRun, judgement: Judgement) -> Section:
                         *(percent(row.rates[name]) for name in strict),
                         number(row.lines_per_hit),
                         number(row.characters_per_hit, 0),
+                        number(row.tokens_per_hit, 0),
                         percent(row.span_precision),
                         percent(row.gold_coverage),
                     )
