@@ -21,7 +21,7 @@ def write_nodes(path: Path, nodes: Iterable[Node]) -> None:
     write_jsonl(path, nodes)
 
 
-def load_nodes(path: Path) -> Tree:
+def load_nodes(path: Path | str) -> Tree:
     """Read and check a tree.
 
     Raises :class:`ArtifactError` when the file can't be read or is not a sound tree, naming the line.
@@ -30,7 +30,7 @@ def load_nodes(path: Path) -> Tree:
     nodes: list[Node] = []
     numbers: list[int] = []
     try:
-        content = path.read_bytes()
+        content = Path(path).read_bytes()
     except OSError as error:
         raise ArtifactError(f"cannot read {path}: {error.strerror}", remedy=_REMEDY) from error
     for number, line in enumerate(content.split(b"\n"), start=1):

@@ -118,6 +118,7 @@ def test_what_is_written_is_loaded(tmp_path: Path) -> None:
     write_nodes(path, sample_nodes())
 
     assert list(load_nodes(path).nodes.values()) == list(TREE.nodes.values())
+    assert list(load_nodes(str(path)).nodes) == list(TREE.nodes)
     keys = list(msgspec.json.decode(path.read_bytes().split(b"\n")[0]))
     assert keys == [
         "id",
