@@ -3,16 +3,18 @@
 1. Each arm answers one warm-up question first; that first answer is its cold time.
 2. Every sampled question goes through every arm, the pairs in an order shuffled by the seed, so that a
    drift of the machine falls on all arms alike.
-3. Wall and CPU time of the whole query and wall time of each stage are kept, in milliseconds. Time spent
-   waiting for an LLM is a stage of its own (``llm wait``), and is not in ``compute``. A call that a cache
-   or a cassette serves counts with the time that the server took when it was recorded, so that the pass
-   spends nothing twice.
+3. Wall and CPU time of the whole query and wall time of each stage are kept, in milliseconds. CPU time is
+   that of this process and of the children that it started and waited for, such as grep's. Time spent
+   waiting for an LLM is a stage of its own (``llm wait``), and is not in ``compute``. A call that a cache or
+   a cassette serves counts with the time that the server took when it was recorded, so that the pass spends
+   nothing twice.
 """
 
 from __future__ import annotations
 
 import csv
 import random
+import resource
 import time
 from collections.abc import Callable, Sequence
 from pathlib import Path
@@ -67,7 +69,7 @@ def latency_pass(
 
 def timed(predictor: Predictor, question: Question, top_k: int, phase: str) -> list[Timing]:
     """Answer one question and time it."""
-    wall, cpu = time.perf_counter(), time.process_time()
+    wall, cpu = time.perf_counter(), _cpu_seconds()
     try:
         retrieval = predictor.predict(question, top_k)
     except FATAL:
@@ -75,7 +77,7 @@ def timed(predictor: Predictor, question: Question, top_k: int, phase: str) -> l
     except Exception:
         retrieval = None
     elapsed = 1000.0 * (time.perf_counter() - wall)
-    spent = 1000.0 * (time.process_time() - cpu)
+    spent = 1000.0 * (_cpu_seconds() - cpu)
     stages = dict(retrieval.stage_ms) if retrieval is not None else {}
     calls = retrieval.calls if retrieval is not None else ()
     waited = sum(call.latency_ms for call in calls)
@@ -86,6 +88,12 @@ def timed(predictor: Predictor, question: Question, top_k: int, phase: str) -> l
         Timing(predictor=predictor.name, question_id=question.id, phase=phase, stage=stage, ms=round(ms, 4))
         for stage, ms in stages.items()
     ]
+
+
+def _cpu_seconds() -> float:
+    """CPU time of this process and of its ended children."""
+    children = resource.getrusage(resource.RUSAGE_CHILDREN)
+    return time.process_time() + children.ru_utime + children.ru_stime
 
 
 def write_timings(path: Path, timings: Sequence[Timing]) -> None:

@@ -1,0 +1,36 @@
+"""CPU time of a query counts what its child processes used."""
+
+import resource
+import subprocess
+import sys
+
+from branchrank.bench.latency import CPU, latency_pass
+from branchrank.records import Question, Retrieval
+
+
+class Starting:
+    """A predictor that lets a child process do the work, and remembers what that took."""
+
+    name = "starting"
+
+    def __init__(self) -> None:
+        self.spent_ms: list[float] = []
+
+    def predict(self, question: Question, k: int, repeat: int = 0) -> Retrieval:
+        before = resource.getrusage(resource.RUSAGE_CHILDREN)
+        subprocess.run([sys.executable, "-S", "-c", "sum(range(500_000))"], check=True)
+        after = resource.getrusage(resource.RUSAGE_CHILDREN)
+        spent = after.ru_utime - before.ru_utime + after.ru_stime - before.ru_stime
+        self.spent_ms.append(1000 * spent)
+        return Retrieval(hits=())
+
+
+def test_the_cpu_time_of_children_counts() -> None:
+    predictor = Starting()
+    question = Question(id="q", question="?", answerable=False)
+    timings = latency_pass([predictor], [question], top_k=5, seed=1, progress=lambda *state: None)
+    measured = {timing.phase: timing.ms for timing in timings if timing.stage == CPU}
+    cold, warm = predictor.spent_ms
+    assert cold > 0
+    assert measured["cold"] >= cold - 0.001
+    assert measured["warm"] >= warm - 0.001
