@@ -117,6 +117,12 @@ def test_ctrl_c_and_termination_keep_what_was_finished(project: Path, by: str, c
     assert len(json_lines(directory / names.ROWS)) == 3 * 2 + 2
 
 
+@pytest.fixture(scope="module")
+def finished(project: Path) -> Path:
+    """A finished run of one predictor."""
+    return benchmark(project, "--predictor", "local", reports=project / "finished")
+
+
 def unfinished(reports: Path, finished: Path, **changes: object) -> Path:
     """A run directory that looks like ``finished`` did half-way."""
     directory = new_directory(reports, "benchmark", 42)
@@ -126,10 +132,9 @@ def unfinished(reports: Path, finished: Path, **changes: object) -> Path:
     return directory
 
 
-def test_only_a_run_of_the_same_plan_is_taken_up(project: Path, tmp_path: Path) -> None:
-    finished = benchmark(project, "--predictor", "local", reports=tmp_path / "first")
+def test_only_a_run_of_the_same_plan_is_taken_up(finished: Path, tmp_path: Path) -> None:
     record = read_run(finished)
-    assert latest_unfinished(tmp_path / "first", record.plan) is None
+    assert latest_unfinished(finished.parent, record.plan) is None
     waiting = unfinished(tmp_path / "second", finished)
     assert latest_unfinished(tmp_path / "second", record.plan) == waiting
     bm25 = {**record.settings, "bm25": {**record.settings["bm25"], "k1": 2.0}}
@@ -150,9 +155,8 @@ def test_only_a_run_of_the_same_plan_is_taken_up(project: Path, tmp_path: Path) 
 
 
 def test_settings_that_only_the_report_reads_do_not_keep_a_run_from_going_on(
-    project: Path, tmp_path: Path
+    project: Path, finished: Path, tmp_path: Path
 ) -> None:
-    finished = benchmark(project, "--predictor", "local", reports=tmp_path / "first")
     waiting = unfinished(tmp_path / "second", finished)
     words = ("--data-dir", project / "data", "--predictor", "local", "--latency-sample", 0)
     invoke("benchmark", *words, "--reports", tmp_path / "second", "--alpha", 0.1)
@@ -160,26 +164,24 @@ def test_settings_that_only_the_report_reads_do_not_keep_a_run_from_going_on(
 
 
 @pytest.mark.parametrize("verb", ["show", "report", "verify", "compare"])
-def test_half_a_run_is_not_shown_as_a_whole_one(project: Path, tmp_path: Path, verb: str) -> None:
-    waiting = unfinished(
-        tmp_path / "second", benchmark(project, "--predictor", "local", reports=tmp_path / "first")
-    )
+def test_half_a_run_is_not_shown_as_a_whole_one(finished: Path, tmp_path: Path, verb: str) -> None:
+    waiting = unfinished(tmp_path / "second", finished)
     result = invoke(verb, waiting, *([waiting] if verb == "compare" else []))
     assert result.exit_code in (1, 3)
     assert "is not finished: it has 1 of 8 rows" in result.output
     assert "S@1" not in result.output
 
 
-def test_fresh_starts_anew(project: Path, tmp_path: Path) -> None:
-    finished = benchmark(project, "--predictor", "local", reports=tmp_path / "first")
+def test_fresh_starts_anew(project: Path, finished: Path, tmp_path: Path) -> None:
     waiting = unfinished(tmp_path / "second", finished)
     made = benchmark(project, "--predictor", "local", "--fresh", reports=tmp_path / "second")
     assert made != waiting
     assert (made / names.ROWS).read_bytes() == (finished / names.ROWS).read_bytes()
 
 
-def test_a_run_under_way_in_another_process_is_left_to_it(project: Path, tmp_path: Path) -> None:
-    finished = benchmark(project, "--predictor", "local", reports=tmp_path / "first")
+def test_a_run_under_way_in_another_process_is_left_to_it(
+    project: Path, finished: Path, tmp_path: Path
+) -> None:
     waiting = unfinished(tmp_path / "second", finished)
     with RowLog(waiting / names.ROWS) as log:
         made = benchmark(project, "--predictor", "local", reports=tmp_path / "second")
@@ -211,10 +213,12 @@ def test_an_unreadable_run_is_said(tmp_path: Path, content: bytes | None) -> Non
     assert ("unreadable" in listed.stdout) == (content is not None)
 
 
-def test_a_finished_run_is_not_resumed_but_listed_and_shown(project: Path, tmp_path: Path) -> None:
-    finished = benchmark(project, "--predictor", "local", reports=tmp_path)
+def test_a_finished_run_is_not_resumed_but_listed_and_shown(finished: Path) -> None:
     resumed = invoke("resume", finished)
     assert resumed.exit_code == 3
     assert "is finished" in resumed.stderr
-    assert f"{finished.name}  finished  8 questions  local" in invoke("list", "--reports", tmp_path).stdout
+    assert (
+        f"{finished.name}  finished  8 questions  local"
+        in invoke("list", "--reports", finished.parent).stdout
+    )
     assert "local" in invoke("show", finished).stdout
