@@ -213,3 +213,15 @@ def test_pageindex_common_has_the_same_verbs(project: Path) -> None:
         assert f"  {verb} " in done.stdout
     done = program(ROOT / "pageindex_common.py", "check", cwd=project)
     assert (done.returncode, done.stderr) == (0, "")
+
+
+def test_settings_are_listed_even_where_some_are_wrong(tmp_path: Path) -> None:
+    project = make_project(tmp_path)
+    path = project / "data" / "branchrank.toml"
+    path.write_text(path.read_text() + "\n[local]\nrrf_k = 0\n")
+    result = invoke("settings", "--data-dir", project / "data")
+    assert result.exit_code == 2
+    assert "local.rrf_k = 0" in result.stderr
+    for part in PARTS:
+        assert f"[{part.section}]" in result.stdout
+    assert "rrf_k = 60  (default)" in result.stdout
