@@ -196,6 +196,10 @@ class ApiPredictor(Untraced):
                 f"--api-endpoint {endpoint!r} is not an HTTP URL",
                 remedy="give one such as http://127.0.0.1:8000/retrieve",
             )
+        if url.username or url.password:
+            raise UsageError(
+                "--api-endpoint names a user or a password", remedy="give a token: set BRANCHRANK_API_TOKEN"
+            )
         self.endpoint = endpoint
         self.target = target
         self.headers = {"Content-Type": "application/json"}

@@ -8,6 +8,7 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Callable, Sequence
 
 from branchrank.bench.attribution import DEPTH, gold_ranks, lost_at
@@ -16,6 +17,7 @@ from branchrank.bench.predictors import Predictor
 from branchrank.bench.rows import Row, RowLog
 from branchrank.errors import ReplayError, StorageError, UsageError
 from branchrank.llm.request import BudgetError
+from branchrank.llm.secrets import hide_credentials
 from branchrank.records import Question, StageTrace
 
 Progress = Callable[[str, int, int], None]
@@ -70,7 +72,7 @@ def answer(
             llm=predictor.llm,
             repeat=repeat,
             status="failed",
-            error=f"{type(error).__name__}: {error}".splitlines()[0],
+            error=hide_credentials(f"{type(error).__name__}: {error}".splitlines()[0], os.environ),
         )
     hits = judged_hits(retrieval.hits, question)
     stages = tuple(dict.fromkeys(stage.stage for stage in retrieval.trace))

@@ -21,10 +21,17 @@ from branchrank.errors import UsageError
 
 OPENAI_HOST = "api.openai.com"
 HIDDEN = "[key]"
-_KEY_VARIABLES = ("BRANCHRANK_LLM_KEY", "OPENAI_API_KEY", "BRANCHRANK_API_TOKEN")
+_KEY_VARIABLES = (
+    "BRANCHRANK_LLM_KEY",
+    "OPENAI_API_KEY",
+    "BRANCHRANK_API_TOKEN",
+    "BRANCHRANK_EMBEDDING_KEY",
+    "BRANCHRANK_QDRANT_KEY",
+    "BRANCHRANK_TOKEN",
+)
 _SHORTEST_SECRET = 6
 _SECRET_NAME = re.compile("key|token|secret|pass|auth|sig|code", re.IGNORECASE)
-_URL = re.compile(r"(https?://)([^\s'\"<>\\]+)", re.IGNORECASE)
+_URL = re.compile(r"([a-z][a-z0-9+.-]{0,20}://)([^\s'\"<>\\]+)", re.IGNORECASE)
 _PARAMETER = re.compile(r"([?&][^=&#]*(?:key|token|secret|pass|auth|sig|code)[^=&#]*=)[^&#]*", re.IGNORECASE)
 _CHATTY_LOGGERS = ("openai", "httpx", "httpcore")
 

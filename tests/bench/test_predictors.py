@@ -18,8 +18,9 @@ from support.commands import ROOT, benchmark, invoke, json_lines, make_project, 
 from support.predictors import passage
 
 from branchrank.bench.predictors import ApiPredictor, ClassPredictor, load_class_predictor
+from branchrank.bench.runner import answer
 from branchrank.errors import BranchRankError, UsageError
-from branchrank.records import Question, Span
+from branchrank.records import Hit, Question, Span
 
 HIT = {"source": "install.rst", "line_start": 14, "line_end": 15, "text": "Stop the daemon", "score": 0.5}
 QUESTION = Question(id="upgrade", question="how do I upgrade", answerable=False)
@@ -297,6 +298,23 @@ def test_an_endpoint_competes_and_its_failures_are_misses(project: Path, endpoin
     [summary] = table(made / "summary.csv")
     assert (summary["predictor"], summary["failures"], summary["questions"]) == ("api", "7", "8")
     assert float(summary["strict_hit@1"]) == pytest.approx(1 / 7, abs=1e-6)
+
+
+def test_an_endpoint_holds_no_password() -> None:
+    with pytest.raises(UsageError, match="password") as raised:
+        ApiPredictor("http://me:hunter22@127.0.0.1:9/retrieve")
+    assert "hunter22" not in str(raised.value)
+
+
+def test_what_a_failing_class_says_is_kept_without_keys(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("OPENAI_API_KEY", "sk-planted-1234")
+
+    class Telling:
+        def retrieve(self, query: str, k: int) -> list[Hit]:
+            raise RuntimeError("sk-planted-1234 was refused by https://me:hunter22@h/v1")
+
+    row = answer(ClassPredictor("telling", Telling()), QUESTION, 5)
+    assert row.error == "RuntimeError: [key] was refused by https://h/v1"
 
 
 def test_api_needs_an_endpoint(project: Path) -> None:

@@ -117,6 +117,8 @@ def test_no_spelling_of_a_key_passes_the_redactor(secret: str, before: bytes, af
         ("http://h?key=secret-1", "http://h?key=[key]"),
         ("HTTPS://h/a?v=2&Access_Token=secret-1#top", "HTTPS://h/a?v=2&Access_Token=[key]#top"),
         ("the key sk-openai-own itself", "the key [key] itself"),
+        ("redis_url = redis://me:secret-1@h:6379/0", "redis_url = redis://h:6379/0"),
+        ("rediss://:secret-1@h and qdrant+https://secret-1@h", "rediss://h and qdrant+https://h"),
         ("mail me@host about http://h/p?page=2", "mail me@host about http://h/p?page=2"),
     ],
 )
