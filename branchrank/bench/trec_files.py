@@ -152,7 +152,9 @@ def _number(text: str, place: str, *, whole: bool = False) -> float:
     return value
 
 
-def score_run(run: Mapping[str, Sequence[Scored]], qrels: Qrels, measure: Measure) -> dict[str, float]:
-    """The measure of every query of the qrels, in their order; one that the run lacks scores 0."""
+def score_run(
+    run: Mapping[str, Sequence[Scored]], qrels: Qrels, measures: Iterable[Measure]
+) -> list[dict[str, float]]:
+    """Each measure of every query of the qrels, in their order; one that the run lacks scores 0."""
     rankings = {query: run_ranking(run[query], judged) for query, judged in qrels.items() if query in run}
-    return score(measure, rankings, qrels)
+    return [score(measure, rankings, qrels) for measure in measures]

@@ -57,8 +57,7 @@ def score_trec(runs: tuple[Path, ...], qrels: Path, names: tuple[str, ...], by_q
     judged = read_qrels(qrels)
     for path in runs:
         run = read_run(path)
-        for measure in measures:
-            scores = score_run(run, judged, measure)
+        for measure, scores in zip(measures, score_run(run, judged, measures), strict=True):
             if by_query:
                 for query, value in scores.items():
                     click.echo(f"{path}\t{safe(query)}\t{measure}\t{value:.4f}")

@@ -114,7 +114,7 @@ def test_foreign_runs_with_ties_missing_queries_and_grades(tmp_path: Path) -> No
     )
     names = ["RR", "nDCG@10", "AP", "P@2", "R@2", "Success(rel=2)@3"]
     assert ours(run, qrels, names) == pytest.approx(theirs(run, qrels, names), abs=5e-5)
-    by_query = score_run(read_run(run), read_qrels(qrels), parse_measure("RR"))
+    [by_query] = score_run(read_run(run), read_qrels(qrels), [parse_measure("RR")])
     assert by_query == {"1": pytest.approx(1 / 2), "2": 1.0, "3": 0.0}
     assert mean(by_query) == pytest.approx(0.5)
     result = invoke("score-trec", run, qrels, "-m", "RR", "--by-query")

@@ -1,0 +1,134 @@
+"""Time to score 1,000 questions x 1,000 results with ten measures: BranchRank, ir-measures and ranx.
+
+    pip install ranx      # left out of the table when it isn't there
+    python benchmarks/scoring.py
+
+1. Runs and judgements are drawn with a fixed seed: 1,000 distinct documents a question, 20 of them judged.
+2. Each program gets them in memory, in the form that it asks for; making that form is timed with it, because
+   every caller pays for it.
+3. The wall time is the least of three rounds, since other work on the machine only adds. Before that, the
+   averages of BranchRank and ir-measures are compared to four decimals, and ranx's where it means the same.
+"""
+
+from __future__ import annotations
+
+import argparse
+import importlib.util
+import random
+import time
+from collections.abc import Callable, Mapping
+
+from branchrank.measures.measures import mean, parse_measure, score
+from branchrank.measures.trec import run_ranking
+from branchrank.records import Scored
+
+MEASURES = (
+    "Success@1",
+    "Success@5",
+    "Success(rel=2)@1",
+    "RR",
+    "RR@10",
+    "nDCG@10",
+    "nDCG@100",
+    "AP",
+    "P@10",
+    "R@100",
+)
+#: ranx's names of those that it has, computed alike. Its graded gains are linear under "ndcg".
+RANX = {
+    "Success@1": "hit_rate@1",
+    "Success@5": "hit_rate@5",
+    "Success(rel=2)@1": "hit_rate@1-l2",
+    "RR": "mrr",
+    "RR@10": "mrr@10",
+    "nDCG@10": "ndcg@10",
+    "nDCG@100": "ndcg@100",
+    "AP": "map",
+    "P@10": "precision@10",
+    "R@100": "recall@100",
+}
+JUDGED = 20
+ROUNDS = 3
+
+Run = Mapping[str, Mapping[str, float]]
+Qrels = Mapping[str, Mapping[str, int]]
+
+
+def made(questions: int, results: int) -> tuple[Run, Qrels]:
+    """A run without ties, and judgements of which most are in it."""
+    draw = random.Random(7)
+    run: dict[str, dict[str, float]] = {}
+    qrels: dict[str, dict[str, int]] = {}
+    for number in range(questions):
+        documents = draw.sample(range(10 * results), results)
+        run[f"q{number}"] = {f"d{document}": float(results - rank) for rank, document in enumerate(documents)}
+        judged = draw.sample(documents, JUDGED - 5) + draw.sample(range(10 * results, 11 * results), 5)
+        qrels[f"q{number}"] = {f"d{document}": draw.randint(1, 2) for document in judged}
+    return run, qrels
+
+
+def branchrank(run: Run, qrels: Qrels) -> dict[str, float]:
+    """Averages by BranchRank."""
+    rankings = {
+        question: run_ranking([Scored(*entry) for entry in found.items()], qrels[question])
+        for question, found in run.items()
+    }
+    return {name: mean(score(parse_measure(name), rankings, qrels)) for name in MEASURES}
+
+
+def ir_measures(run: Run, qrels: Qrels) -> dict[str, float]:
+    """Averages by ir-measures."""
+    import ir_measures
+
+    parsed = {name: ir_measures.parse_measure(name) for name in MEASURES}
+    found = ir_measures.calc_aggregate(list(parsed.values()), qrels, run)
+    return {name: float(found[measure]) for name, measure in parsed.items()}
+
+
+def ranx(run: Run, qrels: Qrels) -> dict[str, float]:
+    """Averages by ranx."""
+    from ranx import Qrels as RanxQrels
+    from ranx import Run as RanxRun
+    from ranx import evaluate
+
+    found = evaluate(RanxQrels(dict(qrels)), RanxRun(dict(run)), list(RANX.values()))
+    return {name: float(found[theirs]) for name, theirs in RANX.items()}
+
+
+def timed(work: Callable[[Run, Qrels], dict[str, float]], run: Run, qrels: Qrels) -> float:
+    """Seconds, the least of the rounds."""
+    seconds = []
+    for _ in range(ROUNDS):
+        started = time.perf_counter()
+        work(run, qrels)
+        seconds.append(time.perf_counter() - started)
+    return min(seconds)
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawTextHelpFormatter)
+    parser.add_argument("--questions", type=int, default=1000)
+    parser.add_argument("--results", type=int, default=1000)
+    options = parser.parse_args()
+    run, qrels = made(options.questions, options.results)
+    programs: dict[str, Callable[[Run, Qrels], dict[str, float]]] = {
+        "BranchRank": branchrank,
+        "ir-measures": ir_measures,
+    }
+    if importlib.util.find_spec("ranx"):
+        programs["ranx"] = ranx
+    values = {name: work(run, qrels) for name, work in programs.items()}
+    for name in MEASURES:
+        for program, found in values.items():
+            if abs(found[name] - values["BranchRank"][name]) >= 5e-5:
+                print(
+                    f"{program} differs: {name} is {found[name]:.4f}, {values['BranchRank'][name]:.4f} here"
+                )
+    print(f"{options.questions} questions x {options.results} results x {len(MEASURES)} measures")
+    print("\n| program | s |\n| --- | --- |")
+    for program, work in programs.items():
+        print(f"| {program} | {timed(work, run, qrels):.2f} |")
+
+
+if __name__ == "__main__":
+    main()
