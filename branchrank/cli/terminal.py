@@ -122,23 +122,24 @@ class Announcements:
 
 
 class Bars:
-    """A bar per stage, and the status below them."""
+    """A bar per stage; the status stands behind the stage that moved last."""
 
     def __init__(self, bars: Any) -> None:
         self.bars = bars
         self.tasks: dict[str, Any] = {}
+        self.moving = ""
 
     def __call__(self, stage: str, done: int, total: int) -> None:
         """Move a stage's bar."""
         if stage not in self.tasks:
             self.tasks[stage] = self.bars.add_task(stage, total=total or None, text="")
+        self.moving = stage
         self.bars.update(self.tasks[stage], completed=done, total=total or None)
 
     def status(self, text: str) -> None:
         """Replace the status."""
-        if "" not in self.tasks:
-            self.tasks[""] = self.bars.add_task("LLM", total=1, completed=1, text=text)
-        self.bars.update(self.tasks[""], text=safe(text))
+        if self.moving:
+            self.bars.update(self.tasks[self.moving], text=safe(text))
 
 
 @contextlib.contextmanager
