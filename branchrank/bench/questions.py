@@ -229,6 +229,15 @@ def sample_questions(questions: Sequence[Question], size: int, seed: int) -> lis
     return sorted(drawn, key=lambda question: question.id)
 
 
+def check_wording(questions: Sequence[Question], path: Path) -> None:
+    """Raise :class:`QuestionError` where the file keeps digests in place of the questions' wording."""
+    if any(question.question.startswith(HASHED) for question in questions):
+        raise QuestionError(
+            f"{path} holds digests of its questions, not their wording",
+            remedy="name the file that the run was made from; runs keep wording with --question-text keep",
+        )
+
+
 def check_sources(questions: Sequence[Question], line_counts: dict[str, int]) -> list[str]:
     """What is wrong with the gold, given each source's number of lines."""
     problems = []

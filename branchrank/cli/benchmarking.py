@@ -17,7 +17,13 @@ from branchrank.bench.loading import load_run
 from branchrank.bench.plan import Field, check_names, check_systems, index_facts, relative
 from branchrank.bench.predictors import ApiPredictor, ClassPredictor, load_class_predictor
 from branchrank.bench.provenance import gather
-from branchrank.bench.questions import check_sources, load_questions, questions_digest, sample_questions
+from branchrank.bench.questions import (
+    check_sources,
+    check_wording,
+    load_questions,
+    questions_digest,
+    sample_questions,
+)
 from branchrank.bench.run_directory import RunRecord
 from branchrank.bench.scrubbing import scrubbed
 from branchrank.bench.slices import gold_facts
@@ -45,6 +51,7 @@ def execute(job: Job) -> None:
     workspace = Workspace(job.data_dir, job.settings, notify=say)
     questions_file = job.questions_file or workspace.questions_path
     questions = sample_questions(load_questions(questions_file), part.sample_size, part.sample_seed)
+    check_wording(questions, questions_file)
     if job.dry_run:
         from branchrank.cli.dry_run import print_plan
 

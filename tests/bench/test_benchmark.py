@@ -119,6 +119,16 @@ def test_the_hard_set_feeds_the_next_run(project: Path, tmp_path: Path) -> None:
     assert load_run(again).outcome.run.question_ids == tuple(sorted(line["id"] for line in hard))
 
 
+def test_a_hard_set_without_wording_feeds_no_run(project: Path, tmp_path: Path) -> None:
+    run = benchmark(project, "--predictor", "local", "--question-text", "hash", reports=tmp_path / "reports")
+    hard = [*json_lines(run / "hard.jsonl"), *json_lines(run / "questions.jsonl")][:1]
+    questions = write_lines(tmp_path / "hard.jsonl", hard)
+    data = ("--data-dir", project / "data", "--reports", tmp_path)
+    result = invoke("benchmark", *data, "--predictor", "local", "--questions", questions)
+    assert result.exit_code == 3
+    assert "not their wording" in result.stderr
+
+
 def test_the_sample_is_drawn_by_the_seed(project: Path, tmp_path: Path) -> None:
     def asked(seed: int) -> tuple[str, ...]:
         words = ("--predictor", "pageindex", *NO_LLM, "--sample-size", 3, "--sample-seed", seed)
