@@ -74,13 +74,6 @@ class Node(Record, frozen=True, kw_only=True):
             return None
         return Span(source=self.source, line_start=self.line_start, line_end=self.own_line_end)
 
-    @property
-    def subtree_span(self) -> Span | None:
-        """Lines from the node's heading to the end of its last descendant."""
-        if self.line_start is None or self.line_end is None:
-            return None
-        return Span(source=self.source, line_start=self.line_start, line_end=self.line_end)
-
 
 class Chunk(Record, frozen=True, kw_only=True):
     """An embedding unit inside one node's own span; ``id`` is ``<node id>@<ordinal from 1>``."""
