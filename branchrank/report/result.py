@@ -125,7 +125,12 @@ def result(loaded: LoadedRun, scores: Scores, judgement: Judgement) -> Section:
 def _bold_words(judgement: Judgement) -> str:
     if judgement.winner is None:
         return "No predictor is bold: no lead on the primary measure passed its adjusted test."
-    return "The bold predictor's lead on the primary measure passed its adjusted test."
+    if judgement.winner == judgement.baseline:
+        return "The baseline is bold: its lead over every candidate passed its adjusted test."
+    return (
+        "The best candidate is bold: its lead over the baseline passed its adjusted test. Candidates were not "
+        "tested against each other."
+    )
 
 
 def _verdicts(judgement: Judgement) -> list[Block]:

@@ -92,8 +92,10 @@ def test_the_winner_that_passed_is_bold(tmp_path: Path, baseline: str, winner: s
     made = make_run(
         tmp_path, (Planned("local", 0.9), Planned("poor", 0.2)), baseline=baseline, latency_sample=0
     )
-    found = set(re.findall(r"^\| \*\*(\w+)\*\*", markdown(report_content(made)), re.MULTILINE))
-    assert found == {winner}
+    written = markdown(report_content(made))
+    assert set(re.findall(r"^\| \*\*(\w+)\*\*", written, re.MULTILINE)) == {winner}
+    what = "over the baseline" if winner != baseline else "over every candidate"
+    assert f"its lead {what} passed its adjusted test" in written
 
 
 def test_passage_sizes_stand_beside_strict_rates(paired: LoadedRun, text: str) -> None:
