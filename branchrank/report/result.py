@@ -128,8 +128,8 @@ def _bold_words(judgement: Judgement) -> str:
     if judgement.winner == judgement.baseline:
         return "The baseline is bold: its lead over every candidate passed its adjusted test."
     return (
-        "The best candidate is bold: its lead over the baseline passed its adjusted test. Candidates were not "
-        "tested against each other."
+        "The best candidate is bold: its lead over the baseline passed its adjusted test. Candidates were "
+        "not tested against each other."
     )
 
 
