@@ -15,6 +15,7 @@ Chroma writes a file named ``index_metadata.pickle``; its Rust code reads it, Py
 from __future__ import annotations
 
 import contextlib
+import os
 from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 from typing import Any
@@ -81,7 +82,25 @@ def _connect(location: Location) -> Any:
             f"--chroma-url {location!r} is not the URL of a server",
             remedy="use --chroma-url http://HOST:PORT",
         )
-    return chromadb.HttpClient(host=parts.hostname, port=port, ssl=parts.scheme == "https", settings=settings)
+    with _loopback_unproxied():
+        return chromadb.HttpClient(
+            host=parts.hostname, port=port, ssl=parts.scheme == "https", settings=settings
+        )
+
+
+@contextlib.contextmanager
+def _loopback_unproxied() -> Iterator[None]:
+    """Chroma's client takes the environment's proxy, which can't reach this machine's own loopback."""
+    before = os.environ.get("no_proxy")
+    hosts = before or os.environ.get("NO_PROXY", "")
+    os.environ["no_proxy"] = ",".join(filter(None, [hosts, "localhost", "127.0.0.1", "::1"]))
+    try:
+        yield
+    finally:
+        if before is None:
+            del os.environ["no_proxy"]
+        else:
+            os.environ["no_proxy"] = before
 
 
 def _disconnect(client: Any) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -46,6 +47,20 @@ def test_a_server_answers_as_the_exact_store_does(
         assert index.vectors.search(query, 4) == index.exact_vectors.search(query, 4)
         assert [collection.name for collection in client.list_collections()] == [index.report.collection]
         assert not (index.directory / "chroma").exists()
+
+
+def test_a_proxy_of_the_environment_does_not_stand_before_the_loopback(
+    tmp_path: Path, url: str, client: chromadb.ClientAPI, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    proxy = f"http://127.0.0.1:{free_port()}"
+    for name in ("HTTP_PROXY", "http_proxy", "ALL_PROXY", "all_proxy"):
+        monkeypatch.setenv(name, proxy)
+    monkeypatch.setenv("no_proxy", "example.org")
+    workspace = small_workspace(tmp_path, vector_store="chroma", chroma_url=url)
+    with build_index(workspace) as index:
+        query = index.embedder.embed_query("limescale")
+        assert index.vectors.search(query, 4) == index.exact_vectors.search(query, 4)
+    assert os.environ["no_proxy"] == "example.org"
 
 
 def test_collections_go_with_their_generations(tmp_path: Path, url: str, client: chromadb.ClientAPI) -> None:
