@@ -8,8 +8,10 @@
 
 from __future__ import annotations
 
+import contextlib
+import gc
 import os
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 
 from branchrank.bench.attribution import DEPTH, gold_ranks, lost_at
 from branchrank.bench.judging import judged_hits
@@ -24,6 +26,19 @@ Progress = Callable[[str, int, int], None]
 
 #: Errors that concern the whole run, not one query.
 FATAL = (BudgetError, ReplayError, StorageError, UsageError)
+
+
+@contextlib.contextmanager
+def few_collections() -> Iterator[None]:
+    """Let the garbage collector look seldom, at what is new: rows and memos are many and hold no cycles."""
+    before = gc.get_threshold()
+    gc.freeze()
+    gc.set_threshold(100_000, 20, 100)
+    try:
+        yield
+    finally:
+        gc.set_threshold(*before)
+        gc.unfreeze()
 
 
 def quality_pass(
@@ -47,12 +62,13 @@ def quality_pass(
         for predictor, repeats in predictors
         for repeat in range(repeats)
     ]
-    for done, (question, predictor, repeat) in enumerate(wanted):
-        progress("questions", done, len(wanted))
-        if (question.id, predictor.name, repeat) not in log.rows:
-            row = answer(predictor, question, top_k, repeat, trace_depth)
-            log.append(row)
-            on_row(row)
+    with few_collections():
+        for done, (question, predictor, repeat) in enumerate(wanted):
+            progress("questions", done, len(wanted))
+            if (question.id, predictor.name, repeat) not in log.rows:
+                row = answer(predictor, question, top_k, repeat, trace_depth)
+                log.append(row)
+                on_row(row)
     progress("questions", len(wanted), len(wanted))
     return [log.rows[question.id, predictor.name, repeat] for question, predictor, repeat in wanted]
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 
 from branchrank.ranking.passages import best_passage
 from branchrank.records import Hit, Node, Placement, Scored, Span
@@ -21,14 +21,19 @@ def make_hits(
     excluded: tuple[Span, ...],
 ) -> list[Hit]:
     """One hit per candidate, in their order, with its rank in every branch."""
-    placed = {name: placements(ranking) for name, ranking in lists.items()}
+    shown = {candidate.key for candidate in candidates}
+    placed = {name: placements(ranking, shown) for name, ranking in lists.items()}
     make = HitMaker(sources, system, query, placed, sources.banned("chunk", excluded))
     return [make.hit(candidate) for candidate in candidates]
 
 
-def placements(ranking: Sequence[Scored]) -> dict[str, Placement]:
-    """Each key's rank, from 1, and score in a ranked list of distinct keys."""
-    return {entry.key: Placement(rank=rank, score=entry.score) for rank, entry in enumerate(ranking, start=1)}
+def placements(ranking: Sequence[Scored], shown: Collection[str]) -> dict[str, Placement]:
+    """The rank, from 1, and the score of each shown key in a ranked list of distinct keys."""
+    return {
+        entry.key: Placement(rank=rank, score=entry.score)
+        for rank, entry in enumerate(ranking, start=1)
+        if entry.key in shown
+    }
 
 
 class HitMaker:
