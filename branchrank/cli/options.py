@@ -33,11 +33,8 @@ def settings_options(*parts: type[Settings], only: frozenset[str] | None = None)
 
 
 def _option(setting: Setting) -> Callable[[F], F]:
-    flags = (
-        f"{setting.flag}/{setting.flag.replace('--', '--no-', 1)}" if _two_sided(setting) else setting.flag
-    )
     return click.option(
-        flags,
+        f"{setting.flag}/{opposite(setting.flag)}" if setting.type is bool else setting.flag,
         type=_click_type(setting),
         is_flag=setting.type is bool,
         default=None,
@@ -47,8 +44,9 @@ def _option(setting: Setting) -> Callable[[F], F]:
     )
 
 
-def _two_sided(setting: Setting) -> bool:
-    return setting.type is bool and bool(setting.default)
+def opposite(flag: str) -> str:
+    """The flag that switches off what ``flag`` switches on: ``--hybrid-llm`` for ``--hybrid-no-llm``."""
+    return flag.replace("-no-", "-", 1) if "-no-" in flag else flag.replace("--", "--no-", 1)
 
 
 def _click_type(setting: Setting) -> Any:

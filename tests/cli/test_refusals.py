@@ -291,3 +291,14 @@ def test_a_dry_run_prints_the_plan_and_does_nothing(unbuilt: Path, tmp_path: Pat
         assert f"{name} on index default: 8 queries" in result.stdout
     assert not reports.exists()
     assert not (unbuilt / "data" / "indexes").exists()
+
+
+def test_a_flag_switches_off_what_the_workspace_switches_on(tmp_path: Path) -> None:
+    project = make_project(tmp_path)
+    config = project / "data" / "branchrank.toml"
+    config.write_text(config.read_text(encoding="utf-8") + "\n[hybrid]\nno_llm = true\n", encoding="utf-8")
+    quiet = invoke("hybrid", "tea", "--data-dir", project / "data")
+    assert quiet.exit_code == 0, quiet.output
+    asking = invoke("hybrid", "tea", "--data-dir", project / "data", "--hybrid-llm")
+    assert asking.exit_code != 0
+    assert "endpoint" in asking.output + asking.stderr
