@@ -1,0 +1,34 @@
+"""The example reports that the project shows follow from their rows, and hold no text of other projects."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from branchrank.bench.questions import HASHED
+from branchrank.bench.run_directory import QUESTIONS, read_run
+from branchrank.report.verifying import verify_run
+
+EXAMPLES = Path(__file__).parents[2] / "reports" / "examples"
+RUNS = sorted(path.name for path in EXAMPLES.iterdir() if path.is_dir())
+
+
+def test_there_are_examples() -> None:
+    assert {"sample", "symfony-dev", "symfony-mined"} <= set(RUNS)
+
+
+@pytest.mark.parametrize("name", RUNS)
+def test_every_number_of_an_example_follows_from_its_rows(name: str) -> None:
+    assert verify_run(EXAMPLES / name).findings == ()
+
+
+@pytest.mark.parametrize("name", RUNS)
+def test_questions_over_other_projects_are_kept_as_digests(name: str) -> None:
+    if read_run(EXAMPLES / name).corpus != "docs":
+        lines = (EXAMPLES / name / QUESTIONS).read_text(encoding="utf-8").splitlines()
+        assert lines
+        assert all(f'"question":"{HASHED}' in line for line in lines)
+        assert not any(
+            '"answer_quote":"' in line and HASHED not in line.split('"answer_quote":"')[1] for line in lines
+        )
