@@ -7,7 +7,6 @@ BIN := $(VENV)/bin
 UV := $(shell command -v uv 2>/dev/null)
 # uv does not read pip's find-links by itself.
 export UV_FIND_LINKS ?= $(PIP_FIND_LINKS)
-export PYTHONWARNINGS ?= default
 
 .PHONY: setup demo test lint types imports unit test-corpora bench clean
 
