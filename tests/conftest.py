@@ -3,9 +3,14 @@
 from __future__ import annotations
 
 import ipaddress
+import signal
 import socket
 
 import pytest
+
+# A shell's background jobs ignore Ctrl-C, and so would every process that a test starts and interrupts.
+if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
+    signal.signal(signal.SIGINT, signal.default_int_handler)
 
 
 class OutsideError(AssertionError):
