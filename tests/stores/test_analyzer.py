@@ -82,5 +82,7 @@ def test_tokens_are_lower_case_and_the_same_each_time(text: str) -> None:
 
 
 def test_long_words_take_linear_time() -> None:
-    for text in ("aB" * 100_000, "a." * 100_000, "_" * 200_000, "'" * 200_000, "a'" * 100_000):
-        analyzer(Bm25Settings())(text)
+    for text in ("aB" * 100_000, "a." * 100_000, "a'" * 100_000):
+        assert analyzer(Bm25Settings())(text)
+    for text in ("_" * 200_000, "'" * 200_000):
+        assert analyzer(Bm25Settings())(text) == []

@@ -150,9 +150,10 @@ def test_a_grep_that_was_cut_short_is_said_by_the_tool_and_fails_the_branch(
 
 def test_any_text_is_answered(opened: tuple[Index, Path]) -> None:
     for query in ("", " ", "\0", "😀", "\ud800", "--pre=x", "a" * 10_240, '"'):
-        tools(opened).grep_search(query)
-        tools(opened).vector_search(query)
-        tools(opened).hybrid_search(query)
+        found = tools(opened)
+        for answer in (found.grep_search(query), found.vector_search(query), found.hybrid_search(query)):
+            assert len(answer.results) <= 10
+            assert f"{answer.status.characters} characters" in answer.status.message
 
 
 def test_calibration_suggests_a_threshold_that_keeps_the_branch(opened: tuple[Index, Path]) -> None:
