@@ -263,13 +263,12 @@ def _store(
     collection = ""
     with timed("chroma"):
         if chroma_place(settings):
-            from branchrank.stores.vectors_chroma import ChromaVectors, build_collection
+            from branchrank.stores.vectors_chroma import build_collection
 
             location = settings.chroma_url or generation / CHROMA
             collection = _server_collection(generation) if settings.chroma_url else COLLECTION
-            build_collection(location, collection, ids, matrix)
+            build_collection(location, collection, ids, np.asarray(matrix))
             failpoint("collection built")
-            ChromaVectors(location, collection, ids, np.asarray(matrix)).close()
     progress("store", 2, 4)
     with timed("bm25"):
         bm25 = workspace.bm25_settings

@@ -5,7 +5,8 @@
 2. A query asks Chroma for a few more than ``n`` candidates; their scores are computed from the index's own
    vectors, so that scores and ties are those of the exact store.
 3. Chroma's HNSW graph is built with random levels, so two builds differ. ``EF_SEARCH`` is high enough that
-   both find what exact search finds on collections of this size; ``recall_against_exact`` measures it.
+   both find what exact search finds on collections of this size; ``recall_against_exact`` measures it. A
+   build that leaves vectors out of reach is made again.
 4. A collection answers only after a probe: count, ids, vectors and nearest neighbours of a sample against
    the index's own vectors. (Chroma's ``count()`` alone stays right when files are missing.)
 
@@ -35,6 +36,10 @@ Location = Path | str
 
 EF_SEARCH = 1000
 _EF_CONSTRUCTION = 200
+#: With Chroma's own 16, points among near-duplicates can be left without a way in, in small graphs too.
+_MAX_NEIGHBORS = 32
+#: Graphs differ from build to build; one that loses points is built again.
+_BUILDS = 3
 #: Vectors are flushed to files whose digests the manifest holds, rather than left in Chroma's log.
 _SYNC_THRESHOLD = 2
 #: Candidates beyond ``n``, so that equal scores at the end of the list break by id.
@@ -47,6 +52,10 @@ _PROBES_FOUND = 0.95
 #: How Chroma writes that a collection has no embedding function.
 _NO_FUNCTION = ({"type": "legacy"}, {"type": "unknown"})
 _REBUILD = "rebuild the index: branchrank index"
+
+
+class UnreachableError(ArtifactError):
+    """Vectors are there, and a search for them doesn't find them."""
 
 
 @contextlib.contextmanager
@@ -163,10 +172,29 @@ def build_collection(
 ) -> None:
     """Create the collection ``name`` with unit vectors ``(len(ids), d)``, in place of one that is there.
 
-    Raises :class:`ArtifactError`.
+    The collection is probed; a graph that doesn't reach its vectors is built again. Raises
+    :class:`ArtifactError`.
     """
-    if isinstance(location, str):
-        drop_collection(location, name)
+    for last in (*[False] * (_BUILDS - 1), True):
+        if isinstance(location, str) or (location / "chroma.sqlite3").is_file():
+            drop_collection(location, name)
+        _fill(location, name, ids, matrix, progress)
+        try:
+            ChromaVectors(location, name, ids, matrix).close()
+        except UnreachableError as error:
+            if last:
+                raise UnreachableError(error.message, remedy="use --vector-store exact") from error
+        else:
+            return
+
+
+def _fill(
+    location: Location,
+    name: str,
+    ids: Sequence[str],
+    matrix: Vectors,
+    progress: Callable[[int, int], None] | None,
+) -> None:
     with _connected(location) as client:
         collection = client.create_collection(
             name,
@@ -176,6 +204,7 @@ def build_collection(
                     "space": "l2",
                     "ef_construction": _EF_CONSTRUCTION,
                     "ef_search": EF_SEARCH,
+                    "max_neighbors": _MAX_NEIGHBORS,
                     "sync_threshold": _SYNC_THRESHOLD,
                 }
             },
@@ -243,7 +272,8 @@ class ChromaVectors:
             for query, answer in zip(queries, answers, strict=True)
         )
         if found < _PROBES_FOUND * len(rows):
-            raise self._damaged(f"only {found} of {len(rows)} vectors find themselves")
+            damage = self._damaged(f"only {found} of {len(rows)} vectors find themselves")
+            raise UnreachableError(damage.message, remedy=damage.remedy)
 
     def _rows(self, answer: list[str]) -> IntArray:
         try:

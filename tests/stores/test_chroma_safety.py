@@ -14,7 +14,12 @@ from chromadb.utils import embedding_functions
 
 from branchrank.errors import ArtifactError, UsageError
 from branchrank.stores.embedders.protocol import Vectors
-from branchrank.stores.vectors_chroma import ChromaVectors, build_collection, drop_collection
+from branchrank.stores.vectors_chroma import (
+    ChromaVectors,
+    UnreachableError,
+    build_collection,
+    drop_collection,
+)
 
 IDS = [f"k{number:03}" for number in range(200)]
 
@@ -84,6 +89,45 @@ def test_lost_neighbours_are_found_by_the_probe(tmp_path: Path) -> None:
     with pytest.raises(ArtifactError, match="find themselves"):
         store._probe()
     store.close()
+
+
+def test_a_graph_that_loses_its_vectors_is_built_again(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    probe = ChromaVectors._probe
+    failures = ["first", "second"]
+
+    def unlucky(self: ChromaVectors) -> None:
+        probe(self)
+        if failures:
+            failures.pop()
+            raise UnreachableError("only 3 of 64 vectors find themselves")
+
+    monkeypatch.setattr(ChromaVectors, "_probe", unlucky)
+    build_collection(tmp_path / "chroma", "vectors", IDS, rows())
+    assert failures == []
+    store = ChromaVectors(tmp_path / "chroma", "vectors", IDS, rows())
+    assert store.search(rows()[7], 1)[0].key == IDS[7]
+    store.close()
+    failures.extend(["first", "second", "third"])
+    with pytest.raises(UnreachableError, match="--vector-store exact"):
+        build_collection(tmp_path / "chroma", "vectors", IDS, rows())
+
+
+def test_near_duplicates_stay_within_reach(tmp_path: Path) -> None:
+    """Pages that differ in a number alone: with few links per point, a graph leaves some of them out."""
+    noise = np.random.default_rng(3).normal(size=(90, 64)).astype(np.float32)
+    noise[:, 2:] = np.where(np.abs(noise[:, 2:]) > 2.2, noise[:, 2:], 0)
+    noise[:, :2] = 4
+    matrix = noise / np.linalg.norm(noise, axis=1, keepdims=True)
+    keys = [f"n{number:02d}" for number in range(90)]
+    for number in range(10):
+        location = tmp_path / f"chroma-{number}"
+        build_collection(location, "vectors", keys, matrix)
+        store = ChromaVectors(location, "vectors", keys, matrix)
+        answers = store._collection.query(query_embeddings=matrix, n_results=1, include=["distances"])
+        assert [found for found in answers["distances"] if not found or found[0] > 1e-4] == []
+        store.close()
 
 
 def test_an_answer_with_a_foreign_id_is_refused(location: Path) -> None:
