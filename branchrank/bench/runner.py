@@ -12,6 +12,7 @@ import contextlib
 import gc
 import os
 from collections.abc import Callable, Iterator, Sequence
+from functools import lru_cache
 
 from branchrank.bench.attribution import DEPTH, gold_ranks, lost_at
 from branchrank.bench.judging import judged_hits
@@ -115,5 +116,11 @@ def shortened(stage: StageTrace, depth: int) -> StageTrace:
         stage=stage.stage,
         unit=stage.unit,
         keys=stage.keys[:depth],
-        scores=tuple(round(score, 9) for score in stage.scores[:depth]),
+        scores=_rounded(stage.scores[:depth]),
     )
+
+
+@lru_cache(maxsize=4096)
+def _rounded(scores: tuple[float, ...]) -> tuple[float, ...]:
+    """Predictors share stages, and so the same scores again and again."""
+    return tuple(round(score, 9) for score in scores)

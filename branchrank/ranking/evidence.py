@@ -15,7 +15,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 
-from branchrank.ranking.lists import ranked
+from branchrank.ranking.lists import RankedList, ranked
 from branchrank.records import Scored
 
 PROXIMITY_WEIGHT = 0.6
@@ -24,7 +24,7 @@ COUNT_WEIGHT = 0.1
 RANK_OFFSET = 10
 
 
-def evidence(shortlist: Sequence[Scored], nodes_of: Callable[[str], Sequence[str]]) -> list[Scored]:
+def evidence(shortlist: Sequence[Scored], nodes_of: Callable[[str], Sequence[str]]) -> RankedList:
     """Rank nodes by the evidence of a dense shortlist.
 
     ``shortlist`` holds chunk ids with cosine similarities, best first; ``nodes_of`` maps a chunk id to

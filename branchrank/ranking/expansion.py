@@ -11,70 +11,47 @@ Root and folder nodes pass nothing on and are never in the result.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
-from functools import lru_cache
+from collections.abc import Sequence
 
-from branchrank.ranking.lists import ranked
-from branchrank.records import Node, Scored
+import numpy as np
+
+from branchrank.ranking.lists import RankedList
+from branchrank.ranking.neighbourhood import neighbourhood
+from branchrank.records import Scored
 from branchrank.tree.navigate import Tree
 
-PARENT_SHARE = 0.75
-CHILD_SHARE = 0.7
-SIBLING_SHARE = 0.6
 FILE_ROOT_SHARE = 0.5
 
 
 def expand(
     seeds: Sequence[Scored], tree: Tree, *, depth: int = 1, siblings: int = 2, file_roots: int = 5
-) -> list[Scored]:
+) -> RankedList:
     """Seeds and their neighbours, ranked; scores are at most the largest seed's. Seeds keep theirs."""
-    scores = {seed.key: seed.score for seed in seeds}
-    frontier = dict(scores)
+    around = neighbourhood(tree, siblings)
+    nodes = around.nodes
+    start = RankedList.of(seeds)
+    started = np.array([nodes.places[identifier] for identifier in start.ids], dtype=np.intp)
+    scores = np.zeros(len(nodes.ids))
+    scores[started] = start.scores
+    frontier = started
     for _ in range(depth):
-        reached: dict[str, float] = {}
-        for key, score in frontier.items():
-            for neighbour, share in _neighbours(tree, key, siblings):
-                passed = share * score
-                if passed > scores.get(neighbour, 0.0):
-                    scores[neighbour] = reached[neighbour] = passed
-        frontier = reached
-    for source, score in _best_files(seeds, tree, file_roots):
-        root = tree.file_node(source)
-        if root is not None:
-            scores[root.id] = max(scores.get(root.id, 0.0), FILE_ROOT_SHARE * score)
-    return ranked(scores)
+        before = scores.copy()
+        reached, passed = around.passed(frontier, before)
+        np.maximum.at(scores, reached, passed)
+        frontier = np.flatnonzero(scores > before)
+    for file, score in _best_files(nodes.files[started].tolist(), start.scores)[:file_roots]:
+        scores[file] = max(scores[file], FILE_ROOT_SHARE * score)
+    held = scores > 0.0
+    held[started] = True
+    found = np.flatnonzero(held)
+    # Places are in the order of ids, so that a stable sort breaks ties by key.
+    order = found[np.argsort(-scores[found], kind="stable")]
+    return RankedList(tuple(map(nodes.ids.__getitem__, order.tolist())), tuple(scores[order].tolist()))
 
 
-@lru_cache(maxsize=1 << 16)
-def _neighbours(tree: Tree, key: str, siblings: int) -> tuple[tuple[str, float], ...]:
-    """A node's neighbours with their shares; questions meet the same nodes again and again."""
-    return tuple(_walk(tree, key, siblings))
-
-
-def _walk(tree: Tree, key: str, siblings: int) -> Iterator[tuple[str, float]]:
-    parent = tree.parent(key)
-    if parent is not None and parent.source:
-        yield parent.id, PARENT_SHARE
-    for child in tree.children(key):
-        if child.source:
-            yield child.id, CHILD_SHARE
-    if siblings and parent is not None and parent.source:
-        for sibling in _nearest(tree.node(key), tree.siblings(key), siblings):
-            yield sibling.id, SIBLING_SHARE
-
-
-def _nearest(node: Node, siblings: Sequence[Node], count: int) -> list[Node]:
-    """The ``count`` siblings in the same file that stand closest to the node, the following one first."""
-    here = node.line_start or 0
-    near = [sibling for sibling in siblings if sibling.source == node.source]
-    near.sort(key=lambda sibling: (abs((sibling.line_start or 0) - here), -(sibling.line_start or 0)))
-    return near[:count]
-
-
-def _best_files(seeds: Sequence[Scored], tree: Tree, limit: int) -> list[Scored]:
-    """The files of the seeds with their best seed's score, best first, ties by path."""
-    best: dict[str, float] = {}
-    for seed in seeds:
-        source = tree.node(seed.key).source
-        best[source] = max(best.get(source, seed.score), seed.score)
-    return ranked(best, limit)
+def _best_files(files: Sequence[int], scores: Sequence[float]) -> list[tuple[int, float]]:
+    """The places of files with the best score of each, best first, ties in the order of places."""
+    best: dict[int, float] = {}
+    for file, score in zip(files, scores, strict=True):
+        best[file] = max(best.get(file, score), score)
+    return sorted(best.items(), key=lambda entry: (-entry[1], entry[0]))

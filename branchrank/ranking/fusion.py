@@ -13,7 +13,7 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Mapping, Sequence
 
-from branchrank.ranking.lists import ranked
+from branchrank.ranking.lists import RankedList, ranked
 from branchrank.records import Scored
 
 Branches = Mapping[str, Sequence[Scored]]
@@ -22,7 +22,7 @@ Weights = Mapping[str, float]
 RRF_K = 60
 
 
-def rrf(branches: Branches, k: float = RRF_K, weights: Weights | None = None) -> list[Scored]:
+def rrf(branches: Branches, k: float = RRF_K, weights: Weights | None = None) -> RankedList:
     """Reciprocal rank fusion: ``score(d) = sum_i w_i / (k + rank_i(d))``, ranks from 1.
 
     ``weights`` default to 1. A key that one branch repeats counts once, at its best rank.
@@ -30,22 +30,22 @@ def rrf(branches: Branches, k: float = RRF_K, weights: Weights | None = None) ->
     """
     if k <= -1:
         raise ValueError(f"k must be above -1, not {k}")
-    return _fuse(branches, weights, lambda entries: [1.0 / (k + rank) for rank in range(1, len(entries) + 1)])
+    return _fuse(branches, weights, lambda scores: [1.0 / (k + rank) for rank in range(1, len(scores) + 1)])
 
 
-def convex(branches: Branches, weights: Weights | None = None) -> list[Scored]:
+def convex(branches: Branches, weights: Weights | None = None) -> RankedList:
     """Weighted sum of scores, each branch's min-max normalised to 0..1 (all-equal scores become 1)."""
     return _fuse(branches, weights, _min_max)
 
 
-def dbsf(branches: Branches, weights: Weights | None = None) -> list[Scored]:
+def dbsf(branches: Branches, weights: Weights | None = None) -> RankedList:
     """Weighted sum of scores, each mapped by ``(s - (mean - 3 sd)) / (6 sd)`` and clipped to 0..1."""
     return _fuse(branches, weights, _three_sigma)
 
 
 def _fuse(
-    branches: Branches, weights: Weights | None, normalise: Callable[[Sequence[Scored]], list[float]]
-) -> list[Scored]:
+    branches: Branches, weights: Weights | None, normalise: Callable[[Sequence[float]], list[float]]
+) -> RankedList:
     fused: dict[str, float] = {}
     for name in sorted(branches):
         weight = 1.0 if weights is None else weights.get(name, 1.0)
@@ -53,37 +53,37 @@ def _fuse(
             raise ValueError(f"the weight of branch {name!r} must be at least 0, not {weight}")
         if weight == 0:
             continue
-        entries = _distinct(branches[name])
-        for entry, share in zip(entries, normalise(entries), strict=True):
-            fused[entry.key] = fused.get(entry.key, 0.0) + weight * share
+        ranking = _distinct(RankedList.of(branches[name]))
+        for key, share in zip(ranking.ids, normalise(ranking.scores), strict=True):
+            fused[key] = fused.get(key, 0.0) + weight * share
     return ranked(fused)
 
 
-def _distinct(entries: Sequence[Scored]) -> Sequence[Scored]:
-    if len({entry[0] for entry in entries}) == len(entries):
-        return entries
-    first: dict[str, Scored] = {}
-    for entry in entries:
-        first.setdefault(entry.key, entry)
-    return list(first.values())
+def _distinct(ranking: RankedList) -> RankedList:
+    if len(set(ranking.ids)) == len(ranking):
+        return ranking
+    first: dict[str, float] = {}
+    for entry in ranking:
+        first.setdefault(entry.key, entry.score)
+    return RankedList(tuple(first), tuple(first.values()))
 
 
-def _min_max(entries: Sequence[Scored]) -> list[float]:
-    if not entries:
+def _min_max(scores: Sequence[float]) -> list[float]:
+    if not scores:
         return []
-    low = min(entry.score for entry in entries)
-    high = max(entry.score for entry in entries)
+    low = min(scores)
+    high = max(scores)
     if high == low:
-        return [1.0] * len(entries)
-    return [(entry.score - low) / (high - low) for entry in entries]
+        return [1.0] * len(scores)
+    return [(score - low) / (high - low) for score in scores]
 
 
-def _three_sigma(entries: Sequence[Scored]) -> list[float]:
-    if not entries:
+def _three_sigma(scores: Sequence[float]) -> list[float]:
+    if not scores:
         return []
-    mean = math.fsum(entry.score for entry in entries) / len(entries)
-    deviation = math.sqrt(math.fsum((entry.score - mean) ** 2 for entry in entries) / len(entries))
+    mean = math.fsum(scores) / len(scores)
+    deviation = math.sqrt(math.fsum((score - mean) ** 2 for score in scores) / len(scores))
     if deviation == 0:
-        return [0.5] * len(entries)
-    shares = ((entry.score - mean + 3 * deviation) / (6 * deviation) for entry in entries)
+        return [0.5] * len(scores)
+    shares = ((score - mean + 3 * deviation) / (6 * deviation) for score in scores)
     return [min(1.0, max(0.0, share)) for share in shares]

@@ -2,21 +2,79 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from functools import partial
+from itertools import compress
 from operator import itemgetter
+from typing import overload
 
 from branchrank.records import Scored
 
 _scored = partial(tuple.__new__, Scored)
 
 
-def ranked(scores: Mapping[str, float], limit: int | None = None) -> list[Scored]:
+class RankedList(Sequence[Scored]):
+    """A ranked list as two columns, best first; an entry is made when somebody looks at it.
+
+    Stages hand on lists of hundreds of which ten become hits. Equal to any sequence of the same
+    entries.
+    """
+
+    __slots__ = ("ids", "scores")
+
+    def __init__(self, ids: tuple[str, ...], scores: tuple[float, ...]) -> None:
+        """``ids`` and ``scores`` have the same length. Raises ``ValueError`` when they don't."""
+        if len(ids) != len(scores):
+            raise ValueError(f"{len(ids)} ids have {len(scores)} scores")
+        self.ids = ids
+        self.scores = scores
+
+    @classmethod
+    def of(cls, ranking: Sequence[Scored]) -> RankedList:
+        """The columns of a list that is in order already."""
+        if isinstance(ranking, RankedList):
+            return ranking
+        return cls(*zip(*ranking, strict=True)) if ranking else cls((), ())
+
+    def where(self, kept: Sequence[bool]) -> RankedList:
+        """The entries whose place in ``kept``, as long as the list, is true."""
+        return RankedList(tuple(compress(self.ids, kept)), tuple(compress(self.scores, kept)))
+
+    def __len__(self) -> int:
+        return len(self.ids)
+
+    def __iter__(self) -> Iterator[Scored]:
+        return map(_scored, zip(self.ids, self.scores, strict=True))
+
+    @overload
+    def __getitem__(self, index: int) -> Scored: ...
+
+    @overload
+    def __getitem__(self, index: slice) -> RankedList: ...
+
+    def __getitem__(self, index: int | slice) -> Scored | RankedList:
+        if isinstance(index, slice):
+            return RankedList(self.ids[index], self.scores[index])
+        return Scored(self.ids[index], self.scores[index])
+
+    def __eq__(self, other: object) -> bool:
+        if isinstance(other, RankedList):
+            return self.ids == other.ids and self.scores == other.scores
+        return isinstance(other, Sequence) and list(self) == list(other)
+
+    __hash__ = None  # type: ignore[assignment]
+
+    def __repr__(self) -> str:
+        return f"RankedList({list(self)})"
+
+
+def ranked(scores: Mapping[str, float], limit: int | None = None) -> RankedList:
     """Sort ``key -> score`` into a ranked list, best first, at most ``limit`` long."""
     # Two stable sorts by plain items are several times as fast as one by a tuple made for each.
     ordered = sorted(scores.items(), key=itemgetter(0))
     ordered.sort(key=itemgetter(1), reverse=True)
-    return list(map(_scored, ordered if limit is None else ordered[:limit]))
+    chosen = ordered[:limit]
+    return RankedList(*zip(*chosen, strict=True)) if chosen else RankedList((), ())
 
 
 def ranks(ranking: Iterable[Scored]) -> dict[str, int]:
@@ -27,7 +85,7 @@ def ranks(ranking: Iterable[Scored]) -> dict[str, int]:
     return placed
 
 
-def rescore(ranking: Sequence[Scored], order: Sequence[str]) -> list[Scored]:
+def rescore(ranking: Sequence[Scored], order: Sequence[str]) -> RankedList:
     """Reorder a list by ``order`` (keys it lacks keep their place behind) with scores 1, 1/2, 1/3, ...
 
     Raises ``ValueError`` when ``order`` holds a key that the list doesn't.
@@ -39,4 +97,4 @@ def rescore(ranking: Sequence[Scored], order: Sequence[str]) -> list[Scored]:
     first = list(dict.fromkeys(order))
     chosen = set(first)
     keys = first + [entry.key for entry in ranking if entry.key not in chosen]
-    return [Scored(key, 1.0 / position) for position, key in enumerate(keys, start=1)]
+    return RankedList(tuple(keys), tuple(1.0 / position for position in range(1, len(keys) + 1)))

@@ -14,13 +14,14 @@ is a prefix of the top k + n. Every stage leaves its list in the trace.
 from __future__ import annotations
 
 import time
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 
 from branchrank.ranking.evidence import evidence
 from branchrank.ranking.expansion import expand
 from branchrank.ranking.fusion import convex, dbsf, rrf
 from branchrank.ranking.grouping import group
+from branchrank.ranking.lists import RankedList
 from branchrank.records import Retrieval, Scored, Span
 from branchrank.stores.embedding_cache import EmbeddingCache
 from branchrank.stores.index import Index
@@ -28,7 +29,7 @@ from branchrank.systems.hits import make_hits
 from branchrank.systems.llm_stages import BoundStages, LLMStages
 from branchrank.systems.memo import Memo
 from branchrank.systems.sources import BranchSearch, Sources
-from branchrank.systems.spec import Branch, Fuse, System
+from branchrank.systems.spec import Branch, Expand, Fuse, System
 from branchrank.systems.tracing import Trace
 
 #: Branches that wait for a process or a server, and so run side by side.
@@ -68,7 +69,9 @@ class Engine:
         stages = self.llm_stages.bound(system, question_id=question_id, repeat=repeat, trace=trace)
         lists = self._branches(system, query, k, excluded, stages, trace)
         with trace.timed("fuse"):
-            candidates = fuse(lists, system.fuse, {branch.name: branch.weight for branch in system.searched})
+            candidates: Sequence[Scored] = fuse(
+                lists, system.fuse, {branch.name: branch.weight for branch in system.searched}
+            )
         trace.add("fusion", system.unit, candidates)
         if system.fuse.cap:
             candidates = candidates[: system.fuse.cap]
@@ -99,14 +102,14 @@ class Engine:
         excluded: tuple[Span, ...],
         stages: BoundStages,
         trace: Trace,
-    ) -> dict[str, list[Scored]]:
+    ) -> dict[str, Sequence[Scored]]:
         """Every branch's list of what the fusion takes, by the branch's name."""
         branches = system.searched
         if any(branch.kind in ("dense", "qdrant-dense") for branch in branches):
             with trace.timed("embed"), trace.timed("embed cpu", time.process_time):
                 self.sources.embedding(query)
 
-        def search(branch: Branch) -> list[Scored]:
+        def search(branch: Branch) -> Sequence[Scored]:
             depth = 2 * k if branch.doubled else branch.top_n
             with trace.timed(branch.name):
                 if branch.kind == "tree":
@@ -127,8 +130,13 @@ class Engine:
         return lists
 
     def _expanded(
-        self, branch: Branch, query: str, shortlist: list[Scored], excluded: tuple[Span, ...], trace: Trace
-    ) -> list[Scored]:
+        self,
+        branch: Branch,
+        query: str,
+        shortlist: Sequence[Scored],
+        excluded: tuple[Span, ...],
+        trace: Trace,
+    ) -> RankedList:
         """A chunk branch's nodes: mapped with evidence, then with their neighbours."""
         walk = branch.expand
         assert walk is not None
@@ -137,23 +145,20 @@ class Engine:
             seeds = self.memo.get(("mapping", *key), lambda: evidence(shortlist, self.sources.nodes_of))
         trace.add("mapping", "node", seeds)
         with trace.timed("expansion"):
-            reached = self.memo.get(
-                ("expansion", walk, *key),
-                lambda: expand(
-                    seeds,
-                    self.index.tree,
-                    depth=walk.depth,
-                    siblings=walk.siblings,
-                    file_roots=walk.file_roots,
-                ),
-            )
-            banned = self.sources.banned("node", excluded)
-            hittable = self.sources.hittable
-            reached = [entry for entry in reached if entry.key in hittable and entry.key not in banned]
+            reached = self.memo.get(("expansion", walk, *key), lambda: self._reached(seeds, walk, excluded))
         trace.add("expansion", "node", reached)
         return reached
 
-    def _grouped(self, system: System, candidates: list[Scored]) -> list[Scored]:
+    def _reached(self, seeds: Sequence[Scored], walk: Expand, excluded: tuple[Span, ...]) -> RankedList:
+        """Seeds and neighbours that can be hits: with lines of their own, some outside excluded spans."""
+        nodes = expand(
+            seeds, self.index.tree, depth=walk.depth, siblings=walk.siblings, file_roots=walk.file_roots
+        )
+        hittable = self.sources.hittable
+        banned = self.sources.banned("node", excluded)
+        return nodes.where([key in hittable and key not in banned for key in nodes.ids])
+
+    def _grouped(self, system: System, candidates: Sequence[Scored]) -> Sequence[Scored]:
         groups = group(
             candidates,
             lambda key: self.index.chunks[key].source,
@@ -163,7 +168,7 @@ class Engine:
         return [representative for representative, _ in groups]
 
 
-def fuse(lists: dict[str, list[Scored]], slot: Fuse, weights: dict[str, float]) -> list[Scored]:
+def fuse(lists: Mapping[str, Sequence[Scored]], slot: Fuse, weights: Mapping[str, float]) -> RankedList:
     """Fuse the branches as the slot says. With ``unit_interval`` RRF scores are scaled to 0..1."""
     if slot.method == "convex":
         return convex(lists, weights)
@@ -174,4 +179,4 @@ def fuse(lists: dict[str, list[Scored]], slot: Fuse, weights: dict[str, float]) 
         return fused
     scale = (slot.k + 1) / (sum(weights.values()) or 1.0)
     # Rounding must not push a score past 1.
-    return [Scored(entry.key, min(1.0, entry.score * scale)) for entry in fused]
+    return RankedList(fused.ids, tuple(min(1.0, score * scale) for score in fused.scores))

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Collection, Mapping, Sequence
 
+from branchrank.ranking.lists import RankedList
 from branchrank.ranking.passages import best_passage
 from branchrank.records import Hit, Node, Placement, Scored, Span
 from branchrank.systems.sources import Sources, squared_distance
@@ -29,10 +30,11 @@ def make_hits(
 
 def placements(ranking: Sequence[Scored], shown: Collection[str]) -> dict[str, Placement]:
     """The rank, from 1, and the score of each shown key in a ranked list of distinct keys."""
+    columns = RankedList.of(ranking)
     return {
-        entry.key: Placement(rank=rank, score=entry.score)
-        for rank, entry in enumerate(ranking, start=1)
-        if entry.key in shown
+        key: Placement(rank=rank, score=columns.scores[rank - 1])
+        for rank, key in enumerate(columns.ids, start=1)
+        if key in shown
     }
 
 

@@ -88,9 +88,9 @@ class BoundStages:
         index: Index,
         sources: Sources,
         query: str,
-        candidates: list[Scored],
+        candidates: Sequence[Scored],
         lists: Mapping[str, Sequence[Scored]],
-    ) -> list[Scored]:
+    ) -> Sequence[Scored]:
         """The candidates in the reranker's order, or, when it fails, in that of the first stage."""
         nodes = self.system.unit == "node"
         evidence = dict(lists.get(self.system.branches[0].name, ()))

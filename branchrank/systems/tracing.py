@@ -7,6 +7,7 @@ from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from typing import Literal
 
+from branchrank.ranking.lists import RankedList
 from branchrank.records import LLMCall, Scored, StageTrace
 
 
@@ -31,5 +32,5 @@ class Trace:
 
     def add(self, stage: str, unit: Literal["chunk", "node", "span"], ranking: Sequence[Scored]) -> None:
         """Keep the list that ``stage`` produced."""
-        keys, scores = zip(*ranking, strict=True) if ranking else ((), ())
-        self.stages.append(StageTrace(stage=stage, unit=unit, keys=keys, scores=scores))
+        columns = RankedList.of(ranking)
+        self.stages.append(StageTrace(stage=stage, unit=unit, keys=columns.ids, scores=columns.scores))

@@ -27,7 +27,7 @@ from branchrank.cli.main import main
 from branchrank.corpus.document import Document
 from branchrank.corpus.loading import load_corpus
 from branchrank.corpus.sections import slug
-from branchrank.ranking import evidence, expansion
+from branchrank.ranking import evidence, expansion, neighbourhood
 from branchrank.settings import PARTS, Bm25Settings, HybridSettings, settings_of
 from branchrank.stores.config_file import WorkspaceConfig
 from branchrank.systems import spec
@@ -190,9 +190,9 @@ def test_constants_of_the_systems_are_those_of_the_code() -> None:
     assert tuple(map(float, formula.groups())) == weights
     assert f"rank      = {1 + evidence.RANK_OFFSET} / (r + {evidence.RANK_OFFSET})" in page
     for name, share in (
-        ("parent", expansion.PARENT_SHARE),
-        ("child", expansion.CHILD_SHARE),
-        ("sibling", expansion.SIBLING_SHARE),
+        ("parent", neighbourhood.PARENT_SHARE),
+        ("child", neighbourhood.CHILD_SHARE),
+        ("sibling", neighbourhood.SIBLING_SHARE),
         ("file node", expansion.FILE_ROOT_SHARE),
     ):
         assert re.search(rf"(?m)^{name} +{share:.2f} ", page), name

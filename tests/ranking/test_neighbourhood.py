@@ -1,0 +1,101 @@
+"""Expansion by arrays against the definition, walked node by node, on trees of any shape."""
+
+from __future__ import annotations
+
+from hypothesis import given
+from hypothesis import strategies as st
+
+from branchrank.ranking.expansion import FILE_ROOT_SHARE, expand
+from branchrank.ranking.lists import ranked
+from branchrank.ranking.neighbourhood import CHILD_SHARE, PARENT_SHARE, SIBLING_SHARE
+from branchrank.records import Node, Scored
+from branchrank.tree.navigate import Tree
+
+
+@st.composite
+def trees(draw: st.DrawFn) -> Tree:
+    """A folder of files whose sections nest at random; sections start in order."""
+    parents: dict[str, str] = {"docs": ""}
+    starts: dict[str, int] = {}
+    for number in range(draw(st.integers(1, 3))):
+        source = f"docs/{number}.md"
+        parents[source] = "docs"
+        starts[source] = line = 1
+        members = [source]
+        for section in range(draw(st.integers(0, 12))):
+            line += draw(st.integers(1, 3))
+            identifier = f"{source}#s{section:02d}"
+            parents[identifier] = draw(st.sampled_from(members))
+            starts[identifier] = line
+            members.append(identifier)
+    return Tree(
+        Node(
+            id=identifier,
+            parent_id=parent,
+            children=tuple(child for child, above in parents.items() if above == identifier),
+            depth=0,
+            kind="section" if "#" in identifier else "file" if identifier in starts else "folder",
+            title=identifier,
+            source=identifier.partition("#")[0] if identifier in starts else "",
+            line_start=starts.get(identifier),
+            line_end=1000 if identifier in starts else None,
+            own_line_end=starts.get(identifier),
+        )
+        for identifier, parent in [("", None), *parents.items()]
+    )
+
+
+def neighbours(tree: Tree, key: str, siblings: int) -> dict[str, float]:
+    """Who is passed which share, by the words of the definition."""
+    parent = tree.parent(key)
+    assert parent is not None
+    shares = {child.id: CHILD_SHARE for child in tree.children(key)}
+    if parent.source:
+        here = tree.node(key).line_start or 0
+        near = sorted(
+            tree.siblings(key),
+            key=lambda other: (abs((other.line_start or 0) - here), -(other.line_start or 0)),
+        )
+        shares |= {other.id: SIBLING_SHARE for other in near[:siblings]}
+        shares[parent.id] = PARENT_SHARE
+    return shares
+
+
+def walked(seeds: dict[str, float], tree: Tree, depth: int, siblings: int, file_roots: int) -> list[Scored]:
+    scores = dict(seeds)
+    frontier = dict(seeds)
+    for _ in range(depth):
+        reached: dict[str, float] = {}
+        for key, score in frontier.items():
+            for neighbour, share in neighbours(tree, key, siblings).items():
+                passed = share * score
+                if passed > scores.get(neighbour, 0.0):
+                    scores[neighbour] = reached[neighbour] = passed
+        frontier = reached
+    files: dict[str, float] = {}
+    for key, score in seeds.items():
+        source = tree.node(key).source
+        files[source] = max(files.get(source, 0.0), score)
+    for source, score in ranked(files, file_roots):
+        scores[source] = max(scores.get(source, 0.0), FILE_ROOT_SHARE * score)
+    return list(ranked(scores))
+
+
+@given(
+    tree=trees(),
+    data=st.data(),
+    depth=st.integers(0, 4),
+    siblings=st.integers(0, 5),
+    file_roots=st.integers(0, 3),
+)
+def test_arrays_give_what_the_definition_gives(tree, data, depth, siblings, file_roots) -> None:
+    identifiers = [node.id for node in tree.sections]
+    levels = st.sampled_from([0.3, 0.5, 0.75, 1.0]) | st.floats(0.01, 1.0)
+    seeds = data.draw(st.dictionaries(st.sampled_from(identifiers), levels))
+    found = expand(ranked(seeds), tree, depth=depth, siblings=siblings, file_roots=file_roots)
+    assert found == walked(seeds, tree, depth, siblings, file_roots)
+
+
+def test_no_seeds_reach_nothing() -> None:
+    tree = Tree([Node(id="", parent_id=None, children=(), depth=0, kind="root", title="docs")])
+    assert list(expand([], tree, depth=3)) == []
