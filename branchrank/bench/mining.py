@@ -53,9 +53,9 @@ _INVITING = (
     "click details example examples find here info information instructions learn more overview read "
     "reading see"
 )
-#: Words that point to a place instead of naming a subject.
+#: Words that point to a place instead of naming a subject ("that" mostly opens a clause).
 _POINTING = (
-    "above aforementioned before below earlier former here latter later next previous previously that these "
+    "above aforementioned before below earlier former here latter later next previous previously these "
     "this those"
 )
 #: Words for what an identifier stands for.
