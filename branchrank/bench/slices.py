@@ -104,30 +104,45 @@ def _depth(facts: GoldFacts) -> str:
     return f"depth {facts.depth}" if facts.depth < 4 else "depth 4 and more"
 
 
+#: A slice's name on the command line -> its name in tables.
+LABELS = {
+    "kind": "kind",
+    "difficulty": "difficulty",
+    "overlap": "overlap with the heading",
+    "content": "content of the gold",
+    "size": "document size",
+    "depth": "depth of the gold",
+}
+
+
+def slice_values(question: Question, facts: GoldFacts | None) -> dict[str, str]:
+    """A question's value in each slice of ``LABELS``, empty where it has none."""
+    found = facts or GoldFacts(question_id=question.id)
+    return {
+        "kind": question.kind,
+        "difficulty": question.difficulty,
+        "overlap": _text(question.extra.get("overlap")),
+        "content": found.content,
+        "size": _size(found),
+        "depth": _depth(found),
+    }
+
+
 def slices(questions: Sequence[Question], facts: Mapping[str, GoldFacts]) -> dict[str, dict[str, list[str]]]:
-    """Slice -> value -> ids of the answerable questions that have it.
+    """Label of a slice -> value -> ids of the answerable questions that have it.
 
     Slices in which all questions are alike, or about which nothing is known, are left out; questions of
     unknown value are too.
     """
-    none = GoldFacts(question_id="")
-    cuts: dict[str, Callable[[Question], str]] = {
-        "kind": lambda question: question.kind,
-        "difficulty": lambda question: question.difficulty,
-        "overlap with the heading": lambda question: _text(question.extra.get("overlap")),
-        "content of the gold": lambda question: facts.get(question.id, none).content,
-        "document size": lambda question: _size(facts.get(question.id, none)),
-        "depth of the gold": lambda question: _depth(facts.get(question.id, none)),
+    found: dict[str, dict[str, list[str]]] = {label: {} for label in LABELS.values()}
+    for question in questions:
+        if question.answerable:
+            for name, value in slice_values(question, facts.get(question.id)).items():
+                if value:
+                    found[LABELS[name]].setdefault(value, []).append(question.id)
+    return {
+        label: dict(sorted(values.items(), key=_order)) for label, values in found.items() if len(values) > 1
     }
-    found: dict[str, dict[str, list[str]]] = {}
-    for name, value_of in cuts.items():
-        values: dict[str, list[str]] = {}
-        for question in questions:
-            if question.answerable and (value := value_of(question)):
-                values.setdefault(value, []).append(question.id)
-        if len(values) > 1:
-            found[name] = dict(sorted(values.items(), key=_order))
-    return found
 
 
 def _order(value: tuple[str, list[str]]) -> tuple[int, str]:

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 
 import click
 
+from branchrank.cli.runs import WHERE
 from branchrank.cli.terminal import Command, safe
 
 if TYPE_CHECKING:
@@ -31,15 +32,25 @@ EXIT_CODES = {"pass": 0, "fail": 1, "undecided": 10}
     show_default=True,
     help="Largest difference that counts as none.",
 )
-def compare(run_a: Path, run_b: Path, predictor_a: str, predictor_b: str, measure: str, delta: float) -> None:
+@WHERE
+def compare(
+    run_a: Path,
+    run_b: Path,
+    predictor_a: str,
+    predictor_b: str,
+    measure: str,
+    delta: float,
+    where: tuple[str, ...],
+) -> None:
     """Compare RUN_B with RUN_A, question by question, and list the questions that flipped.
 
     Both runs must have asked the same questions.
     """
+    from branchrank.bench.cutting import cut_run
     from branchrank.bench.loading import load_run
     from branchrank.bench.run_pairs import changed_settings, chosen_measure, compare_runs
 
-    a, b = load_run(run_a), load_run(run_b)
+    a, b = cut_run(load_run(run_a), where), cut_run(load_run(run_b), where)
     pairs = compare_runs(
         a,
         b,
@@ -49,6 +60,8 @@ def compare(run_a: Path, run_b: Path, predictor_a: str, predictor_b: str, measur
         delta=delta,
     )
     click.echo(f"A: {safe(str(run_a))}\nB: {safe(str(run_b))}")
+    if where:
+        click.echo(f"only {safe(' and '.join(where))}: {len(b.questions)} questions")
     for change in changed_settings(a, b):
         click.echo(f"changed: {safe(change)}")
     for pair in pairs:
@@ -91,6 +104,7 @@ def _print_pair(pair: Pair, a: LoadedRun, b: LoadedRun) -> None:
 @click.option("--predictor", default="", help="Predictor of RUN. Default: each that both runs have.")
 @click.option("--baseline-predictor", default="", help="Predictor of the baseline. Default: that of RUN.")
 @MEASURE
+@WHERE
 @click.pass_context
 def gate(
     ctx: click.Context,
@@ -100,16 +114,18 @@ def gate(
     predictor: str,
     baseline_predictor: str,
     measure: str,
+    where: tuple[str, ...],
 ) -> None:
     """Exit with 0 when RUN is not worse than the baseline by delta or more, 1 when it is, 10 when undecided.
 
     With several predictors, one that fails fails the gate, and one that is undecided leaves it so.
     """
+    from branchrank.bench.cutting import cut_run
     from branchrank.bench.loading import load_run
     from branchrank.bench.run_pairs import chosen_measure, compare_runs
     from branchrank.measures.verdicts import gate as decide
 
-    a, b = load_run(baseline), load_run(run)
+    a, b = cut_run(load_run(baseline), where), cut_run(load_run(run), where)
     outcomes = []
     for pair in compare_runs(
         a,

@@ -8,7 +8,7 @@ from pathlib import Path
 import click
 
 from branchrank.cli.terminal import Command, safe
-from branchrank.errors import RunError
+from branchrank.errors import RunError, UsageError
 
 REPORTS = click.option(
     "--reports",
@@ -16,6 +16,14 @@ REPORTS = click.option(
     default=Path("reports"),
     show_default=True,
     help="Where the runs are.",
+)
+
+
+WHERE = click.option(
+    "--where",
+    metavar="SLICE=VALUE",
+    multiple=True,
+    help="Only questions of this slice: kind, difficulty, overlap, content, size or depth.",
 )
 
 
@@ -37,12 +45,33 @@ def list_runs(reports: Path) -> None:
 
 @click.command("show", cls=Command)
 @click.argument("run", type=click.Path(path_type=Path, file_okay=False))
-def show_run(run: Path) -> None:
-    """Print a run's table again, from its rows."""
+@WHERE
+@click.option(
+    "--output",
+    type=click.Path(path_type=Path, file_okay=False),
+    help="Also write report.md and report.html into this directory.",
+)
+def show_run(run: Path, where: tuple[str, ...], output: Path | None) -> None:
+    """Print a run's table again, from its rows.
+
+    With --where, everything is computed from the questions of a slice alone, the report under --output too.
+    """
+    from branchrank.bench.cutting import cut_run
     from branchrank.bench.loading import load_run
     from branchrank.report.terminal import print_summary
 
-    print_summary(load_run(run))
+    loaded = cut_run(load_run(run), where)
+    print_summary(loaded)
+    if output is not None:
+        from branchrank.bench.run_directory import RUN_JSON
+        from branchrank.report.writing import write_report
+
+        if (output / RUN_JSON).exists():
+            raise UsageError(
+                f"--output {output} is a run, whose report would be replaced", remedy="name another directory"
+            )
+        for path in write_report(loaded, into=output):
+            click.echo(f"written: {path}")
 
 
 @click.command("resume", cls=Command)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
+from collections.abc import Sequence
 
 from branchrank.bench.attribution import DEPTH, LOSSES, waterfall
 from branchrank.bench.benchmark import hard_set
@@ -117,19 +118,32 @@ def unanswerable(scores: Scores) -> Section | None:
     first = named_measure("strict_hit@1")
     rows: list[tuple[Cell, ...]] = []
     for name in scores.predictors:
-        answers, offered = [], 0
+        repeats: dict[int, list[Row]] = {}
         for row in scores.rows(name):
-            right = row.question_id in answerable and scores.value(row, first) == 1.0
-            answers.append(Answer(confidence=row.hits[0].score if row.hits else None, right=right))
-            offered += bool(row.hits) and row.question_id not in answerable
-        curve = risk_coverage(answers)
+            repeats.setdefault(row.repeat, []).append(row)
+        curves = [
+            risk_coverage(
+                [
+                    Answer(
+                        confidence=row.hits[0].score if row.hits else None,
+                        right=row.question_id in answerable and scores.value(row, first) == 1.0,
+                    )
+                    for row in answers
+                ]
+            )
+            for answers in repeats.values()
+        ]
+        offered = [
+            sum(bool(row.hits) and row.question_id not in answerable for row in answers)
+            for answers in repeats.values()
+        ]
         rows.append(
             (
                 name,
-                str(offered),
-                number(curve.aurc, 3),
-                number(curve.excess, 3),
-                *(_risk_at(curve, coverage) for coverage in (0.25, 0.5, 0.75, 1.0)),
+                number(mean(offered), 0 if len(repeats) == 1 else 1),
+                number(mean([curve.aurc for curve in curves]), 3),
+                number(mean([curve.excess for curve in curves]), 3),
+                *(_risk_at(curves, coverage) for coverage in (0.25, 0.5, 0.75, 1.0)),
             )
         )
     return Section(
@@ -150,15 +164,22 @@ def unanswerable(scores: Scores) -> Section | None:
                 text="Risk: the share of wrong first hits among the answers given, when only the most "
                 "confident share of the questions (the coverage), by the score of the first hit, is "
                 "answered. Any answer to an unanswerable question is wrong. AURC: the mean risk over all "
-                "coverages; excess: what a perfect order of the same answers would save."
+                "coverages; excess: what a perfect order of the same answers would save. Repeats have a curve "
+                "each, and the figures are their means."
             ),
         ),
     )
 
 
-def _risk_at(curve: RiskCoverage, coverage: float) -> str:
-    reached = [point for point in curve.points if point.coverage >= coverage - 1e-9]
-    return percent(reached[0].risk) if reached else NOTHING
+def _risk_at(curves: Sequence[RiskCoverage], coverage: float) -> str:
+    """The mean risk of the curves; nothing where one of them doesn't come so far."""
+    risks = []
+    for curve in curves:
+        reached = [point for point in curve.points if point.coverage >= coverage - 1e-9]
+        if not reached:
+            return NOTHING
+        risks.append(reached[0].risk)
+    return percent(mean(risks))
 
 
 def failures(loaded: LoadedRun, scores: Scores) -> Section:

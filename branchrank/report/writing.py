@@ -22,13 +22,16 @@ def drawings(report: Report) -> dict[str, str]:
     return {block.name: draw(block) for block in blocks if isinstance(block, Plot)}
 
 
-def write_report(loaded: LoadedRun, *, with_text: bool = True, corpus: Path | None = None) -> list[Path]:
-    """Write ``report.md``, its plots and ``report.html``; returns their paths.
+def write_report(
+    loaded: LoadedRun, *, with_text: bool = True, corpus: Path | None = None, into: Path | None = None
+) -> list[Path]:
+    """Write ``report.md``, its plots and ``report.html`` ``into`` a directory (default: the run's own);
+    returns their paths.
 
     The documents' text is read from ``corpus`` (default: where it was when the run was made) and left out
     when it isn't there or isn't what was searched, and from a run that keeps no wording of its questions.
     """
-    directory = loaded.outcome.directory
+    directory = into or loaded.outcome.directory
     report = report_content(loaded)
     drawn = drawings(report)
     shared = benchmark_settings(loaded.outcome.run).question_text == "hash"

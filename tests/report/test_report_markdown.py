@@ -171,6 +171,15 @@ def test_unanswerable_questions_give_risk_and_coverage(tmp_path: Path) -> None:
     assert row["risk at 100% coverage"] == f"{100 * (1 - right / 50):.1f}%"
 
 
+def test_repeats_count_an_unanswerable_question_once(tmp_path: Path) -> None:
+    questions = make_questions(40, unanswerable=10)
+    made = make_run(tmp_path, (Planned("llm", 0.6, llm="model"),), questions, repeats=3, latency_sample=0)
+    [row] = table(markdown(report_content(made)), "10 of 50 questions have no answer in the corpus")
+    assert row["of these with hits"] == "10.0"
+    right = made.scores.average("llm", _hit1()) * 40
+    assert row["risk at 100% coverage"] == f"{100 * (1 - right / 50):.1f}%"
+
+
 def _hit1():
     from branchrank.bench.scores import named_measure
 
