@@ -164,8 +164,8 @@ def unanswerable(scores: Scores) -> Section | None:
                 text="Risk: the share of wrong first hits among the answers given, when only the most "
                 "confident share of the questions (the coverage), by the score of the first hit, is "
                 "answered. Any answer to an unanswerable question is wrong. AURC: the mean risk over all "
-                "coverages; excess: what a perfect order of the same answers would save. Repeats have a curve "
-                "each, and the figures are their means."
+                "coverages; excess: what a perfect order of the same answers would save. Repeats have a "
+                "curve each, and the figures are their means."
             ),
         ),
     )
