@@ -52,6 +52,24 @@ def title_from_source(source: str) -> str:
     return path.parent.name if name in ("index", "README") and path.parent.name else name
 
 
+def _named(
+    source: str, headings: Sequence[Heading], parent_of: Sequence[int | None]
+) -> tuple[list[str], list[int]]:
+    """The id and the level of every section, the file's first; of equal names the later get ``~2``."""
+    ids, levels = [source], [0]
+    used: Counter[tuple[int, str]] = Counter()
+    for position, heading in enumerate(headings, start=1):
+        parent = parent_of[position]
+        assert parent is not None
+        name = slug(heading.title)
+        used[parent, name] += 1
+        if used[parent, name] > 1:
+            name = f"{name}~{used[parent, name]}"
+        ids.append(f"{ids[parent]}{'/' if parent else '#'}{name}")
+        levels.append(levels[parent] + 1)
+    return ids, levels
+
+
 def finish_sections(
     source: str,
     *,
@@ -82,18 +100,7 @@ def finish_sections(
     if lone:
         del parent_of[1]
 
-    ids, levels = [source], [0]
-    used: Counter[tuple[int, str]] = Counter()
-    for position, heading in enumerate(rest, start=1):
-        parent = parent_of[position]
-        assert parent is not None
-        name = slug(heading.title)
-        used[parent, name] += 1
-        if used[parent, name] > 1:
-            name = f"{name}~{used[parent, name]}"
-        ids.append(f"{ids[parent]}{'/' if parent else '#'}{name}")
-        levels.append(levels[parent] + 1)
-
+    ids, levels = _named(source, rest, parent_of)
     ends = list(own_ends)
     for position in range(len(ends) - 1, 0, -1):
         parent = parent_of[position]

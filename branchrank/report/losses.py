@@ -112,35 +112,16 @@ def sliced(loaded: LoadedRun, scores: Scores) -> Section:
 
 def unanswerable(scores: Scores) -> Section | None:
     """Risk against coverage, where some questions have no answer in the corpus."""
-    asked, answerable = len(scores.questions), set(scores.answerable)
-    if asked == len(answerable):
+    asked, answerable = len(scores.questions), len(scores.answerable)
+    if asked == answerable:
         return None
-    first = named_measure("strict_hit@1")
     rows: list[tuple[Cell, ...]] = []
     for name in scores.predictors:
-        repeats: dict[int, list[Row]] = {}
-        for row in scores.rows(name):
-            repeats.setdefault(row.repeat, []).append(row)
-        curves = [
-            risk_coverage(
-                [
-                    Answer(
-                        confidence=row.hits[0].score if row.hits else None,
-                        right=row.question_id in answerable and scores.value(row, first) == 1.0,
-                    )
-                    for row in answers
-                ]
-            )
-            for answers in repeats.values()
-        ]
-        offered = [
-            sum(bool(row.hits) and row.question_id not in answerable for row in answers)
-            for answers in repeats.values()
-        ]
+        curves, offered = _curves(scores, name)
         rows.append(
             (
                 name,
-                number(mean(offered), 0 if len(repeats) == 1 else 1),
+                number(offered, 0 if len(curves) == 1 else 1),
                 number(mean([curve.aurc for curve in curves]), 3),
                 number(mean([curve.excess for curve in curves]), 3),
                 *(_risk_at(curves, coverage) for coverage in (0.25, 0.5, 0.75, 1.0)),
@@ -150,7 +131,7 @@ def unanswerable(scores: Scores) -> Section | None:
         title="Unanswerable questions",
         blocks=(
             Table(
-                caption=f"{asked - len(answerable)} of {asked} questions have no answer in the corpus",
+                caption=f"{asked - answerable} of {asked} questions have no answer in the corpus",
                 headings=(
                     "predictor",
                     "of these with hits",
@@ -169,6 +150,23 @@ def unanswerable(scores: Scores) -> Section | None:
             ),
         ),
     )
+
+
+def _curves(scores: Scores, predictor: str) -> tuple[list[RiskCoverage], float]:
+    """A curve for each repeat, and to how many unanswerable questions a repeat gave hits on average."""
+    first, answerable = named_measure("strict_hit@1"), set(scores.answerable)
+    answers: dict[int, list[Answer]] = {}
+    offered = 0
+    for row in scores.rows(predictor):
+        known = row.question_id in answerable
+        answers.setdefault(row.repeat, []).append(
+            Answer(
+                confidence=row.hits[0].score if row.hits else None,
+                right=known and scores.value(row, first) == 1.0,
+            )
+        )
+        offered += bool(row.hits) and not known
+    return list(map(risk_coverage, answers.values())), offered / len(answers)
 
 
 def _risk_at(curves: Sequence[RiskCoverage], coverage: float) -> str:
