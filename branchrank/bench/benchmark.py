@@ -20,7 +20,15 @@ from branchrank.bench.latency import Timing, latency_pass, read_timings, write_t
 from branchrank.bench.predictors import Predictor
 from branchrank.bench.questions import hashed, sample_questions, write_questions
 from branchrank.bench.rows import Row, RowLog
-from branchrank.bench.run_directory import RunRecord, latest_unfinished, new_directory, sealed, write_run
+from branchrank.bench.run_directory import (
+    RunRecord,
+    check_resumable,
+    latest_unfinished,
+    new_directory,
+    read_run,
+    sealed,
+    write_run,
+)
 from branchrank.bench.runner import Progress, quality_pass
 from branchrank.bench.scores import Scores, named_measure, standard_measures
 from branchrank.bench.slices import GoldFacts
@@ -61,11 +69,16 @@ def run_benchmark(
     progress: Progress,
     notice: Callable[[str], None],
     fresh: bool = False,
+    take_up: Path | None = None,
     gold_facts: Sequence[GoldFacts] = (),
     on_row: Callable[[Row], None] = lambda row: None,
 ) -> Outcome:
-    """Run or take up ``run`` under ``reports``. Interruptions leave a run that the same call takes up."""
-    taken_up = None if fresh else latest_unfinished(reports, run.plan)
+    """Run ``run`` under ``reports``, or go on with a run of its plan: ``take_up``, or the newest that was
+    interrupted, unless it is to be ``fresh``."""
+    if take_up is not None:
+        taken_up: Path | None = check_resumable(take_up, run.plan)
+    else:
+        taken_up = None if fresh else latest_unfinished(reports, run.plan)
     directory = taken_up or new_directory(reports, run.experiment, run.seed)
     with RowLog(directory / names.ROWS) as log:
         if taken_up is None:
@@ -73,6 +86,9 @@ def run_benchmark(
             write_run(directory, run)
         else:
             notice(f"taking up the interrupted run {directory}")
+            begun = read_run(directory)
+            command = run.command if take_up is None else begun.command
+            run = msgspec.structs.replace(run, created=begun.created, command=command)
         if log.torn:
             notice(f"{log.path}: the last row was cut short; its question is asked again")
         rows = quality_pass(

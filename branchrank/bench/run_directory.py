@@ -100,24 +100,23 @@ class RunRecord(Record, frozen=True, kw_only=True):
     digests: dict[str, str] = msgspec.field(default_factory=dict)
 
     @property
-    def plan(self) -> tuple[object, ...]:
+    def plan(self) -> dict[str, object]:
         """What two halves of one run must have in common: whatever can change a row, and the cassette,
         which otherwise would hold the calls of one half alone."""
         llm = self.settings.get("llm", {})
-        return (
-            self.corpus_digest,
-            self.questions_digest,
-            self.question_ids,
-            self.top_k,
-            self.arms,
-            self.seed,
-            tuple((index.name, index.digest, index.vector_store) for index in self.indexes),
-            {name: self.settings.get(name) for name in ROW_SETTINGS},
-            self.settings.get("benchmark", {}).get("trace_depth"),
-            llm.get("completion_tokens"),
-            llm.get("record"),
-            llm.get("replay"),
-        )
+        return {
+            "the corpus": self.corpus_digest,
+            "the questions": (self.questions_digest, self.question_ids),
+            "--top-k": self.top_k,
+            "the predictors": self.arms,
+            "--sample-seed": self.seed,
+            "the index": [(index.name, index.digest, index.vector_store) for index in self.indexes],
+            **{f"the settings of {name}": self.settings.get(name) for name in ROW_SETTINGS},
+            "--trace-depth": self.settings.get("benchmark", {}).get("trace_depth"),
+            "--llm-completion-tokens": llm.get("completion_tokens"),
+            "--llm-record": llm.get("record"),
+            "--llm-replay": llm.get("replay"),
+        }
 
 
 def new_directory(reports: Path, experiment: str, seed: int) -> Path:
@@ -168,7 +167,24 @@ def read_run(directory: Path) -> RunRecord:
         raise RunError(f"{path}: {error}", remedy="run the benchmark again") from None
 
 
-def latest_unfinished(reports: Path, plan: tuple[object, ...]) -> Path | None:
+def check_resumable(directory: Path, plan: dict[str, object]) -> Path:
+    """The directory of a run that can go on under this plan.
+
+    Raises :class:`RunError` when the run is finished or what it depends on has changed since.
+    """
+    run = read_run(directory)
+    if run.status == "finished":
+        raise RunError(f"{directory} is finished", remedy=f"branchrank show {directory}")
+    changed = [name for name, value in run.plan.items() if plan.get(name) != value]
+    if changed:
+        raise RunError(
+            f"{directory} can't go on, {' and '.join(changed)} changed since it was started",
+            remedy="repeat its command for a new run",
+        )
+    return directory
+
+
+def latest_unfinished(reports: Path, plan: dict[str, object]) -> Path | None:
     """The newest run under ``reports`` that stopped half-way and has this plan.
 
     A run that another process has under way is left to it.

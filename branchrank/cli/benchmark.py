@@ -8,7 +8,7 @@ from pathlib import Path
 
 import click
 
-from branchrank.cli.options import data_dir_option, resolved_settings, settings_options
+from branchrank.cli.options import TAKE_UP, data_dir_option, resolved_settings, settings_options
 from branchrank.cli.terminal import Command
 from branchrank.settings import (
     BenchmarkSettings,
@@ -58,6 +58,7 @@ from branchrank.settings import (
 )
 @click.option("--api-predictor", default="", help="Predictor to ask that endpoint for.")
 @click.option("--fresh", is_flag=True, help="Start anew where an interrupted run of this plan exists.")
+@TAKE_UP
 @click.option("--dry-run", is_flag=True, help="Print the plan and its estimated LLM cost; run nothing.")
 @click.option("--quiet", is_flag=True, help="No progress.")
 @settings_options(
@@ -82,6 +83,7 @@ def command(
     api_endpoint: str,
     api_predictor: str,
     fresh: bool,
+    take_up: Path | None,
     dry_run: bool,
     quiet: bool,
 ) -> None:
@@ -112,6 +114,7 @@ def command(
             endpoint_predictor=api_predictor,
             repeats=settings.part(LLMSettings).repeats,
             fresh=fresh,
+            take_up=take_up,
             dry_run=dry_run,
             quiet=quiet,
         )

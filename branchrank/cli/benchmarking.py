@@ -91,6 +91,7 @@ def execute(job: Job) -> None:
                 progress=progress,
                 notice=say,
                 fresh=job.fresh,
+                take_up=job.take_up,
                 gold_facts=gold_facts(questions, workspace.corpus_root) if indexes else (),
             )
     finish(outcome)

@@ -33,5 +33,6 @@ class Job(Record, frozen=True, kw_only=True):
     endpoint_predictor: str = ""
     repeats: int = 1
     fresh: bool = False
+    take_up: Path | None = None
     dry_run: bool = False
     quiet: bool = False

@@ -102,6 +102,10 @@ def data_dir_option(function: F) -> F:
     )(function)
 
 
+#: The run that ``branchrank resume`` goes on with.
+TAKE_UP = click.option("--take-up", type=click.Path(path_type=Path, file_okay=False), hidden=True)
+
+
 def resolved_settings(data_dir: Path, overrides: Mapping[str, Any] | None = None) -> Resolved:
     """Defaults < the workspace's TOML < environment < flags (< ``overrides``)."""
     path = data_dir / WORKSPACE_FILE

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import click
 
-from branchrank.cli.options import given_flags, settings_options
+from branchrank.cli.options import TAKE_UP, given_flags, settings_options
 from branchrank.cli.terminal import Command
 from branchrank.settings import BenchmarkSettings, LLMSettings
 
@@ -23,10 +23,13 @@ from branchrank.settings import BenchmarkSettings, LLMSettings
     help="Where the run's directory is made.",
 )
 @click.option("--fresh", is_flag=True, help="Start anew where an interrupted run of this plan exists.")
+@TAKE_UP
 @click.option("--dry-run", is_flag=True, help="Print the plan and its estimated LLM cost; run nothing.")
 @click.option("--quiet", is_flag=True, help="No progress.")
 @settings_options(BenchmarkSettings, LLMSettings)
-def command(experiment: Path, reports: Path, fresh: bool, dry_run: bool, quiet: bool) -> None:
+def command(
+    experiment: Path, reports: Path, fresh: bool, take_up: Path | None, dry_run: bool, quiet: bool
+) -> None:
     """Run the systems of EXPERIMENT, a TOML file. Every problem of the file is reported before any work."""
     from branchrank.bench.experiment import load_experiment
     from branchrank.cli.benchmarking import execute
@@ -53,6 +56,7 @@ def command(experiment: Path, reports: Path, fresh: bool, dry_run: bool, quiet: 
             lineups=tuple(lineup for lineup in lineups if lineup.systems),
             repeats=loaded.repeats,
             fresh=fresh,
+            take_up=take_up,
             dry_run=dry_run,
             quiet=quiet,
         )

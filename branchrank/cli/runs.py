@@ -78,16 +78,18 @@ def show_run(run: Path, where: tuple[str, ...], output: Path | None) -> None:
 @click.argument("run", type=click.Path(path_type=Path, file_okay=False))
 @click.pass_context
 def resume_run(ctx: click.Context, run: Path) -> None:
-    """Take up an interrupted RUN: repeats its command, which keeps every finished row."""
-    from branchrank.bench.run_directory import read_run
+    """Take up an interrupted RUN: repeats its command, which keeps every finished row.
+
+    Refused when the corpus, the questions, the index or a setting that can change a row has changed since.
+    """
+    from branchrank.bench.run_directory import check_resumable, read_run
     from branchrank.cli.main import main
 
     record = read_run(run)
-    if record.status == "finished":
-        raise RunError(f"{run} is finished", remedy=f"branchrank show {run}")
+    check_resumable(run, record.plan)
     words = shlex.split(record.command)
     verb = {"benchmark_run.py": ["benchmark"]}.get(words[0], [])
     given = [word for word in words[1:] if word != "--fresh"]
-    arguments = [*verb, *given, "--reports", str(run.resolve().parent)]
+    arguments = [*verb, *given, "--reports", str(run.resolve().parent), "--take-up", str(run.resolve())]
     click.echo(f"branchrank {shlex.join(arguments)}", err=True)
     ctx.exit(main.main(args=arguments, standalone_mode=False) or 0)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shlex
 from pathlib import Path
 
 import msgspec
@@ -128,6 +129,7 @@ def unfinished(reports: Path, finished: Path, **changes: object) -> Path:
     directory = new_directory(reports, "benchmark", 42)
     record = msgspec.structs.replace(read_run(finished), status="running", **changes)
     write_run(directory, record)
+    (directory / names.QUESTIONS).write_bytes((finished / names.QUESTIONS).read_bytes())
     (directory / names.ROWS).write_bytes((finished / names.ROWS).read_bytes().splitlines(keepends=True)[0])
     return directory
 
@@ -170,6 +172,40 @@ def test_half_a_run_is_not_shown_as_a_whole_one(finished: Path, tmp_path: Path, 
     assert result.exit_code in (1, 3)
     assert "is not finished: it has 1 of 8 rows" in result.output
     assert "S@1" not in result.output
+
+
+def command_of(project: Path) -> str:
+    data = shlex.quote(str(project / "data"))
+    return (
+        f"branchrank benchmark --data-dir {data} --predictor local --latency-sample 0 --bootstrap 100 --quiet"
+    )
+
+
+def test_resume_goes_on_with_the_run_it_is_given(project: Path, finished: Path, tmp_path: Path) -> None:
+    """Not with the newest of the same plan."""
+    reports = tmp_path / "second"
+    command = command_of(project)
+    older, newer = (unfinished(reports, finished, command=command) for _ in range(2))
+    record = read_run(older)
+    resumed = invoke("resume", older)
+    assert resumed.exit_code == 0, resumed.output
+    done = read_run(older)
+    assert (done.status, done.command, done.created) == ("finished", record.command, record.created)
+    assert (older / names.ROWS).read_bytes() == (finished / names.ROWS).read_bytes()
+    assert read_run(newer).status == "running"
+    assert invoke("verify", older).exit_code == 0
+
+
+def test_a_run_whose_ground_has_changed_is_not_resumed(project: Path, finished: Path, tmp_path: Path) -> None:
+    """And no other run is started in its place."""
+    reports = tmp_path / "second"
+    waiting = unfinished(reports, finished, command=command_of(project), corpus_digest="0" * 64, top_k=7)
+    before = (waiting / names.ROWS).read_bytes()
+    resumed = invoke("resume", waiting)
+    assert resumed.exit_code == 3
+    assert "can't go on, the corpus and --top-k changed since it was started" in resumed.stderr
+    assert [path.name for path in reports.iterdir()] == [waiting.name]
+    assert (waiting / names.ROWS).read_bytes() == before
 
 
 def test_fresh_starts_anew(project: Path, finished: Path, tmp_path: Path) -> None:
