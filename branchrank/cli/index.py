@@ -32,29 +32,30 @@ def command(
     """Index CORPUS, a folder or a corpus's name, into a workspace.
 
     The documents of a BEIR folder are unpacked into the workspace first, one file each.
-    The corpus and the flags given are kept in the workspace's branchrank.toml. Without CORPUS the
-    workspace's own is indexed again; unchanged documents cost no embedding.
+    The corpus and the flags given are kept in the workspace's branchrank.toml, if they are right. Without
+    CORPUS the workspace's own is indexed again; unchanged documents cost no embedding.
     """
     from branchrank.corpus.beir import is_beir, unpack_beir
     from branchrank.corpus.named import locate_corpus
     from branchrank.stores.index import build_index
-    from branchrank.stores.workspace import Workspace, configure
+    from branchrank.stores.workspace import Workspace, configure, kept_if_right
 
     resolved_settings(data_dir)  # a wrong value is refused before it is kept
     root = locate_corpus(corpus) if corpus is not None else None
     if root is not None and is_beir(root):
         root = unpack_beir(root, data_dir / "beir" / root.resolve().name)
-    configure(
-        data_dir,
-        corpus=root,
-        exclude=exclude or None,
-        chunks=chunks,
-        nodes=nodes,
-        settings=given_flags(),
-    )
-    workspace = Workspace(data_dir, resolved_settings(data_dir), notify=say)
-    with progress_bars(quiet) as progress:
-        index = build_index(workspace, progress=progress)
+    with kept_if_right(data_dir):
+        configure(
+            data_dir,
+            corpus=root,
+            exclude=exclude or None,
+            chunks=chunks,
+            nodes=nodes,
+            settings=given_flags(),
+        )
+        workspace = Workspace(data_dir, resolved_settings(data_dir), notify=say)
+        with progress_bars(quiet) as progress:
+            index = build_index(workspace, progress=progress)
     manifest, report = index.manifest, index.report
     for note in report.notes:
         click.echo(f"note: {safe(note)}", err=True)

@@ -11,7 +11,7 @@ import click
 from branchrank.cli.terminal import progress_bars, safe, say
 from branchrank.errors import ArtifactError, BusyError
 from branchrank.llm.gateway import Gateway
-from branchrank.llm.ledger import PriceTable
+from branchrank.llm.ledger import Ledger, PriceTable
 from branchrank.records import LLMCall
 from branchrank.settings import BenchmarkSettings, LLMSettings, Resolved
 from branchrank.stores.index import Index, build_index, open_index
@@ -67,7 +67,9 @@ def llm_stages(
 
     meter = meter or LLMMeter()
     cache = data_dir / "hybrid" / "cache" / "decisions.sqlite"
-    with LLMSession(settings.part(LLMSettings), cache_path=cache, on_call=meter.add) as session:
+    # Rows of a benchmark hold their calls themselves, and a server that runs for months needs none.
+    ledger = Ledger(meter.add, limit=0)
+    with LLMSession(settings.part(LLMSettings), cache_path=cache, ledger=ledger) as session:
         meter.prices = session.prices
 
         def gateway_of(endpoint: Endpoint) -> Gateway:

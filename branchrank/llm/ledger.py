@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import threading
 import tomllib
+from collections import deque
 from collections.abc import Callable, Iterable
 from pathlib import Path
 from typing import Annotated
@@ -112,10 +113,13 @@ def totals_by(
 
 
 class Ledger:
-    """Collects the rows of a run; safe to share between threads. ``on_call`` sees each new row."""
+    """Collects the rows of a run; safe to share between threads. ``on_call`` sees each new row.
 
-    def __init__(self, on_call: Callable[[LLMCall], None] | None = None) -> None:
-        self._rows: list[LLMCall] = []
+    ``limit`` is how many of the newest rows are kept, ``None`` for all.
+    """
+
+    def __init__(self, on_call: Callable[[LLMCall], None] | None = None, *, limit: int | None = None) -> None:
+        self._rows: deque[LLMCall] = deque(maxlen=limit)
         self._lock = threading.Lock()
         self.on_call = on_call
 

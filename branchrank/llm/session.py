@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from contextlib import ExitStack
 from pathlib import Path
 
@@ -14,7 +14,6 @@ from branchrank.llm.client import ChatClient
 from branchrank.llm.gateway import Gateway
 from branchrank.llm.ledger import Ledger, PriceTable, read_prices
 from branchrank.llm.secrets import Redactor, environment_secrets, open_endpoint
-from branchrank.records import LLMCall
 from branchrank.settings import LLMSettings
 
 
@@ -32,7 +31,7 @@ class LLMSession:
         *,
         cache_path: Path | None = None,
         environment: Mapping[str, str] | None = None,
-        on_call: Callable[[LLMCall], None] | None = None,
+        ledger: Ledger | None = None,
     ) -> None:
         if settings.record and settings.replay:
             raise UsageError(
@@ -41,7 +40,7 @@ class LLMSession:
         self.settings = settings
         self.environment = os.environ if environment is None else environment
         self.redact = Redactor(environment_secrets(self.environment))
-        self.ledger = Ledger(on_call)
+        self.ledger = ledger or Ledger()
         self.budget = Budget(
             max_calls=settings.max_calls, max_tokens=settings.max_tokens, retries=settings.retry_budget
         )

@@ -47,6 +47,9 @@ _SLACK = 16
 #: Scores nearer than this may be equal to Chroma, which computes in float32.
 _TIE = 1e-6
 _PROBES = 64
+#: A server says within this that it is there, and answers any request within the other.
+_HEARTBEAT_SECONDS = 10.0
+_ANSWER_SECONDS = 120.0
 #: An HNSW graph may leave a few points unreachable; damage loses far more.
 _PROBES_FOUND = 0.95
 #: How Chroma writes that a collection has no embedding function.
@@ -75,6 +78,7 @@ def _chroma_errors(location: Location) -> Iterator[None]:
 
 def _connect(location: Location) -> Any:
     import chromadb
+    import httpx
     from chromadb.config import Settings
 
     # A .env file of the current folder could name other classes to load.
@@ -92,9 +96,14 @@ def _connect(location: Location) -> Any:
             remedy="use --chroma-url http://HOST:PORT",
         )
     with _loopback_unproxied():
-        return chromadb.HttpClient(
+        # Chroma's own client waits for ever.
+        httpx.get(f"{location.rstrip('/')}/api/v2/heartbeat", timeout=_HEARTBEAT_SECONDS).raise_for_status()
+        client = chromadb.HttpClient(
             host=parts.hostname, port=port, ssl=parts.scheme == "https", settings=settings
         )
+    for session in _sessions(client):
+        session.timeout = httpx.Timeout(_ANSWER_SECONDS)
+    return client
 
 
 @contextlib.contextmanager
@@ -113,12 +122,18 @@ def _loopback_unproxied() -> Iterator[None]:
 
 
 def _disconnect(client: Any) -> None:
-    # Chroma's own close() leaves the HTTP connections open, a client's and those of the one inside it.
-    servers = [getattr(part, "_server", None) for part in (client, getattr(client, "_admin_client", None))]
+    # Chroma's own close() leaves the HTTP connections open.
+    sessions = _sessions(client)
     client.close()
-    for session in (getattr(server, "_session", None) for server in servers):
-        if session is not None:
-            session.close()
+    for session in sessions:
+        session.close()
+
+
+def _sessions(client: Any) -> list[Any]:
+    """The HTTP sessions of a client and of the one inside it; an embedded client has none."""
+    servers = [getattr(part, "_server", None) for part in (client, getattr(client, "_admin_client", None))]
+    sessions = [getattr(server, "_session", None) for server in servers]
+    return [session for session in sessions if session is not None]
 
 
 @contextlib.contextmanager

@@ -16,15 +16,16 @@ another beside it. The links are relative and go through the index's ``current``
 
 from __future__ import annotations
 
+import contextlib
 import os
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from branchrank.artifacts import digest_of, storage_errors
+from branchrank.artifacts import digest_of, storage_errors, write_bytes
 from branchrank.corpus.named import known_corpora, locate_corpus
-from branchrank.errors import ArtifactError, CorpusError, UsageError
+from branchrank.errors import ArtifactError, CorpusError, InputError, UsageError
 from branchrank.settings import Bm25Settings, CacheSettings, IndexSettings, Resolved, resolve
 from branchrank.stores.config_file import read_config, update_config
 from branchrank.stores.embedders.protocol import Notify
@@ -207,6 +208,25 @@ def configure(
         if path is not None:
             changes[key] = _relative(path, data_dir)
     update_config(data_dir / CONFIG, {**changes, **(settings or {})})
+
+
+@contextlib.contextmanager
+def kept_if_right(data_dir: Path) -> Iterator[None]:
+    """Put ``branchrank.toml`` back as it was when what was configured turns out to be wrong.
+
+    That is for :class:`UsageError` and :class:`InputError`; a build that was interrupted, or lacks a model,
+    finds its settings again.
+    """
+    path = data_dir / CONFIG
+    before = path.read_bytes() if path.is_file() else None
+    try:
+        yield
+    except (UsageError, InputError):
+        if before is not None:
+            write_bytes(path, before)
+        else:
+            path.unlink(missing_ok=True)
+        raise
 
 
 def _check_name(path: Path) -> None:

@@ -45,6 +45,33 @@ def test_index_makes_a_workspace_and_says_what_it_holds(tmp_path: Path) -> None:
     assert not Path(kept["corpus"]).is_absolute()
 
 
+def test_a_wrong_exclude_is_not_kept(tmp_path: Path) -> None:
+    project = make_project(tmp_path)
+    config = project / "data" / "branchrank.toml"
+    before = config.read_bytes()
+    refused = invoke("index", "--data-dir", project / "data", "--exclude", "*")
+    assert refused.exit_code == 3
+    assert "holds no document" in refused.stderr
+    assert config.read_bytes() == before
+    assert "up to date" in ran("index", "--data-dir", project / "data")
+    new = tmp_path / "new"
+    assert invoke("index", project / "docs", "--data-dir", new, "--exclude", "*", *FAKE).exit_code == 3
+    assert not (new / "branchrank.toml").exists()
+
+
+def test_settings_outlive_a_model_that_is_not_there(tmp_path: Path) -> None:
+    """They are right, and the next command can name another model."""
+    write_pages(tmp_path / "docs")
+    data = tmp_path / "data"
+    model = tmp_path / "none"
+    refused = invoke(
+        "index", tmp_path / "docs", "--data-dir", data, "--embedder", model, "--exclude", "reference/*"
+    )
+    assert refused.exit_code == 6, refused.output
+    ran("index", "--data-dir", data, *FAKE)
+    assert tomllib.loads((data / "branchrank.toml").read_text())["exclude"] == ["reference/*"]
+
+
 def test_index_again_embeds_only_what_changed(tmp_path: Path) -> None:
     project = make_project(tmp_path)
     page = project / "docs" / "guide" / "cleaning.md"

@@ -94,6 +94,15 @@ def test_a_missing_table_is_named(tmp_path: Path) -> None:
         read_prices(tmp_path / "none.toml")
 
 
+def test_a_ledger_can_keep_the_newest_rows_alone() -> None:
+    seen: list[LLMCall] = []
+    ledger = Ledger(seen.append, limit=2)
+    for row in ROWS:
+        ledger.add(row)
+    assert ledger.rows == tuple(ROWS[-2:])
+    assert seen == list(ROWS)
+
+
 def test_the_ledger_tells_of_each_row() -> None:
     seen: list[LLMCall] = []
     ledger = Ledger(seen.append)

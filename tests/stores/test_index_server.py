@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import socket
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -14,6 +15,7 @@ from small_corpus import small_workspace
 from test_chroma_safety import LOADED, Planted
 
 from branchrank.errors import ArtifactError
+from branchrank.stores import vectors_chroma
 from branchrank.stores.index import build_index, open_index
 from branchrank.stores.vectors_chroma import _disconnect
 
@@ -111,3 +113,24 @@ def test_a_server_that_is_away_is_said(tmp_path: Path) -> None:
         build_index(workspace)
     assert "chroma run" in caught.value.remedy
     assert not list((tmp_path / "data").glob("indexes/*/0*"))
+
+
+def test_a_server_that_never_answers_is_given_up(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(vectors_chroma, "_HEARTBEAT_SECONDS", 0.2)
+    with socket.create_server(("127.0.0.1", 0)) as listener:
+        address = f"http://127.0.0.1:{listener.getsockname()[1]}"
+        workspace = small_workspace(tmp_path, vector_store="chroma", chroma_url=address)
+        with pytest.raises(ArtifactError, match="timed out") as caught:
+            build_index(workspace)
+    assert "chroma run" in caught.value.remedy
+
+
+def test_a_server_that_falls_silent_is_given_up(
+    tmp_path: Path, url: str, client: chromadb.ClientAPI, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Every request has an end: the sessions that Chroma opens without one are given it."""
+    monkeypatch.setattr(vectors_chroma, "_ANSWER_SECONDS", 7.0)
+    with vectors_chroma._connected(url) as connected:
+        sessions = vectors_chroma._sessions(connected)
+        assert sessions
+        assert {session.timeout.read for session in sessions} == {7.0}
