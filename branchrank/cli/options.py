@@ -103,7 +103,11 @@ def data_dir_option(function: F) -> F:
 
 
 #: The run that ``branchrank resume`` goes on with.
-TAKE_UP = click.option("--take-up", type=click.Path(path_type=Path, file_okay=False), hidden=True)
+TAKE_UP = click.option(
+    "--take-up",
+    type=click.Path(path_type=Path, file_okay=False),
+    help="Go on with this interrupted run, as `branchrank resume` does.",
+)
 
 
 def resolved_settings(data_dir: Path, overrides: Mapping[str, Any] | None = None) -> Resolved:
