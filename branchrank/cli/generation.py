@@ -10,11 +10,11 @@ from typing import Any, TypeVar
 import click
 
 from branchrank.cli.options import data_dir_option, resolved_settings, settings_options
-from branchrank.cli.terminal import Command, progress_bars
+from branchrank.cli.terminal import Command, progress_bars, say
 from branchrank.errors import InputError
 from branchrank.llm.gateway import Gateway
 from branchrank.llm.ledger import PriceTable, Totals, totals
-from branchrank.settings import LLMSettings
+from branchrank.settings import CacheSettings, LLMSettings
 from branchrank.stores.workspace import Workspace
 
 F = TypeVar("F", bound=Callable[..., Any])
@@ -42,7 +42,10 @@ def _gateway(workspace: Workspace, base_url: str, model: str) -> Iterator[tuple[
     from branchrank.llm.session import LLMSession
 
     cache = workspace.data_dir / "hybrid" / "cache" / "decisions.sqlite"
-    with LLMSession(workspace.settings.part(LLMSettings), cache_path=cache) as session:
+    redis_url = workspace.settings.part(CacheSettings).redis_url
+    with LLMSession(
+        workspace.settings.part(LLMSettings), cache_path=cache, redis_url=redis_url, notify=say
+    ) as session:
         yield session.gateway(base_url, model, explicit=True), session.prices
 
 

@@ -13,7 +13,7 @@ from branchrank.errors import ArtifactError, BusyError
 from branchrank.llm.gateway import Gateway
 from branchrank.llm.ledger import Ledger, PriceTable
 from branchrank.records import LLMCall
-from branchrank.settings import BenchmarkSettings, LLMSettings, Resolved
+from branchrank.settings import BenchmarkSettings, CacheSettings, LLMSettings, Resolved
 from branchrank.stores.index import Index, build_index, open_index
 from branchrank.stores.workspace import Workspace
 from branchrank.systems.llm_stages import LLMStages
@@ -69,7 +69,10 @@ def llm_stages(
     cache = data_dir / "hybrid" / "cache" / "decisions.sqlite"
     # Rows of a benchmark hold their calls themselves, and a server that runs for months needs none.
     ledger = Ledger(meter.add, limit=0)
-    with LLMSession(settings.part(LLMSettings), cache_path=cache, ledger=ledger) as session:
+    redis_url = settings.part(CacheSettings).redis_url
+    with LLMSession(
+        settings.part(LLMSettings), cache_path=cache, redis_url=redis_url, notify=say, ledger=ledger
+    ) as session:
         meter.prices = session.prices
 
         def gateway_of(endpoint: Endpoint) -> Gateway:

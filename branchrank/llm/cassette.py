@@ -7,7 +7,8 @@
 3. Each call is committed to disk on its own, so a killed process loses no finished call.
 4. A file with another shape than ours (views, triggers, other tables) is refused before it is read.
 
-The decision cache of a workspace is the same file, from which only successful calls are served.
+The decision cache of a workspace is the same file, from which only successful calls are served; or Redis
+(:mod:`branchrank.llm.decisions_redis`).
 """
 
 from __future__ import annotations
@@ -20,7 +21,7 @@ import threading
 from collections.abc import Callable, Iterator
 from difflib import SequenceMatcher
 from pathlib import Path
-from typing import Any
+from typing import Any, Protocol
 
 import msgspec
 
@@ -50,6 +51,16 @@ class Recorded(Record, frozen=True, kw_only=True):
 
     reply: LLMReply
     outcome: str = "ok"
+
+
+class DecisionCache(Protocol):
+    """Remembers calls by their content."""
+
+    def get(self, request: LLMRequest, model: str) -> Recorded | None:
+        """The remembered call, or ``None``."""
+
+    def put(self, request: LLMRequest, model: str, recorded: Recorded) -> None:
+        """Remember a call."""
 
 
 class Cassette:
@@ -100,15 +111,13 @@ class Cassette:
         key = call_key(request, model)
         with self._lock, self._guarded():
             row = self._db.execute(_GET, (key,)).fetchone()
-        return None if row is None else _intact(row)
+        return None if row is None else intact(row)
 
     def put(self, request: LLMRequest, model: str, recorded: Recorded) -> None:
         """Keep one call; it is on the disk when this returns."""
-        context = request.context
-        labels = (request.stage, context.question_id, _json(request.content(model)), _json(recorded))
-        fields = (call_key(request, model), *(self._redact(label) for label in labels))
+        row = row_of(request, model, recorded, self._redact)
         with self._lock, self._guarded():
-            self._db.execute(_PUT, (*fields, _checksum(fields)))
+            self._db.execute(_PUT, row)
 
     def models(self) -> list[str]:
         """The models that were asked."""
@@ -205,7 +214,16 @@ def _checksum(fields: tuple[str, ...]) -> str:
     return hashlib.sha256("\0".join(fields).encode()).hexdigest()
 
 
-def _intact(row: tuple[Any, ...]) -> Recorded | None:
+def row_of(
+    request: LLMRequest, model: str, recorded: Recorded, redact: Callable[[str], str]
+) -> tuple[str, ...]:
+    """The row that keeps a call: key, stage, question, request, outcome, and a checksum of these."""
+    labels = (request.stage, request.context.question_id, _json(request.content(model)), _json(recorded))
+    fields = (call_key(request, model), *(redact(label) for label in labels))
+    return (*fields, _checksum(fields))
+
+
+def intact(row: tuple[Any, ...]) -> Recorded | None:
     """A row's call when its checksum holds."""
     if not all(isinstance(field, str) for field in row) or _checksum(row[:-1]) != row[-1]:
         return None

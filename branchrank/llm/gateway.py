@@ -20,7 +20,7 @@ from typing import Generic, NamedTuple, TypeVar
 import msgspec
 
 from branchrank.errors import ReplayError
-from branchrank.llm.cassette import Cassette, Recorded, call_key
+from branchrank.llm.cassette import Cassette, DecisionCache, Recorded, call_key
 from branchrank.llm.client import LLM
 from branchrank.llm.ledger import Ledger
 from branchrank.llm.request import INTERRUPTED, CallFailedError, LLMReply, LLMRequest, ReplyError
@@ -55,7 +55,7 @@ class Gateway:
         *,
         ledger: Ledger | None = None,
         cassette: Cassette | None = None,
-        cache: Cassette | None = None,
+        cache: DecisionCache | None = None,
         concurrency: int = 4,
         max_tokens: int = 512,
     ) -> None:

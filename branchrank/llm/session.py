@@ -3,26 +3,31 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from contextlib import ExitStack
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from branchrank.errors import ArtifactError, LLMError, UsageError
 from branchrank.llm.budget import Budget
-from branchrank.llm.cassette import Cassette
+from branchrank.llm.cassette import Cassette, DecisionCache
 from branchrank.llm.client import ChatClient
 from branchrank.llm.gateway import Gateway
 from branchrank.llm.ledger import Ledger, PriceTable, read_prices
 from branchrank.llm.secrets import Redactor, environment_secrets, open_endpoint
 from branchrank.settings import LLMSettings
 
+if TYPE_CHECKING:
+    from branchrank.llm.decisions_redis import RedisDecisions
+
 
 class LLMSession:
     """Opens gateways that share one budget, ledger and memory. Use it as a context manager.
 
     ``cache_path`` is the workspace's decision cache (``data/hybrid/cache/decisions.sqlite``), ``None`` for
-    none. Raises :class:`UsageError` for ``--llm-record`` beside ``--llm-replay``, and what
-    :class:`Cassette` raises.
+    none; ``redis_url`` names a Redis to take its place, and ``notify`` hears when that fails. Raises
+    :class:`UsageError` for ``--llm-record`` beside ``--llm-replay``, and what :class:`Cassette` and
+    :class:`~branchrank.stores.redis_connection.RedisConnection` raise.
     """
 
     def __init__(
@@ -30,6 +35,8 @@ class LLMSession:
         settings: LLMSettings,
         *,
         cache_path: Path | None = None,
+        redis_url: str = "",
+        notify: Callable[[str], None] | None = None,
         environment: Mapping[str, str] | None = None,
         ledger: Ledger | None = None,
     ) -> None:
@@ -49,14 +56,14 @@ class LLMSession:
         )
         self._open = ExitStack()
         self._cassette: Cassette | None = None
-        self._cache: Cassette | None = None
+        self._cache: DecisionCache | None = None
         self._gateways: dict[tuple[str, str], Gateway] = {}
         try:
             if settings.record or settings.replay:
                 path = Path(settings.record or settings.replay)
                 self._cassette = self._keep(path, readonly=bool(settings.replay))
             if cache_path is not None and not settings.replay:
-                self._cache = self._keep(cache_path)
+                self._cache = self._shared(redis_url, notify) if redis_url else self._keep(cache_path)
         except BaseException:
             self._open.close()
             raise
@@ -96,6 +103,12 @@ class LLMSession:
         # The redactor is looked up at each call: opening an endpoint can add keys to it.
         cassette = Cassette(path, readonly=readonly, redact=lambda text: self.redact(text))
         return self._open.enter_context(cassette)
+
+    def _shared(self, redis_url: str, notify: Callable[[str], None] | None) -> RedisDecisions:
+        from branchrank.llm.decisions_redis import RedisDecisions
+
+        decisions = RedisDecisions(redis_url, redact=lambda text: self.redact(text), notify=notify)
+        return self._open.enter_context(decisions)
 
     def _replayed(self, model: str) -> Gateway:
         assert self._cassette is not None

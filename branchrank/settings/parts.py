@@ -141,11 +141,11 @@ class PageindexSettings(Settings, frozen=True, kw_only=True):
 
 
 class CacheSettings(Settings, frozen=True, kw_only=True):
-    """Where embeddings are remembered. It changes no vector, so it is no part of an index."""
+    """Where embeddings and LLM decisions are remembered. It changes no vector: no part of an index."""
 
     section: ClassVar[str] = "cache"
     redis_url: Annotated[
-        str, Meta(description="Redis that remembers embeddings; empty: a SQLite file of the workspace")
+        str, Meta(description="Redis that remembers embeddings and LLM decisions; empty: SQLite files")
     ] = ""
 
 

@@ -3,7 +3,6 @@ import pickle
 import shutil
 import signal
 import socket
-import subprocess
 import sys
 import time
 from collections.abc import Iterator
@@ -11,9 +10,10 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+from support.redis_server import RedisServer
 
 from branchrank.errors import MissingDependencyError, UsageError
-from branchrank.stores import embedding_redis
+from branchrank.stores import redis_connection
 from branchrank.stores.embedders import FakeEmbedder
 from branchrank.stores.embedding_cache import cache_keys, cached_documents, cached_query, open_cache
 from branchrank.stores.embedding_redis import RedisEmbeddingCache
@@ -26,40 +26,15 @@ EXPECTED = FakeEmbedder().embed_documents(TEXTS)
 KEYS = [f"branchrank:embedding:{key}" for key in cache_keys(FakeEmbedder().identity, "", TEXTS)]
 
 
-class Server:
-    """A redis-server of our own on a loopback port."""
-
-    def __init__(self, folder: Path, *arguments: str) -> None:
-        with socket.socket() as free:
-            free.bind(("127.0.0.1", 0))
-            self.port = free.getsockname()[1]
-        self.url = f"redis://127.0.0.1:{self.port}/0"
-        options = ["--port", str(self.port), "--bind", "127.0.0.1", "--save", "", "--dir", str(folder)]
-        self.process = subprocess.Popen(
-            ["redis-server", *options, *arguments], stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL
-        )
-        for _ in range(500):
-            with socket.socket() as probe:
-                if probe.connect_ex(("127.0.0.1", self.port)) == 0:
-                    return
-            time.sleep(0.01)
-        raise AssertionError("redis-server did not start")
-
-    def stop(self) -> None:
-        self.process.send_signal(signal.SIGCONT)
-        self.process.kill()
-        self.process.wait()
-
-
 @pytest.fixture(scope="module")
-def shared(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Server]:
-    running = Server(tmp_path_factory.mktemp("redis"))
+def shared(tmp_path_factory: pytest.TempPathFactory) -> Iterator[RedisServer]:
+    running = RedisServer(tmp_path_factory.mktemp("redis"))
     yield running
     running.stop()
 
 
 @pytest.fixture
-def client(shared: Server) -> Iterator[object]:
+def client(shared: RedisServer) -> Iterator[object]:
     from redis import Redis
 
     with Redis.from_url(shared.url) as connected:
@@ -74,7 +49,7 @@ def notices() -> list[str]:
 
 
 @pytest.fixture
-def cache(shared: Server, client: object, notices: list[str]) -> Iterator[RedisEmbeddingCache]:
+def cache(shared: RedisServer, client: object, notices: list[str]) -> Iterator[RedisEmbeddingCache]:
     opened = RedisEmbeddingCache(shared.url, notify=notices.append)
     yield opened
     opened.close()
@@ -103,7 +78,7 @@ def test_a_miss_is_kept_and_then_a_hit(cache: RedisEmbeddingCache, notices: list
     assert notices == []
 
 
-def test_a_url_opens_redis_and_none_a_file(shared: Server, tmp_path: Path) -> None:
+def test_a_url_opens_redis_and_none_a_file(shared: RedisServer, tmp_path: Path) -> None:
     for url in ("", shared.url):
         opened = open_cache(tmp_path / "embeddings.sqlite", redis_url=url)
         assert isinstance(opened, RedisEmbeddingCache) == bool(url)
@@ -117,7 +92,7 @@ def test_a_query_is_kept(cache: RedisEmbeddingCache) -> None:
 
 def test_an_entry_expires(cache: RedisEmbeddingCache, client) -> None:
     asked(cache)
-    assert all(0 < client.ttl(key) <= embedding_redis.EXPIRY for key in KEYS)
+    assert all(0 < client.ttl(key) <= redis_connection.EXPIRY for key in KEYS)
     client.pexpire(KEYS[0], 1)
     while client.exists(KEYS[0]):
         time.sleep(0.001)
@@ -172,7 +147,7 @@ def test_two_values_that_changed_places_are_misses(cache: RedisEmbeddingCache, c
 
 
 def test_more_keys_than_one_call_holds(cache: RedisEmbeddingCache, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(embedding_redis, "_KEYS_PER_CALL", 3)
+    monkeypatch.setattr("branchrank.stores.embedding_redis._KEYS_PER_CALL", 3)
     assert asked(cache) == 10
     assert asked(cache) == 0
 
@@ -199,7 +174,7 @@ def test_a_server_that_is_down_is_said_once_without_its_password(notices: list[s
 
 
 def test_a_password_that_is_missing_is_said_once(tmp_path: Path, notices: list[str]) -> None:
-    server = Server(tmp_path, "--requirepass", "secret")
+    server = RedisServer(tmp_path, "--requirepass", "secret")
     try:
         cache = RedisEmbeddingCache(server.url, notify=notices.append)
         assert [asked(cache), asked(cache)] == [10, 10]
@@ -216,21 +191,21 @@ def test_a_password_that_is_missing_is_said_once(tmp_path: Path, notices: list[s
 def test_a_slow_server_costs_one_timeout_and_is_used_again_later(
     tmp_path: Path, notices: list[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(embedding_redis, "TIMEOUT", 0.1)
-    server = Server(tmp_path)
+    monkeypatch.setattr(redis_connection, "TIMEOUT", 0.1)
+    server = RedisServer(tmp_path)
     try:
         cache = RedisEmbeddingCache(server.url, notify=notices.append)
         assert [asked(cache), asked(cache)] == [10, 0]
         server.process.send_signal(signal.SIGSTOP)
         calls = []
-        mget = cache._client.mget
-        monkeypatch.setattr(cache._client, "mget", lambda names: calls.append(1) or mget(names))
+        mget = cache._redis.client.mget
+        monkeypatch.setattr(cache._redis.client, "mget", lambda names: calls.append(1) or mget(names))
         assert [asked(cache) for _ in range(5)] == [10] * 5
         assert len(calls) == 1
         assert len(notices) == 1
         server.process.send_signal(signal.SIGCONT)
         now = time.monotonic()
-        monkeypatch.setattr(time, "monotonic", lambda: now + embedding_redis.PAUSE + 1)
+        monkeypatch.setattr(time, "monotonic", lambda: now + redis_connection.PAUSE + 1)
         assert asked(cache) == 0
         assert len(notices) == 1
         cache.close()
@@ -239,7 +214,7 @@ def test_a_slow_server_costs_one_timeout_and_is_used_again_later(
 
 
 def test_a_server_that_restarts_empty_is_filled_again(tmp_path: Path, notices: list[str]) -> None:
-    server = Server(tmp_path)
+    server = RedisServer(tmp_path)
     cache = RedisEmbeddingCache(server.url, notify=notices.append)
     asked(cache)
     server.stop()
