@@ -13,6 +13,7 @@ from branchrank.cli.terminal import Command
 from branchrank.settings import (
     BenchmarkSettings,
     Bm25Settings,
+    CacheSettings,
     GrepSettings,
     HybridSettings,
     IndexSettings,
@@ -72,6 +73,7 @@ from branchrank.settings import (
     Bm25Settings,
     LLMSettings,
     IndexSettings,
+    CacheSettings,
 )
 def command(
     data_dir: Path,

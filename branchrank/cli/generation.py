@@ -24,7 +24,7 @@ OUTPUT = click.argument("output", type=click.Path(path_type=Path, dir_okay=False
 
 def _llm_options(function: F) -> F:
     """Add the endpoint, the seed and the LLM client's settings."""
-    function = settings_options(LLMSettings)(function)
+    function = settings_options(LLMSettings, CacheSettings)(function)
     for option in (
         click.option("--quiet", is_flag=True, help="No progress."),
         click.option(

@@ -9,13 +9,13 @@ import click
 from branchrank.cli.options import resolved_settings, settings_options
 from branchrank.cli.querying import answer_queries, query_options
 from branchrank.cli.terminal import Command
-from branchrank.settings import Bm25Settings, HybridSettings, IndexSettings, LLMSettings
+from branchrank.settings import Bm25Settings, CacheSettings, HybridSettings, IndexSettings, LLMSettings
 
 
 @click.command("hybrid", cls=Command)
 @query_options
 @click.option("--no-llm", is_flag=True, help="No LLM rerank; the same as --hybrid-no-llm.")
-@settings_options(HybridSettings, LLMSettings, Bm25Settings, IndexSettings)
+@settings_options(HybridSettings, LLMSettings, Bm25Settings, IndexSettings, CacheSettings)
 def command(
     query: str | None,
     data_dir: Path,

@@ -14,7 +14,7 @@ import click
 from branchrank.cli.options import data_dir_option, resolved_settings, settings_options
 from branchrank.cli.serve import address_options
 from branchrank.cli.terminal import Command
-from branchrank.settings import GrepSettings, IndexSettings
+from branchrank.settings import CacheSettings, GrepSettings, IndexSettings
 
 #: Searches that may wait for a thread.
 QUEUE = 64
@@ -36,7 +36,7 @@ def _end(number: int, _frame: FrameType | None) -> None:
 )
 @address_options(port=8001)
 @click.option("--quiet", is_flag=True, help="No progress.")
-@settings_options(GrepSettings, IndexSettings)
+@settings_options(GrepSettings, IndexSettings, CacheSettings)
 def command(
     data_dir: Path,
     transport: str,

@@ -9,12 +9,12 @@ import click
 from branchrank.cli.options import resolved_settings, settings_options
 from branchrank.cli.querying import answer_queries, query_options
 from branchrank.cli.terminal import Command
-from branchrank.settings import Bm25Settings, IndexSettings, LocalSettings
+from branchrank.settings import Bm25Settings, CacheSettings, IndexSettings, LocalSettings
 
 
 @click.command("retrieve", cls=Command)
 @query_options
-@settings_options(LocalSettings, Bm25Settings, IndexSettings)
+@settings_options(LocalSettings, Bm25Settings, IndexSettings, CacheSettings)
 def command(query: str | None, data_dir: Path, top_k: int, returns: str, as_json: bool, quiet: bool) -> None:
     """Search with the local predictor: vectors and BM25 over chunks, fused by RRF.
 

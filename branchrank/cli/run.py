@@ -10,7 +10,7 @@ import click
 
 from branchrank.cli.options import TAKE_UP, given_flags, settings_options
 from branchrank.cli.terminal import Command
-from branchrank.settings import BenchmarkSettings, LLMSettings
+from branchrank.settings import BenchmarkSettings, CacheSettings, LLMSettings
 
 
 @click.command("run", cls=Command)
@@ -26,7 +26,7 @@ from branchrank.settings import BenchmarkSettings, LLMSettings
 @TAKE_UP
 @click.option("--dry-run", is_flag=True, help="Print the plan and its estimated LLM cost; run nothing.")
 @click.option("--quiet", is_flag=True, help="No progress.")
-@settings_options(BenchmarkSettings, LLMSettings)
+@settings_options(BenchmarkSettings, LLMSettings, CacheSettings)
 def command(
     experiment: Path, reports: Path, fresh: bool, take_up: Path | None, dry_run: bool, quiet: bool
 ) -> None:

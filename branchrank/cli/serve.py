@@ -13,6 +13,7 @@ from branchrank.cli.terminal import Command
 from branchrank.settings import (
     BenchmarkSettings,
     Bm25Settings,
+    CacheSettings,
     GrepSettings,
     HybridSettings,
     IndexSettings,
@@ -92,6 +93,7 @@ def address_options(port: int) -> Callable[[Callable[..., None]], Callable[..., 
     LLMSettings,
     Bm25Settings,
     IndexSettings,
+    CacheSettings,
 )
 @settings_options(BenchmarkSettings, only=frozenset({"benchmark.returns"}))
 def command(

@@ -11,7 +11,14 @@ import click
 from branchrank.cli.options import data_dir_option, resolved_settings, settings_options
 from branchrank.cli.terminal import Command
 from branchrank.errors import UsageError
-from branchrank.settings import GrepSettings, HybridSettings, IndexSettings, LLMSettings, LocalSettings
+from branchrank.settings import (
+    CacheSettings,
+    GrepSettings,
+    HybridSettings,
+    IndexSettings,
+    LLMSettings,
+    LocalSettings,
+)
 
 PREDICTORS = ("local", "hybrid")
 
@@ -27,7 +34,7 @@ PREDICTORS = ("local", "hybrid")
     help="How to search at first; F2 switches.",
 )
 @click.option("--quiet", is_flag=True, help="No progress.")
-@settings_options(GrepSettings, LocalSettings, HybridSettings, LLMSettings, IndexSettings)
+@settings_options(GrepSettings, LocalSettings, HybridSettings, LLMSettings, IndexSettings, CacheSettings)
 def command(query: str, data_dir: Path, mode: str, quiet: bool) -> None:
     """Search in the terminal: results with marked lines, the source beside them, a log of what was found.
 

@@ -41,6 +41,17 @@ def commands(group: click.Group = main, path: tuple[str, ...] = ()) -> Iterator[
 ALL = [(), *commands()]
 
 
+def command_of(words: tuple[str, ...]) -> click.Command:
+    """The command that these words name."""
+    command: click.Command = main
+    for word in words:
+        assert isinstance(command, click.Group)
+        found = command.get_command(click.Context(command), word)
+        assert found is not None
+        command = found
+    return command
+
+
 def loaded_by(words: list[list[str]], cwd: Path) -> tuple[list[str], list[int]]:
     done = program("-c", LISTED, json.dumps(words), cwd=cwd)
     assert done.returncode == 0, done.stderr
@@ -92,16 +103,15 @@ def test_every_command_explains_itself(words: tuple[str, ...]) -> None:
     assert result.output.startswith("Usage:")
     body = result.output.split("\n\n", 1)[1]
     assert body.strip()[0].isupper(), "a sentence says what it does"
-    context = click.Context(main)
-    command: click.Command = main
-    for word in words:
-        assert isinstance(command, click.Group)
-        found = command.get_command(context, word)
-        assert found is not None
-        command = found
+    command = command_of(words)
     for parameter in command.params:
         if isinstance(parameter, click.Option):
             assert parameter.help, (words, parameter.name)
+
+
+def test_every_setting_has_a_command_that_takes_its_flag() -> None:
+    taken = {flag for words in ALL for parameter in command_of(words).params for flag in parameter.opts}
+    assert {setting.flag for part in PARTS for setting in settings_of(part)} <= taken
 
 
 def test_the_overview_names_every_verb() -> None:
