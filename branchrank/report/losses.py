@@ -15,9 +15,11 @@ from branchrank.bench.slices import slices
 from branchrank.measures.risk import Answer, RiskCoverage, risk_coverage
 from branchrank.report import plots
 from branchrank.report.blocks import Block, Cell, Paragraph, Points, Section, Table
-from branchrank.report.words import NOTHING, number, percent
+from branchrank.report.words import number, percent
 
 FAILURES_SHOWN = 20
+_COVERAGES = tuple(percentage / 100 for percentage in range(1, 101))
+_SHOWN_COVERAGES = (0.25, 0.5, 0.75, 1.0)
 
 
 _FATES = (f"in the first {DEPTH}", *(f"lost at {stage}" for stage in LOSSES), "failed")
@@ -116,15 +118,18 @@ def unanswerable(scores: Scores) -> Section | None:
     if asked == answerable:
         return None
     rows: list[tuple[Cell, ...]] = []
+    drawn = []
     for name in scores.predictors:
         curves, offered = _curves(scores, name)
+        at = {coverage: _risk_at(curves, coverage) for coverage in _COVERAGES}
+        drawn.append((name, [(coverage, risk) for coverage, risk in at.items() if risk is not None]))
         rows.append(
             (
                 name,
                 number(offered, 0 if len(curves) == 1 else 1),
                 number(mean([curve.aurc for curve in curves]), 3),
                 number(mean([curve.excess for curve in curves]), 3),
-                *(_risk_at(curves, coverage) for coverage in (0.25, 0.5, 0.75, 1.0)),
+                *(percent(at[coverage]) for coverage in _SHOWN_COVERAGES),
             )
         )
     return Section(
@@ -137,10 +142,11 @@ def unanswerable(scores: Scores) -> Section | None:
                     "of these with hits",
                     "AURC",
                     "excess",
-                    *(f"risk at {c}% coverage" for c in (25, 50, 75, 100)),
+                    *(f"risk at {100 * coverage:.0f}% coverage" for coverage in _SHOWN_COVERAGES),
                 ),
                 rows=tuple(rows),
             ),
+            plots.risks(drawn),
             Paragraph(
                 text="Risk: the share of wrong first hits among the answers given, when only the most "
                 "confident share of the questions (the coverage), by the score of the first hit, is "
@@ -169,15 +175,15 @@ def _curves(scores: Scores, predictor: str) -> tuple[list[RiskCoverage], float]:
     return list(map(risk_coverage, answers.values())), offered / len(answers)
 
 
-def _risk_at(curves: Sequence[RiskCoverage], coverage: float) -> str:
-    """The mean risk of the curves; nothing where one of them doesn't come so far."""
+def _risk_at(curves: Sequence[RiskCoverage], coverage: float) -> float | None:
+    """The mean risk of the curves, ``None`` where one of them doesn't come so far."""
     risks = []
     for curve in curves:
-        reached = [point for point in curve.points if point.coverage >= coverage - 1e-9]
-        if not reached:
-            return NOTHING
-        risks.append(reached[0].risk)
-    return percent(mean(risks))
+        reached = next((point for point in curve.points if point.coverage >= coverage - 1e-9), None)
+        if reached is None:
+            return None
+        risks.append(reached.risk)
+    return mean(risks)
 
 
 def failures(loaded: LoadedRun, scores: Scores) -> Section:

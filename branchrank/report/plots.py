@@ -34,6 +34,8 @@ _LOSS_COLOURS = {
 }
 _FAILED_COLOUR = "#4a4f57"
 _FOUND_COLOUR = "#2a9d8f"
+_LINE_COLOURS = ["#2f7fb8", "#e0803a", "#2a9d8f", "#b5473c", "#8d6cab", "#9d755d", "#c9a227", "#7a8b99"]
+_LINE_DASHES = [[1, 0], [6, 2], [2, 2], [8, 2, 2, 2], [4, 4], [10, 3], [1, 3], [6, 2, 1, 2, 1, 2]]
 _LABEL_PIXELS = 220
 _LINE_PIXELS = 14
 _WIDTH, _HEIGHT = 480, 260
@@ -196,6 +198,52 @@ def losses(counts: Sequence[tuple[str, str, int]]) -> Plot:
     )
     described = "; ".join(f"{name} {outcome} {count}" for name, outcome, count in counts if count)
     return Plot(name="losses", description=f"Where the gold was lost. {described}", spec=_spec(chart))
+
+
+def risks(curves: Sequence[tuple[str, Sequence[tuple[float, float]]]]) -> Plot:
+    """Every predictor's risk against its coverage, by name."""
+    import altair
+
+    data = [
+        {"predictor": name, "coverage": coverage, "risk": risk}
+        for name, points in curves
+        for coverage, risk in points
+    ]
+    names = [name for name, _ in curves]
+    looks = {"sort": names, "title": None}
+    chart = (
+        altair.Chart(altair.Data(values=data))
+        .mark_line(strokeWidth=2)
+        .encode(
+            x=altair.X(
+                "coverage:Q",
+                title="coverage: share of the questions answered, most confident first",
+                scale=altair.Scale(domain=[0, 1]),
+                axis=altair.Axis(format="%", tickCount=5),
+            ),
+            y=altair.Y(
+                "risk:Q",
+                title="risk: share of them wrong",
+                scale=altair.Scale(domain=[0, 1]),
+                axis=altair.Axis(format="%", tickCount=5),
+            ),
+            color=altair.Color(
+                "predictor:N",
+                scale=altair.Scale(domain=names, range=_LINE_COLOURS),
+                legend=altair.Legend(orient="bottom", columns=4, columnPadding=24, symbolStrokeWidth=3),
+                **looks,
+            ),
+            # Colour alone tells few lines apart, and none to some readers.
+            strokeDash=altair.StrokeDash(
+                "predictor:N", scale=altair.Scale(domain=names, range=_LINE_DASHES), legend=None, **looks
+            ),
+        )
+        .properties(width=_WIDTH, height=_HEIGHT)
+    )
+    described = "; ".join(
+        f"{name} {percent(points[-1][1])} at {percent(points[-1][0])}" for name, points in curves if points
+    )
+    return Plot(name="risk", description=f"Risk against coverage. {described}", spec=_spec(chart))
 
 
 def _outcome_colour(outcome: str) -> str:

@@ -12,10 +12,11 @@ from support.made_runs import Planned, make_corpus, make_questions, make_run
 
 from branchrank.bench.loading import LoadedRun
 from branchrank.llm.ledger import ModelPrice, PriceTable
-from branchrank.report.blocks import Paragraph, Report, Section, Strong, Table
+from branchrank.report.blocks import Paragraph, Plot, Report, Section, Strong, Table
 from branchrank.report.content import heading, report_content
 from branchrank.report.markdown import escape, markdown
 from branchrank.report.verifying import verify_run
+from branchrank.report.words import percent
 from branchrank.report.writing import write_report
 
 
@@ -169,6 +170,15 @@ def test_unanswerable_questions_give_risk_and_coverage(tmp_path: Path) -> None:
     assert row["of these with hits"] == "10"
     right = made.scores.average("local", _hit1()) * 40
     assert row["risk at 100% coverage"] == f"{100 * (1 - right / 50):.1f}%"
+    [section] = [each for each in report_content(made).sections if each.title == "Unanswerable questions"]
+    [plot] = [block for block in section.blocks if isinstance(block, Plot)]
+    points = plot.spec["data"]["values"]
+    assert {point["predictor"] for point in points} == {"local"}
+    last = max(points, key=lambda point: point["coverage"])
+    assert (last["coverage"], last["risk"]) == (1.0, pytest.approx(1 - right / 50))
+    assert row["risk at 50% coverage"] == percent(
+        next(point["risk"] for point in points if point["coverage"] == 0.5)
+    )
 
 
 def test_repeats_count_an_unanswerable_question_once(tmp_path: Path) -> None:
