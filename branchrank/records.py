@@ -187,11 +187,13 @@ class StageTrace(Record, frozen=True, kw_only=True):
     scores: tuple[float, ...]
 
 
-class LLMCall(Record, frozen=True, kw_only=True):
+class LLMCall(Record, frozen=True, kw_only=True, omit_defaults=True):
     """One logical LLM call, as a row of the ledger. Token counts are at least 0; latency in ms.
 
     ``reported`` is true when the server returned the usage, false when it was estimated.
     ``outcome`` is ``"ok"`` or the reason for the fallback (``"timeout"``, ``"http 500"``, ...).
+    ``replayed`` is true when a cassette answered just now, at no wait. Rows don't keep it: those of a replay
+    are those of the recording.
     """
 
     predictor: str
@@ -206,7 +208,8 @@ class LLMCall(Record, frozen=True, kw_only=True):
     reported: bool
     latency_ms: float
     served_by: ServedBy
-    outcome: str = "ok"
+    outcome: str
+    replayed: bool = False
 
 
 class Retrieval(Record, frozen=True, kw_only=True):

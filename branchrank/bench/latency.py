@@ -81,7 +81,7 @@ def timed(predictor: Predictor, question: Question, top_k: int, phase: str) -> l
     stages = dict(retrieval.stage_ms) if retrieval is not None else {}
     calls = retrieval.calls if retrieval is not None else ()
     waited = sum(call.latency_ms for call in calls)
-    remembered = sum(call.latency_ms for call in calls if call.served_by != "server")
+    remembered = sum(call.latency_ms for call in calls if call.replayed or call.served_by != "server")
     total = elapsed + remembered
     stages |= {TOTAL: total, CPU: spent, LLM_WAIT: waited, COMPUTE: max(0.0, total - waited)}
     return [

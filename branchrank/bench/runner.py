@@ -14,6 +14,8 @@ import os
 from collections.abc import Callable, Iterator, Sequence
 from functools import lru_cache
 
+import msgspec
+
 from branchrank.bench.attribution import DEPTH, gold_ranks, lost_at
 from branchrank.bench.judging import judged_hits
 from branchrank.bench.predictors import Predictor
@@ -105,7 +107,7 @@ def answer(
         stages=stages,
         gold_ranks=ranks,
         lost=lost_at(stages, ranks, found) if stages and question.answerable else "",
-        calls=retrieval.calls,
+        calls=tuple(msgspec.structs.replace(call, replayed=False) for call in retrieval.calls),
         fallbacks=retrieval.fallbacks,
     )
 

@@ -226,5 +226,5 @@ def _first_rank(right: Sequence[bool]) -> int | None:
 
 def calls_csv(rows: Iterable[Row]) -> str:
     """``llm_calls.csv``: the ledger, one line per logical call."""
-    header = LLMCall.__struct_fields__
+    header = [name for name in LLMCall.__struct_fields__ if name != "replayed"]
     return table_csv(header, ([getattr(call, name) for name in header] for row in rows for call in row.calls))

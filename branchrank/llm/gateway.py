@@ -67,7 +67,7 @@ class Gateway:
         self._cassette = cassette
         self._cache = cache
         self._failed: set[str] = set()
-        self._under_way: dict[str, threading.Lock] = {}
+        self._under_way: dict[str, tuple[threading.Lock, int]] = {}
         self._lock = threading.Lock()
 
     def ask(self, request: LLMRequest, read: Callable[[LLMReply], T]) -> Answer[T]:
@@ -89,7 +89,8 @@ class Gateway:
                     recorded = msgspec.structs.replace(recorded, outcome=error.reason)
             if not known:
                 self._remember(request, recorded)
-        call = _row(request, self.model, recorded)
+        replayed = known and recorded.reply.served_by == "server"
+        call = _row(request, self.model, recorded, replayed=replayed)
         self.ledger.add(call)
         return Answer(value, call)
 
@@ -165,16 +166,21 @@ class Gateway:
     def _alone(self, key: str) -> Iterator[None]:
         """Let the second of two equal calls wait for the first, and then be remembered."""
         with self._lock:
-            turn = self._under_way.setdefault(key, threading.Lock())
+            turn, _ = self._under_way.get(key, (threading.Lock(), 0))
+            self._under_way[key] = (turn, self._under_way.get(key, (turn, 0))[1] + 1)
         try:
             with turn:
                 yield
         finally:
             with self._lock:
-                self._under_way.pop(key, None)
+                waiting = self._under_way[key][1] - 1
+                if waiting:
+                    self._under_way[key] = (turn, waiting)
+                else:
+                    del self._under_way[key]
 
 
-def _row(request: LLMRequest, model: str, recorded: Recorded) -> LLMCall:
+def _row(request: LLMRequest, model: str, recorded: Recorded, *, replayed: bool) -> LLMCall:
     reply, context = recorded.reply, request.context
     return LLMCall(
         predictor=context.predictor,
@@ -190,4 +196,5 @@ def _row(request: LLMRequest, model: str, recorded: Recorded) -> LLMCall:
         latency_ms=reply.latency_ms,
         served_by=reply.served_by,
         outcome=recorded.outcome,
+        replayed=replayed,
     )

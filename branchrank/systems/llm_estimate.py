@@ -51,6 +51,7 @@ class Estimate(Record, frozen=True, kw_only=True):
             reported=False,
             latency_ms=0.0,
             served_by="server",
+            outcome="ok",
         )
 
 

@@ -78,7 +78,7 @@ def test_a_failing_query_has_a_time_and_a_fatal_error_ends_the_pass() -> None:
         timings_of(Scripted("a", {"q3": UsageError("no")}))
 
 
-def call(latency_ms: float, served_by: str) -> LLMCall:
+def call(latency_ms: float, served_by: str, *, replayed: bool = False) -> LLMCall:
     return LLMCall(
         predictor="a",
         question_id="q0",
@@ -92,13 +92,16 @@ def call(latency_ms: float, served_by: str) -> LLMCall:
         reported=True,
         latency_ms=latency_ms,
         served_by=served_by,
+        outcome="ok",
+        replayed=replayed,
     )
 
 
 def test_llm_wait_is_apart_from_compute_and_a_remembered_call_counts_as_it_was() -> None:
     answers = {
-        "q0": Retrieval(hits=(), calls=(call(5000.0, "cassette"),), stage_ms={"rerank": 3.0}),
+        "q0": Retrieval(hits=(), calls=(call(5000.0, "cache"),), stage_ms={"rerank": 3.0}),
         "q1": Retrieval(hits=(), calls=(call(2.0, "server"),)),
+        "q2": Retrieval(hits=(), calls=(call(700.0, "server", replayed=True),)),
     }
 
     class Slow(Scripted):
@@ -106,14 +109,16 @@ def test_llm_wait_is_apart_from_compute_and_a_remembered_call_counts_as_it_was()
             time.sleep(0.004)
             return super().predict(question, k, repeat)
 
-    warm = Warm(timings_of(Slow("a", answers), questions=QUESTIONS[:2]), "a").by_stage
-    assert warm[LLM_WAIT] == {"q0": 5000.0, "q1": 2.0}
+    warm = Warm(timings_of(Slow("a", answers), questions=QUESTIONS[:3]), "a").by_stage
+    assert warm[LLM_WAIT] == {"q0": 5000.0, "q1": 2.0, "q2": 700.0}
     assert warm["rerank"] == {"q0": 3.0}
-    for question in ("q0", "q1"):
+    for question in ("q0", "q1", "q2"):
         assert warm[COMPUTE][question] == pytest.approx(
             warm[TOTAL][question] - warm[LLM_WAIT][question], abs=0.001
         )
     assert 5004 <= warm[TOTAL]["q0"] < 6000
+    assert 704 <= warm[TOTAL]["q2"] < 1700
+    assert warm[TOTAL]["q1"] < 700
     assert warm[CPU]["q0"] < 100
 
 

@@ -49,6 +49,7 @@ ROW = Row(
             reported=True,
             latency_ms=1.5,
             served_by="server",
+            outcome="ok",
         ),
     ),
 )

@@ -57,6 +57,7 @@ def call(**changes: object) -> LLMCall:
         reported=True,
         latency_ms=5.0,
         served_by="server",
+        outcome="ok",
     )
     return msgspec.structs.replace(made, **changes)
 

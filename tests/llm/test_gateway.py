@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import threading
+import time
 from pathlib import Path
 from typing import Any
 
@@ -65,7 +66,8 @@ def run(
 
 
 def rows(answers: list[Answer[str]]) -> bytes:
-    return msgspec.json.encode([answer.call for answer in answers])
+    """The calls as rows keep them."""
+    return msgspec.json.encode([msgspec.structs.replace(answer.call, replayed=False) for answer in answers])
 
 
 THREE = [request("a"), request("b", "q2"), request("a", "q3")]
@@ -76,6 +78,8 @@ def test_a_replay_equals_the_recording_byte_for_byte(server: ScriptedLLM, tmp_pa
     recorded = run(server, THREE, record=cassette)
     assert len(server.requests) == 2
     replayed = run(None, THREE, replay=cassette)
+    assert [answer.call.replayed for answer in recorded] == [False, False, True]
+    assert [answer.call.replayed for answer in replayed] == [True] * 3
     assert [answer.value for answer in replayed] == ["reply 1", "reply 2", "reply 1"]
     assert rows(replayed) == rows(recorded)
 
@@ -172,6 +176,29 @@ def test_equal_calls_under_way_reach_the_server_once(tmp_path: Path) -> None:
     assert len(server.requests) == 1
     assert {answer.value for answer in answers} == {"reply 1"}
     assert [answer.call.question_id for answer in answers] == [f"q{n}" for n in range(8)]
+
+
+def test_whoever_waits_for_a_call_keeps_the_next_ones_waiting() -> None:
+    """Without a memory every one of them is asked, one after the other."""
+    under_way, most = [], []
+
+    def busy(chat: scripted.Chat, number: int) -> Action:
+        under_way.append(number)
+        most.append(len(under_way))
+        time.sleep(0.03)
+        under_way.remove(number)
+        return scripted.fail(400)
+
+    with ScriptedLLM(busy) as server, LLMSession(LLMSettings(retries=0), environment={}) as session:
+        gateway = session.gateway(server.base_url, "scripted")
+        threads = [threading.Thread(target=gateway.ask, args=(request(), as_text)) for _ in range(6)]
+        for thread in threads:
+            thread.start()
+            time.sleep(0.01)
+        for thread in threads:
+            thread.join()
+    assert len(most) == 6
+    assert max(most) == 1
 
 
 def test_answers_come_in_the_order_of_the_calls(server: ScriptedLLM) -> None:

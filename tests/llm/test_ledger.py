@@ -26,6 +26,7 @@ def call(**fields: object) -> LLMCall:
         "reported": True,
         "latency_ms": 12.5,
         "served_by": "server",
+        "outcome": "ok",
     }
     return msgspec.convert(values | fields, LLMCall)
 

@@ -108,6 +108,7 @@ class Planned:
                     reported=True,
                     latency_ms=20.0,
                     served_by="cassette",
+                    outcome="ok",
                 ),
             )
         return Retrieval(
