@@ -101,7 +101,21 @@ def run_benchmark(
             on_row=on_row,
         )
         timings = _timings(directory, contestants, questions, run, settings, progress)
-    write_jsonl(directory / names.ROWS, rows)
+        log.rewrite(rows)
+        # Until run.json says finished the log is held, so that nobody takes the run up.
+        return _finished(directory, run, memos, rows, timings, kept(questions, settings), gold_facts)
+
+
+def _finished(
+    directory: Path,
+    run: RunRecord,
+    memos: Iterable[Memo],
+    rows: Sequence[Row],
+    timings: Sequence[Timing],
+    questions: Sequence[Question],
+    gold_facts: Sequence[GoldFacts],
+) -> Outcome:
+    """Write what follows from the rows and the timings, and the finished record last."""
     write_jsonl(directory / names.GOLD, gold_facts)
     finished = msgspec.structs.replace(
         run,
@@ -112,7 +126,7 @@ def run_benchmark(
         fallbacks=sum(bool(row.fallbacks) for row in rows),
         warnings=(*shallow(run.top_k), *lost_branches(rows, run.arms), *lost_llms(rows, run.arms)),
     )
-    summary = write_tables(directory, finished, rows, timings, kept(questions, settings))
+    summary = write_tables(directory, finished, rows, timings, questions)
     finished = sealed(directory, finished)
     write_run(directory, finished)
     return Outcome(

@@ -24,6 +24,8 @@ from branchrank.records import Hit, Question, Record, Retrieval
 from branchrank.systems.engine import Engine
 from branchrank.systems.spec import System
 
+MOST_LINES = 10_000_000  # no document is longer; a hit that claims to be is an error of its predictor
+
 
 class Predictor(Protocol):
     """A system under benchmark."""
@@ -86,10 +88,11 @@ class UserPredictor(Protocol):
 class ClassPredictor(Untraced):
     """A user's own predictor. Hits inside excluded spans are removed from what it returns."""
 
-    def __init__(self, name: str, wrapped: UserPredictor) -> None:
+    def __init__(self, name: str, wrapped: UserPredictor, *, origin: str = "") -> None:
         self.name = str(getattr(wrapped, "name", name))
         self.llm = str(getattr(wrapped, "llm", "none"))
         self.wrapped = wrapped
+        self.origin = origin
 
     def predict(self, question: Question, k: int, repeat: int = 0) -> Retrieval:
         """Ask the user's class, with a margin for what is excluded."""
@@ -115,7 +118,8 @@ class ClassPredictor(Untraced):
 def _checked(hit: Hit) -> Hit:
     """The hit with Python's own numbers, whatever it was computed with, as a row can keep it.
 
-    Raises ``ValueError`` or ``TypeError`` for wrong types, lines that are no span, a score that is no number.
+    Raises ``ValueError`` or ``TypeError`` for wrong types, lines that are no span, a score that is no number,
+    and ``OverflowError``, which from a class fails the question only, for lines past ``MOST_LINES``.
     """
     for name in ("id", "source", "text"):
         if not isinstance(getattr(hit, name), str):
@@ -130,6 +134,11 @@ def _checked(hit: Hit) -> Hit:
     checked = msgspec.json.decode(msgspec.json.encode(plain), type=Hit)
     if not 1 <= checked.line_start <= checked.line_end:
         raise ValueError(f"lines {checked.line_start}..{checked.line_end} are not a span: 1 <= start <= end")
+    if checked.line_end > MOST_LINES:
+        raise OverflowError(
+            f"lines {checked.line_start}..{checked.line_end} of {checked.source!r}: "
+            f"a hit ends by line {MOST_LINES} at the latest"
+        )
     return checked
 
 
@@ -154,7 +163,7 @@ def load_class_predictor(name: str) -> ClassPredictor:
         raise UsageError(f"predictor {name!r}: {type(error).__name__}: {error}", remedy=remedy) from error
     if not callable(getattr(made, "retrieve", None)):
         raise UsageError(f"predictor {name!r} has no method retrieve(query, k)", remedy=remedy)
-    return ClassPredictor(name, made)
+    return ClassPredictor(name, made, origin=name)
 
 
 class _ApiHit(Record, frozen=True, kw_only=True):
@@ -202,6 +211,7 @@ class ApiPredictor(Untraced):
             )
         self.endpoint = endpoint
         self.target = target
+        self.origin = f"{endpoint} {target}".rstrip()
         self.headers = {"Content-Type": "application/json"}
         if token:
             self.headers["Authorization"] = f"Bearer {token}"
@@ -210,6 +220,22 @@ class ApiPredictor(Untraced):
         # A proxy can't reach this machine's own loopback.
         proxies: dict[str, str] | None = {} if url.hostname in ("localhost", "127.0.0.1", "::1") else None
         self._opener = urllib.request.build_opener(_NoRedirect, urllib.request.ProxyHandler(proxies))
+
+    def check(self) -> None:
+        """Ask one query before any work. Raises :class:`UsageError` for what would fail every query: nobody
+        there, a refusal, or another format. An error of the server's own (5xx) may concern this query."""
+        try:
+            self.predict(Question(id="check", question="documentation", answerable=False), 1)
+        except BranchRankError as error:
+            cause = error.__cause__
+            if isinstance(cause, ValueError) and not isinstance(cause, msgspec.DecodeError):
+                return
+            if isinstance(cause, urllib.error.HTTPError) and cause.code >= 500:
+                return
+            raise UsageError(
+                f"--api-endpoint {error.message}",
+                remedy="start the endpoint, or correct --api-endpoint and --api-predictor",
+            ) from error
 
     def predict(self, question: Question, k: int, repeat: int = 0) -> Retrieval:
         """Post the query. Raises :class:`BranchRankError` for anything but an answer in the format."""
@@ -232,7 +258,7 @@ class ApiPredictor(Untraced):
         made = (Hit(**{name: getattr(hit, name) for name in hit.__struct_fields__}) for hit in answer.hits)
         try:
             hits = [_checked(hit) for hit in made]
-        except ValueError as error:
+        except (ValueError, OverflowError) as error:
             raise BranchRankError(f"{self.endpoint}: {error}", remedy="correct the endpoint") from error
         kept = [hit for hit in hits if not _excluded(hit, question)]
         return Retrieval(hits=tuple(kept[:k]))

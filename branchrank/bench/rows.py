@@ -11,13 +11,13 @@ from __future__ import annotations
 import contextlib
 import fcntl
 import os
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
 from typing import Literal
 
 import msgspec
 
-from branchrank.artifacts import storage_errors
+from branchrank.artifacts import storage_errors, write_jsonl
 from branchrank.errors import RunError
 from branchrank.records import LLMCall, Placement, Record, StageTrace
 
@@ -153,6 +153,15 @@ class RowLog:
                 line = line[self._stream.write(line) :]
             os.fsync(self._stream.fileno())
         self.rows[row.key] = row
+
+    def rewrite(self, rows: Iterable[Row]) -> None:
+        """Put these rows in place of the file's, and hold the new file."""
+        write_jsonl(self.path, rows)
+        with storage_errors(self.path):
+            written = self.path.open("ab", buffering=0)
+        before, self._stream = self._stream, written
+        self._lock()
+        before.close()
 
     def close(self) -> None:
         """Close the file."""

@@ -40,13 +40,15 @@ TRUTH = (ROWS, TIMINGS_CSV, QUESTIONS, GOLD)
 
 
 class Arm(Record, frozen=True, kw_only=True):
-    """One predictor of a run. ``system`` is its whole record, ``None`` for a user's own class."""
+    """One predictor of a run. ``system`` is its whole record; ``None`` for what comes from outside, and then
+    ``origin`` is its class or its endpoint."""
 
     name: str
     llm: str
     system: System | None = None
     index: str = "default"
     repeats: int = 1
+    origin: str = ""
 
 
 class IndexFacts(Record, frozen=True, kw_only=True):
@@ -76,6 +78,8 @@ class RunRecord(Record, frozen=True, kw_only=True):
     status: Literal["running", "finished"] = "running"
     created: str
     command: str
+    #: Whether a credential was taken out of the command, which then can't be repeated as it stands.
+    command_scrubbed: bool = False
     seed: int
     split: str = ""
     corpus: str
@@ -101,10 +105,13 @@ class RunRecord(Record, frozen=True, kw_only=True):
 
     @property
     def plan(self) -> dict[str, object]:
-        """What two halves of one run must have in common: whatever can change a row, and the cassette,
-        which otherwise would hold the calls of one half alone."""
+        """What two halves of one run must have in common: whatever can change a row, a timing or what is
+        said of the run, and the cassette, which otherwise would hold the calls of one half alone."""
         llm = self.settings.get("llm", {})
+        benchmark = self.settings.get("benchmark", {})
         return {
+            "--experiment": self.experiment,
+            "--split": self.split,
             "the corpus": self.corpus_digest,
             "the questions": (self.questions_digest, self.question_ids),
             "--top-k": self.top_k,
@@ -112,7 +119,9 @@ class RunRecord(Record, frozen=True, kw_only=True):
             "--sample-seed": self.seed,
             "the index": [(index.name, index.digest, index.vector_store) for index in self.indexes],
             **{f"the settings of {name}": self.settings.get(name) for name in ROW_SETTINGS},
-            "--trace-depth": self.settings.get("benchmark", {}).get("trace_depth"),
+            "--trace-depth": benchmark.get("trace_depth"),
+            "--latency-sample": benchmark.get("latency_sample"),
+            "--question-text": benchmark.get("question_text"),
             "--llm-completion-tokens": llm.get("completion_tokens"),
             "--llm-record": llm.get("record"),
             "--llm-replay": llm.get("replay"),

@@ -82,7 +82,7 @@ def execute(job: Job) -> None:
         with progress_bars(job.quiet) as progress:
             meter.show = progress.status
             outcome = run_benchmark(
-                scrubbed(_record(job, workspace, field, indexes, questions_file, questions), os.environ),
+                _scrubbed(_record(job, workspace, field, indexes, questions_file, questions)),
                 field.contestants,
                 questions,
                 part,
@@ -97,12 +97,20 @@ def execute(job: Job) -> None:
     finish(outcome)
 
 
+def _scrubbed(record: RunRecord) -> RunRecord:
+    clean = scrubbed(record, os.environ)
+    return msgspec.structs.replace(clean, command_scrubbed=clean.command != record.command)
+
+
 def _outside(job: Job) -> list[ClassPredictor | ApiPredictor]:
     """The predictors that are no systems. Raises :class:`UsageError` when one can't be had."""
     made: list[ClassPredictor | ApiPredictor] = [load_class_predictor(name) for name in job.classes]
     if job.endpoint:
         token = os.environ.get("BRANCHRANK_API_TOKEN", "")
-        made.append(ApiPredictor(job.endpoint, target=job.endpoint_predictor, token=token))
+        endpoint = ApiPredictor(job.endpoint, target=job.endpoint_predictor, token=token)
+        if not job.dry_run:
+            endpoint.check()
+        made.append(endpoint)
     return made
 
 

@@ -87,6 +87,11 @@ def resume_run(ctx: click.Context, run: Path) -> None:
 
     record = read_run(run)
     check_resumable(run, record.plan)
+    if record.command_scrubbed:
+        raise RunError(
+            f"the command of {run} held a credential, which is not kept",
+            remedy="give the command itself again: it takes the run up",
+        )
     words = shlex.split(record.command)
     verb = {"benchmark_run.py": ["benchmark"]}.get(words[0], [])
     given = [word for word in words[1:] if word != "--fresh"]

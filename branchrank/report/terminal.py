@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections import Counter
+
 from rich.console import Console
 from rich.table import Table
 from rich.text import Text
@@ -56,6 +58,11 @@ def print_summary(loaded: LoadedRun) -> None:
     for row in outcome.summary:
         if row.failures or row.fallbacks:
             text = f"{row.predictor}: {row.failures} failed queries, {row.fallbacks} with a fallback"
+            errors = Counter(
+                each.error for each in outcome.rows if each.predictor == row.predictor and each.error
+            )
+            for error, _ in errors.most_common(1):
+                text += f"; most often: {error}"
             say(console, text, style="yellow")
     for comparison in judgement.comparisons:
         say(console, f"{opening(comparison)} {sentence(comparison)}")

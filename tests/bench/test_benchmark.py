@@ -168,6 +168,7 @@ def test_the_table_tells_what_is_a_pilot_and_what_failed(project: Path, tmp_path
     result = invoke("benchmark", "--data-dir", project / "data", *words)
     assert "pilot" in result.stdout.lower()
     assert "2 failed queries" in result.stdout
+    assert "; most often: RuntimeError" in result.stdout
     assert re.search(r"report: .*/\d{8}T\d{6}Z-benchmark-42", result.stdout)
 
 

@@ -140,6 +140,21 @@ def test_a_hit_that_no_row_can_keep_ends_the_run_in_words(returned: object, reas
     assert reason in caught.value.message
 
 
+def test_a_hit_past_every_file_fails_its_question_only(endpoint: Endpoint) -> None:
+    endpoint.answer = lambda body: hits({**HIT, "line_end": 1_000_000_000})
+    for predictor in (
+        ClassPredictor("own", Returning([passage("a.md", 1, 10**9)])),
+        ApiPredictor(endpoint.url),
+    ):
+        row = answer(predictor, QUESTION, 5)
+        assert (row.status, row.hits) == ("failed", ())
+        assert "1000000000" in row.error
+        assert "a hit ends by line 10000000 at the latest" in row.error
+    assert endpoint.url in row.error
+    [kept] = ClassPredictor("own", Returning([passage("a.md", 1, 10**7)])).predict(QUESTION, 5).hits
+    assert kept.line_end == 10**7
+
+
 def test_numbers_of_numpy_and_iterators_are_taken() -> None:
     hit = passage("a.md", np.int64(2), np.int32(3), score=np.float32(0.5))
     [kept] = ClassPredictor("own", Returning(iter([hit]))).predict(QUESTION, 5).hits
@@ -298,6 +313,19 @@ def test_an_endpoint_competes_and_its_failures_are_misses(project: Path, endpoin
     [summary] = table(made / "summary.csv")
     assert (summary["predictor"], summary["failures"], summary["questions"]) == ("api", "7", "8")
     assert float(summary["strict_hit@1"]) == pytest.approx(1 / 7, abs=1e-6)
+
+
+@pytest.mark.parametrize("answer", [(422, b"{}", {}), (404, b"", {}), (200, b"no json", {}), None])
+def test_an_endpoint_that_can_answer_nothing_is_refused_before_any_work(
+    project: Path, endpoint: Endpoint, tmp_path: Path, answer: Any
+) -> None:
+    endpoint.answer = lambda body: answer
+    url = endpoint.url if answer else "http://127.0.0.1:9/retrieve"
+    words = ("--predictor", "api", "--api-endpoint", url, "--reports", tmp_path / "reports")
+    result = invoke("benchmark", "--data-dir", project / "data", *words)
+    assert result.exit_code == 2
+    assert f"--api-endpoint {url}" in result.stderr
+    assert not (tmp_path / "reports").exists()
 
 
 def test_an_endpoint_holds_no_password() -> None:

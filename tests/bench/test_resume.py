@@ -140,6 +140,7 @@ def test_only_a_run_of_the_same_plan_is_taken_up(finished: Path, tmp_path: Path)
     waiting = unfinished(tmp_path / "second", finished)
     assert latest_unfinished(tmp_path / "second", record.plan) == waiting
     bm25 = {**record.settings, "bm25": {**record.settings["bm25"], "k1": 2.0}}
+    measured = record.settings["benchmark"]
     other_index = msgspec.structs.replace(record.indexes[0], digest="0" * 64)
     for change in (
         {"corpus_digest": "0" * 64},
@@ -150,10 +151,16 @@ def test_only_a_run_of_the_same_plan_is_taken_up(finished: Path, tmp_path: Path)
         {"arms": ()},
         {"settings": bm25},
         {"indexes": (other_index,)},
+        {"experiment": "another"},
+        {"split": "x"},
+        {"arms": (msgspec.structs.replace(record.arms[0], origin="http://127.0.0.1:2/retrieve"),)},
+        {"settings": {**record.settings, "benchmark": {**measured, "latency_sample": 9}}},
+        {"settings": {**record.settings, "benchmark": {**measured, "question_text": "hash"}}},
     ):
         other = msgspec.structs.replace(record, **change)
         assert latest_unfinished(tmp_path / "second", other.plan) is None, change
-    assert latest_unfinished(tmp_path / "second", msgspec.structs.replace(record, split="x").plan) == waiting
+    alike = msgspec.structs.replace(record, command="another", created="another")
+    assert latest_unfinished(tmp_path / "second", alike.plan) == waiting
 
 
 def test_settings_that_only_the_report_reads_do_not_keep_a_run_from_going_on(
@@ -206,6 +213,24 @@ def test_a_run_whose_ground_has_changed_is_not_resumed(project: Path, finished: 
     assert "can't go on, the corpus and --top-k changed since it was started" in resumed.stderr
     assert [path.name for path in reports.iterdir()] == [waiting.name]
     assert (waiting / names.ROWS).read_bytes() == before
+
+
+def test_a_command_without_its_credential_is_not_repeated(finished: Path, tmp_path: Path) -> None:
+    waiting = unfinished(tmp_path / "second", finished, command_scrubbed=True)
+    resumed = invoke("resume", waiting)
+    assert resumed.exit_code == 3
+    assert "held a credential" in resumed.stderr
+    assert read_run(waiting).status == "running"
+
+
+def test_a_credential_in_the_command_is_left_out_and_said(project: Path, tmp_path: Path) -> None:
+    url = "redis://:Sup3rSecretPW@127.0.0.1:9/0"
+    words = ("--predictor", "local", "--cache-redis-url", url, "--latency-sample", 0, "--bootstrap", 100)
+    done = program(DOOR, *words, "--reports", tmp_path / "reports", cwd=project)
+    assert done.returncode == 0, done.stderr
+    [made] = (tmp_path / "reports").iterdir()
+    assert read_run(made).command_scrubbed
+    assert all(b"Sup3rSecretPW" not in path.read_bytes() for path in made.rglob("*") if path.is_file())
 
 
 def test_fresh_starts_anew(project: Path, finished: Path, tmp_path: Path) -> None:
