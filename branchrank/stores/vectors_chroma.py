@@ -17,6 +17,7 @@ from __future__ import annotations
 
 import contextlib
 import os
+import threading
 from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 from typing import Any
@@ -52,6 +53,8 @@ _HEARTBEAT_SECONDS = 10.0
 _ANSWER_SECONDS = 120.0
 #: An HNSW graph may leave a few points unreachable; damage loses far more.
 _PROBES_FOUND = 0.95
+#: One thread at a time changes the environment.
+_ENVIRONMENT = threading.Lock()
 #: How Chroma writes that a collection has no embedding function.
 _NO_FUNCTION = ({"type": "legacy"}, {"type": "unknown"})
 _REBUILD = "rebuild the index: branchrank index"
@@ -90,14 +93,16 @@ def _connect(location: Location) -> Any:
         port = parts.port or (443 if parts.scheme == "https" else 8000)
     except ValueError:
         port = 0
-    if parts.scheme not in ("http", "https") or not parts.hostname or parts.username or not port:
+    named = parts.hostname and not parts.username and parts.path in ("", "/") and not parts.query
+    if parts.scheme not in ("http", "https") or not named or not port:
         raise UsageError(
             f"--chroma-url {location!r} is not the URL of a server",
             remedy="use --chroma-url http://HOST:PORT",
         )
     with _loopback_unproxied():
         # Chroma's own client waits for ever.
-        httpx.get(f"{location.rstrip('/')}/api/v2/heartbeat", timeout=_HEARTBEAT_SECONDS).raise_for_status()
+        server = httpx.URL(scheme=parts.scheme, host=parts.hostname, port=port, path="/api/v2/heartbeat")
+        httpx.get(server, timeout=_HEARTBEAT_SECONDS).raise_for_status()
         client = chromadb.HttpClient(
             host=parts.hostname, port=port, ssl=parts.scheme == "https", settings=settings
         )
@@ -109,16 +114,17 @@ def _connect(location: Location) -> Any:
 @contextlib.contextmanager
 def _loopback_unproxied() -> Iterator[None]:
     """Chroma's client takes the environment's proxy, which can't reach this machine's own loopback."""
-    before = os.environ.get("no_proxy")
-    hosts = before or os.environ.get("NO_PROXY", "")
-    os.environ["no_proxy"] = ",".join(filter(None, [hosts, "localhost", "127.0.0.1", "::1"]))
-    try:
-        yield
-    finally:
-        if before is None:
-            del os.environ["no_proxy"]
-        else:
-            os.environ["no_proxy"] = before
+    with _ENVIRONMENT:
+        before = os.environ.get("no_proxy")
+        hosts = before or os.environ.get("NO_PROXY", "")
+        os.environ["no_proxy"] = ",".join(filter(None, [hosts, "localhost", "127.0.0.1", "::1"]))
+        try:
+            yield
+        finally:
+            if before is None:
+                del os.environ["no_proxy"]
+            else:
+                os.environ["no_proxy"] = before
 
 
 def _disconnect(client: Any) -> None:

@@ -25,7 +25,7 @@ from typing import Any
 
 from branchrank.artifacts import digest_of, storage_errors, write_bytes
 from branchrank.corpus.named import known_corpora, locate_corpus
-from branchrank.errors import ArtifactError, CorpusError, InputError, UsageError
+from branchrank.errors import ArtifactError, BusyError, CorpusError, InputError, ModelError, UsageError
 from branchrank.settings import Bm25Settings, CacheSettings, IndexSettings, Resolved, resolve
 from branchrank.stores.config_file import read_config, update_config
 from branchrank.stores.embedders.protocol import Notify
@@ -214,14 +214,14 @@ def configure(
 def kept_if_right(data_dir: Path) -> Iterator[None]:
     """Put ``branchrank.toml`` back as it was when what was configured turns out to be wrong.
 
-    That is for :class:`UsageError` and :class:`InputError`; a build that was interrupted, or lacks a model,
-    finds its settings again.
+    That is for :class:`UsageError`, :class:`InputError` and :class:`ModelError`, and where another process is
+    building; a build that was interrupted finds its settings again.
     """
     path = data_dir / CONFIG
     before = path.read_bytes() if path.is_file() else None
     try:
         yield
-    except (UsageError, InputError):
+    except (UsageError, InputError, ModelError, BusyError):
         if before is not None:
             write_bytes(path, before)
         else:

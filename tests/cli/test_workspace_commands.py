@@ -12,6 +12,7 @@ from support.commands import ROOT, invoke, json_lines, make_project, program, wr
 from support.worlds import PAGES, write_pages
 
 from branchrank.settings import PARTS, settings_of
+from branchrank.stores.generations import build_lock
 
 FAKE = ("--embedder", "fake:64", "--vector-store", "exact")
 
@@ -59,17 +60,25 @@ def test_a_wrong_exclude_is_not_kept(tmp_path: Path) -> None:
     assert not (new / "branchrank.toml").exists()
 
 
-def test_settings_outlive_a_model_that_is_not_there(tmp_path: Path) -> None:
-    """They are right, and the next command can name another model."""
-    write_pages(tmp_path / "docs")
-    data = tmp_path / "data"
-    model = tmp_path / "none"
-    refused = invoke(
-        "index", tmp_path / "docs", "--data-dir", data, "--embedder", model, "--exclude", "reference/*"
-    )
+def test_a_model_that_is_not_there_is_not_kept(tmp_path: Path) -> None:
+    project = make_project(tmp_path)
+    config = project / "data" / "branchrank.toml"
+    before = config.read_bytes()
+    refused = invoke("index", "--data-dir", project / "data", "--embedder", tmp_path / "none")
     assert refused.exit_code == 6, refused.output
-    ran("index", "--data-dir", data, *FAKE)
-    assert tomllib.loads((data / "branchrank.toml").read_text())["exclude"] == ["reference/*"]
+    assert config.read_bytes() == before
+
+
+def test_a_workspace_that_another_process_builds_is_left_as_it_is(tmp_path: Path) -> None:
+    project = make_project(tmp_path)
+    config = project / "data" / "branchrank.toml"
+    before = config.read_bytes()
+    (tmp_path / "other").mkdir()
+    (tmp_path / "other" / "page.md").write_text("# Other\n\nText.\n")
+    with build_lock(project / "data"):
+        refused = invoke("index", tmp_path / "other", "--data-dir", project / "data")
+    assert refused.exit_code == 4, refused.output
+    assert config.read_bytes() == before
 
 
 def test_index_again_embeds_only_what_changed(tmp_path: Path) -> None:
@@ -91,12 +100,17 @@ def test_index_again_without_a_change_says_so(tmp_path: Path) -> None:
 def test_a_models_folder_is_kept_so_that_it_is_found_from_anywhere(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
+    """Also by a build that is interrupted, so that it can be taken up."""
+
+    def interrupted(*arguments: object, **named: object) -> None:
+        raise KeyboardInterrupt
+
     (tmp_path / "models" / "mine").mkdir(parents=True)
     monkeypatch.chdir(tmp_path)
+    monkeypatch.setattr("branchrank.stores.index.build_index", interrupted)
     data = tmp_path / "data"
     write_pages(tmp_path / "docs")
-    result = invoke("index", tmp_path / "docs", "--data-dir", data, "--embedder", "models/mine")
-    assert "holds no sentence-transformers model" in result.stderr
+    assert invoke("index", tmp_path / "docs", "--data-dir", data, "--embedder", "models/mine").exit_code != 0
     kept = tomllib.loads((data / "branchrank.toml").read_text())
     assert kept["index"]["embedder"] == str(tmp_path / "models" / "mine")
 
