@@ -2,7 +2,9 @@
 
 1. Each query of ``qrels/<split>.tsv`` is a question. Every document judged above 0 is a gold item, a whole
    file, of the relevance that it was judged to have.
-2. A query without a relevant document is left out, with a note.
+2. A relevant document that the corpus lacks stays gold, which counts in the ideal order; the question lists
+   it under ``absent_gold``.
+3. A query without a relevant document is left out, with a note.
 """
 
 from __future__ import annotations
@@ -13,6 +15,7 @@ from typing import NamedTuple
 import msgspec
 
 from branchrank.artifacts import read_jsonl
+from branchrank.bench.questions import ABSENT_GOLD
 from branchrank.bench.trec_files import read_qrels
 from branchrank.corpus.beir import QRELS, QUERIES, entry_source, read_entries
 from branchrank.errors import QuestionError
@@ -57,7 +60,7 @@ def beir_questions(folder: Path, split: str, *, remove_query: bool = False) -> B
             notes.append(f"query {query.id!r}: {len(absent)} relevant documents are not in the corpus")
         if relevance:
             own = lengths.get(query.id) if remove_query else None
-            questions.append(_question(query, relevance, own))
+            questions.append(_question(query, relevance, absent, own))
         else:
             notes.append(f"query {query.id!r} has no relevant document and is left out")
     if not questions:
@@ -65,7 +68,7 @@ def beir_questions(folder: Path, split: str, *, remove_query: bool = False) -> B
     return BeirQuestions(questions, notes)
 
 
-def _question(query: _Query, relevance: dict[str, int], own_lines: int | None) -> Question:
+def _question(query: _Query, relevance: dict[str, int], absent: list[str], own_lines: int | None) -> Question:
     own = entry_source(query.id)
     return Question(
         id=query.id,
@@ -76,4 +79,5 @@ def _question(query: _Query, relevance: dict[str, int], own_lines: int | None) -
         ),
         gold_level="file",
         excluded_spans=(Span(source=own, line_start=1, line_end=own_lines),) if own_lines else (),
+        extra={ABSENT_GOLD: [entry_source(key) for key in sorted(absent)]} if absent else {},
     )

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import codecs
 import hashlib
-from collections.abc import Iterable, Sequence
+from collections.abc import Container, Iterable, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -238,8 +238,37 @@ def check_wording(questions: Sequence[Question], path: Path) -> None:
         )
 
 
+#: The key of a question of file-level gold that lists the files of its gold which the corpus lacks.
+ABSENT_GOLD = "absent_gold"
+
+
+def may_be_absent(item: GoldItem, question: Question) -> bool:
+    """Whether the question itself says that the corpus lacks the whole file that this gold is."""
+    given = question.extra.get(ABSENT_GOLD)
+    return question.gold_level == "file" and isinstance(given, list) and item.source_file in given
+
+
+def without_absent(
+    questions: Sequence[Question], sources: Container[str]
+) -> tuple[list[Question], list[str]]:
+    """The questions without the gold that is absent as they say, and a note on each that had any."""
+    present, notes = [], []
+    for question in questions:
+        gold = tuple(
+            item for item in question.gold if item.source_file in sources or not may_be_absent(item, question)
+        )
+        present.append(msgspec.structs.replace(question, gold=gold))
+        if count := len(question.gold) - len(gold):
+            notes.append(
+                f"question {question.id!r}: {count} of {len(question.gold)} gold files are not in the "
+                f"corpus, as its `{ABSENT_GOLD}` says"
+            )
+    return present, notes
+
+
 def check_sources(questions: Sequence[Question], line_counts: dict[str, int]) -> list[str]:
     """What is wrong with the gold, given each source's number of lines."""
+    questions, _ = without_absent(questions, line_counts)
     problems = []
     for question in questions:
         for item in question.gold:

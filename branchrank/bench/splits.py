@@ -3,15 +3,16 @@
 1. Questions that share a document of their gold, its alternates or its aliases belong together, and so do
    those linked over a third one: each is a group. A question without gold is a group of its own.
 2. Groups are ordered by the SHA-256 of the seed and their first source (or the question's id).
-3. The first groups of that order, up to the number of questions that comes nearest to the share, are for
-   tuning, the rest for testing. So a larger share contains the smaller one.
+3. The half that is to be the smaller is filled: tuning from the front of that order, or test from its back.
+   A group that would exceed the share is passed over. At the end the smallest group left is added where
+   that comes nearer to the share, or where the half is empty, but never the last one.
+4. Where all groups are of one size, a larger share contains the smaller one.
 """
 
 from __future__ import annotations
 
 import hashlib
 from collections.abc import Sequence
-from itertools import accumulate
 from typing import NamedTuple
 
 from branchrank.errors import QuestionError
@@ -40,15 +41,36 @@ def split_questions(questions: Sequence[Question], share: float, seed: int) -> S
     def draw(name: str) -> str:
         return hashlib.sha256(f"{seed}\x00{name}".encode()).hexdigest()
 
-    order = sorted(groups, key=draw)
-    sizes = list(accumulate(len(groups[name]) for name in order[:-1]))
-    wanted = share * len(questions)
-    count = 1 + min(range(len(sizes)), key=lambda place: (abs(sizes[place] - wanted), place))
-    chosen = {question for name in order[:count] for question in groups[name]}
+    order = [groups[name] for name in sorted(groups, key=draw)]
+    for_tuning = share <= 0.5
+    if for_tuning:
+        smaller = _filled(order, share * len(questions))
+    else:
+        smaller = _filled(order[::-1], (1 - share) * len(questions))
     return Split(
-        [question for question in questions if question.id in chosen],
-        [question for question in questions if question.id not in chosen],
+        [question for question in questions if (question.id in smaller) == for_tuning],
+        [question for question in questions if (question.id in smaller) != for_tuning],
     )
+
+
+def largest_group(questions: Sequence[Question]) -> int:
+    """How many questions the largest group holds."""
+    return max(map(len, _groups(questions).values()), default=0)
+
+
+def _filled(groups: Sequence[Sequence[str]], wanted: float) -> frozenset[str]:
+    """About ``wanted`` questions, at most half of all, in whole groups: at least one, never every one."""
+    taken: list[str] = []
+    left: list[Sequence[str]] = []
+    for group in groups:
+        if len(taken) + len(group) <= wanted:
+            taken += group
+        else:
+            left.append(group)
+    gap, smallest = wanted - len(taken), min(left, key=len)
+    if not taken or (len(left) > 1 and len(smallest) - gap < gap):
+        taken += smallest
+    return frozenset(taken)
 
 
 def sources_of(question: Question) -> frozenset[str]:

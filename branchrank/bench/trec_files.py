@@ -5,7 +5,9 @@
    hits left out, and the qrels grade its documents 1, or their relevance. Scores are n, n-1, ..., 1.
 2. A query that failed has no lines in the run; as every question with gold is in the qrels, it counts as 0.
    Questions without gold are in neither the qrels nor any mean.
-3. A run read from a file is ordered by score, never by its rank column, ties as in trec_eval.
+3. An id is written as it is spelled, so that it is found in qrels from elsewhere. Only one that holds what
+   ends a column (white space, control characters) is percent-encoded there, and at its own ``%``.
+4. A run read from a file is ordered by score, never by its rank column, ties as in trec_eval.
 """
 
 from __future__ import annotations
@@ -33,6 +35,8 @@ Qrels = dict[str, dict[str, int]]
 Run = dict[str, list[Scored]]
 
 QRELS = "qrels.txt"
+
+_COLUMN_END = re.compile(r"[\s\x00-\x1f\x7f-\x9f]")
 
 
 def export_trec(
@@ -88,8 +92,10 @@ def _document(source: str) -> str:
 
 
 def _token(text: str) -> str:
-    """The text without what would end a column."""
-    return quote(text, safe="/._-~=+,:;@!$&'()*[]#") or "-"
+    """The text as it is, or percent-encoded where it holds what would end a column."""
+    if not _COLUMN_END.search(text):
+        return text or "-"
+    return re.sub(rf"{_COLUMN_END.pattern}|%", lambda found: quote(found[0]), text)
 
 
 def read_run(path: Path) -> Run:
@@ -150,6 +156,15 @@ def _number(text: str, place: str, *, whole: bool = False) -> float:
     if not math.isfinite(value):
         raise InputError(f"{place}: {text!r} is no {'whole ' if whole else ''}number")
     return value
+
+
+def unmatched(run: Mapping[str, Sequence[Scored]], qrels: Qrels) -> list[str]:
+    """The queries of the qrels for which the run has no judged document."""
+    return [
+        query
+        for query, judged in qrels.items()
+        if all(document not in judged for document, _ in run.get(query, ()))
+    ]
 
 
 def score_run(

@@ -17,6 +17,9 @@ QUESTIONS = click.argument(
     "questions", required=False, type=click.Path(path_type=Path, dir_okay=False, exists=False)
 )
 
+#: How far a split may be off its share without a warning.
+WARN_BEYOND = 0.05
+
 
 @click.group("questions", cls=Group)
 def command() -> None:
@@ -36,14 +39,18 @@ def check(questions: Path | None, data_dir: Path) -> None:
     """
     from branchrank.bench.anchoring import corpus_lines
     from branchrank.bench.question_checks import check_questions
-    from branchrank.bench.questions import load_questions
+    from branchrank.bench.questions import load_questions, without_absent
     from branchrank.corpus.loading import load_corpus
 
     workspace = Workspace(data_dir, resolved_settings(data_dir))
     path = questions or workspace.questions_path
     loaded = load_questions(path)
     root, exclude = workspace.corpus_root, workspace.exclude
-    result = check_questions(loaded, load_corpus(root, exclude).documents, corpus_lines(root, exclude))
+    lines = corpus_lines(root, exclude)
+    present, notes = without_absent(loaded, lines)
+    result = check_questions(present, load_corpus(root, exclude).documents, lines)
+    for note in notes:
+        click.echo(f"note: {safe(note)}")
     for finding in result.findings:
         click.echo(safe(str(finding)))
     found = result.coverage
@@ -73,19 +80,26 @@ def reanchor(questions: Path | None, data_dir: Path, output: Path | None) -> Non
     """Move the gold of QUESTIONS to where its lines or quotes stand now."""
     from branchrank.bench.anchoring import corpus_lines
     from branchrank.bench.anchoring import reanchor as moved
-    from branchrank.bench.questions import load_questions, write_questions
+    from branchrank.bench.questions import load_questions, may_be_absent, write_questions
 
     workspace = Workspace(data_dir, resolved_settings(data_dir))
     path = questions or workspace.questions_path
-    result = moved(load_questions(path), corpus_lines(workspace.corpus_root, workspace.exclude))
+    loaded = load_questions(path)
+    result = moved(loaded, corpus_lines(workspace.corpus_root, workspace.exclude))
+    asked = {question.id: question for question in loaded}
+    problems = [
+        problem
+        for problem in result.problems
+        if not may_be_absent(asked[problem.question_id].gold[problem.item], asked[problem.question_id])
+    ]
     for move in result.moved:
         before = f"{move.before.source}:{move.before.line_start}" if move.before else "no lines"
         click.echo(safe(f"{move.question_id}: {before} -> {move.after.source}:{move.after.line_start}"))
     write_questions(output or path, result.questions)
-    for problem in result.problems:
+    for problem in problems:
         click.echo(safe(str(problem)))
-    if result.problems:
-        raise QuestionError(f"{len(result.problems)} gold items could not be found again", remedy="edit them")
+    if problems:
+        raise QuestionError(f"{len(problems)} gold items could not be found again", remedy="edit them")
     click.echo(f"{output or path}: {len(result.moved)} gold items moved")
 
 
@@ -146,12 +160,21 @@ def _counts(counts: Mapping[str, int], names: Iterable[str]) -> str:
 def split(questions: Path | None, data_dir: Path, share: float, seed: int) -> None:
     """Split QUESTIONS (default: the workspace's) by document into FILE-tuning.jsonl and FILE-test.jsonl."""
     from branchrank.bench.questions import load_questions, write_questions
-    from branchrank.bench.splits import sources_of, split_questions
+    from branchrank.bench.splits import largest_group, sources_of, split_questions
 
     path = questions or Workspace(data_dir, resolved_settings(data_dir)).questions_path
-    halves = split_questions(load_questions(path), share, seed)
+    loaded = load_questions(path)
+    halves = split_questions(loaded, share, seed)
     for name, half in zip(halves._fields, halves, strict=True):
         output = path.with_name(f"{path.stem}-{name}.jsonl")
         write_questions(output, half)
         documents = len(frozenset[str]().union(*map(sources_of, half)))
         click.echo(f"{output}: {len(half)} questions on {documents} documents")
+    found = len(halves.tuning) / len(loaded)
+    if abs(found - share) > WARN_BEYOND:
+        click.echo(
+            f"warning: {found:.0%} of the questions are for tuning instead of {share:.0%}, as questions that "
+            f"share documents stay together; the largest such group holds {largest_group(loaded)} of "
+            f"{len(loaded)}",
+            err=True,
+        )

@@ -50,13 +50,19 @@ def export_trec(run: Path, output: Path, ids: str) -> None:
 @click.option("--by-query", is_flag=True, help="Print each query's values, too.")
 def score_trec(runs: tuple[Path, ...], qrels: Path, names: tuple[str, ...], by_query: bool) -> None:
     """Score RUNS, TREC run files from anywhere, with QRELS, averaged over all judged queries."""
-    from branchrank.bench.trec_files import read_qrels, read_run, score_run
+    from branchrank.bench.trec_files import read_qrels, read_run, score_run, unmatched
     from branchrank.measures.measures import mean, parse_measure
 
     measures = [parse_measure(name) for name in names]
     judged = read_qrels(qrels)
     for path in runs:
         run = read_run(path)
+        if missed := unmatched(run, judged):
+            click.echo(
+                f"note: {path} has no document judged in {qrels} for {len(missed)} of {len(judged)} queries "
+                f"(the first: {safe(missed[0])}); if that is unexpected, compare how both spell ids",
+                err=True,
+            )
         for measure, scores in zip(measures, score_run(run, judged, measures), strict=True):
             if by_query:
                 for query, value in scores.items():

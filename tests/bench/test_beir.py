@@ -22,10 +22,12 @@ from support.commands import invoke
 from branchrank.bench.beir import beir_questions
 from branchrank.bench.loading import load_run
 from branchrank.bench.questions import load_questions
+from branchrank.bench.rows import Row, RowHit
 from branchrank.bench.scores import named_measure
+from branchrank.bench.trec_files import export_trec, read_run
 from branchrank.corpus.beir import entry_source, read_entry, unpack_beir
 from branchrank.errors import InputError, QuestionError
-from branchrank.records import Span
+from branchrank.records import GoldItem, Question, Span
 from branchrank.settings import Bm25Settings
 from branchrank.stores.analyzer import STOP_WORDS
 from branchrank.stores.bm25 import Bm25Index
@@ -134,6 +136,76 @@ def test_a_run_by_document_is_scored_with_the_folders_own_qrels(run: Path, proje
     assert invoke("export-trec", run, "--output", project / "own", "--ids", "document").exit_code == 0
     result = invoke("score-trec", project / "own" / "bm25.run", small / "qrels" / "test.tsv", "-m", "nDCG@10")
     assert result.output.split("\t")[-1].strip() == "0.8597"
+
+
+SPELLED = ["<dbpedia:Cat>", "Łódź", "a+b(c)", "100%", "%41", "#1", 'd"4"', "a b%\t\x85"]
+
+
+@pytest.fixture(scope="module")
+def odd(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A folder ``odd`` with the BEIR folder ``set`` of odd ids and of judgements on an absent document, and
+    what of it was indexed, asked and run."""
+    folder = tmp_path_factory.mktemp("spelled")
+    entries = [{"_id": key, "text": f"topic{place}"} for place, key in enumerate(SPELLED)]
+    queries = [{"_id": f"{key}?", "text": f"topic{place}"} for place, key in enumerate(SPELLED[:-1])]
+    qrels = [f"{key}?\t{key}\t1" for key in SPELLED[:-1]] + [f"{SPELLED[0]}?\tabsent\t2"]
+    make_folder(folder / "set", entries, queries, qrels)
+    (folder / "odd.toml").write_text(
+        f'name = "odd"\ndata_dir = "{folder / "data"}"\nquestions = "{folder / "q.jsonl"}"\n'
+        '[benchmark]\nprimary = "graded_nDCG@10"\nlatency_sample = 0\n'
+        '[systems.bm25]\nbranches = [{ kind = "bm25", unit = "node", top_n = 10 }]\nreturns = "section"\n'
+    )
+    for words in (
+        ("index", folder / "set", "--data-dir", folder / "data", "--embedder", "fake", "--quiet", *ANALYZER),
+        ("beir", "questions", folder / "set", "--output", folder / "q.jsonl"),
+        ("run", folder / "odd.toml", "--reports", folder / "reports", "--quiet"),
+    ):
+        result = invoke(*words)
+        assert result.exit_code == 0, result.output
+    return folder
+
+
+def test_ids_are_exported_as_the_folder_spells_them(odd: Path) -> None:
+    [run] = (odd / "reports").iterdir()
+    assert invoke("export-trec", run, "--output", odd / "trec", "--ids", "document").exit_code == 0
+    [bm25] = (odd / "trec").glob("*.run")
+    found = {document for _, _, document, *_ in map(str.split, bm25.read_text().splitlines())}
+    assert found == set(SPELLED[:-1])
+    result = invoke("score-trec", bm25, odd / "set" / "qrels" / "test.tsv", "-m", "Success@1")
+    assert (result.stdout.split("\t")[-1].strip(), result.stderr) == ("1.0000", "")
+
+
+def test_an_id_that_would_end_a_column_is_encoded(tmp_path: Path) -> None:
+    source = entry_source(SPELLED[-1])
+    found = RowHit(id="h", source=source, line_start=1, line_end=2, characters=1, score=1.0, gain=0)
+    row = Row(question_id="q", predictor="bm25", llm="none", hits=(found,))
+    asked = Question(id="q", question="?", gold=(GoldItem(source_file="a b.md"),), gold_level="file")
+    qrels, run = export_trec(tmp_path, [row], [asked], "document")
+    assert qrels.read_text() == "q 0 a%20b.md 1\n"
+    assert [scored.key for scored in read_run(run)["q"]] == ["a%20b%25%09%C2%85"]
+
+
+def test_a_judged_document_that_the_corpus_lacks_stays_in_the_ideal_order(odd: Path) -> None:
+    [run] = (odd / "reports").iterdir()
+    ideal = 2 + 1 / math.log2(3)
+    expected = (1 / ideal + len(SPELLED) - 2) / (len(SPELLED) - 1)
+    average = load_run(run).scores.average("bm25", named_measure("graded_nDCG@10"))
+    assert average == pytest.approx(expected, abs=1e-6)
+    for command in ("check", "reanchor"):
+        result = invoke("questions", command, odd / "q.jsonl", "--data-dir", odd / "data")
+        assert result.exit_code == 0, result.output
+        assert ("note: question '<dbpedia:Cat>?': 1 of 2 gold files" in result.output) == (command == "check")
+    assert len(load_questions(odd / "q.jsonl")[0].gold) == 2
+
+
+def test_gold_that_is_missing_without_a_word_stays_an_error(odd: Path) -> None:
+    lines = (odd / "q.jsonl").read_text().replace('"absent_gold"', '"other"')
+    (odd / "unsaid.jsonl").write_text(lines)
+    for command in ("check", "reanchor"):
+        words = (odd / "unsaid.jsonl", "--data-dir", odd / "data")
+        result = invoke("questions", command, *words)
+        assert result.exit_code == 3
+        assert "the corpus has no file 'absent.beir'" in result.output
 
 
 def test_deep_runs_return_every_document_that_a_branch_ranks(run: Path) -> None:

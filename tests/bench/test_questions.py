@@ -5,6 +5,7 @@ from __future__ import annotations
 import hashlib
 import json
 from pathlib import Path
+from typing import Literal
 
 import msgspec
 import pytest
@@ -13,6 +14,7 @@ from hypothesis import strategies as st
 from support.commands import QUESTIONS, write_lines
 
 from branchrank.bench.questions import (
+    ABSENT_GOLD,
     check_sources,
     hashed,
     load_questions,
@@ -218,6 +220,20 @@ def test_gold_outside_the_corpus_is_reported() -> None:
         "question 'a.md:11': line 11 lies past the end of a.md (10 lines)",
         "question 'c.md:1': the corpus has no file 'c.md'",
     ]
+
+
+def test_only_whole_files_that_the_question_lists_may_be_absent() -> None:
+    def asked(level: Literal["span", "file"], listed: object) -> Question:
+        item = GoldItem(source_file="gone.md", answer_line_start=1, answer_line_end=2)
+        gold = (GoldItem(source_file="a.md"), item)
+        return Question(id="q", question="?", gold=gold, gold_level=level, extra={ABSENT_GOLD: listed})
+
+    error = "question 'q': the corpus has no file 'gone.md'"
+    assert check_sources([asked("file", ["gone.md"])], {"a.md": 10}) == []
+    for level, listed in (("span", ["gone.md"]), ("file", ["other.md"]), ("file", None), ("file", "gone.md")):
+        assert check_sources([asked(level, listed)], {"a.md": 10}) == [error]
+    past = "question 'q': line 2 lies past the end of gone.md (1 lines)"
+    assert check_sources([asked("file", ["gone.md"])], {"a.md": 10, "gone.md": 1}) == [past]
 
 
 def test_hashing_the_wording_changes_no_digest_and_leaves_no_word() -> None:

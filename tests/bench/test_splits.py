@@ -8,7 +8,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from branchrank.bench.questions import load_questions, write_questions
-from branchrank.bench.splits import sources_of, split_questions
+from branchrank.bench.splits import largest_group, sources_of, split_questions
 from branchrank.cli.main import main
 from branchrank.errors import QuestionError
 from branchrank.records import GoldItem, Question
@@ -105,6 +105,46 @@ def test_the_command_writes_both_files_and_states_counts(tmp_path: Path) -> None
     assert "asked-test.jsonl: 21 questions on 7 documents" in result.output
     halves = [load_questions(tmp_path / f"asked-{name}.jsonl") for name in ("tuning", "test")]
     assert {each.id: each for half in halves for each in half} == {each.id: each for each in many(30)}
+
+
+def uneven(large: int, small: int) -> list[Question]:
+    """A group of ``large`` questions on one document, and ``small`` questions on one each."""
+    together = [question(f"l{number}", "large.md") for number in range(large)]
+    return together + [question(f"s{number}", f"{number}.md") for number in range(small)]
+
+
+@pytest.mark.parametrize(("share", "tuning"), [(0.1, 16), (0.3, 31), (0.5, 31), (0.7, 130), (0.9, 145)])
+def test_a_group_that_does_not_fit_is_passed_over(share: float, tuning: int) -> None:
+    for seed in range(5):
+        halves = split_questions(uneven(130, 31), share, seed)
+        assert (len(halves.tuning), len(halves.test)) == (tuning, 161 - tuning)
+    assert largest_group(uneven(130, 31)) == 130
+
+
+def test_a_further_group_is_taken_where_that_comes_nearer() -> None:
+    questions = [question(f"q{number}", f"{number // 10}.md") for number in range(40)]
+    assert [len(split_questions(questions, share, 3).tuning) for share in (0.01, 0.36, 0.39, 0.99)] == [
+        10,
+        10,
+        20,
+        30,
+    ]
+
+
+def test_another_document_moves_few_questions() -> None:
+    before = set(ids(split_questions(many(300), 0.3, 42).tuning))
+    after = set(ids(split_questions([*many(300), question("new", "new.md")], 0.3, 42).tuning))
+    assert len(before ^ (after - {"new"})) <= 3
+
+
+def test_a_missed_share_is_warned_of(tmp_path: Path) -> None:
+    path = tmp_path / "asked.jsonl"
+    for large, warned in ((130, True), (20, False)):
+        write_questions(path, uneven(large, 31))
+        result = CliRunner().invoke(main, ["questions", "split", str(path)])
+        assert result.exit_code == 0, result.output
+        assert ("warning: 19% of the questions are for tuning instead of 30%" in result.stderr) == warned
+        assert ("the largest such group holds 130 of 161" in result.stderr) == warned
 
 
 def test_a_share_outside_its_range_is_refused(tmp_path: Path) -> None:
