@@ -190,26 +190,31 @@ _NAME = re.compile(r"(?P<name>[A-Za-z]+)(?:\((?P<arguments>[^()]*)\))?(?:@(?P<cu
 _ARGUMENT = re.compile(r"\s*(?P<key>rel|cutoff)\s*=\s*(?P<value>[0-9]+)\s*")
 
 
-def parse_measure(text: str) -> Measure:
+def parse_measure(text: str, scoring: str = "") -> Measure:
     """The measure called ``text``: ``nDCG@10``, ``RR``, ``MRR@5``, ``hit@1``, ``Success(rel=2)@1``.
 
-    Raises :class:`UsageError` for an unknown name or parameter, a missing or zero cutoff, and a
-    ``rel`` where it has no meaning.
+    ``scoring`` is what stood before it (``strict_``), for errors. Raises :class:`UsageError` for an unknown
+    name or parameter, a missing or zero cutoff, and a ``rel`` where it has no meaning.
     """
+    whole = scoring + text
     match = _NAME.fullmatch(text.strip())
     definition = _BY_NAME.get(match["name"]) if match else None
     if match is None or definition is None:
-        known = ", ".join(f"{each.name}{'@k' if each.needs_cutoff else ''}" for each in DEFINITIONS)
-        raise UsageError(f"unknown measure {text!r}", remedy=f"use one of {known}")
-    parameters = _parse_arguments(text, match["arguments"])
+        known = ", ".join(
+            f"{scoring}{name}{'@k' if each.needs_cutoff else ''}" for name, each in _BY_NAME.items()
+        )
+        raise UsageError(f"unknown measure {whole!r}", remedy=f"use one of {known}")
+    parameters = _parse_arguments(whole, match["arguments"])
     if match["cutoff"] is not None:
         parameters["cutoff"] = int(match["cutoff"])
     cutoff, rel = parameters.get("cutoff"), parameters.get("rel", 1)
     if cutoff == 0 or (cutoff is None and definition.needs_cutoff):
-        raise UsageError(f"measure {text!r} needs a cutoff of at least 1", remedy=f"{definition.name}@5")
+        raise UsageError(
+            f"measure {whole!r} needs a cutoff of at least 1", remedy=f"{scoring}{match['name']}@5"
+        )
     if rel < 1 or ("rel" in parameters and not definition.takes_rel):
         raise UsageError(
-            f"measure {text!r}: no such relevance threshold", remedy=f"leave rel out of {text!r}"
+            f"measure {whole!r}: no such relevance threshold", remedy=f"leave rel out of {whole!r}"
         )
     return Measure(definition=definition, cutoff=cutoff, rel=rel)
 

@@ -6,10 +6,12 @@ for it here.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
+
+import msgspec
 
 from branchrank.measures.matching import is_file_level, resolve_source, without_excluded
-from branchrank.records import Hit, Question, Record
+from branchrank.records import Hit, Question, Record, Span
 
 
 class PassageSize(Record, frozen=True, kw_only=True):
@@ -40,24 +42,38 @@ def passage_size(
     """Measure the first ``cutoff`` hits of one question, counted after :func:`without_excluded`."""
     kept = without_excluded(hits, question)[:cutoff]
     lines = sum(hit.span.lines for hit in kept)
-    returned: dict[str, set[int]] = {}
-    for hit in kept:
-        source = resolve_source(hit.source, question)
-        returned.setdefault(source, set()).update(range(hit.line_start, hit.line_end + 1))
-    spans = [item.span for item in question.gold if not is_file_level(item, question) and item.span]
-    gold = [(span.source, set(range(span.line_start, span.line_end + 1))) for span in spans]
-    found = [lines_of & returned.get(source, set()) for source, lines_of in gold]
-    distinct = {(source, line) for (source, _), common in zip(gold, found, strict=True) for line in common}
-    coverage = [len(common) / len(lines_of) for (_, lines_of), common in zip(gold, found, strict=True)]
+    returned = _disjoint(
+        msgspec.structs.replace(hit.span, source=resolve_source(hit.source, question)) for hit in kept
+    )
+    gold = [item.span for item in question.gold if not is_file_level(item, question) and item.span]
+    gold_lines = _common_lines(returned, _disjoint(gold))
     return PassageSize(
         hits=len(kept),
         lines=lines,
         characters=sum(len(hit.text) for hit in kept),
         tokens=sum(count_tokens(hit.text) for hit in kept) if count_tokens else None,
-        gold_lines=len(distinct),
-        span_precision=(len(distinct) / lines if lines else 0.0) if gold else None,
-        gold_coverage=max(coverage, default=None),
+        gold_lines=gold_lines,
+        span_precision=(gold_lines / lines if lines else 0.0) if gold else None,
+        gold_coverage=max((_common_lines(returned, [span]) / span.lines for span in gold), default=None),
     )
+
+
+def _disjoint(spans: Iterable[Span]) -> list[Span]:
+    """Spans that hold the same lines, each line once."""
+    found: list[Span] = []
+    for span in sorted(spans):
+        last = found[-1] if found else None
+        if last and last.source == span.source and span.line_start <= last.line_end:
+            end = max(last.line_end, span.line_end)
+            found[-1] = msgspec.structs.replace(last, line_end=end)
+        else:
+            found.append(span)
+    return found
+
+
+def _common_lines(some: Sequence[Span], others: Sequence[Span]) -> int:
+    """How many lines lie in both lists, each of disjoint spans."""
+    return sum(span.overlap(other) for span in some for other in others)
 
 
 class PassageSummary(Record, frozen=True, kw_only=True):

@@ -7,7 +7,7 @@ and fail together. Every test here takes differences ``candidate - baseline`` an
 2. Otherwise: sign-flip randomisation. Under the null hypothesis each cluster's summed difference is as
    likely to have come out with the other sign. Whole-number sums (hits) are counted exactly by
    convolution; other sums exactly over all sign patterns up to 20 non-zero clusters, beyond that over
-   seeded random patterns with p = (r + 1) / (draws + 1).
+   seeded random patterns with p = (r + 1) / (draws + 1). A sum within 1e-9 of 0 is rounding, and 0.
 3. Holm's correction over the family of comparisons that share a baseline and a measure.
 
 Sources: McNemar 1947; Smucker, Allan and Carterette, CIKM 2007; Phipson and Smyth 2010; Holm 1979.
@@ -26,7 +26,7 @@ Floats = NDArray[np.float64]
 
 EXACT_CLUSTERS = 20
 DRAWS = 100_000
-_SLACK = 1e-9  # sums that differ by rounding only count as equal
+ROUNDING = 1e-9  # scores lie in 0..1: what differs by less differs by rounding only, and counts as equal
 
 
 class Significance(Record, frozen=True, kw_only=True):
@@ -53,14 +53,19 @@ def cluster_sums(values: Sequence[float] | Floats, clusters: Sequence[str]) -> F
     return sums.astype(np.float64, copy=False)
 
 
+def non_zero(sums: Floats) -> Floats:
+    """The entries (m,) of ``sums`` (n,) that are not 0, where less than 1e-9 is rounding of a 0."""
+    return sums[np.abs(sums) >= ROUNDING]
+
+
 def sign_flip(sums: Floats, *, seed: int = 0, draws: int = DRAWS) -> Significance:
     """Sign-flip randomisation of the total of ``sums`` (one entry per cluster, or per question)."""
-    moving = sums[sums != 0]
+    moving = non_zero(sums)
     if not len(moving):
         return Significance(p=1.0, test="sign-flip, exact")
     if np.array_equal(moving, np.rint(moving)):
         return Significance(p=_whole_number_p(moving.astype(np.int64)), test="sign-flip, exact")
-    observed = abs(float(moving.sum())) - _SLACK * float(np.abs(moving).sum())
+    observed = abs(float(moving.sum())) - ROUNDING * float(np.abs(moving).sum())
     if len(moving) <= EXACT_CLUSTERS:
         totals = _all_totals(moving)
         return Significance(p=float(np.mean(np.abs(totals) >= observed)), test="sign-flip, exact")
@@ -130,6 +135,6 @@ def holm(p_values: Sequence[float]) -> tuple[float, ...]:
 
 
 def p_floor(differing: int) -> float:
-    """The smallest p that ``differing`` differing pairs (or clusters) can give, all agreeing:
+    """The smallest p that ``differing`` differing pairs (or clusters with any) can give, all agreeing:
     2**(1 - d), at most 1."""
     return min(1.0, 2.0 ** (1 - differing))

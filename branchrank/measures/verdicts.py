@@ -7,7 +7,8 @@
 4. ``better`` / ``worse``: the adjusted p is below alpha. Else ``equivalent within delta``: the whole
    95% interval lies strictly between -delta and delta (two one-sided tests at 2.5% each, stricter than
    the customary 5%). Else ``unresolvable at this n``: even if every differing pair had favoured one
-   side, the adjusted p could not have been below alpha. Else ``unresolved``.
+   side, the adjusted p could not have been below alpha; clusters whose wins and losses cancel count
+   here, since they too would then have favoured it. Else ``unresolved``.
 """
 
 from __future__ import annotations
@@ -23,11 +24,13 @@ from branchrank.measures import power
 from branchrank.measures.intervals import RESAMPLES, Interval, paired_bootstrap
 from branchrank.measures.significance import (
     DRAWS,
+    ROUNDING,
     Floats,
     Significance,
     cluster_sums,
     holm,
     mcnemar,
+    non_zero,
     p_floor,
     paired_t,
     sign_flip,
@@ -39,7 +42,6 @@ Outcome = Literal["pass", "fail", "undecided"]
 
 DELTA = 0.02
 PILOT_BELOW = 50
-_SAME = 1e-12  # scores closer than this are a tie
 
 Scores = Mapping[str, float]
 
@@ -54,7 +56,7 @@ class Comparison(Record, frozen=True, kw_only=True):
     disagreement (or spread) would show with 80% power, ``questions_needed`` how many questions would
     show the observed difference; both allow for clustering and Holm's first step, and are ``None``
     when no difference or no affordable number (20,000) would do. ``p_floor`` is the smallest p that
-    the differing clusters could have given.
+    the clusters with any differing question could have given, had all those favoured one side.
     """
 
     measure: str
@@ -97,7 +99,6 @@ class _Pair(Record, frozen=True, kw_only=True):
     mean_a: float
     mean_b: float
     differences: Floats
-    sums: Floats
     hits: bool
     interval: Interval
     result: Significance
@@ -214,7 +215,7 @@ def _pair(
     resamples: int,
 ) -> _Pair:
     differences = b - a
-    differences[np.abs(differences) < _SAME] = 0.0
+    differences[np.abs(differences) < ROUNDING] = 0.0
     sums = cluster_sums(differences, sources)
     hits = bool(np.isin(np.concatenate([a, b]), (0.0, 1.0)).all())
     if hits and len(sums) == len(differences):
@@ -229,7 +230,6 @@ def _pair(
         mean_a=float(a.mean()),
         mean_b=float(b.mean()),
         differences=differences,
-        sums=sums,
         hits=hits,
         interval=paired_bootstrap(differences, sources, seed=seed, resamples=resamples),
         result=result,
@@ -247,7 +247,8 @@ def _comparison(
 ) -> Comparison:
     n = len(pair.differences)
     wins, losses = int((pair.differences > 0).sum()), int((pair.differences < 0).sum())
-    floor = p_floor(int(np.count_nonzero(pair.sums)))
+    moved = cluster_sums(np.abs(pair.differences), sources)  # wins and losses don't cancel
+    floor = p_floor(len(non_zero(moved)))
     difference = float(pair.differences.mean())
     mde, needed = _sizing(pair, sources, alpha / family)
     verdict: Verdict
@@ -264,7 +265,7 @@ def _comparison(
         baseline=pair.baseline,
         candidate=pair.candidate,
         n=n,
-        clusters=len(pair.sums),
+        clusters=len(moved),
         mean_a=pair.mean_a,
         mean_b=pair.mean_b,
         difference=difference,

@@ -1,6 +1,10 @@
 """What passages cost and how much of them is gold."""
 
-from support.gold import gold, hit, question
+import tracemalloc
+
+import pytest
+from hypothesis import given, settings
+from support.gold import gold, golds_of, hit, hits_of, question
 
 from branchrank.measures.passages import passage_size, summarise_passages
 from branchrank.records import Span
@@ -22,6 +26,37 @@ def test_a_line_returned_twice_earns_once_and_costs_twice():
 def test_a_line_of_two_gold_items_is_one_gold_line():
     size = passage_size([hit("a", 1, 10)], question(gold("a", 1, 4), gold("a", 3, 5)))
     assert (size.gold_lines, size.span_precision) == (5, 0.5)
+
+
+@settings(derandomize=True, max_examples=300, deadline=None)
+@given(hits_of, golds_of)
+def test_spans_are_measured_as_the_sets_of_their_lines(hits, golds):
+    asked = question(*golds, source_aliases=("c",))  # c stands for the first gold item's source
+    returned = {
+        (golds[0].source_file if each.source == "c" else each.source, line)
+        for each in hits
+        for line in range(each.line_start, each.line_end + 1)
+    }
+    wanted = [
+        {(item.source_file, line) for line in range(item.answer_line_start, item.answer_line_end + 1)}
+        for item in golds
+    ]
+    lines = sum(each.span.lines for each in hits)
+    gold_lines = len(returned & set().union(*wanted))
+    size = passage_size(hits, asked)
+    assert (size.lines, size.gold_lines) == (lines, gold_lines)
+    assert size.span_precision == (gold_lines / lines if lines else 0)
+    assert size.gold_coverage == max(len(returned & each) / len(each) for each in wanted)
+
+
+def test_a_boundless_hit_costs_no_memory():
+    tracemalloc.start()
+    size = passage_size([hit("a", 1, 2_000_000), hit("a", 5, 9)], question(gold("a", 3, 1_000_002)))
+    _, peak = tracemalloc.get_traced_memory()
+    tracemalloc.stop()
+    assert (size.lines, size.gold_lines, size.gold_coverage) == (2_000_005, 1_000_000, 1.0)
+    assert size.span_precision == pytest.approx(1_000_000 / 2_000_005)
+    assert peak < 1_000_000, "bytes"
 
 
 def test_any_alternate_covers_the_gold():

@@ -11,6 +11,7 @@ from branchrank.measures.significance import (
     cluster_sums,
     holm,
     mcnemar,
+    non_zero,
     p_floor,
     paired_t,
     sign_flip,
@@ -57,11 +58,24 @@ def test_exact_p_is_the_brute_force_count(sums, unit):
 def test_random_draws_come_near_the_exact_p_and_repeat_by_seed():
     values = np.random.default_rng(7).normal(0.2, 1, 20)
     exact = sign_flip(values)
-    padded = np.concatenate([values, [1e-12]])  # a 21st cluster that changes nothing but the method
+    padded = np.concatenate([values, [1e-8]])  # a 21st cluster that changes nothing but the method
     drawn = sign_flip(padded, seed=3)
     assert (exact.test, drawn.test) == ("sign-flip, exact", "sign-flip, 100,000 draws")
     assert drawn.p == pytest.approx(exact.p, abs=0.005)
     assert sign_flip(padded, seed=3) == drawn != sign_flip(padded, seed=4)
+
+
+@settings(derandomize=True, max_examples=80, deadline=None)
+@given(
+    st.lists(st.permutations([1, 1 / 2, 1 / 3, 1 / 4, 1 / 5]), min_size=1, max_size=25),
+    st.lists(st.integers(1, 4), max_size=4),
+)
+def test_sums_that_are_0_but_for_rounding_move_nothing(permuted, real):
+    """Reciprocal ranks that only changed places have the true sum 0, in whatever order they are added."""
+    differences = [np.array(ranks) - (1, 1 / 2, 1 / 3, 1 / 4, 1 / 5) for ranks in permuted]
+    noise = [float(each.cumsum()[-1]) for each in differences]
+    assert sign_flip(np.array(noise + real)) == sign_flip(np.array(real, dtype=float))
+    assert len(non_zero(np.array(noise + real))) == len(real)
 
 
 def test_a_drawn_p_is_never_zero():

@@ -3,6 +3,8 @@
 import msgspec
 import numpy as np
 import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
 
 from branchrank.errors import UsageError
 from branchrank.measures.repeats import average_repeats
@@ -94,6 +96,40 @@ def test_questions_of_one_page_are_tested_as_a_cluster():
     assert together.p_mcnemar == alone.p
     assert together.clusters == 91
     assert together.ci_high - together.ci_low > alone.ci_high - alone.ci_low
+
+
+def test_clusters_whose_wins_and_losses_cancel_could_have_agreed():
+    """Unresolvable is what no way of favouring one side would have resolved, and nothing else."""
+    pages = [f"page{number}" for number in (0, 1, 2, 3, 4, 4, 5, 5)] + [f"own{n}" for n in range(24)]
+    same = [1] * 24
+    mixed = compare([0, 0, 0, 0, 0, 1, 0, 1, *same], [1, 1, 1, 1, 1, 0, 1, 0, *same], clusters=pages)
+    agreeing = compare([0] * 8 + same, [1] * 8 + same, clusters=pages)
+    assert (mixed.wins, mixed.losses, mixed.p) == (6, 2, 0.125)
+    assert (agreeing.verdict, agreeing.p) == ("better", 1 / 32)
+    assert (mixed.verdict, mixed.p_floor) == ("unresolved", agreeing.p)
+
+
+@settings(derandomize=True, max_examples=60, deadline=None)
+@given(st.lists(st.tuples(st.integers(-1, 1), st.integers(0, 7)), min_size=2, max_size=24))
+def test_the_floor_is_the_p_of_the_same_questions_all_won(outcomes):
+    differences = np.array([difference for difference, _ in outcomes])
+    pages = [f"page{page}" for _, page in outcomes]
+    found = compare(differences < 0, differences > 0, clusters=pages, resamples=99)
+    won = compare(np.zeros(len(outcomes)), differences != 0, clusters=pages, resamples=99)
+    assert found.p_floor == won.p_floor == pytest.approx(won.p)
+    assert found.p >= found.p_floor * (1 - 1e-9)
+
+
+def test_reciprocal_ranks_that_changed_places_within_their_page_are_no_difference():
+    a, b = [0.5, 1, 1 / 3] * 6, [1, 1 / 3, 0.5] * 6
+    found = compare(a, b, clusters=[f"page{number // 3}" for number in range(18)])
+    assert (found.p, found.p_floor, found.verdict) == (1.0, 1 / 32, "unresolved")
+    assert (found.wins, found.losses) == (12, 6)
+
+
+def test_scores_that_differ_by_rounding_only_are_ties():
+    found = compare([0.3] * 8, [0.1 + 0.2] * 8)
+    assert (found.wins, found.ties, found.losses, found.p_floor) == (0, 8, 0, 1.0)
 
 
 def test_graded_scores_are_tested_by_sign_flip():
