@@ -1,28 +1,82 @@
-"""Taking credentials out of what a run records of its own command and settings."""
+"""Taking credentials out of what a run records of its own command and settings.
+
+1. The passwords are learned from every string that is a URL and from the words of the command.
+2. A string that is a URL loses its credentials as a whole; so does each word of the command.
+3. The environment's keys vanish from every string, and the passwords from all but what identifies the run,
+   which a password such as "hybrid" would make unreadable.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+import shlex
+from collections.abc import Callable, Iterator, Mapping
 from typing import Any, TypeVar
 
 import msgspec
 
-from branchrank.llm.secrets import hide_credentials
+from branchrank.llm.secrets import (
+    Redactor,
+    bare_url,
+    environment_secrets,
+    hide_credentials,
+    is_url,
+    url_secrets,
+)
 from branchrank.records import Record
 
 R = TypeVar("R", bound=Record)
+#: Fields that the program writes and reads again: names, digests and states.
+_IDENTITY = {
+    *("status", "mode", "split", "arms", "indexes", "origins", "digests"),
+    *("corpus", "corpus_digest", "questions_file", "questions_digest", "question_ids"),
+}
 
 
 def scrubbed(record: R, environment: Mapping[str, str]) -> R:
-    """The record without the environment's keys and without credentials in the URLs of its strings."""
-    return msgspec.convert(_scrubbed(msgspec.to_builtins(record), environment), type(record))
+    """The record without the environment's keys and without the credentials of its URLs.
+
+    A field ``command`` holds words that the shell would split.
+    """
+    fields = msgspec.to_builtins(record)
+    words = _words(fields.pop("command")) if "command" in fields else None
+    urls = [text for text in _strings(fields) if is_url(text)]
+    learned = {secret for url in (*urls, *(words or ())) for secret in url_secrets(url)}
+    redact = Redactor((*environment_secrets(environment), *learned))
+
+    def scrub(text: str) -> str:
+        return hide_credentials(bare_url(text) if is_url(text) else text, environment)
+
+    def scrub_fully(text: str) -> str:
+        return redact(scrub(text))
+
+    kept = {name: _each(value, scrub if name in _IDENTITY else scrub_fully) for name, value in fields.items()}
+    if words is not None:
+        kept["command"] = shlex.join(scrub_fully(bare_url(word)) for word in words)
+    return msgspec.convert(kept, type(record))
 
 
-def _scrubbed(value: Any, environment: Mapping[str, str]) -> Any:
+def _words(command: str) -> list[str]:
+    """The words of a command; a command that no shell could split is one word."""
+    try:
+        return shlex.split(command)
+    except ValueError:
+        return [command]
+
+
+def _strings(value: Any) -> Iterator[str]:
     if isinstance(value, str):
-        return hide_credentials(value, environment)
+        yield value
+    elif isinstance(value, dict | list | tuple):
+        for item in value.values() if isinstance(value, dict) else value:
+            yield from _strings(item)
+
+
+def _each(value: Any, change: Callable[[str], str]) -> Any:
+    """The same structure with every string changed; names of fields stay."""
+    if isinstance(value, str):
+        return change(value)
     if isinstance(value, dict):
-        return {key: _scrubbed(item, environment) for key, item in value.items()}
+        return {key: _each(item, change) for key, item in value.items()}
     if isinstance(value, list | tuple):
-        return [_scrubbed(item, environment) for item in value]
+        return [_each(item, change) for item in value]
     return value

@@ -6,6 +6,8 @@
    JSON, and a checksum of all of it. A row that fails its checksum never answers.
 3. Each call is committed to disk on its own, so a killed process loses no finished call.
 4. A file with another shape than ours (views, triggers, other tables) is refused before it is read.
+5. A file becomes a cassette in one transaction, so whoever else opens it finds nothing or all of it. Of
+   processes that open a new file at once one creates it; a locked file is tried again for a while.
 
 The decision cache of a workspace is the same file, from which only successful calls are served; or Redis
 (:mod:`branchrank.llm.decisions_redis`).
@@ -18,6 +20,7 @@ import hashlib
 import os
 import sqlite3
 import threading
+import time
 from collections.abc import Callable, Iterator
 from difflib import SequenceMatcher
 from pathlib import Path
@@ -36,6 +39,9 @@ _TABLE = (
     "CREATE TABLE calls (key TEXT PRIMARY KEY, stage TEXT NOT NULL, question TEXT NOT NULL, "
     "request TEXT NOT NULL, recorded TEXT NOT NULL, checksum TEXT NOT NULL) WITHOUT ROWID"
 )
+_Found = tuple[int, int, tuple[str, ...]]
+#: A new file, and what a process that was killed amid the creation may have left.
+_UNFINISHED: tuple[_Found, ...] = ((0, 0, ()), (0, 0, (_TABLE,)), (_APPLICATION, 0, (_TABLE,)))
 _GET = "SELECT key, stage, question, request, recorded, checksum FROM calls WHERE key = ?"
 _PUT = "INSERT OR REPLACE INTO calls VALUES (?, ?, ?, ?, ?, ?)"
 _NEAREST = (
@@ -43,6 +49,9 @@ _NEAREST = (
     "ORDER BY key != ?, question != ?, stage != ?, key LIMIT ?"
 )
 _NEIGHBOURS = 200
+_PATIENCE = 30.0  # seconds until a file that others keep locked is given up
+_RETRY = 0.01
+_LOCKED = (sqlite3.SQLITE_BUSY, sqlite3.SQLITE_LOCKED)
 _SHOWN = 100
 
 
@@ -88,10 +97,10 @@ class Cassette:
                 uri=True,
                 check_same_thread=False,
                 isolation_level=None,
-                timeout=30,
+                timeout=_PATIENCE,
             )
             try:
-                self._prepare()
+                self._prepare_patiently()
             except BaseException:
                 self._db.close()
                 raise
@@ -154,21 +163,30 @@ class Cassette:
                     self._db.execute("PRAGMA journal_mode = DELETE")
             self._db.close()
 
+    def _prepare_patiently(self) -> None:
+        """Prepare; again while others lock the file, since SQLite does not wait for a change of journal."""
+        deadline = time.monotonic() + _PATIENCE
+        while True:
+            try:
+                return self._prepare()
+            except sqlite3.OperationalError as error:
+                code = getattr(error, "sqlite_errorcode", 0)  # Python's own errors have none
+                if code & 0xFF not in _LOCKED or time.monotonic() > deadline:
+                    raise
+                self._db.rollback()
+                time.sleep(_RETRY)
+
     def _prepare(self) -> None:
         """Create the table in a new file; refuse a file that is not ours."""
         self._db.execute("PRAGMA trusted_schema = OFF")
         self._db.execute("PRAGMA cell_size_check = ON")
-        application = self._db.execute("PRAGMA application_id").fetchone()[0]
-        shape = [row[0] for row in self._db.execute("SELECT sql FROM sqlite_master WHERE sql IS NOT NULL")]
-        if not self.readonly and application == 0 and not shape:
-            self._db.execute("PRAGMA journal_mode = WAL")
-            with contextlib.suppress(sqlite3.OperationalError):
-                self._db.execute(_TABLE)
-            self._db.execute(f"PRAGMA application_id = {_APPLICATION}")
-            self._db.execute(f"PRAGMA user_version = {_VERSION}")
-            return
-        version = self._db.execute("PRAGMA user_version").fetchone()[0]
-        if application != _APPLICATION or shape != [_TABLE]:
+        self._db.execute("BEGIN")
+        found = self._found()
+        self._db.execute("COMMIT")
+        if not self.readonly and found in _UNFINISHED:
+            found = self._create()
+        application, version, shape = found
+        if application != _APPLICATION or shape != (_TABLE,):
             raise self._foreign("is not a cassette")
         if version != _VERSION:
             raise self._foreign(f"is a cassette of version {version}, not {_VERSION}")
@@ -177,6 +195,27 @@ class Cassette:
         if not self.readonly:
             self._db.execute("PRAGMA journal_mode = WAL")
             self._db.execute("PRAGMA synchronous = FULL")
+
+    def _create(self) -> _Found:
+        """Make a new or unfinished file a cassette, unless another process has by now; what it is then."""
+        self._db.execute("PRAGMA journal_mode = WAL")  # impossible within the transaction
+        self._db.execute("BEGIN IMMEDIATE")
+        found = self._found()
+        if found in _UNFINISHED:
+            if not found[2]:
+                self._db.execute(_TABLE)
+            self._db.execute(f"PRAGMA application_id = {_APPLICATION}")
+            self._db.execute(f"PRAGMA user_version = {_VERSION}")
+            found = self._found()
+        self._db.execute("COMMIT")
+        return found
+
+    def _found(self) -> _Found:
+        """The file's application, version and shape; consistent within a transaction."""
+        application = self._db.execute("PRAGMA application_id").fetchone()[0]
+        version = self._db.execute("PRAGMA user_version").fetchone()[0]
+        rows = self._db.execute("SELECT sql FROM sqlite_master WHERE sql IS NOT NULL")
+        return application, version, tuple(row[0] for row in rows)
 
     def _foreign(self, fault: str) -> ArtifactError:
         return ArtifactError(f"{self.path} {fault}", remedy=f"remove {self.path} or name another file")

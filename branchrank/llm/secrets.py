@@ -7,11 +7,14 @@
    to an endpoint that a flag or the environment names, never to one that a workspace's file names.
 3. Every text that leaves the client passes the redactor, which knows each key raw, URL-encoded and in
    base64 at each of the three alignments.
+4. In a text that is one URL, everything up to the last ``@`` is credentials, whatever its characters. In a
+   longer text a URL ends at a space, a quote, ``<``, ``>`` or a backslash; its password at a space.
 """
 
 from __future__ import annotations
 
 import base64
+import json
 import logging
 import re
 from collections.abc import Callable, Iterable, Mapping
@@ -32,6 +35,8 @@ _KEY_VARIABLES = (
 _SHORTEST_SECRET = 6
 _SECRET_NAME = re.compile("key|token|secret|pass|auth|sig|code", re.IGNORECASE)
 _URL = re.compile(r"([a-z][a-z0-9+.-]{0,20}://)([^\s'\"<>\\]+)", re.IGNORECASE)
+_USER = re.compile(r"([a-z][a-z0-9+.-]{0,20}://)[^\s/?#]*@", re.IGNORECASE)
+_ONE_URL = re.compile(r"([a-z][a-z0-9+.-]{0,20}://)(.*)", re.IGNORECASE | re.DOTALL)
 _PARAMETER = re.compile(r"([?&][^=&#]*(?:key|token|secret|pass|auth|sig|code)[^=&#]*=)[^&#]*", re.IGNORECASE)
 _CHATTY_LOGGERS = ("openai", "httpx", "httpcore")
 
@@ -105,7 +110,7 @@ def hide_credentials(text: str, environment: Mapping[str, str]) -> str:
 
     For records of what was asked for: a URL keeps its host and path, and parameters that name no key.
     """
-    return Redactor(environment_secrets(environment))(_URL.sub(_bare_url, text))
+    return Redactor(environment_secrets(environment))(_URL.sub(_bare_url, _USER.sub(r"\1", text)))
 
 
 def _bare_url(match: re.Match[str]) -> str:
@@ -113,6 +118,29 @@ def _bare_url(match: re.Match[str]) -> str:
     authority = re.split("[/?#]", rest, maxsplit=1)[0]
     shown = authority.rpartition("@")[2]
     return scheme + shown + _PARAMETER.sub(rf"\1{HIDDEN}", rest[len(authority) :])
+
+
+def is_url(text: str) -> bool:
+    """Whether a text is one URL from its beginning to its end."""
+    return _ONE_URL.fullmatch(text.strip()) is not None
+
+
+def bare_url(text: str) -> str:
+    """A text that is one URL, or ends in one (``--flag=URL``), without its credentials."""
+    return _ONE_URL.sub(lambda url: url[1] + _PARAMETER.sub(rf"\1{HIDDEN}", url[2].rpartition("@")[2]), text)
+
+
+def url_secrets(text: str) -> set[str]:
+    """The password (else the user) and the parameters that are keys, of the URL that a text is or ends in."""
+    match = _ONE_URL.search(text)
+    if match is None:
+        return set()
+    rest = match[2]
+    user, _, password = re.split("[/?#]", rest, maxsplit=1)[0].rpartition("@")[0].partition(":")
+    written = rest.rpartition("@")[0].partition(":")[2]  # longer where a password holds "/", "?" or "#"
+    parameters = parse_qsl(rest.partition("?")[2].partition("#")[0])
+    keys = {value for name, value in parameters if _SECRET_NAME.search(name)}
+    return keys | {form for raw in (password or user, written) for form in (raw, unquote(raw)) if form}
 
 
 class Redactor:
@@ -142,6 +170,7 @@ def _forms(secret: str) -> set[str]:
     """The spellings of a secret: raw, URL-encoded, JSON-safe, and inside any base64 text."""
     raw = secret.encode()
     forms = {secret, quote(secret, safe=""), quote(secret), quote_plus(secret), repr(secret)[1:-1]}
+    forms |= {json.dumps(secret, ensure_ascii=ascii_only)[1:-1] for ascii_only in (True, False)}
     for encode in (base64.b64encode, base64.urlsafe_b64encode):
         forms.add(encode(raw).decode().rstrip("="))
         for shift in (0, 1, 2):

@@ -2,18 +2,23 @@
 
 from __future__ import annotations
 
+import shutil
 import signal
 import sqlite3
 import stat
 import subprocess
 import sys
 import textwrap
+from concurrent.futures import ThreadPoolExecutor
+from functools import partial
 from pathlib import Path
+from threading import Barrier
 
 import msgspec
 import pytest
 
 from branchrank.errors import ArtifactError, StorageError
+from branchrank.llm import cassette as module
 from branchrank.llm.cassette import Cassette, Recorded, call_key
 from branchrank.llm.request import CallContext, LLMReply, LLMRequest, Message, Usage
 
@@ -206,3 +211,91 @@ def test_two_processes_may_share_a_cassette(tmp_path: Path) -> None:
         one.put(request("a"), "m", RECORDED)
         two.put(request("b"), "m", RECORDED)
         assert one.get(request("b"), "m") == two.get(request("a"), "m") == RECORDED
+
+
+def test_processes_that_open_a_new_cassette_at_once_all_get_it(tmp_path: Path) -> None:
+    """Threads stand for processes: each has a connection of its own, and SQLite locks these alike."""
+    openers = 4
+    together = Barrier(openers)
+
+    def open_and_put(path: Path, number: int) -> None:
+        together.wait()
+        with Cassette(path) as cassette:
+            cassette.put(request(str(number)), "m", RECORDED)
+
+    with ThreadPoolExecutor(openers) as pool:
+        for attempt in range(25):
+            path = tmp_path / f"{attempt}.sqlite"
+            list(pool.map(partial(open_and_put, path), range(openers)))
+            with Cassette(path, readonly=True) as cassette:
+                assert len(cassette) == openers
+
+
+def test_a_creation_that_is_cut_anywhere_leaves_a_usable_file(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Before each statement the files are copied, as a kill would leave them."""
+    live = tmp_path / "live"
+    copies: list[Path] = []
+
+    class Copied(sqlite3.Connection):
+        def execute(self, *arguments: object) -> sqlite3.Cursor:
+            copies.append(Path(shutil.copytree(live, tmp_path / f"copy-{len(copies)}")))
+            return super().execute(*arguments)
+
+    with monkeypatch.context() as patched:
+        patched.setattr(sqlite3, "connect", partial(sqlite3.connect, factory=Copied))
+        Cassette(live / "c.sqlite").close()
+    assert len(copies) > 10
+    for copy in copies:
+        database = sqlite3.connect(copy / "c.sqlite")
+        tables = database.execute("SELECT count(*) FROM sqlite_master").fetchone()[0]
+        marks = [
+            database.execute(f"PRAGMA {name}").fetchone()[0] for name in ("application_id", "user_version")
+        ]
+        database.close()
+        assert [tables, *map(bool, marks)] in ([0, False, False], [1, True, True])
+        with Cassette(copy / "c.sqlite") as cassette:
+            cassette.put(request(), "m", RECORDED)
+
+
+@pytest.mark.parametrize(
+    "statements",
+    [
+        [],
+        ["PRAGMA journal_mode = WAL"],
+        [module._TABLE],
+        [module._TABLE, f"PRAGMA application_id = {module._APPLICATION}"],
+    ],
+)
+def test_a_creation_that_was_cut_is_completed(tmp_path: Path, statements: list[str]) -> None:
+    path = tmp_path / "c.sqlite"
+    database = sqlite3.connect(path)
+    for statement in statements:
+        database.execute(statement)
+    database.commit()
+    database.close()
+    with Cassette(path) as cassette:
+        cassette.put(request(), "m", RECORDED)
+    with Cassette(path, readonly=True) as cassette:
+        assert cassette.get(request(), "m") == RECORDED
+
+
+def test_a_file_that_stays_locked_is_given_up(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(module, "_PATIENCE", 0.05)
+    path = tmp_path / "c.sqlite"
+    owner = sqlite3.connect(path, isolation_level=None)
+    owner.execute("BEGIN EXCLUSIVE")
+    with pytest.raises(StorageError, match="locked"):
+        Cassette(path)
+    owner.close()
+    Cassette(path).close()
+
+
+def test_a_schema_that_is_no_text_is_refused(tmp_path: Path) -> None:
+    path = tmp_path / "c.sqlite"
+    Cassette(path).close()
+    path.write_bytes(path.read_bytes().replace(b"question TEXT", b"questio\xff TEXT", 1))
+    for readonly in (True, False):
+        with pytest.raises((ArtifactError, StorageError)):
+            Cassette(path, readonly=readonly)

@@ -3,21 +3,26 @@
 from __future__ import annotations
 
 import base64
+import json
 import logging
+import shlex
 import traceback
 from pathlib import Path
 from urllib.parse import quote
 
+import msgspec
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from support import scripted_llm as scripted
 from support.scripted_llm import ScriptedLLM
 
+from branchrank.bench.scrubbing import scrubbed
 from branchrank.errors import UsageError
 from branchrank.llm.client import ChatClient
 from branchrank.llm.request import CallFailedError, LLMRequest, Message
 from branchrank.llm.secrets import Endpoint, Redactor, hide_credentials, open_endpoint
+from branchrank.records import Record
 from branchrank.settings import LLMSettings
 
 KEY = "sk-plänted/key+42=="
@@ -119,6 +124,7 @@ def test_no_spelling_of_a_key_passes_the_redactor(secret: str, before: bytes, af
         ("the key sk-openai-own itself", "the key [key] itself"),
         ("redis_url = redis://me:secret-1@h:6379/0", "redis_url = redis://h:6379/0"),
         ("rediss://:secret-1@h and qdrant+https://secret-1@h", "rediss://h and qdrant+https://h"),
+        ("cannot reach redis://:se'cr<et>-\\\"1@h:6379/0 now", "cannot reach redis://h:6379/0 now"),
         ("mail me@host about http://h/p?page=2", "mail me@host about http://h/p?page=2"),
     ],
 )
@@ -128,6 +134,100 @@ def test_urls_are_recorded_without_credentials(text: str, shown: str) -> None:
 
 def test_the_redactor_leaves_other_text_alone() -> None:
     assert Redactor([KEY, "", "abc"])("abc is no key; nothing changes") == "abc is no key; nothing changes"
+
+
+@settings(derandomize=True, max_examples=150, deadline=None)
+@given(secret=st.text(st.characters(exclude_categories=("Cs",)), min_size=6, max_size=20))
+def test_no_key_passes_the_redactor_inside_json(secret: str) -> None:
+    redact = Redactor([secret])
+    texts = (json.dumps(secret), json.dumps(secret, ensure_ascii=False), msgspec.json.encode(secret).decode())
+    assert [redact(text) for text in texts] == ['"[key]"'] * 3
+
+
+class Recorded(Record, frozen=True, kw_only=True):
+    """What a run records, in small."""
+
+    command: str = ""
+    settings: dict[str, dict[str, str]] = msgspec.field(default_factory=dict)
+    warnings: tuple[str, ...] = ()
+    arms: tuple[str, ...] = ()
+
+
+ODD = st.text(st.sampled_from("aZ09\"'<>\\ \t:@/?#&=%$`|;äß☃"), min_size=6, max_size=16).filter(
+    lambda password: password.strip() == password
+)
+
+
+@pytest.mark.parametrize(
+    "password",
+    ['Sup3r"Secret', "Sup3r<Secret>", "Sup3r\\Secret", "Sup3r'Secret", "Sup3r Secret", "Sup3r/Se?c#r@et"],
+)
+@pytest.mark.parametrize("form", ["--cache-redis-url {}", "--cache-redis-url={}", "-r{}"])
+def test_a_url_loses_its_password_whatever_that_is_made_of(password: str, form: str) -> None:
+    url = f"redis://me:{password}@10.0.0.9:6379/0"
+    words = ["branchrank", "benchmark", *(word.format(url) for word in form.split()), "--corpus", "it's here"]
+    run = Recorded(
+        command=shlex.join(words),
+        settings={"cache": {"redis_url": url}},
+        warnings=(f"the server refuses {password} of {url}",),
+    )
+    shown = scrubbed(run, {})
+    bare = "redis://10.0.0.9:6379/0"
+    assert shown.settings == {"cache": {"redis_url": bare}}
+    assert shlex.split(shown.command) == [word.replace(url, bare) for word in words]
+    assert password not in shown.warnings[0]
+
+
+@settings(derandomize=True, max_examples=300, deadline=None)
+@given(password=ODD)
+def test_no_password_of_a_url_is_recorded(password: str) -> None:
+    url = f"redis://:{password}@h:6379/0"
+    run = Recorded(command=shlex.join(["b", "-u", url, f"--u={url}"]), settings={"cache": {"url": url}})
+    assert scrubbed(run, {}) == Recorded(
+        command="b -u redis://h:6379/0 --u=redis://h:6379/0", settings={"cache": {"url": "redis://h:6379/0"}}
+    )
+
+
+@pytest.mark.parametrize(
+    ("url", "elsewhere"),
+    [
+        ("redis://:hunter22@h", "hunter22"),
+        ("redis://:hunter%2222@h", 'hunter"22'),
+        ("https://token-1234@h/v1", "token-1234"),
+        ("https://h/v1?v=2&api_key=hunter22", "hunter22"),
+        ("https://me:hunter@22@h/v1", "hunter@22"),
+    ],
+)
+def test_the_password_of_a_setting_vanishes_elsewhere_too(url: str, elsewhere: str) -> None:
+    run = Recorded(
+        command=f"b --note {shlex.quote(elsewhere)}",
+        settings={"cache": {"redis_url": url}, "other": {"text": f"it is {elsewhere}."}},
+        warnings=(f"{elsewhere} is wrong",),
+    )
+    shown = scrubbed(run, {})
+    assert shown.command == "b --note '[key]'"
+    assert shown.settings["other"] == {"text": "it is [key]."}
+    assert shown.warnings == ("[key] is wrong",)
+
+
+def test_a_password_that_is_the_name_of_a_predictor_leaves_that_name() -> None:
+    run = Recorded(arms=("hybrid",), settings={"cache": {"redis_url": "redis://:hybrid@h"}})
+    assert scrubbed(run, {}).arms == ("hybrid",)
+
+
+def test_what_holds_no_credential_is_recorded_as_it_is() -> None:
+    run = Recorded(
+        command=shlex.join(["b", "--url", "http://h:1/v1?page=2", "it's", 'a "b"', "me@host", ""]),
+        settings={"llm": {"base_url": "http://h:1/v1", "about": "ask me@host about http://h, or you@host"}},
+    )
+    assert scrubbed(run, OPENAI) == run
+
+
+@pytest.mark.parametrize("command", ["b --u 'redis://:hunter22@h", "b --u redis://:hun ter'22@h"])
+def test_a_command_that_no_shell_could_split_keeps_no_password(command: str) -> None:
+    shown = scrubbed(Recorded(command=command), {}).command
+    assert "hun" not in shown
+    assert "22" not in shown
 
 
 def test_a_key_that_the_server_echoes_is_seen_nowhere(
