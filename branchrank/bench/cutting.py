@@ -5,7 +5,7 @@ Cuts are exploratory. A verdict on one is not the verdict that the run declared.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 
 import msgspec
 
@@ -30,21 +30,28 @@ def cut_run(loaded: LoadedRun, conditions: Sequence[str]) -> LoadedRun:
     values = {question.id: slice_values(question, facts.get(question.id)) for question in loaded.questions}
     wanted: dict[str, set[str]] = {}
     for condition in conditions:
-        name, _, value = condition.partition("=")
+        name, equals, value = condition.partition("=")
         if name not in LABELS:
             raise UsageError(
                 f"--where {condition!r} names no slice",
                 remedy=f"write one of {', '.join(LABELS)} as SLICE=VALUE",
             )
-        there = sorted({own[name] for own in values.values()} - {""})
+        there = _present(values, name)
+        if not there:
+            known = [each for each in LABELS if _present(values, each)]
+            raise UsageError(
+                f"--where {condition!r}: no question of {loaded.outcome.directory} has one ({LABELS[name]})",
+                remedy=f"cut by {', '.join(known)}" if known else "leave --where out",
+            )
+        choice = f"{name} is one of: {', '.join(there)}"
+        if not equals:
+            raise UsageError(f"--where {condition!r}: =VALUE is missing", remedy=f"{name}=VALUE; {choice}")
         if f"{name} {value}" in there:
             value = f"{name} {value}"
         if value not in there:
             raise UsageError(
                 f"--where {condition!r}: no question of {loaded.outcome.directory} has this {LABELS[name]}",
-                remedy=f"{name} is one of: {', '.join(there)}"
-                if there
-                else f"its questions have no {LABELS[name]}",
+                remedy=choice,
             )
         wanted.setdefault(name, set()).add(value)
     kept = tuple(
@@ -58,6 +65,11 @@ def cut_run(loaded: LoadedRun, conditions: Sequence[str]) -> LoadedRun:
             remedy="ask for fewer conditions",
         )
     return _only(loaded, kept, conditions)
+
+
+def _present(values: Mapping[str, Mapping[str, str]], name: str) -> list[str]:
+    """The values of a slice that some question has."""
+    return sorted({own[name] for own in values.values()} - {""})
 
 
 def _only(loaded: LoadedRun, questions: tuple[Question, ...], conditions: Sequence[str]) -> LoadedRun:
@@ -76,7 +88,7 @@ def _only(loaded: LoadedRun, questions: tuple[Question, ...], conditions: Sequen
                 question_ids=tuple(question.id for question in questions),
                 questions_digest=questions_digest(questions),
                 failures=sum(row.status == "failed" for row in rows),
-                fallbacks=sum(len(row.fallbacks) for row in rows),
+                fallbacks=sum(bool(row.fallbacks) for row in rows),
                 warnings=(cut, *outcome.run.warnings),
             ),
             rows=rows,

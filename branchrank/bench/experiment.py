@@ -11,9 +11,11 @@
 from __future__ import annotations
 
 import itertools
-from collections.abc import Mapping, Sequence
+import os
+from collections.abc import Callable, Mapping, Sequence
+from functools import partial
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
 
 import msgspec
 
@@ -41,6 +43,10 @@ SHORT = {
     "model": "llm.model",
 }
 DEFAULT_INDEX = "default"
+#: How an error lists several problems.
+BULLET = "  - "
+
+T = TypeVar("T")
 
 
 class NamedSystem(Record, frozen=True, kw_only=True):
@@ -63,14 +69,14 @@ class Experiment(Record, frozen=True, kw_only=True):
     settings: Resolved
 
 
-class _Header(Record, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    name: str
+class _Header(Record, frozen=True, kw_only=True):
+    name: str = ""
     data_dir: str = "data"
     questions: str = ""
     split: str = ""
     repeats: int | None = None
-    systems: dict[str, dict[str, Any]]
-    indexes: dict[str, dict[str, Any]] = msgspec.field(default_factory=dict)
+    systems: dict[str, Any] = msgspec.field(default_factory=dict)
+    indexes: dict[str, Any] = msgspec.field(default_factory=dict)
     benchmark: dict[str, Any] = msgspec.field(default_factory=dict)
 
 
@@ -78,17 +84,17 @@ def load_experiment(path: Path, flags: Mapping[str, Any] | None = None) -> Exper
     """Read an experiment file. Raises one :class:`UsageError` with every problem of it."""
     if not path.is_file():
         raise UsageError(f"there is no experiment file {path}", remedy="branchrank run EXPERIMENT.toml")
-    try:
-        header = msgspec.convert(read_toml(path), _Header)
-    except msgspec.ValidationError as error:
-        raise UsageError(f"{path}: {error}", remedy=f"correct {path}") from None
     found: list[str] = []
-    _, toml = read_config(Path(header.data_dir) / "branchrank.toml")
-    toml["benchmark"] = {**toml.get("benchmark", {}), **header.benchmark}
+    header = _header(read_toml(path), found)
+    config = _attempt(found, lambda: read_config(Path(header.data_dir) / "branchrank.toml"))
+    if config is None:
+        raise _refused(path, found)
+    toml = _over(config[1], "benchmark", header.benchmark)
     settings = _attempt(found, lambda: resolve(toml=toml, toml_name=str(path), flags=flags))
     if settings is None:
-        raise UsageError("\n".join(found), remedy=f"correct {path}")
-    systems = _Systems(header.systems, settings, found).all()
+        toml, settings = _right(toml, flags or {})
+    reader = _Systems(header.systems, settings, found)
+    systems = reader.all()
     indexes = _indexes(header.indexes, toml, found)
     repeats = settings.part(LLMSettings).repeats
     if header.repeats is not None and "llm.repeats" not in (flags or {}):
@@ -96,17 +102,14 @@ def load_experiment(path: Path, flags: Mapping[str, Any] | None = None) -> Exper
     if repeats < 1:
         found.append(f"repeats = {repeats}; at least 1")
     for named in systems:
-        if named.index not in indexes:
+        if named.index not in (DEFAULT_INDEX, *header.indexes):
             found.append(
                 f"system {named.system.name!r} runs on the index {named.index!r}, which [indexes] lacks"
             )
         found.extend(problems(named.system))
-    found.extend(_declared(settings, systems))
+    found.extend(_declared(settings, [named.system.name for named in systems], reader.failed))
     if found:
-        raise UsageError(
-            f"{path} has {len(found)} problems:\n" + "\n".join(f"  - {problem}" for problem in found),
-            remedy=f"correct {path}",
-        )
+        raise _refused(path, found)
     return Experiment(
         name=header.name,
         data_dir=Path(header.data_dir),
@@ -119,24 +122,89 @@ def load_experiment(path: Path, flags: Mapping[str, Any] | None = None) -> Exper
     )
 
 
-def _attempt(found: list[str], make: Any) -> Any:
+def _refused(path: Path, found: Sequence[str]) -> UsageError:
+    each = list(dict.fromkeys(found))
+    count = "1 problem" if len(each) == 1 else f"{len(each)} problems"
+    return UsageError(
+        f"{path} has {count}:\n" + "\n".join(BULLET + problem for problem in each),
+        remedy=f"correct {path}",
+    )
+
+
+def _header(content: Mapping[str, Any], found: list[str]) -> _Header:
+    """The file's own keys, each checked by itself; one that is wrong keeps its default."""
+    fields = {field.name: field for field in msgspec.structs.fields(_Header)}
+    unknown = [key for key in content if key not in fields]
+    found.extend(f"there is no key {key!r}; there are {', '.join(fields)}" for key in unknown)
+    values: dict[str, Any] = {}
+    for key in (key for key in content if key in fields):
+        try:
+            values[key] = msgspec.convert(content[key], fields[key].type)
+        except msgspec.ValidationError as error:
+            found.append(f"{key} = {content[key]!r}: {error}")
+    if not str(content.get("name", "")).strip():
+        found.append('the experiment has no name: write name = "..."')
+    if not content.get("systems", {}) and "systems" not in unknown:
+        found.append("no system is named: add a table [systems.NAME]")
+    for section in ("systems", "indexes"):
+        tables = values.get(section, {})
+        found.extend(
+            f"[{section}] {name} must be a table, not {table!r}"
+            for name, table in tables.items()
+            if not isinstance(table, Mapping)
+        )
+        values[section] = {name: table for name, table in tables.items() if isinstance(table, Mapping)}
+    questions = values.get("questions", "")
+    if questions and not Path(questions).is_file():
+        found.append(f"there is no questions file {questions}")
+    return _Header(**values)
+
+
+def _attempt(found: list[str], make: Callable[[], T]) -> T | None:
+    """What is made, or ``None`` and its problems; those of an error that lists several come one by one."""
     try:
         return make()
     except UsageError as error:
-        found.append(error.message)
+        listed = [line for line in error.message.splitlines() if line.startswith(BULLET)]
+        found.extend([line.removeprefix(BULLET) for line in listed] or [error.message])
         return None
 
 
-def _declared(settings: Resolved, systems: Sequence[NamedSystem]) -> list[str]:
-    """Problems of the declared primary measure and baseline."""
+def _right(toml: Mapping[str, Any], flags: Mapping[str, Any]) -> tuple[dict[str, Any], Resolved]:
+    """The tables and the settings without the values that are wrong, so that the rest can be checked."""
+
+    def right(toml: Any = None, variables: Any = None, given: Any = None) -> bool:
+        made = _attempt([], lambda: resolve(toml=toml, environment=variables or {}, flags=given))
+        return made is not None
+
+    tables = {
+        section: {key: value for key, value in table.items() if right({section: {key: value}})}
+        for section, table in toml.items()
+        if isinstance(table, Mapping)
+    }
+    variables = {key: value for key, value in os.environ.items() if right(variables={key: value})}
+    given = {key: value for key, value in flags.items() if right(given={key: value})}
+    return tables, resolve(toml=tables, environment=variables, flags=given)
+
+
+def _over(toml: Mapping[str, Any], section: str, table: Mapping[str, Any]) -> dict[str, Any]:
+    """The tables with one laid over; what is no table there stays, for :func:`resolve` to refuse."""
+    below = toml.get(section, {})
+    return {**toml, section: {**below, **table} if isinstance(below, Mapping) else below}
+
+
+def _declared(settings: Resolved, names: Sequence[str], failed: Sequence[str]) -> list[str]:
+    """Problems of the declared primary measure and baseline, which may be a system that has failed."""
     part = settings.part(BenchmarkSettings)
     found: list[str] = []
-    _attempt(found, lambda: named_measure(part.primary))
-    names = [named.system.name for named in systems]
-    if part.baseline and part.baseline not in names:
-        found.append(f"the baseline {part.baseline!r} is none of the systems {', '.join(names)}")
-    if not names:
-        found.append("no system is named: add a table [systems.NAME]")
+    try:
+        named_measure(part.primary)
+    except UsageError as error:
+        found.append(f"primary: {error.message}; {error.remedy}")
+    # Of a sweep that failed, only the table's name is known.
+    there = part.baseline in names or part.baseline.partition("[")[0] in failed
+    if part.baseline and not there and (names or failed):
+        found.append(f"the baseline {part.baseline!r} is none of the systems {', '.join([*names, *failed])}")
     return found
 
 
@@ -147,28 +215,38 @@ def _indexes(
     made: dict[str, Resolved] = {}
     named: dict[str, Mapping[str, Any]] = {DEFAULT_INDEX: {}, **tables}
     for name, table in named.items():
-        layered = {**toml, "index": {**toml.get("index", {}), **table}}
-        resolved = _attempt(
-            found, lambda layered=layered, name=name: resolve(toml=layered, toml_name=f"[indexes.{name}]")
-        )
+        layered = _over(toml, "index", table)
+        resolved = _attempt(found, partial(resolve, toml=layered, toml_name=f"[indexes.{name}]"))
         if resolved is not None:
             made[name] = resolved
     return made
 
 
 class _Systems:
-    """Reads the systems of a file, each once, in order; collects problems."""
+    """Reads the systems of a file, each once, in order; collects problems.
+
+    ``failed`` names those that could not be read.
+    """
 
     def __init__(self, tables: Mapping[str, Mapping[str, Any]], settings: Resolved, found: list[str]) -> None:
         self.tables = tables
         self.settings = settings
         self.found = found
+        self.failed: list[str] = []
+        self._bases: dict[str, dict[str, Any] | None] = {}
 
     def all(self) -> list[NamedSystem]:
         """Every system, sweeps spelt out."""
-        return [named for name in self.tables for named in self._named(name)]
+        made: list[NamedSystem] = []
+        for name in self.tables:
+            named = self._named(name)
+            made += named
+            if not named:
+                self.failed.append(name)
+        return made
 
     def _named(self, name: str) -> list[NamedSystem]:
+        """The systems of a table; none when any is wrong."""
         base = self._base(name, ())
         if base is None:
             return []
@@ -179,6 +257,7 @@ class _Systems:
             return []
         lists = {key: values if isinstance(values, list) else [values] for key, values in sweep.items()}
         made = []
+        wrong: list[str] = []
         for values in itertools.product(*lists.values()):
             point = dict(zip(lists, values, strict=True))
             label = ", ".join(f"{key}={value}" for key, value in point.items())
@@ -189,14 +268,22 @@ class _Systems:
                     swept = laid_over(swept, {key: value})
                 made.append(NamedSystem(system=msgspec.convert(swept, System), index=str(index)))
             except (msgspec.ValidationError, ValueError) as error:
-                self.found.append(f"[systems.{shown}] {error}")
-        return made
+                wrong += [f"[systems.{name}] sweep: {each}" for each in _wrong(base, point)] or [
+                    f"[systems.{shown}] {error}"
+                ]
+        self.found.extend(wrong)
+        return [] if wrong else made
 
     def _base(self, name: str, above: tuple[str, ...]) -> dict[str, Any] | None:
-        """The system's table with all that it inherits."""
+        """The system's table with all that it inherits; ``None``, its problems noted once, when wrong."""
         if name in above:
             self.found.append(f"[systems.{name}] inherits from itself: {' -> '.join([*above, name])}")
             return None
+        if name not in self._bases:
+            self._bases[name] = self._read(name, above)
+        return self._bases[name]
+
+    def _read(self, name: str, above: tuple[str, ...]) -> dict[str, Any] | None:
         table = self.tables.get(name)
         starts = name if name in BUILTIN and not isinstance((table or {}).get("branches"), list) else ""
         parent = table.get("from", starts) if table is not None else ""
@@ -212,11 +299,21 @@ class _Systems:
         if inherited is None or table is None:
             return inherited
         own = {key: value for key, value in table.items() if key not in ("from", "index", "sweep")}
+        wrong = _wrong(inherited, own)
+        self.found.extend(f"[systems.{name}] {each}" for each in wrong)
+        return None if wrong else laid_over(inherited, own)
+
+
+def _wrong(inherited: Mapping[str, Any], own: Mapping[str, Any]) -> list[str]:
+    """What is wrong with a system's own keys, each laid over by itself."""
+    found = []
+    for key, value in own.items():
         try:
-            return laid_over(inherited, own)
-        except ValueError as error:
-            self.found.append(f"[systems.{name}] {error}")
-            return None
+            # A system made from nothing has no name and no branches yet.
+            msgspec.convert(laid_over({"name": "", "branches": [], **inherited}, {key: value}), System)
+        except (msgspec.ValidationError, ValueError) as error:
+            found.append(str(error))
+    return found
 
 
 def laid_over(base: Mapping[str, Any], changes: Mapping[str, Any]) -> dict[str, Any]:

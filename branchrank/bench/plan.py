@@ -60,9 +60,7 @@ class Field:
     def add(self, predictor: ClassPredictor | ApiPredictor) -> None:
         """Let a user's own class or an HTTP endpoint compete."""
         self.contestants.append(Contestant(predictor=predictor, unmemoised=predictor))
-        self.arms.append(
-            Arm(name=predictor.name, llm=predictor.llm, index="", origin=predictor.origin)
-        )
+        self.arms.append(Arm(name=predictor.name, llm=predictor.llm, index="", origin=predictor.origin))
 
 
 def check_names(names: Sequence[str]) -> None:

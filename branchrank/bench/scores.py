@@ -38,6 +38,7 @@ STANDARD = (
     "strict_nDCG@5",
     "relaxed_MRR@5",
 )
+EXAMPLES = "write strict_hit@1, relaxed_MRR@5, graded_nDCG@10, ..."
 
 
 def named_measure(name: str) -> NamedMeasure:
@@ -45,9 +46,9 @@ def named_measure(name: str) -> NamedMeasure:
     mode, _, rest = name.partition("_")
     for known in ("strict", "relaxed", "graded"):
         if mode == known and rest:
-            return NamedMeasure(name=name, mode=known, measure=parse_measure(rest))
+            return NamedMeasure(name=name, mode=known, measure=parse_measure(rest, f"{known}_"))
     raise UsageError(
-        f"measure {name!r} names no scoring", remedy="write strict_hit@1, relaxed_MRR@5, graded_nDCG@10, ..."
+        f"measure {name!r} names no scoring: it begins with strict_, relaxed_ or graded_", remedy=EXAMPLES
     )
 
 

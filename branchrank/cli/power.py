@@ -93,8 +93,9 @@ def power(
     for line in lines:
         click.echo("  ".join(cell.rjust(width) for cell, width in zip(line, widths, strict=True)))
     first = plans[0]
+    competing = "one predictor" if candidates == 1 else f"{candidates} predictors"
     click.echo(
-        f"With {candidates} against the baseline at least {first.unanimous} questions must differ, "
+        f"With {competing} against the baseline, at least {first.unanimous} questions must differ, "
         f"all one way, for an adjusted p below {alpha:g}."
     )
     if wanted:

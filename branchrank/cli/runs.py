@@ -7,7 +7,7 @@ from pathlib import Path
 
 import click
 
-from branchrank.cli.terminal import Command, safe
+from branchrank.cli.terminal import Command, safe, say
 from branchrank.errors import RunError, UsageError
 
 REPORTS = click.option(
@@ -33,14 +33,18 @@ def list_runs(reports: Path) -> None:
     """List the runs, oldest first: directory, status, questions, predictors."""
     from branchrank.bench.run_directory import RUN_JSON, read_run
 
-    for path in sorted(reports.glob(f"*/{RUN_JSON}")):
+    directories = [path.parent for path in sorted(reports.glob(f"*/{RUN_JSON}"))]
+    if not directories:
+        say(f"there are no runs in {reports}; --reports names the folder that holds them")
+    for directory in directories:
+        shown = safe(str(directory))
         try:
-            run = read_run(path.parent)
+            run = read_run(directory)
         except RunError as error:
-            click.echo(f"{path.parent.name}  unreadable: {safe(error.message)}")
+            click.echo(f"{shown}  unreadable: {safe(error.message)}")
             continue
         arms = ", ".join(arm.name for arm in run.arms)
-        click.echo(f"{path.parent.name}  {run.status}  {len(run.question_ids)} questions  {safe(arms)}")
+        click.echo(f"{shown}  {run.status}  {len(run.question_ids)} questions  {safe(arms)}")
 
 
 @click.command("show", cls=Command)

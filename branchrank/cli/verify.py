@@ -6,7 +6,7 @@ from pathlib import Path
 
 import click
 
-from branchrank.cli.terminal import Command, safe
+from branchrank.cli.terminal import Command, safe, say
 
 RUN = click.argument("run", type=click.Path(path_type=Path, file_okay=False))
 
@@ -42,7 +42,10 @@ def verify(ctx: click.Context, run: Path) -> None:
 def report(run: Path, no_text: bool, corpus: Path | None) -> None:
     """Write report.md and report.html of RUN again."""
     from branchrank.bench.loading import load_run
+    from branchrank.corpus.named import locate_corpus
     from branchrank.report.writing import write_report
 
-    for path in write_report(load_run(run), with_text=not no_text, corpus=corpus):
+    loaded = load_run(run)
+    root = None if corpus is None else locate_corpus(corpus)
+    for path in write_report(loaded, with_text=not no_text, corpus=root, notice=say):
         click.echo(f"{safe(str(path))}")

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from pathlib import Path
 
 from branchrank.artifacts import write_text
@@ -23,19 +24,27 @@ def drawings(report: Report) -> dict[str, str]:
 
 
 def write_report(
-    loaded: LoadedRun, *, with_text: bool = True, corpus: Path | None = None, into: Path | None = None
+    loaded: LoadedRun,
+    *,
+    with_text: bool = True,
+    corpus: Path | None = None,
+    into: Path | None = None,
+    notice: Callable[[str], None] = lambda _: None,
 ) -> list[Path]:
     """Write ``report.md``, its plots and ``report.html`` ``into`` a directory (default: the run's own);
     returns their paths.
 
     The documents' text is read from ``corpus`` (default: where it was when the run was made) and left out
     when it isn't there or isn't what was searched, and from a run that keeps no wording of its questions.
+    ``notice`` is told when a ``corpus`` that was given isn't what was searched.
     """
     directory = into or loaded.outcome.directory
     report = report_content(loaded)
     drawn = drawings(report)
     shared = benchmark_settings(loaded.outcome.run).question_text == "hash"
     passages = searched_text(loaded, corpus) if with_text and not shared else None
+    if corpus is not None and with_text and not shared and passages is None:
+        notice(f"{corpus} is not the corpus that was searched: the report leaves its text out")
     written = {
         names.REPORT_MD: markdown(report),
         names.REPORT_HTML: html(loaded, report, drawn, passages),

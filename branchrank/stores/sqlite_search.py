@@ -113,7 +113,7 @@ def query_terms(query: str) -> list[str]:
     When all are stop words they are kept. At most :data:`TERM_LIMIT`.
     """
     readable = query.encode("utf-8", "ignore").decode("utf-8").replace("\0", " ").lower()
-    found = [phrase.strip() or word for phrase, word in _TERM.findall(readable)]
+    found = [" ".join(phrase.split()) or word for phrase, word in _TERM.findall(readable)]
     terms = [term for term in dict.fromkeys(found) if re.search(r"\w", term)]
     telling = [term for term in terms if term not in STOP_WORDS]
     return (telling or terms)[:TERM_LIMIT]
@@ -122,6 +122,19 @@ def query_terms(query: str) -> list[str]:
 def fts_expression(terms: Iterable[str], *, prefix: bool = False) -> str:
     """An FTS5 expression that matches any of the terms, each quoted; with ``prefix``, their beginnings."""
     return " OR ".join('"' + term.replace('"', '""') + ('"*' if prefix else '"') for term in terms)
+
+
+def _literal(terms: Iterable[str]) -> re.Pattern[str]:
+    """Finds any of the terms as it is written, no word cut; white space in the text must be folded."""
+    # A word character may not stand next to a term's own; next to a bracket or a dash it may.
+    return re.compile(
+        "|".join(
+            (r"(?<!\w)" if re.match(r"\w", term) else "")
+            + re.escape(term)
+            + (r"(?!\w)" if re.search(r"\w\Z", term) else "")
+            for term in terms
+        )
+    )
 
 
 class SqliteSearch:
@@ -169,13 +182,13 @@ class SqliteSearch:
             seen = {row for row, _ in found}
             more = self.file.rows(_WORDS, (fts_expression(begun, prefix=True), n))
             found += [(row, bm25) for row, bm25 in more if row not in seen]
-        literal = re.compile(rf"\b(?:{'|'.join(map(re.escape, terms))})\b")
+        literal = _literal(terms)
         chunks = self.file.chunks([int(str(row)) for row, _ in found])
         matches = [
             KeywordMatch(
                 chunk.id,
                 max(0.0, float(str(bm25))),
-                literal.search(f"{chunk.breadcrumb}\n{chunk.text}".lower()) is not None,
+                literal.search(" ".join(f"{chunk.breadcrumb}\n{chunk.text}".lower().split())) is not None,
             )
             for chunk, (_, bm25) in zip(chunks, found, strict=True)
         ]

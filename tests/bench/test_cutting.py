@@ -70,9 +70,10 @@ def test_conditions_on_one_slice_add_up_and_on_two_both_hold(whole: LoadedRun) -
     ("condition", "says"),
     [
         ("colour=red", "names no slice"),
-        ("kind", "no question of"),
+        ("kind", "=VALUE is missing\n.*kind=VALUE; kind is one of: howto, lookup"),
         ("kind=nothing", "kind is one of: howto, lookup"),
-        ("overlap=subset", "its questions have no overlap"),
+        ("overlap=subset", "no question of .* has one .overlap with the heading"),
+        ("overlap", "to mend it: cut by kind, difficulty, "),
     ],
 )
 def test_what_is_no_slice_is_refused(whole: LoadedRun, condition: str, says: str) -> None:

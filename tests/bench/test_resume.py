@@ -274,12 +274,17 @@ def test_an_unreadable_run_is_said(tmp_path: Path, content: bytes | None) -> Non
     assert ("unreadable" in listed.stdout) == (content is not None)
 
 
+def test_no_runs_are_said_to_be_none(tmp_path: Path) -> None:
+    for folder in (tmp_path, tmp_path / "none"):
+        listed = invoke("list", "--reports", folder)
+        assert (listed.exit_code, listed.stdout) == (0, "")
+        assert f"there are no runs in {folder}" in listed.stderr
+
+
 def test_a_finished_run_is_not_resumed_but_listed_and_shown(finished: Path) -> None:
     resumed = invoke("resume", finished)
     assert resumed.exit_code == 3
     assert "is finished" in resumed.stderr
-    assert (
-        f"{finished.name}  finished  8 questions  local"
-        in invoke("list", "--reports", finished.parent).stdout
-    )
+    listed = invoke("list", "--reports", finished.parent).stdout
+    assert f"{finished}  finished  8 questions  local" in listed.splitlines()
     assert "local" in invoke("show", finished).stdout

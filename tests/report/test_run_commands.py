@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 from support.commands import invoke
-from support.made_runs import Planned, luck, make_questions, make_run
+from support.made_runs import Planned, luck, make_corpus, make_questions, make_run
 
 
 @pytest.fixture(scope="module")
@@ -123,6 +123,33 @@ def test_report_is_written_again(runs: dict[str, Path], tmp_path: Path) -> None:
     assert invoke("report", run, "--no-text").exit_code == 0
     assert "kettle 1 line 5" not in (run / "report.html").read_text()
     assert invoke("verify", run).exit_code == 0
+
+
+def test_a_report_over_another_corpus_says_so(runs: dict[str, Path], tmp_path: Path) -> None:
+    run = shutil.copytree(runs["good"], tmp_path / "run")
+    before = (run / "report.html").read_bytes() if (run / "report.html").exists() else None
+    missing = invoke("report", run, "--corpus", tmp_path / "none")
+    assert missing.exit_code == 3
+    assert "there is no corpus folder" in missing.stderr
+    assert "to mend it" in missing.stderr
+    assert ((run / "report.html").read_bytes() if (run / "report.html").exists() else None) == before
+    other = make_corpus(tmp_path / "other", 1)
+    for flags, said in (((), True), (("--no-text",), False)):
+        result = invoke("report", run, "--corpus", other, *flags)
+        assert result.exit_code == 0
+        assert ("other is not the corpus that was searched" in result.stderr) == said
+    moved = shutil.copytree(runs["good"].parents[1] / "docs", tmp_path / "moved")
+    result = invoke("report", run, "--corpus", moved)
+    assert result.stderr == ""
+    assert "kettle 1 line 5" in (run / "report.html").read_text()
+
+
+@pytest.mark.parametrize(
+    ("candidates", "opening"),
+    [(1, "With one predictor against the baseline, at"), (3, "With 3 predictors against the baseline, at")],
+)
+def test_power_says_how_many_compete(candidates: int, opening: str) -> None:
+    assert opening in invoke("power", "--candidates", candidates).stdout
 
 
 def test_power_tells_before_a_run() -> None:

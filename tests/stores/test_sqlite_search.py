@@ -91,6 +91,25 @@ def test_exact_terms_come_before_partial_ones(search: SqliteSearch) -> None:
 
 
 @pytest.mark.parametrize(
+    ("query", "exact"),
+    [
+        ('"--cache-redis-url"', True),
+        ('"[cache] redis_url"', True),
+        ("\"redis_url = ''\"", True),
+        ('"set  it to\nthe address"', True),
+        ('"cache-redis-ur"', False),
+        ('"ache-redis-url"', False),
+        ("addres", False),
+    ],
+)
+def test_a_phrase_is_exact_where_it_stands_as_written(tmp_path: Path, query: str, exact: bool) -> None:
+    text = "Give `--cache-redis-url`, or [cache]\n  redis_url = ''; set it\nto the address."
+    store = SqliteSearch(build(tmp_path / "s.sqlite", [chunk("a.md", 1, text)], embedded=False))
+    assert any(match.exact for match in store.keyword_matches(query, 5)) == exact
+    store.close()
+
+
+@pytest.mark.parametrize(
     ("query", "key"), [("interc", "http.rst@1"), ("runb", "deploy.rst@1"), ("timeo", "http.rst@3")]
 )
 def test_a_beginning_of_a_word_matches(search: SqliteSearch, query: str, key: str) -> None:
