@@ -11,8 +11,8 @@ from pathlib import Path
 import numpy as np
 import pytest
 from stores.embedding_servers import EmbeddingServer, serving
-from stores.test_embedding_redis import Server as RedisServer
 from support.fake_qdrant import fake_qdrant
+from support.redis_server import RedisServer
 
 from branchrank.records import Chunk, Scored
 from branchrank.settings import IndexSettings, QdrantSettings
