@@ -13,6 +13,7 @@ from __future__ import annotations
 
 import contextlib
 import threading
+from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from typing import Generic, NamedTuple, TypeVar
@@ -67,7 +68,8 @@ class Gateway:
         self._cassette = cassette
         self._cache = cache
         self._failed: set[str] = set()
-        self._under_way: dict[str, tuple[threading.Lock, int]] = {}
+        self._turns: dict[str, threading.Lock] = {}
+        self._callers: Counter[str] = Counter()
         self._lock = threading.Lock()
 
     def ask(self, request: LLMRequest, read: Callable[[LLMReply], T]) -> Answer[T]:
@@ -166,18 +168,16 @@ class Gateway:
     def _alone(self, key: str) -> Iterator[None]:
         """Let the second of two equal calls wait for the first, and then be remembered."""
         with self._lock:
-            turn, _ = self._under_way.get(key, (threading.Lock(), 0))
-            self._under_way[key] = (turn, self._under_way.get(key, (turn, 0))[1] + 1)
+            turn = self._turns.setdefault(key, threading.Lock())
+            self._callers[key] += 1
         try:
             with turn:
                 yield
         finally:
             with self._lock:
-                waiting = self._under_way[key][1] - 1
-                if waiting:
-                    self._under_way[key] = (turn, waiting)
-                else:
-                    del self._under_way[key]
+                self._callers[key] -= 1
+                if not self._callers[key]:
+                    del self._callers[key], self._turns[key]
 
 
 def _row(request: LLMRequest, model: str, recorded: Recorded, *, replayed: bool) -> LLMCall:
