@@ -30,7 +30,7 @@ def main() -> None:
     """Measure and print a Markdown table."""
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--data-dir", type=Path, default=Path("data"))
-    parser.add_argument("--questions", type=Path, default=Path("data/benchmark/questions.jsonl"))
+    parser.add_argument("--questions", type=Path, default=Path("data/sample/questions.jsonl"))
     arguments = parser.parse_args()
     flags = {"hybrid.no_llm": True, "pageindex.no_llm": True}
     workspace = Workspace.open(arguments.data_dir, flags=flags)

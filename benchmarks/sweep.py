@@ -71,7 +71,7 @@ def main() -> None:
     """Measure and print a Markdown table."""
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--data-dir", type=Path, default=Path("data"))
-    parser.add_argument("--questions", type=Path, default=Path("data/benchmark/questions.jsonl"))
+    parser.add_argument("--questions", type=Path, default=Path("data/sample/questions.jsonl"))
     arguments = parser.parse_args()
     workspace = Workspace.open(arguments.data_dir, flags={"hybrid.no_llm": True})
     questions = load_questions(arguments.questions)

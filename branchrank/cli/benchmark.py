@@ -40,7 +40,7 @@ from branchrank.settings import (
     "--questions",
     "questions_file",
     type=click.Path(path_type=Path, dir_okay=False),
-    help="The question file. Default: benchmark/questions.jsonl of the workspace.",
+    help="The question file. Default: the workspace's.",
 )
 @click.option(
     "--reports",

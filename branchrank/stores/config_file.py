@@ -28,12 +28,13 @@ class WorkspaceConfig(Record, frozen=True, kw_only=True):
     """The keys of ``branchrank.toml`` outside its tables of settings.
 
     ``corpus`` is a folder (relative to the file's own) or a corpus's name; ``exclude`` are glob patterns of
-    sources left out; ``chunks`` and ``nodes`` are files of the user's own to use in place of those that
-    the index would make.
+    sources left out; ``questions`` is the question file (default ``benchmark/questions.jsonl``); ``chunks``
+    and ``nodes`` are files of the user's own to use in place of those that the index would make.
     """
 
     corpus: str = ""
     exclude: tuple[str, ...] = ()
+    questions: str = "benchmark/questions.jsonl"
     chunks: str = ""
     nodes: str = ""
 

@@ -143,8 +143,8 @@ class Workspace:
 
     @property
     def questions_path(self) -> Path:
-        """The questions of the benchmark."""
-        return self.data_dir / "benchmark" / "questions.jsonl"
+        """The questions of the benchmark: what ``branchrank.toml`` names, or ``benchmark/questions.jsonl``."""
+        return self.data_dir / self.config.questions
 
     @property
     def links(self) -> dict[Path, Path]:

@@ -22,12 +22,10 @@ ALL = f"benchmark_run.py --mode both --predictor all {SAMPLE} --hybrid-no-llm --
 
 @pytest.fixture(scope="module")
 def sample(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """What a fresh clone has: the documentation and the workspace, without an index."""
+    """What a fresh clone has: the sample and its workspace, without an index."""
     folder = tmp_path_factory.mktemp("sample")
-    shutil.copytree(ROOT / "docs", folder / "docs", ignore=shutil.ignore_patterns("results", "__pycache__"))
-    (folder / "data" / "benchmark").mkdir(parents=True)
-    for name in ("branchrank.toml", "benchmark/questions.jsonl"):
-        shutil.copy(ROOT / "data" / name, folder / "data" / name)
+    shutil.copytree(ROOT / "data" / "sample", folder / "data" / "sample")
+    shutil.copy(ROOT / "data" / "branchrank.toml", folder / "data")
     return folder
 
 
@@ -109,7 +107,7 @@ def test_the_installed_command_has_the_same_verbs(sample: Path, first) -> None:
 
 
 def test_the_sample_is_at_least_60_questions_over_12_pages() -> None:
-    questions = json_lines(ROOT / "data" / "benchmark" / "questions.jsonl")
+    questions = json_lines(ROOT / "data" / "sample" / "questions.jsonl")
     assert len(questions) >= 60
     assert len({question.get("source_file") for question in questions if question.get("source_file")}) >= 12
     assert {"how-to", "concept", "lookup", "error", "keywords"} & {q.get("kind") for q in questions}
