@@ -13,9 +13,9 @@ import statistics
 import time
 from pathlib import Path
 
-from branchrank.bench.questions import load_questions
-from branchrank.stores.index import open_index
-from branchrank.stores.workspace import Workspace
+from branchrank.index import open_index
+from branchrank.index.workspace_folder import Workspace
+from branchrank.questions.question_files import load_questions
 from branchrank.systems.builtin import builtin_systems
 from branchrank.systems.engine import Engine
 from branchrank.systems.memo import QueryMemo

@@ -28,14 +28,14 @@ import numpy.typing as npt
 from branchrank.corpus.chunking import chunk_document
 from branchrank.corpus.loading import load_corpus
 from branchrank.corpus.tokens import token_counter
-from branchrank.stores.embedders import FakeEmbedder
-from branchrank.stores.embedders.minilm import MAX_TOKENS, MiniLMEmbedder, find_model, usable_cpus
+from branchrank.embedders import FakeEmbedder
+from branchrank.embedders.minilm import MAX_TOKENS, MiniLMEmbedder, find_model, usable_cpus
 
 Vectors = npt.NDArray[np.float32]
 QUERY = "how do I configure the routing of an application"
 COLD = """
 from branchrank.settings import IndexSettings
-from branchrank.stores.embedders import open_embedder
+from branchrank.embedders import open_embedder
 open_embedder(IndexSettings(embedder={embedder!r})).embed_query("route")
 """
 COLD_ORIGINAL = """

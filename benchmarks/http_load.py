@@ -30,9 +30,9 @@ from typing import NamedTuple
 import msgspec
 import numpy as np
 
+from branchrank.index import build_index
+from branchrank.index.workspace_folder import Workspace, configure
 from branchrank.serve.service import Service, offer
-from branchrank.stores.index import build_index
-from branchrank.stores.workspace import Workspace, configure
 from branchrank.systems.builtin import builtin_systems
 from branchrank.systems.further_branches import further_branches
 

@@ -19,15 +19,15 @@ import tempfile
 import time
 from pathlib import Path
 
-from branchrank.stores.index import build_index
-from branchrank.stores.workspace import Workspace, configure
+from branchrank.index import build_index
+from branchrank.index.workspace_folder import Workspace, configure
 
 COLD = """
 import sys, time
 start = time.perf_counter()
 from pathlib import Path
-from branchrank.stores.index import open_index
-from branchrank.stores.workspace import Workspace
+from branchrank.index import open_index
+from branchrank.index.workspace_folder import Workspace
 imported = time.perf_counter()
 index = open_index(Workspace.open(Path(sys.argv[1])))
 opened = time.perf_counter()

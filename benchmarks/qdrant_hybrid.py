@@ -21,8 +21,8 @@ from typing import Any
 
 import numpy as np
 
+from branchrank.embedders.protocol import EmbedderIdentity, Vectors
 from branchrank.records import Scored
-from branchrank.stores.embedders.protocol import EmbedderIdentity, Vectors
 from branchrank.stores.qdrant_embedded import EmbeddedCollection
 from branchrank.stores.qdrant_hybrid import QdrantHybrid
 from branchrank.stores.qdrant_points import DENSE, SPARSE, Bm25Encoder, Point

@@ -19,11 +19,11 @@ from pathlib import Path
 import msgspec
 
 from branchrank.bench.predictors import SystemPredictor
-from branchrank.bench.questions import load_questions
-from branchrank.bench.runner import answer, few_collections
+from branchrank.bench.quality_pass import answer, few_collections
+from branchrank.index import Index, open_index
+from branchrank.index.workspace_folder import Workspace
+from branchrank.questions.question_files import load_questions
 from branchrank.records import Question
-from branchrank.stores.index import Index, open_index
-from branchrank.stores.workspace import Workspace
 from branchrank.systems.builtin import builtin_systems
 from branchrank.systems.engine import Engine
 from branchrank.systems.memo import Memo

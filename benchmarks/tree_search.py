@@ -33,21 +33,21 @@ from typing import Literal, NamedTuple
 
 import msgspec
 
-from branchrank.bench.questions import load_questions
 from branchrank.corpus.discovery import discover
+from branchrank.index import Index, build_index
+from branchrank.index.workspace_folder import Workspace, configure
 from branchrank.llm.gateway import Gateway
 from branchrank.llm.ledger import Totals, totals_by
 from branchrank.llm.prompts import excerpt
 from branchrank.llm.request import LLMReply, LLMRequest, Usage, estimate_tokens
 from branchrank.llm.session import LLMSession
 from branchrank.measures.matching import is_strict
+from branchrank.questions.question_files import load_questions
 from branchrank.records import Question
 from branchrank.settings import LLMSettings
-from branchrank.stores.index import Index, build_index
-from branchrank.stores.workspace import Workspace, configure
 from branchrank.systems.builtin import builtin_systems
-from branchrank.systems.choosing import HEADING_CHARS
 from branchrank.systems.engine import Engine
+from branchrank.systems.llm_choice import HEADING_CHARS
 from branchrank.systems.llm_estimate import estimate
 from branchrank.systems.llm_stages import LLMStages
 from branchrank.systems.memo import QueryMemo

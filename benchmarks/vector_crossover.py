@@ -16,7 +16,7 @@ from pathlib import Path
 
 import numpy as np
 
-from branchrank.stores.embedders.protocol import Vectors
+from branchrank.embedders.protocol import Vectors
 from branchrank.stores.vectors import EXACT_UP_TO, VectorStore, recall_against_exact
 from branchrank.stores.vectors_chroma import ChromaVectors, build_collection
 from branchrank.stores.vectors_exact import ExactVectors, load_vectors, save_vectors

@@ -1,7 +1,7 @@
 """Bad input through the commands: whatever a corpus, a question file or a disk is like, one is told so.
 
 The parts have their own tests of the same kind: readers (``tests/corpus``), indexes on bad disks, killed and
-rival builds (``tests/stores/test_index_faults.py``).
+rival builds (``tests/index/test_index_faults.py``).
 """
 
 from __future__ import annotations
@@ -28,10 +28,10 @@ from support.commands import (
 )
 from support.worlds import PAGES, write_pages
 
-from branchrank.stores.failpoints import VARIABLE
-from branchrank.stores.generations import build_lock
-from branchrank.stores.index import open_index
-from branchrank.stores.workspace import Workspace, configure
+from branchrank.index import open_index
+from branchrank.index.failpoints import VARIABLE
+from branchrank.index.generations import build_lock
+from branchrank.index.workspace_folder import Workspace, configure
 
 FAKE = ("--embedder", "fake:64", "--vector-store", "exact", "--quiet")
 

@@ -14,13 +14,14 @@ from pathlib import Path
 
 import msgspec
 
-from branchrank.artifacts import write_jsonl, write_text
-from branchrank.bench import run_directory as names
-from branchrank.bench.latency import Timing, latency_pass, read_timings, write_timings
+from branchrank.artifacts import write_jsonl
+from branchrank.bench.latency_pass import latency_pass
 from branchrank.bench.predictors import Predictor
-from branchrank.bench.questions import hashed, sample_questions, write_questions
-from branchrank.bench.rows import Row, RowLog
-from branchrank.bench.run_directory import (
+from branchrank.bench.quality_pass import Progress, quality_pass
+from branchrank.questions.question_files import hashed, sample_questions, write_questions
+from branchrank.records import Question, Record
+from branchrank.runs import directory as names
+from branchrank.runs.directory import (
     RunRecord,
     check_resumable,
     latest_unfinished,
@@ -29,12 +30,11 @@ from branchrank.bench.run_directory import (
     sealed,
     write_run,
 )
-from branchrank.bench.runner import Progress, quality_pass
-from branchrank.bench.scores import Scores, named_measure, standard_measures
-from branchrank.bench.slices import GoldFacts
-from branchrank.bench.summary import SummaryRow, calls_csv, questions_csv, summarise, summary_csv
-from branchrank.bench.warnings import lost_branches, lost_llms, shallow
-from branchrank.records import Question, Record
+from branchrank.runs.outcome import Outcome, write_tables
+from branchrank.runs.rows import Row, RowLog
+from branchrank.runs.slices import GoldFacts
+from branchrank.runs.timings import Timing, read_timings, write_timings
+from branchrank.runs.warnings import lost_branches, lost_llms, shallow
 from branchrank.settings import BenchmarkSettings
 from branchrank.systems.memo import Memo
 
@@ -45,17 +45,6 @@ class Contestant(Record, frozen=True, kw_only=True):
     predictor: Predictor
     unmemoised: Predictor
     repeats: int = 1
-
-
-class Outcome(Record, frozen=True, kw_only=True):
-    """A finished run."""
-
-    directory: Path
-    run: RunRecord
-    rows: tuple[Row, ...]
-    timings: tuple[Timing, ...]
-    summary: tuple[SummaryRow, ...]
-    gold_facts: tuple[GoldFacts, ...] = ()
 
 
 def run_benchmark(
@@ -144,32 +133,6 @@ def kept(questions: Sequence[Question], settings: BenchmarkSettings) -> list[Que
     if settings.question_text == "keep":
         return list(questions)
     return [hashed(question) for question in questions]
-
-
-def write_tables(
-    directory: Path,
-    run: RunRecord,
-    rows: Sequence[Row],
-    timings: Sequence[Timing],
-    questions: Sequence[Question],
-) -> list[SummaryRow]:
-    """Write the CSV files and the hard set of a run; returns the summary."""
-    scores = Scores(rows, questions)
-    summary = summarise(scores, timings, standard_measures(run.mode))
-    write_text(directory / names.SUMMARY_CSV, summary_csv(summary))
-    write_text(directory / names.QUESTIONS_CSV, questions_csv(scores))
-    write_text(directory / names.CALLS_CSV, calls_csv(rows))
-    write_questions(directory / names.HARD_SET, hard_set(scores))
-    return summary
-
-
-def hard_set(scores: Scores) -> list[Question]:
-    """The answerable questions that no predictor answers strictly at rank 1."""
-    first = named_measure("strict_hit@1")
-    solved: set[str] = set()
-    for predictor in scores.predictors:
-        solved |= {key for key, value in scores.per_question(predictor, first).items() if value > 0}
-    return [scores.questions[key] for key in scores.answerable if key not in solved]
 
 
 def _timings(

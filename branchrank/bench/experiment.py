@@ -19,11 +19,11 @@ from typing import Any, TypeVar
 
 import msgspec
 
-from branchrank.bench.scores import named_measure
 from branchrank.errors import UsageError
+from branchrank.index.config_file import read_config
 from branchrank.records import Record
+from branchrank.runs.scores import named_measure
 from branchrank.settings import BenchmarkSettings, LLMSettings, Resolved, read_toml, resolve
-from branchrank.stores.config_file import read_config
 from branchrank.systems.builtin import BUILTIN
 from branchrank.systems.spec import System, problems
 

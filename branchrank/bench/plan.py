@@ -9,10 +9,10 @@ from pathlib import Path
 from branchrank.artifacts import digest_of
 from branchrank.bench.benchmark import Contestant
 from branchrank.bench.predictors import ApiPredictor, ClassPredictor, SystemPredictor
-from branchrank.bench.run_directory import Arm, IndexFacts
+from branchrank.embedders.cache import EmbeddingCache
 from branchrank.errors import UsageError
-from branchrank.stores.embedding_cache import EmbeddingCache
-from branchrank.stores.index import Index
+from branchrank.index import Index
+from branchrank.runs.directory import Arm, IndexFacts
 from branchrank.systems.engine import Engine
 from branchrank.systems.llm_stages import LLMStages
 from branchrank.systems.memo import Memo, QueryMemo

@@ -18,9 +18,9 @@ from typing import Any, Protocol
 
 import msgspec
 
-from branchrank.bench.attribution import gold_keys
 from branchrank.errors import BranchRankError, UsageError
 from branchrank.records import Hit, Question, Record, Retrieval
+from branchrank.runs.attribution import gold_keys
 from branchrank.systems.engine import Engine
 from branchrank.systems.spec import System
 

@@ -26,8 +26,8 @@ def command() -> None:
 @click.option("--remove-query", is_flag=True, help="A query's own document (of the same id) is no hit of it.")
 def questions(folder: Path, split: str, output: Path, remove_query: bool) -> None:
     """Make questions of the queries of FOLDER and their relevance judgements."""
-    from branchrank.bench.beir import beir_questions
-    from branchrank.bench.questions import write_questions
+    from branchrank.questions.beir import beir_questions
+    from branchrank.questions.question_files import write_questions
 
     made = beir_questions(folder, split, remove_query=remove_query)
     for note in made.notes:

@@ -11,31 +11,32 @@ from pathlib import Path
 import click
 import msgspec
 
-from branchrank.bench.benchmark import Outcome, run_benchmark
-from branchrank.bench.comparisons import check_plan
-from branchrank.bench.loading import load_run
+from branchrank.bench.benchmark import run_benchmark
+from branchrank.bench.credentials import scrubbed
 from branchrank.bench.plan import Field, check_names, check_systems, index_facts, relative
 from branchrank.bench.predictors import ApiPredictor, ClassPredictor, load_class_predictor
-from branchrank.bench.provenance import gather
-from branchrank.bench.questions import (
+from branchrank.cli.job import Job
+from branchrank.cli.opening import LLMMeter, llm_stages, open_or_build
+from branchrank.cli.terminal import progress_bars, say
+from branchrank.errors import QuestionError, UsageError
+from branchrank.index import Index
+from branchrank.index.workspace_folder import Workspace
+from branchrank.llm.ledger import read_prices
+from branchrank.questions.question_files import (
     check_sources,
     check_wording,
     load_questions,
     questions_digest,
     sample_questions,
 )
-from branchrank.bench.run_directory import RunRecord
-from branchrank.bench.scrubbing import scrubbed
-from branchrank.bench.slices import gold_facts
-from branchrank.cli.job import Job
-from branchrank.cli.opening import LLMMeter, llm_stages, open_or_build
-from branchrank.cli.terminal import progress_bars, say
-from branchrank.errors import QuestionError, UsageError
-from branchrank.llm.ledger import read_prices
 from branchrank.records import Question
+from branchrank.runs.comparisons import check_plan
+from branchrank.runs.directory import RunRecord
+from branchrank.runs.loading import load_run
+from branchrank.runs.outcome import Outcome
+from branchrank.runs.provenance import gather
+from branchrank.runs.slices import gold_facts
 from branchrank.settings import BenchmarkSettings, LLMSettings
-from branchrank.stores.index import Index
-from branchrank.stores.workspace import Workspace
 from branchrank.systems.further_branches import further_branches
 
 

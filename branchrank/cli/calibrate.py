@@ -30,11 +30,11 @@ def command(data_dir: Path, questions_file: Path | None, as_json: bool, quiet: b
 
     Distances are squared L2 between unit vectors, 0 to 4, and their scale is the model's own.
     """
-    from branchrank.bench.questions import load_questions
     from branchrank.cli.opening import open_or_build
     from branchrank.errors import QuestionError
-    from branchrank.stores.workspace import Workspace
-    from branchrank.systems.tools import calibrate
+    from branchrank.index.workspace_folder import Workspace
+    from branchrank.questions.question_files import load_questions
+    from branchrank.systems.search_tools import calibrate
 
     settings = resolved_settings(data_dir)
     path = questions_file or Workspace(data_dir, settings).questions_path

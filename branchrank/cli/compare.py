@@ -11,8 +11,8 @@ from branchrank.cli.runs import WHERE
 from branchrank.cli.terminal import Command, safe
 
 if TYPE_CHECKING:
-    from branchrank.bench.loading import LoadedRun
-    from branchrank.bench.run_pairs import Pair
+    from branchrank.runs.loading import LoadedRun
+    from branchrank.runs.run_comparison import Pair
 
 RUN = click.Path(path_type=Path, file_okay=False)
 MEASURE = click.option("--measure", default="", help="Such as strict_hit@5. Default: the run's primary one.")
@@ -46,9 +46,9 @@ def compare(
 
     Both runs must have asked the same questions.
     """
-    from branchrank.bench.cutting import cut_run
-    from branchrank.bench.loading import load_run
-    from branchrank.bench.run_pairs import changed_settings, chosen_measure, compare_runs
+    from branchrank.runs.cutting import cut_run
+    from branchrank.runs.loading import load_run
+    from branchrank.runs.run_comparison import changed_settings, chosen_measure, compare_runs
 
     a, b = cut_run(load_run(run_a), where), cut_run(load_run(run_b), where)
     pairs = compare_runs(
@@ -120,10 +120,10 @@ def gate(
 
     With several predictors, one that fails fails the gate, and one that is undecided leaves it so.
     """
-    from branchrank.bench.cutting import cut_run
-    from branchrank.bench.loading import load_run
-    from branchrank.bench.run_pairs import chosen_measure, compare_runs
     from branchrank.measures.verdicts import gate as decide
+    from branchrank.runs.cutting import cut_run
+    from branchrank.runs.loading import load_run
+    from branchrank.runs.run_comparison import chosen_measure, compare_runs
 
     a, b = cut_run(load_run(baseline), where), cut_run(load_run(run), where)
     outcomes = []

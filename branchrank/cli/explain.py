@@ -11,8 +11,8 @@ from branchrank.cli.terminal import Command, safe
 from branchrank.errors import UsageError
 
 if TYPE_CHECKING:
-    from branchrank.bench.rows import Row
     from branchrank.records import Question
+    from branchrank.runs.rows import Row
 
 
 @click.command("explain", cls=Command)
@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 )
 def explain(run: Path, question_id: str, predictors: tuple[str, ...], top: int) -> None:
     """Show the gold's rank through every stage, the stage that lost it, and each stage's first entries."""
-    from branchrank.bench.loading import load_run
+    from branchrank.runs.loading import load_run
 
     loaded = load_run(run)
     scores = loaded.scores
@@ -56,7 +56,7 @@ def _print_question(question: Question) -> None:
 
 
 def _print_row(row: Row, top: int) -> None:
-    from branchrank.bench.attribution import DEPTH
+    from branchrank.runs.attribution import DEPTH
 
     repeat = f", repeat {row.repeat}" if row.repeat else ""
     click.echo(safe(f"{row.predictor}{repeat}: {_outcome(row, DEPTH)}"))

@@ -12,10 +12,10 @@ import click
 from branchrank.cli.options import data_dir_option, resolved_settings, settings_options
 from branchrank.cli.terminal import Command, progress_bars, say
 from branchrank.errors import InputError
+from branchrank.index.workspace_folder import Workspace
 from branchrank.llm.gateway import Gateway
 from branchrank.llm.ledger import PriceTable, Totals, totals
 from branchrank.settings import CacheSettings, LLMSettings
-from branchrank.stores.workspace import Workspace
 
 F = TypeVar("F", bound=Callable[..., Any])
 
@@ -79,10 +79,10 @@ def generate(
 
     An interrupted pass goes on where it stopped; finished calls are kept and cost nothing again.
     """
-    from branchrank.bench.anchoring import corpus_lines
-    from branchrank.bench.question_generation import MIN_SECTION_WORDS, generate_questions
-    from branchrank.bench.questions import write_questions
     from branchrank.corpus.loading import load_corpus
+    from branchrank.questions.anchoring import corpus_lines
+    from branchrank.questions.generation import MIN_SECTION_WORDS, generate_questions
+    from branchrank.questions.question_files import write_questions
     from branchrank.tree.build import build_nodes
 
     workspace = Workspace(data_dir, resolved_settings(data_dir))
@@ -124,7 +124,7 @@ def summarise(output: Path, data_dir: Path, base_url: str, model: str, seed: int
     for the edited sections and those above them alone.
     """
     from branchrank.corpus.loading import load_corpus
-    from branchrank.systems.summaries import summarise_nodes
+    from branchrank.systems.node_summaries import summarise_nodes
     from branchrank.tree.build import build_nodes
     from branchrank.tree.navigate import Tree
     from branchrank.tree.store import write_nodes

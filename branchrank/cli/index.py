@@ -37,8 +37,8 @@ def command(
     """
     from branchrank.corpus.beir import is_beir, unpack_beir
     from branchrank.corpus.named import locate_corpus
-    from branchrank.stores.index import build_index
-    from branchrank.stores.workspace import Workspace, configure, kept_if_right
+    from branchrank.index import build_index
+    from branchrank.index.workspace_folder import Workspace, configure, kept_if_right
 
     resolved_settings(data_dir)  # a wrong value is refused before it is kept
     root = locate_corpus(corpus) if corpus is not None else None

@@ -53,11 +53,11 @@ def command(
     --transport http; there the rules are those of `branchrank serve`.
     """
     from branchrank.cli.opening import open_or_build
+    from branchrank.index.workspace_folder import Workspace
     from branchrank.serve.access import access_for, read_token
     from branchrank.serve.mcp import PATH, mcp_application, mcp_server
     from branchrank.serve.workers import Workers
-    from branchrank.stores.workspace import Workspace
-    from branchrank.systems.tools import SearchTools
+    from branchrank.systems.search_tools import SearchTools
 
     if transport == "http":
         access = access_for(

@@ -10,12 +10,12 @@ import click
 
 from branchrank.cli.terminal import progress_bars, safe, say
 from branchrank.errors import ArtifactError, BusyError
+from branchrank.index import Index, build_index, open_index
+from branchrank.index.workspace_folder import Workspace
 from branchrank.llm.gateway import Gateway
 from branchrank.llm.ledger import Ledger, PriceTable
 from branchrank.records import LLMCall
 from branchrank.settings import BenchmarkSettings, CacheSettings, LLMSettings, Resolved
-from branchrank.stores.index import Index, build_index, open_index
-from branchrank.stores.workspace import Workspace
 from branchrank.systems.llm_stages import LLMStages
 from branchrank.systems.spec import Endpoint, System
 

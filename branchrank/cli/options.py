@@ -8,8 +8,8 @@ from typing import Any, TypeVar
 
 import click
 
+from branchrank.index.config_file import read_config
 from branchrank.settings import Resolved, Setting, Settings, resolve, settings_of
-from branchrank.stores.config_file import read_config
 
 F = TypeVar("F", bound=Callable[..., Any])
 
@@ -80,7 +80,7 @@ def _anywhere(embedder: str) -> str:
     folder = Path(embedder).expanduser()
     if not folder.is_dir():
         return embedder
-    from branchrank.stores.embedders import minilm
+    from branchrank.embedders import minilm
 
     return embedder if embedder in (minilm.MODEL, minilm.HUB_NAME) else str(folder.resolve())
 

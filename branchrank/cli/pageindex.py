@@ -43,7 +43,7 @@ def build(data_dir: Path, output: Path | None) -> None:
         click.echo(f"{data_dir / 'pageindex' / 'nodes.jsonl'}: {len(tree.nodes)} nodes")
         return
     from branchrank.corpus.loading import load_corpus
-    from branchrank.stores.workspace import Workspace
+    from branchrank.index.workspace_folder import Workspace
     from branchrank.tree.build import build_nodes
     from branchrank.tree.store import write_nodes
 
@@ -89,7 +89,7 @@ def _print(tree: Tree, node: Node, depth: int, level: int) -> None:
 def check(nodes: Path | None, data_dir: Path) -> None:
     """Check spans and links of the workspace's tree, or of the file NODES, against the corpus."""
     from branchrank.corpus.loading import load_corpus
-    from branchrank.stores.workspace import Workspace
+    from branchrank.index.workspace_folder import Workspace
     from branchrank.tree.check import check_nodes
     from branchrank.tree.store import load_nodes
 
@@ -139,7 +139,7 @@ def import_(json_file: Path, source: str, output: Path, data_dir: Path) -> None:
 
     Spans are computed again from the source; what the format dropped is reported.
     """
-    from branchrank.stores.workspace import Workspace
+    from branchrank.index.workspace_folder import Workspace
     from branchrank.tree.pageindex_json import import_document, import_nodes
     from branchrank.tree.store import write_nodes
 
@@ -157,8 +157,8 @@ def import_(json_file: Path, source: str, output: Path, data_dir: Path) -> None:
 
 def _content(data_dir: Path, source: str) -> bytes:
     """The bytes of a file of the workspace's corpus."""
-    from branchrank.beneath import read_beneath
-    from branchrank.stores.workspace import Workspace
+    from branchrank.index.workspace_folder import Workspace
+    from branchrank.safe_open import read_beneath
 
     root = Workspace(data_dir, resolved_settings(data_dir)).corpus_root
     try:

@@ -11,7 +11,7 @@ from branchrank.cli.generation import generate
 from branchrank.cli.options import data_dir_option, resolved_settings
 from branchrank.cli.terminal import Group, safe
 from branchrank.errors import QuestionError
-from branchrank.stores.workspace import Workspace
+from branchrank.index.workspace_folder import Workspace
 
 QUESTIONS = click.argument(
     "questions", required=False, type=click.Path(path_type=Path, dir_okay=False, exists=False)
@@ -37,10 +37,10 @@ def check(questions: Path | None, data_dir: Path) -> None:
 
     Gold that does not hold is an error (exit code 3). Leakage and duplicates are warnings.
     """
-    from branchrank.bench.anchoring import corpus_lines
-    from branchrank.bench.question_checks import check_questions
-    from branchrank.bench.questions import load_questions, without_absent
     from branchrank.corpus.loading import load_corpus
+    from branchrank.questions.anchoring import corpus_lines
+    from branchrank.questions.checks import check_questions
+    from branchrank.questions.question_files import load_questions, without_absent
 
     workspace = Workspace(data_dir, resolved_settings(data_dir))
     path = questions or workspace.questions_path
@@ -78,9 +78,9 @@ def check(questions: Path | None, data_dir: Path) -> None:
 @click.option("--output", type=click.Path(path_type=Path, dir_okay=False), help="Default: QUESTIONS itself.")
 def reanchor(questions: Path | None, data_dir: Path, output: Path | None) -> None:
     """Move the gold of QUESTIONS to where its lines or quotes stand now."""
-    from branchrank.bench.anchoring import corpus_lines
-    from branchrank.bench.anchoring import reanchor as moved
-    from branchrank.bench.questions import load_questions, may_be_absent, write_questions
+    from branchrank.questions.anchoring import corpus_lines
+    from branchrank.questions.anchoring import reanchor as moved
+    from branchrank.questions.question_files import load_questions, may_be_absent, write_questions
 
     workspace = Workspace(data_dir, resolved_settings(data_dir))
     path = questions or workspace.questions_path
@@ -114,11 +114,11 @@ def reanchor(questions: Path | None, data_dir: Path, output: Path | None) -> Non
 )
 def mine(corpus: str | None, data_dir: Path, output: Path) -> None:
     """Make navigational questions from the cross references of CORPUS (default: the workspace's)."""
-    from branchrank.bench.anchoring import corpus_lines, reanchor
-    from branchrank.bench.mining import LINK_REASONS, QUERY_REASONS, mine_questions
-    from branchrank.bench.questions import write_questions
     from branchrank.corpus.loading import load_corpus
     from branchrank.corpus.named import locate_corpus
+    from branchrank.questions.anchoring import corpus_lines, reanchor
+    from branchrank.questions.mining import LINK_REASONS, QUERY_REASONS, mine_questions
+    from branchrank.questions.question_files import write_questions
 
     if corpus is None:
         workspace = Workspace(data_dir, resolved_settings(data_dir))
@@ -159,8 +159,8 @@ def _counts(counts: Mapping[str, int], names: Iterable[str]) -> str:
 @click.option("--seed", type=int, default=42, show_default=True, help="Seed of the draw.")
 def split(questions: Path | None, data_dir: Path, share: float, seed: int) -> None:
     """Split QUESTIONS (default: the workspace's) by document into FILE-tuning.jsonl and FILE-test.jsonl."""
-    from branchrank.bench.questions import load_questions, write_questions
-    from branchrank.bench.splits import largest_group, sources_of, split_questions
+    from branchrank.questions.question_files import load_questions, write_questions
+    from branchrank.questions.splits import largest_group, sources_of, split_questions
 
     path = questions or Workspace(data_dir, resolved_settings(data_dir)).questions_path
     loaded = load_questions(path)

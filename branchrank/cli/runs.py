@@ -31,7 +31,7 @@ WHERE = click.option(
 @REPORTS
 def list_runs(reports: Path) -> None:
     """List the runs, oldest first: directory, status, questions, predictors."""
-    from branchrank.bench.run_directory import RUN_JSON, read_run
+    from branchrank.runs.directory import RUN_JSON, read_run
 
     directories = [path.parent for path in sorted(reports.glob(f"*/{RUN_JSON}"))]
     if not directories:
@@ -60,15 +60,15 @@ def show_run(run: Path, where: tuple[str, ...], output: Path | None) -> None:
 
     With --where, everything is computed from the questions of a slice alone, the report under --output too.
     """
-    from branchrank.bench.cutting import cut_run
-    from branchrank.bench.loading import load_run
     from branchrank.report.terminal import print_summary
+    from branchrank.runs.cutting import cut_run
+    from branchrank.runs.loading import load_run
 
     loaded = cut_run(load_run(run), where)
     print_summary(loaded)
     if output is not None:
-        from branchrank.bench.run_directory import RUN_JSON
         from branchrank.report.writing import write_report
+        from branchrank.runs.directory import RUN_JSON
 
         if (output / RUN_JSON).exists():
             raise UsageError(
@@ -86,8 +86,8 @@ def resume_run(ctx: click.Context, run: Path) -> None:
 
     Refused when the corpus, the questions, the index or a setting that can change a row has changed since.
     """
-    from branchrank.bench.run_directory import check_resumable, read_run
     from branchrank.cli.main import main
+    from branchrank.runs.directory import check_resumable, read_run
 
     record = read_run(run)
     check_resumable(run, record.plan)

@@ -45,7 +45,7 @@ def command(query: str, data_dir: Path, mode: Mode, explain: bool, as_json: bool
     The modes semantic and hybrid need an [embedding] section in branchrank.toml.
     """
     from branchrank.cli.opening import open_or_build
-    from branchrank.stores.sqlite_index import open_search
+    from branchrank.index.sqlite_index import open_search
 
     settings = resolved_settings(data_dir)
     retrieval = settings.part(RetrievalSettings)

@@ -113,12 +113,12 @@ def command(
     Listens on the loopback interface. Every other address needs a token, in a file or in BRANCHRANK_TOKEN.
     """
     from branchrank.cli.opening import llm_stages, open_or_build
+    from branchrank.index.workspace_folder import Workspace
     from branchrank.serve.access import access_for, read_token
     from branchrank.serve.http import application
     from branchrank.serve.server import http_server, listen, url_of
     from branchrank.serve.service import Service, offer
     from branchrank.serve.workers import Workers
-    from branchrank.stores.workspace import Workspace
     from branchrank.systems.builtin import builtin_systems
     from branchrank.systems.further_branches import further_branches
 

@@ -26,8 +26,8 @@ MEASURES = ("Success@1", "Success@5", "RR", "nDCG@10", "R@100", "AP")
 )
 def export_trec(run: Path, output: Path, ids: str) -> None:
     """Write the finished RUN as TREC files: qrels.txt, and a run file for each predictor."""
-    from branchrank.bench import trec_files
-    from branchrank.bench.loading import load_run
+    from branchrank.runs import trec_files
+    from branchrank.runs.loading import load_run
 
     loaded = load_run(run)
     chosen = cast(trec_files.DocumentIds, ids)
@@ -50,8 +50,9 @@ def export_trec(run: Path, output: Path, ids: str) -> None:
 @click.option("--by-query", is_flag=True, help="Print each query's values, too.")
 def score_trec(runs: tuple[Path, ...], qrels: Path, names: tuple[str, ...], by_query: bool) -> None:
     """Score RUNS, TREC run files from anywhere, with QRELS, averaged over all judged queries."""
-    from branchrank.bench.trec_files import read_qrels, read_run, score_run, unmatched
     from branchrank.measures.measures import mean, parse_measure
+    from branchrank.questions.qrels import read_qrels
+    from branchrank.runs.trec_files import read_run, score_run, unmatched
 
     measures = [parse_measure(name) for name in names]
     judged = read_qrels(qrels)

@@ -42,12 +42,12 @@ def command(query: str, data_dir: Path, mode: str, quiet: bool) -> None:
     --hybrid-no-llm) hybrid.
     """
     from branchrank.cli.opening import llm_stages, open_or_build
+    from branchrank.index.workspace_folder import Workspace
     from branchrank.serve.service import Service, offer
     from branchrank.serve.tui.app import SearchApp
     from branchrank.serve.tui.searching import Searches
-    from branchrank.stores.workspace import Workspace
     from branchrank.systems.builtin import builtin_systems
-    from branchrank.systems.tools import SearchTools
+    from branchrank.systems.search_tools import SearchTools
 
     if not (sys.stdin.isatty() and sys.stdout.isatty()):
         raise UsageError("the terminal UI needs a terminal", remedy="branchrank search QUERY")

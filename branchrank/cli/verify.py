@@ -19,7 +19,7 @@ def verify(ctx: click.Context, run: Path) -> None:
 
     Digests find damage and careless edits, not someone who rewrites the digests too.
     """
-    from branchrank.report.verifying import verify_run
+    from branchrank.report.verify import verify_run
 
     verified = verify_run(run)
     for note in verified.notes:
@@ -41,9 +41,9 @@ def verify(ctx: click.Context, run: Path) -> None:
 )
 def report(run: Path, no_text: bool, corpus: Path | None) -> None:
     """Write report.md and report.html of RUN again."""
-    from branchrank.bench.loading import load_run
     from branchrank.corpus.named import locate_corpus
     from branchrank.report.writing import write_report
+    from branchrank.runs.loading import load_run
 
     loaded = load_run(run)
     root = None if corpus is None else locate_corpus(corpus)

@@ -13,10 +13,10 @@ from collections.abc import Collection
 from fnmatch import fnmatchcase
 from pathlib import Path
 
-from branchrank.beneath import open_beneath
 from branchrank.corpus.reading import SUFFIXES, is_document
 from branchrank.errors import CorpusError
 from branchrank.records import Record
+from branchrank.safe_open import open_beneath
 
 MAX_FILE_BYTES = 64 * 2**20
 _PROBE_BYTES = 8192

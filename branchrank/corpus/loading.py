@@ -9,12 +9,12 @@ from collections.abc import Callable, Collection, Iterable
 from pathlib import Path
 
 from branchrank.artifacts import digest_of
-from branchrank.beneath import read_beneath
 from branchrank.corpus.discovery import discover
 from branchrank.corpus.document import Document
 from branchrank.corpus.reading import read_document
 from branchrank.errors import CorpusError
 from branchrank.records import Record
+from branchrank.safe_open import read_beneath
 
 Progress = Callable[[int, int], None]
 

@@ -24,10 +24,10 @@ from typing import Literal
 import numpy as np
 from numpy.typing import NDArray
 
-from branchrank.beneath import read_beneath
 from branchrank.files.ripgrep import DEADLINE_S, MatchedLine, count_files, search_files
 from branchrank.files.terms import Term, extract_terms
 from branchrank.records import Record, Span
+from branchrank.safe_open import read_beneath
 
 CONTEXT_LINES = 10
 LIMIT = 10

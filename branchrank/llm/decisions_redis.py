@@ -13,8 +13,8 @@ import msgspec
 
 from branchrank.llm.cassette import Recorded, call_key, intact, row_of
 from branchrank.llm.request import LLMRequest
-from branchrank.stores.embedders.protocol import Notify
-from branchrank.stores.redis_connection import EXPIRY, RedisConnection
+from branchrank.progress import Notify
+from branchrank.redis_connection import EXPIRY, RedisConnection
 
 
 class RedisDecisions:

@@ -27,7 +27,7 @@ class LLMSession:
     ``cache_path`` is the workspace's decision cache (``data/hybrid/cache/decisions.sqlite``), ``None`` for
     none; ``redis_url`` names a Redis to take its place, and ``notify`` hears when that fails. Raises
     :class:`UsageError` for ``--llm-record`` beside ``--llm-replay``, and what :class:`Cassette` and
-    :class:`~branchrank.stores.redis_connection.RedisConnection` raise.
+    :class:`~branchrank.redis_connection.RedisConnection` raise.
     """
 
     def __init__(

@@ -13,12 +13,12 @@ from __future__ import annotations
 
 from typing import Any
 
-from branchrank.bench.loading import LoadedRun
-from branchrank.bench.rows import Row
-from branchrank.bench.scores import Scores, named_measure, outcome_of
-from branchrank.bench.slices import slices
 from branchrank.printable import safe
 from branchrank.records import Question
+from branchrank.runs.loading import LoadedRun
+from branchrank.runs.rows import Row
+from branchrank.runs.scores import Scores, named_measure, outcome_of
+from branchrank.runs.slices import slices
 
 OUTCOMES = ("hit", "in top 5", "same page", "miss", "failed", "unanswerable")
 _MEASURES = [named_measure(name) for name in ("strict_hit@1", "strict_hit@5", "relaxed_hit@5")]

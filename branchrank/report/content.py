@@ -6,14 +6,14 @@
 
 from __future__ import annotations
 
-from branchrank.bench.comparisons import judge_run
-from branchrank.bench.loading import LoadedRun
-from branchrank.bench.run_directory import RunRecord
 from branchrank.measures.verdicts import PILOT_BELOW
 from branchrank.report.blocks import Block, Code, Paragraph, Report, Section, Table
 from branchrank.report.costs import latency, llm_cost, shared_work
 from branchrank.report.losses import failures, hard, lost, sliced, unanswerable
 from branchrank.report.result import asked, facts, passages, result, statistics, trade_off
+from branchrank.runs.comparisons import judge_run
+from branchrank.runs.directory import RunRecord
+from branchrank.runs.loading import LoadedRun
 
 
 def heading(loaded: LoadedRun) -> str:

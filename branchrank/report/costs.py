@@ -2,17 +2,17 @@
 
 from __future__ import annotations
 
-from branchrank.bench.comparisons import latencies
-from branchrank.bench.latency import COMPUTE, CPU, LLM_WAIT, TOTAL
-from branchrank.bench.loading import LoadedRun
-from branchrank.bench.run_directory import RunRecord
-from branchrank.bench.scores import Scores
-from branchrank.bench.summary import SummaryRow
 from branchrank.llm.ledger import Totals, totals, totals_by
 from branchrank.measures.latency import Percentile
 from branchrank.records import LLMCall
 from branchrank.report.blocks import Block, Paragraph, Section, Table
 from branchrank.report.words import NOTHING, milliseconds, number, percent
+from branchrank.runs.comparisons import latencies
+from branchrank.runs.directory import RunRecord
+from branchrank.runs.loading import LoadedRun
+from branchrank.runs.scores import Scores
+from branchrank.runs.summary import SummaryRow
+from branchrank.runs.timings import COMPUTE, CPU, LLM_WAIT, TOTAL
 
 _NOT_STAGES = (TOTAL, COMPUTE, LLM_WAIT, CPU, "embed cpu")
 

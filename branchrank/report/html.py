@@ -19,11 +19,11 @@ from string import Template
 
 import msgspec
 
-from branchrank.bench.loading import LoadedRun
 from branchrank.printable import safe
 from branchrank.report.blocks import Block, Cell, Code, Paragraph, Plot, Points, Report, Strong, Table
 from branchrank.report.browser import browser_data
-from branchrank.report.passages import Passages
+from branchrank.report.documents import Passages
+from branchrank.runs.loading import LoadedRun
 
 _PASSAGES = re.compile(r'<script type="application/json" id="data-passages">\n(.*?)\n</script>', re.DOTALL)
 

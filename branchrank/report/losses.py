@@ -5,17 +5,17 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Sequence
 
-from branchrank.bench.attribution import DEPTH, LOSSES, waterfall
-from branchrank.bench.benchmark import hard_set
-from branchrank.bench.comparisons import benchmark_settings, primary_measure
-from branchrank.bench.loading import LoadedRun
-from branchrank.bench.rows import Row
-from branchrank.bench.scores import Scores, mean, named_measure
-from branchrank.bench.slices import slices
 from branchrank.measures.risk import Answer, RiskCoverage, risk_coverage
 from branchrank.report import plots
 from branchrank.report.blocks import Block, Cell, Paragraph, Points, Section, Table
 from branchrank.report.words import number, percent
+from branchrank.runs.attribution import DEPTH, LOSSES, waterfall
+from branchrank.runs.comparisons import benchmark_settings, primary_measure
+from branchrank.runs.loading import LoadedRun
+from branchrank.runs.outcome import hard_set
+from branchrank.runs.rows import Row
+from branchrank.runs.scores import Scores, mean, named_measure
+from branchrank.runs.slices import slices
 
 FAILURES_SHOWN = 20
 _COVERAGES = tuple(percentage / 100 for percentage in range(1, 101))

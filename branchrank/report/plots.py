@@ -11,10 +11,10 @@ from importlib.metadata import version
 from math import log
 from typing import TYPE_CHECKING, Any
 
-from branchrank.bench.comparisons import Estimate
 from branchrank.measures.frontier import Standing
 from branchrank.report.blocks import Plot
 from branchrank.report.words import interval, milliseconds, percent
+from branchrank.runs.comparisons import Estimate
 
 if TYPE_CHECKING:
     from altair import TopLevelMixin

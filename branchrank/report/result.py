@@ -2,20 +2,6 @@
 
 from __future__ import annotations
 
-from branchrank.bench.comparisons import (
-    Judgement,
-    benchmark_settings,
-    choice,
-    clusters_of,
-    difference,
-    estimate,
-    flip_rate,
-    primary_measure,
-    standings,
-)
-from branchrank.bench.loading import LoadedRun
-from branchrank.bench.run_directory import RunRecord
-from branchrank.bench.scores import NamedMeasure, Scores, standard_measures
 from branchrank.measures.fragility import fragility
 from branchrank.measures.verdicts import Comparison
 from branchrank.report import plots
@@ -33,6 +19,20 @@ from branchrank.report.words import (
     record,
     sentence,
 )
+from branchrank.runs.comparisons import (
+    Judgement,
+    benchmark_settings,
+    choice,
+    clusters_of,
+    difference,
+    estimate,
+    flip_rate,
+    primary_measure,
+    standings,
+)
+from branchrank.runs.directory import RunRecord
+from branchrank.runs.loading import LoadedRun
+from branchrank.runs.scores import NamedMeasure, Scores, standard_measures
 
 
 def named(predictor: str, judgement: Judgement) -> Cell:

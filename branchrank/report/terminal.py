@@ -8,12 +8,12 @@ from rich.console import Console
 from rich.table import Table
 from rich.text import Text
 
-from branchrank.bench.comparisons import judge_run
-from branchrank.bench.loading import LoadedRun
-from branchrank.bench.scores import STANDARD
 from branchrank.printable import safe
 from branchrank.report.content import heading
 from branchrank.report.words import milliseconds, number, opening, percent, sentence
+from branchrank.runs.comparisons import judge_run
+from branchrank.runs.loading import LoadedRun
+from branchrank.runs.scores import STANDARD
 
 #: Wide enough that a line stays one line for whatever reads the output next.
 PIPE_WIDTH = 400

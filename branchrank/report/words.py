@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from branchrank.bench.comparisons import Estimate
 from branchrank.measures.verdicts import Comparison
+from branchrank.runs.comparisons import Estimate
 
 NOTHING = "–"
 MINUS = "−"

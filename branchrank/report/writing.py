@@ -6,15 +6,15 @@ from collections.abc import Callable
 from pathlib import Path
 
 from branchrank.artifacts import write_text
-from branchrank.bench import run_directory as names
-from branchrank.bench.comparisons import benchmark_settings
-from branchrank.bench.loading import LoadedRun
 from branchrank.report.blocks import Plot, Report
 from branchrank.report.content import report_content
+from branchrank.report.documents import Passages, digest_now, gather_passages
 from branchrank.report.html import html
 from branchrank.report.markdown import markdown
-from branchrank.report.passages import Passages, digest_now, gather_passages
 from branchrank.report.plots import draw, standalone
+from branchrank.runs import directory as names
+from branchrank.runs.comparisons import benchmark_settings
+from branchrank.runs.loading import LoadedRun
 
 
 def drawings(report: Report) -> dict[str, str]:

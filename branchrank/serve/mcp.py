@@ -21,7 +21,7 @@ from branchrank.printable import safe
 from branchrank.serve.access import Access
 from branchrank.serve.guard import BODY_LIMIT, Guard
 from branchrank.serve.workers import QueueFullError, Workers
-from branchrank.systems.tools import Found, SearchTools, ToolAnswer
+from branchrank.systems.search_tools import Found, SearchTools, ToolAnswer
 
 try:
     from mcp.server import MCPServer

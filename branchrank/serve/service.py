@@ -10,8 +10,8 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 
 from branchrank.errors import UsageError
+from branchrank.index import Index
 from branchrank.records import Record, Retrieval
-from branchrank.stores.index import Index
 from branchrank.systems.engine import Engine
 from branchrank.systems.llm_stages import LLMStages
 from branchrank.systems.memo import RecentMemo

@@ -15,9 +15,9 @@ from typing import Any
 
 import msgspec
 
+from branchrank.embedders.protocol import Vectors
 from branchrank.errors import ArtifactError
 from branchrank.records import Scored
-from branchrank.stores.embedders.protocol import Vectors
 from branchrank.stores.qdrant_points import (
     DENSE,
     KEY,

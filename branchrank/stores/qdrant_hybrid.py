@@ -14,12 +14,12 @@ import asyncio
 from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor
 
+from branchrank.embedders.cache import EmbeddingCache, cached_query
+from branchrank.embedders.protocol import Embedder, Vectors
 from branchrank.ranking.fusion import rrf
 from branchrank.records import Chunk, Record, Scored
-from branchrank.stores.embedders.protocol import Embedder, Vectors
-from branchrank.stores.embedding_cache import EmbeddingCache, cached_query
+from branchrank.stores.indexed_text import chunk_terms
 from branchrank.stores.qdrant_points import Bm25Encoder, Filters, Point, QdrantCollection
-from branchrank.stores.texts import chunk_terms
 
 RRF_K = 60
 DENSE_ONLY = "the collection has no sparse vectors: dense search only"

@@ -13,10 +13,10 @@ from collections.abc import Mapping, Sequence
 from functools import cached_property
 from typing import Any, NamedTuple, Protocol
 
+from branchrank.embedders.protocol import Vectors
 from branchrank.errors import ArtifactError, MissingDependencyError
 from branchrank.printable import encodable
 from branchrank.records import Record, Scored
-from branchrank.stores.embedders.protocol import Vectors
 
 DENSE = "dense"
 SPARSE = "sparse"

@@ -17,9 +17,9 @@ from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 from urllib.parse import urlsplit
 
+from branchrank.embedders.protocol import Vectors
 from branchrank.errors import ArtifactError, MissingDependencyError, UsageError
 from branchrank.records import Scored
-from branchrank.stores.embedders.protocol import Vectors
 from branchrank.stores.qdrant_points import (
     BATCH,
     DENSE,

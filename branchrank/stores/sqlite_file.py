@@ -24,9 +24,9 @@ import msgspec
 import numpy as np
 
 from branchrank.artifacts import create_beside, fsync_directory, storage_errors
+from branchrank.embedders.protocol import EmbedderIdentity, Vectors
 from branchrank.errors import ArtifactError
 from branchrank.records import Chunk, Record
-from branchrank.stores.embedders.protocol import EmbedderIdentity, Vectors
 
 APPLICATION_ID = 0x42524B31
 SCHEMA_VERSION = 1

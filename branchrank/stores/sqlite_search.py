@@ -27,12 +27,12 @@ from functools import cached_property
 from pathlib import Path
 from typing import Literal, NamedTuple
 
+from branchrank.embedders.protocol import Embedder, Vectors
 from branchrank.errors import ArtifactError, UsageError
 from branchrank.ranking.fusion import rrf
 from branchrank.ranking.grouping import group
 from branchrank.records import Chunk, Hit, Placement, Record, Scored
 from branchrank.settings import RetrievalSettings
-from branchrank.stores.embedders.protocol import Embedder, Vectors
 from branchrank.stores.sqlite_file import REMEDY, SqliteFile
 from branchrank.stores.stop_words import STOP_WORDS
 from branchrank.stores.vectors_exact import ExactVectors

@@ -12,9 +12,9 @@ from __future__ import annotations
 from collections.abc import Iterable
 from typing import Protocol
 
+from branchrank.embedders.protocol import Vectors
 from branchrank.errors import ArtifactError
 from branchrank.records import Scored
-from branchrank.stores.embedders.protocol import Vectors
 
 #: Up to this many vectors, ``auto`` searches exactly: it is faster than Chroma at a recall of .999 up to
 #: at least 60,000 vectors of 384 dimensions (``benchmarks/vector_crossover.py``), and needs no import.

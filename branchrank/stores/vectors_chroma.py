@@ -25,9 +25,9 @@ from urllib.parse import urlsplit
 
 import numpy as np
 
+from branchrank.embedders.protocol import Vectors
 from branchrank.errors import ArtifactError, UsageError
 from branchrank.records import Scored
-from branchrank.stores.embedders.protocol import Vectors
 from branchrank.stores.ordering import IntArray
 from branchrank.stores.vectors import check_query
 from branchrank.stores.vectors_exact import ExactVectors

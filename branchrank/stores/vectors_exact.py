@@ -15,9 +15,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from branchrank.artifacts import atomic_writer
+from branchrank.embedders.protocol import Vectors
 from branchrank.errors import ArtifactError
 from branchrank.records import Scored
-from branchrank.stores.embedders.protocol import Vectors
 from branchrank.stores.ordering import IntArray, best, cosines, tie_order
 from branchrank.stores.vectors import check_query
 

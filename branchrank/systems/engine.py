@@ -17,14 +17,14 @@ import time
 from collections.abc import Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 
+from branchrank.embedders.cache import EmbeddingCache
+from branchrank.index import Index
 from branchrank.ranking.evidence import evidence
 from branchrank.ranking.expansion import expand
 from branchrank.ranking.fusion import convex, dbsf, rrf
 from branchrank.ranking.grouping import group
 from branchrank.ranking.lists import RankedList
 from branchrank.records import Retrieval, Scored, Span
-from branchrank.stores.embedding_cache import EmbeddingCache
-from branchrank.stores.index import Index
 from branchrank.systems.hits import make_hits
 from branchrank.systems.llm_stages import BoundStages, LLMStages
 from branchrank.systems.memo import Memo

@@ -18,9 +18,9 @@ import numpy as np
 
 from branchrank.artifacts import digest_of
 from branchrank.errors import ArtifactError
+from branchrank.index import Index
 from branchrank.records import Scored
 from branchrank.settings import EmbeddingSettings, GrepSettings, QdrantSettings, Resolved
-from branchrank.stores.index import Index
 from branchrank.systems.sources import BranchSearch, Sources
 from branchrank.systems.spec import System
 
@@ -48,14 +48,14 @@ def further_branches(
 
 
 def _grep(index: Index, root: Path, settings: GrepSettings) -> BranchSearch:
-    from branchrank.systems.tools import SearchTools
+    from branchrank.systems.search_tools import SearchTools
 
     tools = SearchTools(index, root, settings=settings)
     return lambda _sources, query, n: tools.grep_chunks(query, n)
 
 
 def _fts5(index: Index, opened: ExitStack) -> BranchSearch:
-    from branchrank.stores.sqlite_index import open_search
+    from branchrank.index.sqlite_index import open_search
 
     search = open_search(index, EmbeddingSettings())
     opened.callback(search.close)

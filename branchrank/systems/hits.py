@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Collection, Mapping, Sequence
 
 from branchrank.ranking.lists import RankedList
-from branchrank.ranking.passages import best_passage
+from branchrank.ranking.passage_choice import best_passage
 from branchrank.records import Hit, Node, Placement, Scored, Span
 from branchrank.systems.sources import Sources, squared_distance
 from branchrank.systems.spec import System

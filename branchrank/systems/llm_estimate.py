@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from branchrank.llm.request import estimate_tokens
 from branchrank.records import LLMCall, Record
-from branchrank.systems.choosing import BODY_CHARS, HEADING_CHARS, OVERHEAD_TOKENS
+from branchrank.systems.llm_choice import BODY_CHARS, HEADING_CHARS, OVERHEAD_TOKENS
 from branchrank.systems.rerank import POINTWISE_CHARS
 from branchrank.systems.spec import System
 from branchrank.systems.tree_steps import CONTEXT_TOKENS

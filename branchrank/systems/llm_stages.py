@@ -8,11 +8,11 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 
+from branchrank.index import Index
 from branchrank.llm.gateway import Gateway
 from branchrank.llm.request import CallContext
 from branchrank.ranking.lists import rescore
 from branchrank.records import Scored, Span
-from branchrank.stores.index import Index
 from branchrank.systems.rerank import RerankCandidate, rerank
 from branchrank.systems.sources import Sources
 from branchrank.systems.spec import Branch, Endpoint, System

@@ -26,7 +26,16 @@ from branchrank.llm.prompts import RANKED, pointwise_messages, rerank_messages
 from branchrank.llm.request import CallContext, LLMReply, LLMRequest, ReplyError
 from branchrank.ranking.fusion import rrf
 from branchrank.records import LLMCall, Record, Scored
-from branchrank.systems.choosing import BODY_CHARS, Option, Task, ask_pages, entries, fitted, shuffled, tokens
+from branchrank.systems.llm_choice import (
+    BODY_CHARS,
+    Option,
+    Task,
+    ask_pages,
+    entries,
+    fitted,
+    shuffled,
+    tokens,
+)
 from branchrank.systems.spec import Rerank
 
 STAGE = "rerank"

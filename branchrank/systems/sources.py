@@ -12,9 +12,9 @@ from functools import cached_property
 
 import numpy as np
 
+from branchrank.embedders.cache import EmbeddingCache, cached_query
+from branchrank.index import Index
 from branchrank.records import Node, Scored, Span
-from branchrank.stores.embedding_cache import EmbeddingCache, cached_query
-from branchrank.stores.index import Index
 from branchrank.systems.memo import Memo
 from branchrank.systems.spec import Branch, Unit
 

@@ -11,10 +11,10 @@ from support.worlds import make_index
 
 from branchrank.files.grep import Grep
 from branchrank.files.read_file import read_file
+from branchrank.index import Index
 from branchrank.records import Placement
 from branchrank.settings import GrepSettings
-from branchrank.stores.index import Index
-from branchrank.systems.tools import SearchStatus, SearchTools
+from branchrank.systems.search_tools import SearchStatus, SearchTools
 
 
 @pytest.fixture(scope="module")

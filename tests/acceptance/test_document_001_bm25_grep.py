@@ -10,9 +10,9 @@ import pytest
 from support.small_index import small_index
 
 from branchrank.files.grep import Grep
+from branchrank.index import Index
 from branchrank.settings import GrepSettings
-from branchrank.stores.index import Index
-from branchrank.systems.tools import SearchTools
+from branchrank.systems.search_tools import SearchTools
 
 
 @pytest.fixture(scope="module")

@@ -10,14 +10,14 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from stores.embedding_servers import EmbeddingServer, serving
+from support.embedding_servers import EmbeddingServer, serving
 from support.fake_qdrant import fake_qdrant
 from support.redis_server import RedisServer
 
+from branchrank.embedders import FakeEmbedder, open_embedder
+from branchrank.embedders.cache_redis import RedisEmbeddingCache
 from branchrank.records import Chunk, Scored
 from branchrank.settings import IndexSettings, QdrantSettings
-from branchrank.stores.embedders import FakeEmbedder, open_embedder
-from branchrank.stores.embedding_redis import RedisEmbeddingCache
 from branchrank.stores.qdrant_embedded import EmbeddedCollection
 from branchrank.stores.qdrant_hybrid import DENSE_ONLY, QdrantHybrid, chunk_points
 from branchrank.stores.qdrant_points import Bm25Encoder, Point

@@ -19,6 +19,9 @@ from support.http_server import asking, post, running
 from support.worlds import PAGES, make_index, write_pages
 
 from branchrank.cli.main import main
+from branchrank.embedders.prefixes import conventional_prefixes
+from branchrank.index import Index, open_index
+from branchrank.index.workspace_folder import Workspace, configure
 from branchrank.ranking.evidence import evidence
 from branchrank.ranking.fusion import rrf
 from branchrank.records import BREADCRUMB_SEPARATOR, Chunk, Scored
@@ -28,9 +31,6 @@ from branchrank.serve.service import Service, offer
 from branchrank.serve.workers import Workers
 from branchrank.settings import HybridSettings, IndexSettings, LocalSettings, Resolved, resolve
 from branchrank.stores.bm25 import Bm25Index
-from branchrank.stores.embedders.prefixes import conventional_prefixes
-from branchrank.stores.index import Index, open_index
-from branchrank.stores.workspace import Workspace, configure
 from branchrank.systems.builtin import builtin_systems, hybrid, local, pageindex
 from branchrank.systems.engine import Engine
 

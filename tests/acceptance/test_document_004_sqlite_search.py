@@ -6,10 +6,10 @@ from pathlib import Path
 
 import pytest
 
+from branchrank.embedders import FakeEmbedder
 from branchrank.errors import UsageError
 from branchrank.records import Chunk
 from branchrank.settings import RetrievalSettings, resolve
-from branchrank.stores.embedders import FakeEmbedder
 from branchrank.stores.sqlite_file import build_sqlite
 from branchrank.stores.sqlite_search import SqliteSearch
 

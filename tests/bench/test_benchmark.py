@@ -19,9 +19,9 @@ from support.commands import (
     write_lines,
 )
 
-from branchrank.bench import run_directory as names
-from branchrank.bench.loading import load_run
 from branchrank.errors import RunError
+from branchrank.runs import directory as names
+from branchrank.runs.loading import load_run
 
 ALL = ("--predictor", "all", *NO_LLM)
 REPEATED = (

@@ -13,11 +13,12 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from support.predictors import Scripted
 
-from branchrank.bench.latency import COMPUTE, CPU, LLM_WAIT, TOTAL, latency_pass, read_timings, write_timings
-from branchrank.bench.summary import Warm
+from branchrank.bench.latency_pass import latency_pass
 from branchrank.errors import RunError, UsageError
 from branchrank.measures.latency import percentile
 from branchrank.records import LLMCall, Question, Retrieval
+from branchrank.runs.summary import Warm
+from branchrank.runs.timings import COMPUTE, CPU, LLM_WAIT, TOTAL, read_timings, write_timings
 
 QUESTIONS = [Question(id=f"q{number}", question="?", answerable=False) for number in range(12)]
 NAMES = ("a", "b", "c")

@@ -4,8 +4,9 @@ import resource
 import subprocess
 import sys
 
-from branchrank.bench.latency import CPU, latency_pass
+from branchrank.bench.latency_pass import latency_pass
 from branchrank.records import Question, Retrieval
+from branchrank.runs.timings import CPU
 
 
 class Starting:

@@ -18,7 +18,7 @@ from support.commands import ROOT, benchmark, invoke, json_lines, make_project, 
 from support.predictors import passage
 
 from branchrank.bench.predictors import ApiPredictor, ClassPredictor, load_class_predictor
-from branchrank.bench.runner import answer
+from branchrank.bench.quality_pass import answer
 from branchrank.errors import BranchRankError, UsageError
 from branchrank.records import Hit, Question, Span
 

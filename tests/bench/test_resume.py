@@ -9,10 +9,10 @@ import msgspec
 import pytest
 from support.commands import NO_LLM, ROOT, benchmark, invoke, json_lines, make_project, program
 
-from branchrank.bench import run_directory as names
-from branchrank.bench.rows import RowLog
-from branchrank.bench.run_directory import latest_unfinished, new_directory, read_run, write_run
 from branchrank.errors import RunError
+from branchrank.runs import directory as names
+from branchrank.runs.directory import latest_unfinished, new_directory, read_run, write_run
+from branchrank.runs.rows import RowLog
 
 RACERS = (
     "--predictor",

@@ -8,13 +8,13 @@ import pytest
 from support.gold import gold
 from support.predictors import Scripted, passage
 
-from branchrank.bench.rows import Row, RowLog, read_rows
-from branchrank.bench.runner import FATAL, answer, quality_pass, shortened
-from branchrank.bench.scores import Scores, named_measure, standard_measures
-from branchrank.bench.summary import summarise
+from branchrank.bench.quality_pass import FATAL, answer, quality_pass, shortened
 from branchrank.errors import ReplayError, StorageError, UsageError
 from branchrank.llm.request import BudgetError
 from branchrank.records import Question, Retrieval, Span, StageTrace
+from branchrank.runs.rows import Row, RowLog, read_rows
+from branchrank.runs.scores import Scores, named_measure, standard_measures
+from branchrank.runs.summary import summarise
 
 
 def asked(key: str, **fields: object) -> Question:

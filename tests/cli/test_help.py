@@ -74,8 +74,8 @@ def test_a_bm25_only_query_loads_nothing_heavy(tmp_path: Path) -> None:
     project = make_project(tmp_path)
     code = (
         "import sys; from pathlib import Path\n"
-        "from branchrank.stores.index import open_index\n"
-        "from branchrank.stores.workspace import Workspace\n"
+        "from branchrank.index import open_index\n"
+        "from branchrank.index.workspace_folder import Workspace\n"
         "from branchrank.systems.builtin import pageindex\n"
         "from branchrank.systems.engine import Engine\n"
         "workspace = Workspace.open(Path('data'), flags={'pageindex.no_llm': True})\n"

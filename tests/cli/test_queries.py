@@ -15,7 +15,7 @@ from support.commands import ROOT, invoke, make_project, program
 from support.worlds import PAGES, write_pages
 
 from branchrank.cli import opening
-from branchrank.stores.workspace import configure
+from branchrank.index.workspace_folder import configure
 
 VERBS = (("retrieve",), ("hybrid", "--no-llm"))
 

@@ -10,8 +10,9 @@ import pytest
 from support.commands import NO_LLM, ROOT, benchmark, invoke, make_project, program, table, write_lines
 from support.worlds import write_pages
 
-from branchrank.bench.run_directory import read_run
 from branchrank.cli import opening
+from branchrank.index.workspace_folder import configure
+from branchrank.runs.directory import read_run
 from branchrank.settings import (
     Bm25Settings,
     HybridSettings,
@@ -19,7 +20,6 @@ from branchrank.settings import (
     PageindexSettings,
     settings_of,
 )
-from branchrank.stores.workspace import configure
 
 
 @pytest.fixture(scope="module")

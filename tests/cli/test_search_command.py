@@ -10,8 +10,8 @@ from click.testing import CliRunner, Result
 from support.small_index import small_workspace
 
 from branchrank.cli.main import main
-from branchrank.stores.index import build_index
-from branchrank.stores.workspace import Workspace, configure
+from branchrank.index import build_index
+from branchrank.index.workspace_folder import Workspace, configure
 
 QUESTIONS = ("How do I clear the cache?", "How often is a request sent again?", "How do I roll back?")
 

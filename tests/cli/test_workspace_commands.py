@@ -11,8 +11,8 @@ import pytest
 from support.commands import ROOT, invoke, json_lines, make_project, program, write_lines
 from support.worlds import PAGES, write_pages
 
+from branchrank.index.generations import build_lock
 from branchrank.settings import PARTS, settings_of
-from branchrank.stores.generations import build_lock
 
 FAKE = ("--embedder", "fake:64", "--vector-store", "exact")
 
@@ -107,7 +107,7 @@ def test_a_models_folder_is_kept_so_that_it_is_found_from_anywhere(
 
     (tmp_path / "models" / "mine").mkdir(parents=True)
     monkeypatch.chdir(tmp_path)
-    monkeypatch.setattr("branchrank.stores.index.build_index", interrupted)
+    monkeypatch.setattr("branchrank.index.build_index", interrupted)
     data = tmp_path / "data"
     write_pages(tmp_path / "docs")
     assert invoke("index", tmp_path / "docs", "--data-dir", data, "--embedder", "models/mine").exit_code != 0

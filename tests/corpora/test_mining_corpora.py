@@ -7,13 +7,13 @@ from pathlib import Path
 
 import pytest
 
-from branchrank.bench.anchoring import check_anchors, corpus_lines
-from branchrank.bench.mining import Mined, mine_questions
 from branchrank.corpus.document import Document
 from branchrank.corpus.loading import load_corpus
 from branchrank.corpus.named import add_corpus
 from branchrank.errors import BranchRankError
 from branchrank.measures.matching import normalise
+from branchrank.questions.anchoring import check_anchors, corpus_lines
+from branchrank.questions.mining import Mined, mine_questions
 
 pytestmark = pytest.mark.corpora
 

@@ -10,9 +10,9 @@ from pathlib import Path
 import pytest
 
 from branchrank.bench.predictors import load_class_predictor
+from branchrank.index import build_index
+from branchrank.index.workspace_folder import Workspace, configure
 from branchrank.records import Question
-from branchrank.stores.index import build_index
-from branchrank.stores.workspace import Workspace, configure
 
 DOCS = Path(__file__).parents[2] / "docs"
 

@@ -16,20 +16,20 @@ import pytest
 
 from branchrank import errors, records
 from branchrank.artifacts import read_jsonl
-from branchrank.bench import run_directory
-from branchrank.bench.anchoring import check_anchors, corpus_lines
 from branchrank.bench.experiment import SHORT, load_experiment
-from branchrank.bench.latency import Timing
-from branchrank.bench.questions import load_questions
-from branchrank.bench.rows import Row
 from branchrank.cli.compare import EXIT_CODES
 from branchrank.cli.main import main
 from branchrank.corpus.document import Document
 from branchrank.corpus.loading import load_corpus
 from branchrank.corpus.sections import slug
+from branchrank.index.config_file import WorkspaceConfig
+from branchrank.questions.anchoring import check_anchors, corpus_lines
+from branchrank.questions.question_files import load_questions
 from branchrank.ranking import evidence, expansion, neighbourhood
+from branchrank.runs import directory as run_directory
+from branchrank.runs.rows import Row
+from branchrank.runs.timings import Timing
 from branchrank.settings import PARTS, Bm25Settings, HybridSettings, settings_of
-from branchrank.stores.config_file import WorkspaceConfig
 from branchrank.systems import spec
 from branchrank.tree.toctree import toctree_parents
 

@@ -8,8 +8,8 @@ from pathlib import Path
 
 import pytest
 
-from branchrank.beneath import open_beneath, read_beneath
 from branchrank.files.read_file import FileReader, FileRefused, read_file
+from branchrank.safe_open import open_beneath, read_beneath
 
 SECRET = "TOP-SECRET-CANARY"
 

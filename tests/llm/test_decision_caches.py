@@ -18,8 +18,8 @@ from branchrank.errors import UsageError
 from branchrank.llm.cassette import Cassette, DecisionCache, Recorded, call_key
 from branchrank.llm.decisions_redis import RedisDecisions
 from branchrank.llm.session import LLMSession
+from branchrank.redis_connection import EXPIRY
 from branchrank.settings import LLMSettings
-from branchrank.stores.redis_connection import EXPIRY
 
 pytestmark = pytest.mark.skipif(
     shutil.which("redis-server") is None and not os.environ.get("CI"), reason="redis-server is not installed"

@@ -12,8 +12,8 @@ from click.testing import CliRunner, Result
 from support import scripted_llm as scripted
 from support.scripted_llm import Action, Chat, ScriptedLLM
 
-from branchrank.bench.questions import load_questions
 from branchrank.cli.main import main
+from branchrank.questions.question_files import load_questions
 from branchrank.tree.store import load_nodes
 
 

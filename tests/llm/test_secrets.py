@@ -17,7 +17,7 @@ from hypothesis import strategies as st
 from support import scripted_llm as scripted
 from support.scripted_llm import ScriptedLLM
 
-from branchrank.bench.scrubbing import scrubbed
+from branchrank.bench.credentials import scrubbed
 from branchrank.errors import UsageError
 from branchrank.llm.client import ChatClient
 from branchrank.llm.request import CallFailedError, LLMRequest, Message

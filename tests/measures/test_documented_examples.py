@@ -13,7 +13,7 @@ from branchrank.measures.fragility import fragility
 from branchrank.measures.latency import percentile
 from branchrank.measures.matching import judge
 from branchrank.measures.measures import DEFINITIONS, parse_measure
-from branchrank.measures.passages import passage_size, summarise_passages
+from branchrank.measures.passage_size import passage_size, summarise_passages
 from branchrank.measures.risk import Answer, risk_coverage
 from branchrank.measures.verdicts import compare_predictors, gate
 

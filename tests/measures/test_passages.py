@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given, settings
 from support.gold import gold, golds_of, hit, hits_of, question
 
-from branchrank.measures.passages import passage_size, summarise_passages
+from branchrank.measures.passage_size import passage_size, summarise_passages
 from branchrank.records import Span
 
 

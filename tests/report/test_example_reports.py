@@ -6,9 +6,9 @@ from pathlib import Path
 
 import pytest
 
-from branchrank.bench.questions import HASHED
-from branchrank.bench.run_directory import QUESTIONS, read_run
-from branchrank.report.verifying import verify_run
+from branchrank.questions.question_files import HASHED
+from branchrank.report.verify import verify_run
+from branchrank.runs.directory import QUESTIONS, read_run
 
 EXAMPLES = Path(__file__).parents[2] / "reports" / "examples"
 RUNS = sorted(path.name for path in EXAMPLES.iterdir() if path.is_dir())

@@ -4,9 +4,9 @@ from pathlib import Path
 
 from support.made_runs import Planned, make_run
 
-from branchrank.bench.comparisons import judge_run
 from branchrank.report.content import report_content
 from branchrank.report.markdown import markdown
+from branchrank.runs.comparisons import judge_run
 
 
 def test_a_verdict_of_holms_second_step_is_carried_by_some_labels(tmp_path: Path) -> None:

@@ -10,14 +10,14 @@ import pytest
 from markdown_it import MarkdownIt
 from support.made_runs import Planned, make_corpus, make_questions, make_run
 
-from branchrank.bench.loading import LoadedRun
 from branchrank.llm.ledger import ModelPrice, PriceTable
 from branchrank.report.blocks import Paragraph, Plot, Report, Section, Strong, Table
 from branchrank.report.content import heading, report_content
 from branchrank.report.markdown import escape, markdown
-from branchrank.report.verifying import verify_run
+from branchrank.report.verify import verify_run
 from branchrank.report.words import percent
 from branchrank.report.writing import write_report
+from branchrank.runs.loading import LoadedRun
 
 
 def table(text: str, caption: str) -> list[dict[str, str]]:
@@ -191,7 +191,7 @@ def test_repeats_count_an_unanswerable_question_once(tmp_path: Path) -> None:
 
 
 def _hit1():
-    from branchrank.bench.scores import named_measure
+    from branchrank.runs.scores import named_measure
 
     return named_measure("strict_hit@1")
 

@@ -15,12 +15,12 @@ from support.commands import invoke
 from support.made_runs import Planned, make_questions, make_run
 
 from branchrank.artifacts import write_jsonl
-from branchrank.bench.run_directory import read_run, sealed, write_run
 from branchrank.errors import RunError
 from branchrank.report import plots, writing
 from branchrank.report.blocks import Plot
-from branchrank.report.verifying import Verification, verify_run
+from branchrank.report.verify import Verification, verify_run
 from branchrank.report.writing import write_report
+from branchrank.runs.directory import read_run, sealed, write_run
 
 
 @pytest.fixture(scope="module", autouse=True)

@@ -9,9 +9,9 @@ from pathlib import Path
 import pytest
 from support.small_index import small_workspace
 
+from branchrank.index import Index, build_index
+from branchrank.index.workspace_folder import Workspace
 from branchrank.serve.service import Service, offer
-from branchrank.stores.index import Index, build_index
-from branchrank.stores.workspace import Workspace
 from branchrank.systems.builtin import builtin_systems
 from branchrank.systems.further_branches import further_branches
 

@@ -15,13 +15,13 @@ from hypothesis import strategies as st
 from support.http_server import Running, asking, eventually, parsed, post, received, running
 from support.traversal import traversals
 
+from branchrank.index.workspace_folder import Workspace
 from branchrank.serve.access import Access
 from branchrank.serve.guard import BODY_LIMIT, Guard
 from branchrank.serve.http import application
 from branchrank.serve.server import ImpatientProtocol
 from branchrank.serve.service import Service
 from branchrank.serve.workers import Workers
-from branchrank.stores.workspace import Workspace
 
 CANARY = "canary-5f1d"
 

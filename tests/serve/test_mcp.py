@@ -20,13 +20,13 @@ from support.http_server import Running, post, running
 from support.traversal import traversals
 
 from branchrank.errors import ArtifactError
+from branchrank.index import Index
+from branchrank.index.workspace_folder import Workspace
 from branchrank.serve.access import Access, access_for
 from branchrank.serve.mcp import mcp_application, mcp_server
 from branchrank.serve.workers import Workers
 from branchrank.settings import GrepSettings
-from branchrank.stores.index import Index
-from branchrank.stores.workspace import Workspace
-from branchrank.systems.tools import SearchTools
+from branchrank.systems.search_tools import SearchTools
 
 CANARY = "canary-5f1d"
 TOKEN = "correct-horse-battery"

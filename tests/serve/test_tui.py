@@ -23,15 +23,15 @@ from textual.pilot import Pilot
 from textual.widgets import Input, OptionList, RichLog, Static, Tabs
 
 from branchrank.errors import ArtifactError
+from branchrank.index import Index, build_index
+from branchrank.index.workspace_folder import Workspace
 from branchrank.serve.service import Service, offer
 from branchrank.serve.tui.app import SearchApp
 from branchrank.serve.tui.searching import Searches, preview
 from branchrank.serve.tui.source_view import SourceView
 from branchrank.settings import GrepSettings
-from branchrank.stores.index import Index, build_index
-from branchrank.stores.workspace import Workspace
 from branchrank.systems.builtin import builtin_systems
-from branchrank.systems.tools import SearchTools
+from branchrank.systems.search_tools import SearchTools
 
 SIZE = (130, 40)
 OSC, BIDI = "\x1b]0;pwned\x07", "\u202eevil\u202c"

@@ -12,10 +12,10 @@ from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, invariant, precondition, rule
 from support.fake_qdrant import FakeQdrant, fake_qdrant
 
+from branchrank.embedders import FakeEmbedder
 from branchrank.errors import ArtifactError, MissingDependencyError, UsageError
 from branchrank.records import Chunk, Scored
 from branchrank.stores import qdrant_points
-from branchrank.stores.embedders import FakeEmbedder
 from branchrank.stores.qdrant_embedded import EmbeddedCollection
 from branchrank.stores.qdrant_hybrid import DENSE_ONLY, QdrantHybrid, chunk_points
 from branchrank.stores.qdrant_points import Bm25Encoder, Point, QdrantCollection, SparseWeights, point_id

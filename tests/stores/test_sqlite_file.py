@@ -5,10 +5,10 @@ from pathlib import Path
 
 import pytest
 
+from branchrank.embedders import FakeEmbedder
 from branchrank.errors import ArtifactError, StorageError
 from branchrank.records import Chunk
 from branchrank.stores import sqlite_file
-from branchrank.stores.embedders import FakeEmbedder
 from branchrank.stores.sqlite_file import SqliteFile, build_sqlite
 from branchrank.stores.sqlite_search import SqliteSearch
 

@@ -9,10 +9,10 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from branchrank.embedders import FakeEmbedder
 from branchrank.errors import ArtifactError, UsageError
 from branchrank.records import Chunk
 from branchrank.settings import RetrievalSettings
-from branchrank.stores.embedders import FakeEmbedder
 from branchrank.stores.sqlite_file import build_sqlite
 from branchrank.stores.sqlite_search import (
     TERM_LIMIT,

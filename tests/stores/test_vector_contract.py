@@ -9,12 +9,12 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from chroma_process import chroma_server
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
+from support.chroma_process import chroma_server
 
+from branchrank.embedders.protocol import Vectors
 from branchrank.errors import ArtifactError
-from branchrank.stores.embedders.protocol import Vectors
 from branchrank.stores.vectors import VectorStore, recall_against_exact
 from branchrank.stores.vectors_chroma import ChromaVectors, build_collection
 from branchrank.stores.vectors_exact import ExactVectors, load_vectors, save_vectors

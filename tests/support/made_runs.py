@@ -10,13 +10,13 @@ from typing import Any
 import msgspec
 
 from branchrank.bench.benchmark import Contestant, run_benchmark
-from branchrank.bench.loading import LoadedRun, load_run
-from branchrank.bench.questions import questions_digest
-from branchrank.bench.run_directory import Arm, RunRecord
-from branchrank.bench.slices import gold_facts
 from branchrank.llm.ledger import PriceTable
+from branchrank.questions.question_files import questions_digest
 from branchrank.records import GoldItem, Hit, LLMCall, Question, Retrieval, StageTrace
-from branchrank.report.passages import digest_now
+from branchrank.report.documents import digest_now
+from branchrank.runs.directory import Arm, RunRecord
+from branchrank.runs.loading import LoadedRun, load_run
+from branchrank.runs.slices import gold_facts
 from branchrank.settings import BenchmarkSettings
 
 PAGE_LINES = 40

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from pathlib import Path
 
+from branchrank.index import Index, build_index
+from branchrank.index.workspace_folder import Workspace, configure
 from branchrank.settings import Resolved
-from branchrank.stores.index import Index, build_index
-from branchrank.stores.workspace import Workspace, configure
 
 DOCUMENTS = {
     "cache.rst": """\

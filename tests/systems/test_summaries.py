@@ -16,7 +16,7 @@ from branchrank.llm.request import BudgetError
 from branchrank.llm.session import LLMSession
 from branchrank.records import Node
 from branchrank.settings import LLMSettings
-from branchrank.systems.summaries import Summarised, summarise_nodes
+from branchrank.systems.node_summaries import Summarised, summarise_nodes
 from branchrank.tree.navigate import Tree
 
 _TITLE = re.compile(r"^Title: (.*)$", re.MULTILINE)

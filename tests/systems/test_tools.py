@@ -13,10 +13,10 @@ from branchrank.errors import BranchRankError
 from branchrank.files.grep import GrepResult, Passage
 from branchrank.files.grep_chunks import placed, ranking_of
 from branchrank.files.terms import extract_terms
+from branchrank.index import Index
 from branchrank.records import Chunk
 from branchrank.settings import GrepSettings
-from branchrank.stores.index import Index
-from branchrank.systems.tools import SearchStatus, SearchTools, calibrate
+from branchrank.systems.search_tools import SearchStatus, SearchTools, calibrate
 
 
 @pytest.fixture(scope="module")

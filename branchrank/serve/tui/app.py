@@ -26,7 +26,7 @@ from branchrank.errors import BranchRankError
 from branchrank.printable import safe
 from branchrank.serve.tui.searching import Searches, preview, why
 from branchrank.serve.tui.source_view import SourceView
-from branchrank.systems.tools import Found, SearchStatus
+from branchrank.systems.search_tools import Found, SearchStatus
 
 LOG_LINES = 500
 QUERY_CHARACTERS = 10_240

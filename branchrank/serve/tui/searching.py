@@ -9,7 +9,7 @@ from threading import Lock
 from branchrank.files.read_file import FileReader, FileRefused
 from branchrank.records import Hit, Record
 from branchrank.serve.service import Service
-from branchrank.systems.tools import Found, Listener, SearchStatus, SearchTools
+from branchrank.systems.search_tools import Found, Listener, SearchStatus, SearchTools
 
 TOP = 10
 SHOWN_LINES = 3

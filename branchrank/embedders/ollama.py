@@ -1,0 +1,54 @@
+"""An Ollama server: ``/api/embed`` for vectors, ``/api/show`` and ``/api/tags`` for what the model is."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+from branchrank.embedders.http import Endpoint, HttpEmbedder
+from branchrank.records import Record
+
+DEFAULT_URL = "http://127.0.0.1:11434"
+_LEAST_TOKENS = 512
+
+
+class _Answer(Record, frozen=True, kw_only=True):
+    embeddings: list[list[float]]
+
+
+class _Shown(Record, frozen=True, kw_only=True):
+    #: Keyed by the architecture, as in ``nomic-bert.context_length``.
+    model_info: dict[str, Any]
+
+
+class _Tag(Record, frozen=True, kw_only=True):
+    name: str
+    digest: str = ""
+
+
+class _Tags(Record, frozen=True, kw_only=True):
+    models: list[_Tag]
+
+
+class OllamaEmbedder(HttpEmbedder):
+    """``model`` on the Ollama server at ``url``; texts past its context are truncated by the server."""
+
+    route = "ollama"
+
+    def __init__(self, model: str, url: str = "") -> None:
+        super().__init__(model, Endpoint(url or DEFAULT_URL))
+        self._remedies = {404: f"ollama pull {model}"}
+
+    def describe(self) -> tuple[str, int]:
+        """The digest of the model's files, and the length of its context."""
+        shown = self.endpoint.ask("/api/show", {"model": self.model}, _Shown, remedies=self._remedies)
+        context = shown.model_info.get(f"{shown.model_info.get('general.architecture')}.context_length")
+        tags = self.endpoint.ask("/api/tags", None, _Tags, remedies={})
+        tagged = self.model if ":" in self.model else f"{self.model}:latest"
+        digests = [tag.digest for tag in tags.models if tag.name == tagged]
+        return "".join(digests[:1]), context if isinstance(context, int) and context > 0 else _LEAST_TOKENS
+
+    def vectors(self, texts: Sequence[str]) -> Sequence[Sequence[float]]:
+        """The vectors, in the order of the texts."""
+        body = {"model": self.model, "input": texts, "truncate": True}
+        return self.endpoint.ask("/api/embed", body, _Answer, remedies=self._remedies).embeddings

@@ -1,0 +1,75 @@
+"""What every embedder promises, and the identity that says which vectors can be compared.
+
+1. A document is embedded as ``document_prefix + text``, a query as ``query_prefix + text``.
+2. A text past ``max_tokens`` of the model's own tokenizer is truncated to its first tokens.
+3. Every vector is float32 and of unit length, so that the dot product is the cosine similarity.
+"""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Callable, Sequence
+from typing import Protocol
+
+import numpy as np
+from numpy.typing import NDArray
+
+from branchrank.errors import ModelError
+from branchrank.records import Record
+
+Vectors = NDArray[np.float32]
+#: Called with the number of texts finished so far and the number of texts in all.
+Progress = Callable[[int, int], None]
+
+
+class EmbedderIdentity(Record, frozen=True, kw_only=True):
+    """Everything a vector depends on besides its text; two equal identities give equal vectors.
+
+    ``name`` is the route (``minilm``, ``sentence-transformers``, ``openai``, ``ollama``, ``fake``), ``model``
+    what the route was asked for. ``revision`` and ``weights_digest`` are empty where the route can't tell.
+    """
+
+    name: str
+    model: str
+    revision: str = ""
+    dtype: str = "float32"
+    dimension: int
+    max_tokens: int
+    query_prefix: str = ""
+    document_prefix: str = ""
+    weights_digest: str = ""
+
+
+class Embedder(Protocol):
+    """Turns texts into unit vectors. Raises :class:`~branchrank.errors.ModelError` when it can't."""
+
+    @property
+    def identity(self) -> EmbedderIdentity:
+        """What the vectors depend on."""
+
+    def embed_documents(self, texts: Sequence[str], progress: Progress | None = None) -> Vectors:
+        """One unit row per text, in the order of ``texts``: float32, shape ``(len(texts), dimension)``."""
+
+    def embed_query(self, text: str) -> Vectors:
+        """The unit vector of a query: float32, shape ``(dimension,)``."""
+
+
+def unit_rows(vectors: Vectors, *, origin: str) -> Vectors:
+    """Divide each row of an ``(n, d)`` array by its length.
+
+    Raises :class:`ModelError` naming ``origin`` when a row is not finite or is zero.
+    """
+    lengths = np.sqrt(np.square(vectors, dtype=np.float64).sum(axis=1, keepdims=True))
+    if not np.isfinite(lengths).all() or not lengths.all():
+        row = int(np.flatnonzero(~np.isfinite(lengths[:, 0]) | (lengths[:, 0] == 0))[0])
+        raise ModelError(
+            f"{origin} returned a vector of length {lengths[row, 0]} for text {row + 1} of {len(vectors)}",
+            remedy="check the model, or choose another with --embedder",
+        )
+    unit: Vectors = (vectors / lengths).astype(np.float32)
+    return unit
+
+
+def vector_checksum(key: str, vector: bytes) -> bytes:
+    """16 bytes that tie a vector's bytes to its key."""
+    return hashlib.blake2b(vector, key=key.encode("ascii", "replace")[:64], digest_size=16).digest()

@@ -1,0 +1,206 @@
+"""Any sentence-transformers model, by hub name or local folder; CodeRankEmbed with its query prefix.
+
+1. The folder is looked through before anything is loaded: pickled weights, and modules or architectures that
+   need code of their own, are refused. No remote code runs.
+2. The model is loaded in float32 on the device that the library chooses, else on the CPU.
+3. Texts are encoded one at a time unless another batch size is asked for: in a padded batch a vector
+   depends, in its last digits, on the texts beside it.
+4. Prefixes are the model's own prompts; where it has none, those published for its name.
+"""
+
+from __future__ import annotations
+
+import contextlib
+from collections.abc import Iterator, Mapping, Sequence
+from pathlib import Path
+from threading import Lock
+from typing import Any
+
+import msgspec
+import numpy as np
+
+from branchrank.artifacts import digest_file, digest_of
+from branchrank.embedders.hub import model_folder
+from branchrank.embedders.prefixes import Prefixes, conventional_prefixes
+from branchrank.embedders.protocol import EmbedderIdentity, Progress, Vectors, unit_rows
+from branchrank.errors import ModelError
+from branchrank.printable import encodable
+from branchrank.progress import Notify
+from branchrank.records import Record
+
+#: Texts between two calls of ``progress``.
+_STEP = 16
+#: Assumed where neither model nor tokenizer states a limit.
+_LEAST_TOKENS = 512
+_REMEDY = "choose another model with --embedder; all-MiniLM-L6-v2 needs no hub"
+_PICKLED = ("*.bin", "*.pt", "*.pth", "*.pkl", "*.ckpt")
+
+
+class _Config(Record, frozen=True, kw_only=True):
+    """What decides whether a model's architecture is built in."""
+
+    model_type: str = ""
+    auto_map: dict[str, Any] = msgspec.field(default_factory=dict)
+
+
+class _Module(Record, frozen=True, kw_only=True):
+    """One entry of ``modules.json``."""
+
+    type: str
+    path: str = ""
+
+
+class SentenceTransformersEmbedder:
+    """``model`` at ``revision``, by :mod:`sentence_transformers`.
+
+    Raises :class:`ModelError` when the model can't be had, is pickled, or needs code of its own.
+    """
+
+    def __init__(
+        self,
+        model: str,
+        revision: str = "",
+        *,
+        batch_size: int = 1,
+        device: str | None = None,
+        notify: Notify | None = None,
+    ) -> None:
+        notify = notify or (lambda line: None)
+        folder = model_folder(model, revision, notify)
+        check_folder(folder)
+        self._batch_size = batch_size
+        # A fast tokenizer must not be used by two threads at once.
+        self._lock = Lock()
+        self._model = _load(folder, device, notify)
+        prefixes = _prefixes(self._model.prompts, model)
+        self.identity = EmbedderIdentity(
+            name="sentence-transformers",
+            model=model,
+            revision=folder.name if folder.parent.name == "snapshots" else revision,
+            dimension=self._model.encode(["dimension"], show_progress_bar=False).shape[1],
+            max_tokens=min(self._model.max_seq_length or _LEAST_TOKENS, 1_000_000),
+            query_prefix=prefixes.query,
+            document_prefix=prefixes.document,
+            weights_digest=_weights_digest(folder),
+        )
+
+    def embed_documents(self, texts: Sequence[str], progress: Progress | None = None) -> Vectors:
+        """One unit row per text."""
+        identity = self.identity
+        rows = np.empty((len(texts), identity.dimension), dtype=np.float32)
+        step = max(_STEP, self._batch_size)
+        for start in range(0, len(texts), step):
+            batch = [encodable(text) for text in texts[start : start + step]]
+            with self._lock:
+                rows[start : start + len(batch)] = self._model.encode_document(
+                    batch,
+                    prompt=identity.document_prefix,
+                    batch_size=self._batch_size,
+                    show_progress_bar=False,
+                )
+            if progress is not None:
+                progress(start + len(batch), len(texts))
+        return unit_rows(rows, origin=identity.model)
+
+    def embed_query(self, text: str) -> Vectors:
+        """The unit vector of a query."""
+        identity = self.identity
+        with self._lock:
+            rows = self._model.encode_query(
+                [encodable(text)], prompt=identity.query_prefix, show_progress_bar=False
+            )
+        row: Vectors = unit_rows(rows, origin=identity.model)[0]
+        return row
+
+
+def check_folder(folder: Path) -> None:
+    """Raise :class:`ModelError` where loading ``folder`` would need a pickle or foreign code."""
+    modules = _read(folder / "modules.json", tuple[_Module, ...], default=())
+    foreign = [module.type for module in modules if not module.type.startswith("sentence_transformers.")]
+    if foreign:
+        raise ModelError(f"{folder} needs code of its own ({foreign[0]}), which is never run", remedy=_REMEDY)
+    parts = {folder, *(folder / module.path for module in modules)}
+    for part in sorted(parts):
+        pickled = [path for pattern in _PICKLED for path in part.glob(pattern)]
+        if pickled and not any(part.glob("*.safetensors")):
+            raise ModelError(
+                f"{pickled[0]} is pickled, and there are no safetensors weights beside it", remedy=_REMEDY
+            )
+    configs = [path for part in sorted(parts) if (path := part / "config.json").is_file()]
+    if not modules and not configs:
+        raise ModelError(f"{folder} holds no sentence-transformers model", remedy=_REMEDY)
+    for path in configs:
+        _check_architecture(path)
+
+
+def _check_architecture(path: Path) -> None:
+    from transformers import CONFIG_MAPPING
+
+    config = _read(path, _Config, default=_Config())
+    if config.auto_map and config.model_type not in CONFIG_MAPPING:
+        raise ModelError(
+            f"{path}: the architecture {config.model_type!r} needs code of its own, which is never run",
+            remedy=_REMEDY,
+        )
+
+
+def _read(path: Path, record_type: type[Any], *, default: Any) -> Any:
+    try:
+        return msgspec.json.decode(path.read_bytes(), type=record_type)
+    except FileNotFoundError:
+        return default
+    except (OSError, msgspec.DecodeError) as error:
+        raise ModelError(f"{path} can't be read: {error}", remedy=_REMEDY) from error
+
+
+def _load(folder: Path, device: str | None, notify: Notify) -> Any:
+    from sentence_transformers import SentenceTransformer
+
+    try:
+        with _without_progress_bars():
+            return SentenceTransformer(
+                str(folder),
+                device=device,
+                trust_remote_code=False,
+                local_files_only=True,
+                model_kwargs={"use_safetensors": True, "dtype": "float32"},
+            )
+    except Exception as error:  # whatever the files make the library raise
+        if device is None and _has_accelerator():
+            notify(f"the accelerator can't hold {folder.name}; using the CPU: {error}")
+            return _load(folder, "cpu", notify)
+        reason = str(error).strip().partition("\n")[0] or type(error).__name__
+        raise ModelError(f"the model in {folder} can't be loaded: {reason}", remedy=_REMEDY) from error
+
+
+@contextlib.contextmanager
+def _without_progress_bars() -> Iterator[None]:
+    """Loading takes a moment; its bar would stand between the command's own lines."""
+    from transformers.utils import logging
+
+    shown = logging.is_progress_bar_enabled()
+    logging.disable_progress_bar()
+    try:
+        yield
+    finally:
+        if shown:
+            logging.enable_progress_bar()
+
+
+def _has_accelerator() -> bool:
+    from sentence_transformers.util import get_device_name
+
+    return bool(get_device_name() != "cpu")
+
+
+def _prefixes(prompts: Mapping[str, str | None], model: str) -> Prefixes:
+    """The model's own prompts for queries and documents; where it has neither, the published ones."""
+    document = next((text for name in ("document", "passage", "corpus") if (text := prompts.get(name))), "")
+    own = Prefixes(prompts.get("query") or "", document)
+    return own if any(own) else conventional_prefixes(model)
+
+
+def _weights_digest(folder: Path) -> str:
+    """SHA-256 over the names and digests of every safetensors file."""
+    files = sorted(folder.rglob("*.safetensors"))
+    return digest_of({path.relative_to(folder).as_posix(): digest_file(path) for path in files})

@@ -1,0 +1,342 @@
+"""Building an index.
+
+1. Under the workspace's lock: an index that is up to date is opened and nothing is done.
+2. The corpus is read, its nodes built, its chunks cut (or the user's own of either are taken).
+3. The chunks are embedded, each with its breadcrumb above it. Texts that the cache knows cost nothing, so
+   unchanged documents are not embedded again, and an interrupted build goes on where it was.
+4. Vectors, Chroma collection and BM25 indexes are written into a new generation, then the manifest.
+5. The generation is flushed to the disk and published by one rename; older ones are deleted.
+
+Everything but ``build.json`` and Chroma's files is the same, byte for byte, for the same corpus and settings.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import shutil
+import socket
+import time
+from collections.abc import Callable, Iterator, Sequence
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import NamedTuple, Protocol
+
+import numpy as np
+
+from branchrank import __version__
+from branchrank.artifacts import digest_of, write_jsonl
+from branchrank.corpus.chunking import chunk_document
+from branchrank.corpus.discovery import CorpusFile, discover
+from branchrank.corpus.loading import Corpus, load_corpus
+from branchrank.corpus.tokens import token_counter
+from branchrank.embedders import Embedder, open_embedder
+from branchrank.embedders.cache import cached_documents
+from branchrank.embedders.protocol import Vectors
+from branchrank.errors import ArtifactError, CorpusError
+from branchrank.index.failpoints import failpoint
+from branchrank.index.generations import MANIFEST, Generations, build_lock
+from branchrank.index.manifest import (
+    SCHEMA_VERSION,
+    BuildReport,
+    CorpusEntry,
+    Manifest,
+    file_digests,
+    read_record,
+    write_record,
+)
+from branchrank.index.reader import (
+    BUILD,
+    CHROMA,
+    CHUNKS,
+    COLLECTION,
+    NODES,
+    VECTORS,
+    Index,
+    bm25_path,
+    chroma_place,
+    given_digest,
+    nodes_with_lines,
+    open_index,
+)
+from branchrank.index.user_files import given_chunks, given_nodes
+from branchrank.index.workspace_folder import Workspace
+from branchrank.records import Chunk
+from branchrank.stores.bm25 import Bm25Index
+from branchrank.stores.indexed_text import chunk_terms, embedded_text, node_terms
+from branchrank.stores.vectors_exact import save_vectors
+from branchrank.tree.build import build_nodes
+from branchrank.tree.navigate import Tree
+from branchrank.tree.store import write_nodes
+
+
+class Progress(Protocol):
+    """Told how far a stage is: ``read`` (documents), ``embed`` (chunks), ``store`` (steps)."""
+
+    def __call__(self, stage: str, done: int, total: int) -> None:
+        """``done`` of ``total`` units of a stage are finished."""
+
+
+class _Contents(NamedTuple):
+    """What a corpus becomes before it is embedded."""
+
+    files: tuple[CorpusFile, ...]
+    corpus: Corpus
+    tree: Tree
+    chunks: list[Chunk]
+    notes: tuple[str, ...]
+
+
+def build_index(workspace: Workspace, *, progress: Progress | None = None, force: bool = False) -> Index:
+    """Build the index that the workspace's settings ask for, unless it is up to date, and open it.
+
+    ``force`` builds it in any case. Raises :class:`~branchrank.errors.BusyError` when another process is
+    building, :class:`CorpusError`, :class:`~branchrank.errors.ModelError`,
+    :class:`~branchrank.errors.StorageError`; whatever was there before then stays as it was.
+    """
+    report = progress or (lambda stage, done, total: None)
+    workspace.check_links()
+    _ = workspace.corpus_root  # a workspace without a corpus is refused before anything is written
+    with build_lock(workspace.data_dir):
+        index = None if force else _up_to_date(workspace)
+        if index is None:
+            _build(workspace, report)
+        if workspace.is_default_index:
+            workspace.install_links()
+        failpoint("linked")
+        if index is None:
+            index = open_index(workspace, check_corpus=False)
+            index.is_new = True
+        return index
+
+
+def _up_to_date(workspace: Workspace) -> Index | None:
+    try:
+        index = open_index(workspace)
+    except ArtifactError:
+        return None
+    try:
+        # Both raise where the model or the collection is not what it was.
+        _ = index.embedder, index.vectors
+    except ArtifactError:
+        index.close()
+        return None
+    return index
+
+
+def _build(workspace: Workspace, progress: Progress) -> None:
+    seconds: dict[str, float] = {}
+    timed = _timer(seconds)
+    with timed("discover"):
+        discover(workspace.corpus_root, workspace.exclude)  # an empty corpus is said before a model is loaded
+    with timed("model"):
+        embedder = open_embedder(workspace.index_settings, notify=workspace.notify)
+    with timed("read"):
+        contents = _read(workspace, embedder, progress)
+    generations = Generations(workspace.index_directory)
+    generation = generations.begin()
+    failpoint("begun")
+    try:
+        _write(workspace, embedder, contents, generation, seconds, progress)
+    except BaseException:
+        shutil.rmtree(generation, ignore_errors=True)
+        raise
+    failpoint("manifest written")
+    generations.publish(generation)
+    failpoint("published")
+    generations.sweep(_discard_collection)
+
+
+def _write(
+    workspace: Workspace,
+    embedder: Embedder,
+    contents: _Contents,
+    generation: Path,
+    seconds: dict[str, float],
+    progress: Progress,
+) -> None:
+    """Fill the directory of a new generation."""
+    timed = _timer(seconds)
+    with timed("write"):
+        write_jsonl(generation / CHUNKS, contents.chunks)
+        failpoint("chunks written")
+        write_nodes(generation / NODES, contents.tree.nodes.values())
+        failpoint("nodes written")
+    with timed("embed"):
+        matrix, embedded = _embed(workspace, embedder, contents.chunks, progress)
+    failpoint("embedded")
+    collection = _store(workspace, generation, contents, matrix, progress, timed)
+    with timed("digests"):
+        manifest = _manifest(workspace, embedder, contents, generation)
+        write_record(generation / MANIFEST, manifest)
+    report = BuildReport(
+        created_at=datetime.now(UTC).isoformat(timespec="seconds"),
+        seconds={stage: round(value, 3) for stage, value in seconds.items()},
+        bytes=sum(path.stat().st_size for path in generation.rglob("*") if path.is_file()),
+        embedded=embedded,
+        reused=len(contents.chunks) - embedded,
+        collection=collection,
+        chroma_digests=_chroma_digests(generation),
+        modified_ns={file.source: file.mtime_ns for file in contents.files},
+        notes=contents.notes,
+    )
+    write_record(generation / BUILD, report)
+
+
+def _read(workspace: Workspace, embedder: Embedder, progress: Progress) -> _Contents:
+    root = workspace.corpus_root
+    # Before the reading: a file that changes meanwhile makes the index stale, not wrong.
+    files = discover(root, workspace.exclude).files
+    corpus = load_corpus(root, workspace.exclude, lambda done, total: progress("read", done, total))
+    notes = list(corpus.notes)
+    if workspace.nodes_file is not None:
+        tree = given_nodes(workspace.nodes_file, corpus)
+    else:
+        nodes, tree_notes = build_nodes(corpus.documents, workspace.corpus_name)
+        tree = Tree(nodes)
+        notes += tree_notes
+    if workspace.chunks_file is not None:
+        chunks = given_chunks(workspace.chunks_file, corpus, tree)
+    else:
+        settings = workspace.index_settings
+        count_tokens = token_counter()
+        # A model's own tokens for the start and the end of a text.
+        limit = max(8, embedder.identity.max_tokens - 2)
+        chunks = [
+            chunk
+            for document in corpus.documents
+            for chunk in chunk_document(
+                document,
+                target_tokens=settings.chunk_tokens,
+                overlap_tokens=settings.chunk_overlap,
+                limit_tokens=limit,
+                count_tokens=count_tokens,
+            )
+        ]
+    if not chunks:
+        raise CorpusError(f"no document of the corpus {root} holds any text", remedy="add text to index")
+    return _Contents(files, corpus, tree, chunks, tuple(notes))
+
+
+def _embed(
+    workspace: Workspace, embedder: Embedder, chunks: list[Chunk], progress: Progress
+) -> tuple[Vectors, int]:
+    """The chunks' unit rows, and how many texts were embedded rather than remembered."""
+    counting = _Counting(embedder)
+    with contextlib.closing(workspace.open_cache()) as cache:
+        texts = [embedded_text(chunk) for chunk in chunks]
+        matrix = cached_documents(counting, cache, texts, lambda done, total: progress("embed", done, total))
+    return matrix, counting.texts
+
+
+class _Counting:
+    """An embedder that counts the documents it embeds."""
+
+    def __init__(self, embedder: Embedder) -> None:
+        self.identity = embedder.identity
+        self.embed_query = embedder.embed_query
+        self.texts = 0
+        self._embedder = embedder
+
+    def embed_documents(
+        self, texts: Sequence[str], progress: Callable[[int, int], None] | None = None
+    ) -> Vectors:
+        self.texts += len(texts)
+        failpoint("embedding")
+        return self._embedder.embed_documents(texts, progress)
+
+
+def _store(
+    workspace: Workspace,
+    generation: Path,
+    contents: _Contents,
+    matrix: Vectors,
+    progress: Progress,
+    timed: Callable[[str], contextlib.AbstractContextManager[None]],
+) -> str:
+    """Write vectors, Chroma collection and BM25 indexes; the collection's name."""
+    ids = [chunk.id for chunk in contents.chunks]
+    with timed("vectors"):
+        save_vectors(generation / VECTORS, matrix)
+    progress("store", 1, 4)
+    failpoint("vectors written")
+    settings = workspace.index_settings
+    collection = ""
+    with timed("chroma"):
+        if chroma_place(settings):
+            from branchrank.stores.vectors_chroma import build_collection
+
+            location = settings.chroma_url or generation / CHROMA
+            collection = _server_collection(generation) if settings.chroma_url else COLLECTION
+            build_collection(location, collection, ids, np.asarray(matrix))
+            failpoint("collection built")
+    progress("store", 2, 4)
+    with timed("bm25"):
+        bm25 = workspace.bm25_settings
+        texts = [chunk_terms(chunk) for chunk in contents.chunks]
+        Bm25Index.build(ids, texts, bm25).save(bm25_path(generation, "chunks", bm25))
+        progress("store", 3, 4)
+        nodes = nodes_with_lines(contents.tree)
+        texts = [node_terms(node) for node in nodes.values()]
+        Bm25Index.build(list(nodes), texts, bm25).save(bm25_path(generation, "nodes", bm25))
+    progress("store", 4, 4)
+    failpoint("bm25 written")
+    return collection
+
+
+def _server_collection(generation: Path) -> str:
+    """A name that no other generation, workspace or machine uses on the same server."""
+    return f"branchrank-{digest_of([socket.gethostname(), str(generation.resolve())])[:32]}"
+
+
+def _discard_collection(generation: Path) -> None:
+    """Delete the server's collection of a generation that is about to go, if the server can be reached."""
+    with contextlib.suppress(ArtifactError):
+        manifest = read_record(generation / MANIFEST, Manifest)
+        if manifest.chroma not in ("", "embedded"):
+            from branchrank.stores.vectors_chroma import drop_collection
+
+            drop_collection(manifest.chroma, read_record(generation / BUILD, BuildReport).collection)
+
+
+def _manifest(workspace: Workspace, embedder: Embedder, contents: _Contents, generation: Path) -> Manifest:
+    digest_of_source = {document.source: document.digest for document in contents.corpus.documents}
+    digests = {
+        name: digest for name, digest in file_digests(generation).items() if not name.startswith(f"{CHROMA}/")
+    }
+    return Manifest(
+        schema_version=SCHEMA_VERSION,
+        package_version=__version__,
+        corpus=workspace.corpus_name,
+        corpus_digest=contents.corpus.digest,
+        exclude=workspace.exclude,
+        files=tuple(
+            CorpusEntry(source=file.source, size=file.size, digest=digest_of_source.get(file.source, ""))
+            for file in contents.files
+        ),
+        settings=workspace.index_settings,
+        embedder=embedder.identity,
+        bm25=workspace.bm25_settings,
+        chroma=chroma_place(workspace.index_settings),
+        chunks_digest=given_digest(workspace.chunks_file),
+        nodes_digest=given_digest(workspace.nodes_file),
+        documents=len(contents.corpus.documents),
+        nodes=len(contents.tree.nodes),
+        chunks=len(contents.chunks),
+        digests=digests,
+    )
+
+
+def _chroma_digests(generation: Path) -> dict[str, str]:
+    """Digests of the collection's own files; the database file changes whenever it is opened."""
+    digests = file_digests(generation / CHROMA)
+    return {name: digest for name, digest in digests.items() if "/" in name}
+
+
+def _timer(seconds: dict[str, float]) -> Callable[[str], contextlib.AbstractContextManager[None]]:
+    @contextlib.contextmanager
+    def timed(stage: str) -> Iterator[None]:
+        start = time.perf_counter()
+        yield
+        seconds[stage] = seconds.get(stage, 0.0) + time.perf_counter() - start
+
+    return timed

@@ -1,0 +1,173 @@
+"""Generations: an index is built beside the one in use, and put in its place by one rename.
+
+1. Each build writes a directory of its own, ``000001``, ``000002``, ..., below the index's directory.
+2. When everything in it is on the disk, the symbolic link ``current`` is replaced by one that names it: the
+   only step that readers can see. What a killed build leaves has a higher number than ``current``
+   and is deleted by the next build.
+3. A reader follows ``current`` once and then holds a shared lock on the generation it found.
+4. A build deletes the generations before the previous one, except those that a reader holds.
+5. One lock per workspace keeps a second builder out; it ends with the process that holds it.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import fcntl
+import os
+import shutil
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+from branchrank.artifacts import fsync_directory, storage_errors
+from branchrank.errors import ArtifactError, BusyError
+from branchrank.index.failpoints import failpoint
+
+MANIFEST = "manifest.json"
+_CURRENT = "current"
+
+
+@contextlib.contextmanager
+def build_lock(data_dir: Path) -> Iterator[None]:
+    """Hold the workspace's build lock. Raises :class:`BusyError` at once when another process has it."""
+    from filelock import FileLock, Timeout
+
+    with storage_errors(data_dir):
+        data_dir.mkdir(parents=True, exist_ok=True)
+        lock = FileLock(data_dir / ".build.lock", timeout=0)
+        try:
+            lock.acquire()
+        except Timeout:
+            raise BusyError(
+                f"another process is building an index in {data_dir}",
+                remedy="wait until it is done and run the command again",
+            ) from None
+    try:
+        yield
+    finally:
+        lock.release()
+
+
+class Pin:
+    """A reader's hold on one generation; ``directory`` is its real path."""
+
+    def __init__(self, directory: Path) -> None:
+        self.directory = directory
+        self._descriptor: int | None = os.open(directory / MANIFEST, os.O_RDONLY)
+        # A file system without locks still reads; there a build may delete what is being read.
+        with contextlib.suppress(OSError):
+            fcntl.flock(self._descriptor, fcntl.LOCK_SH)
+
+    def release(self) -> None:
+        """Let the generation go."""
+        if self._descriptor is not None:
+            os.close(self._descriptor)
+            self._descriptor = None
+
+
+class Generations:
+    """The generations of the index in ``directory``."""
+
+    def __init__(self, directory: Path) -> None:
+        self.directory = directory
+
+    def pin(self) -> Pin:
+        """Hold the current generation. Raises :class:`ArtifactError` when there is none."""
+        missing = ArtifactError(
+            f"there is no index in {self.directory}",
+            remedy="build it: branchrank index CORPUS --data-dir DIR",
+        )
+        # A build may delete the generation between the look and the lock; then there is a newer one.
+        for _ in range(10):
+            number = self._current()
+            if number is None:
+                raise missing
+            directory = self._path(number)
+            try:
+                pin = Pin(directory)
+            except FileNotFoundError:
+                continue
+            except OSError as error:
+                raise ArtifactError(
+                    f"cannot read {directory}: {error.strerror}", remedy="make the index readable"
+                ) from error
+            if (directory / MANIFEST).exists():
+                return pin
+            pin.release()
+        raise missing
+
+    def begin(self) -> Path:
+        """Delete what a killed build left and make the next generation's directory. Needs the build lock."""
+        with storage_errors(self.directory):
+            self.directory.mkdir(parents=True, exist_ok=True)
+            current = self._current() or 0
+            for number in self._numbers():
+                if number > current:
+                    shutil.rmtree(self._path(number))
+            path = self._path(current + 1)
+            path.mkdir()
+        return path
+
+    def publish(self, generation: Path) -> None:
+        """Make a finished generation the current one. Needs the build lock."""
+        with storage_errors(generation):
+            sync_tree(generation)
+            fsync_directory(self.directory)
+            failpoint("flushed")
+            replace_link(self.directory / _CURRENT, Path(generation.name))
+
+    def sweep(self, discard: Callable[[Path], None] = lambda generation: None) -> None:
+        """Delete generations older than the previous one that no reader holds, after ``discard``."""
+        current = self._current() or 0
+        for number in self._numbers():
+            path = self._path(number)
+            if number < current - 1 and self._is_free(path):
+                discard(path)
+                shutil.rmtree(path, ignore_errors=True)
+
+    @staticmethod
+    def _is_free(directory: Path) -> bool:
+        try:
+            descriptor = os.open(directory / MANIFEST, os.O_RDONLY)
+        except FileNotFoundError:
+            return True
+        try:
+            fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except OSError:
+            return False
+        finally:
+            os.close(descriptor)
+        return True
+
+    def _current(self) -> int | None:
+        try:
+            target = os.readlink(self.directory / _CURRENT)
+        except OSError:
+            return None
+        return int(target) if target.isdecimal() else None
+
+    def _numbers(self) -> list[int]:
+        return sorted(int(path.name) for path in self.directory.iterdir() if path.name.isdecimal())
+
+    def _path(self, number: int) -> Path:
+        return self.directory / f"{number:06}"
+
+
+def replace_link(link: Path, target: Path) -> None:
+    """Make ``link`` a symbolic link to ``target``, in one step and durably. Raises ``OSError``."""
+    temporary = link.with_name(f".{link.name}.{os.getpid()}.tmp")
+    temporary.unlink(missing_ok=True)
+    temporary.symlink_to(target)
+    os.replace(temporary, link)
+    fsync_directory(link.parent)
+
+
+def sync_tree(directory: Path) -> None:
+    """Flush every file and directory below ``directory``. Raises ``OSError``."""
+    for folder, _, files in os.walk(directory, topdown=False):
+        for name in files:
+            descriptor = os.open(os.path.join(folder, name), os.O_RDONLY)
+            try:
+                os.fsync(descriptor)
+            finally:
+                os.close(descriptor)
+        fsync_directory(Path(folder))

@@ -1,0 +1,118 @@
+"""What an index was made of, so that a reader can tell a stale, foreign or damaged one.
+
+``manifest.json`` depends on nothing but the corpus and the settings: two builds write the same bytes.
+What differs from build to build (times, the state of files on the disk, a server's collection) is in
+``build.json``.
+"""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TypeVar
+
+import msgspec
+
+from branchrank.artifacts import digest_file, write_bytes
+from branchrank.embedders.protocol import EmbedderIdentity
+from branchrank.errors import ArtifactError
+from branchrank.records import Record
+from branchrank.settings import Bm25Settings, IndexSettings
+
+SCHEMA_VERSION = 1
+R = TypeVar("R", bound=Record)
+
+
+class CorpusEntry(Record, frozen=True, kw_only=True):
+    """One file of the corpus: its size in bytes and the SHA-256 of them."""
+
+    source: str
+    size: int
+    digest: str
+
+
+class Manifest(Record, frozen=True, kw_only=True):
+    """What an index holds and was made of.
+
+    ``settings`` are those of the build; ``chunks_digest`` and ``nodes_digest`` are the SHA-256 of the
+    user's own chunks and nodes files, empty where the index made its own. ``chroma`` says where the
+    Chroma collection is: ``embedded``, a server's URL, or empty for nowhere. ``digests`` maps the index's
+    files to their SHA-256.
+    """
+
+    schema_version: int
+    package_version: str
+    corpus: str
+    corpus_digest: str
+    exclude: tuple[str, ...]
+    files: tuple[CorpusEntry, ...]
+    settings: IndexSettings
+    embedder: EmbedderIdentity
+    bm25: Bm25Settings
+    chroma: str
+    chunks_digest: str
+    nodes_digest: str
+    documents: int
+    nodes: int
+    chunks: int
+    digests: dict[str, str]
+
+
+class BuildReport(Record, frozen=True, kw_only=True):
+    """How one build went.
+
+    ``seconds`` is wall time by stage, ``bytes`` the size of the generation. ``embedded`` texts were
+    computed, ``reused`` ones came from the cache. ``modified_ns`` is each file's modification time when it
+    was read. ``collection`` names the Chroma collection; ``chroma_digests`` are those of its files that
+    Chroma leaves alone when it only reads.
+    """
+
+    created_at: str
+    seconds: dict[str, float]
+    bytes: int
+    embedded: int
+    reused: int
+    collection: str
+    chroma_digests: dict[str, str]
+    modified_ns: dict[str, int]
+    notes: tuple[str, ...] = ()
+
+
+def write_record(path: Path, record: Record) -> None:
+    """Write a record as indented JSON, atomically."""
+    write_bytes(path, msgspec.json.format(msgspec.json.encode(record, order="sorted"), indent=2) + b"\n")
+
+
+def read_record(path: Path, record_type: type[R]) -> R:
+    """Read a record. Raises :class:`ArtifactError` when it is missing or another version's."""
+    remedy = "rebuild the index: branchrank index"
+    try:
+        content = path.read_bytes()
+    except OSError as error:
+        raise ArtifactError(f"cannot read {path}: {error.strerror}", remedy=remedy) from error
+    try:
+        return msgspec.json.decode(content, type=record_type)
+    except (msgspec.DecodeError, UnicodeDecodeError) as error:
+        raise ArtifactError(f"{path} is damaged or of another version: {error}", remedy=remedy) from None
+
+
+def file_digests(directory: Path) -> dict[str, str]:
+    """SHA-256 of every file below ``directory`` by its relative path, sorted."""
+    files = (path for path in directory.rglob("*") if path.is_file())
+    return {path.relative_to(directory).as_posix(): digest_file(path) for path in sorted(files)}
+
+
+def check_digests(directory: Path, digests: dict[str, str]) -> None:
+    """Raise :class:`ArtifactError` naming the first file that is missing or not as it was built."""
+    for name, digest in digests.items():
+        path = directory / name
+        try:
+            found = digest_file(path)
+        except OSError as error:
+            raise ArtifactError(
+                f"cannot read {path}: {error.strerror}", remedy="rebuild the index: branchrank index"
+            ) from error
+        if found != digest:
+            raise ArtifactError(
+                f"{path} is damaged: it is not the file that was built",
+                remedy="rebuild the index: branchrank index",
+            )

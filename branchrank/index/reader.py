@@ -1,0 +1,292 @@
+"""An opened index: one generation, checked before it answers.
+
+1. The current generation is pinned, so that a build can't delete it.
+2. It must be of this schema, of the settings asked for, and of the corpus as it is now: each file's size and
+   modification time, and where these differ its digest, are compared with the manifest.
+3. Every file of the index must have the digest it was built with. Chroma's database file changes when it is
+   merely opened; it is probed instead, before its first answer.
+4. Parts are read when they are first used: a BM25 query loads neither vectors nor a model.
+5. BM25 weights for other settings than the build's are derived on first use, and kept beside the others.
+"""
+
+from __future__ import annotations
+
+import os
+import shutil
+from collections import defaultdict
+from collections.abc import Callable, Mapping, Sequence
+from functools import cached_property
+from pathlib import Path
+from types import MappingProxyType
+from typing import TypeVar
+
+from branchrank.artifacts import digest_file, digest_of, read_jsonl
+from branchrank.corpus.discovery import discover
+from branchrank.embedders import Embedder, open_embedder
+from branchrank.errors import ArtifactError, CorpusError, StorageError
+from branchrank.index.generations import MANIFEST, Generations, Pin
+from branchrank.index.manifest import SCHEMA_VERSION, BuildReport, Manifest, check_digests, read_record
+from branchrank.index.workspace_folder import Workspace
+from branchrank.records import Chunk, Node
+from branchrank.settings import Bm25Settings, IndexSettings
+from branchrank.stores.bm25 import Bm25Index
+from branchrank.stores.indexed_text import chunk_terms, node_terms
+from branchrank.stores.vectors import EXACT_UP_TO, VectorStore
+from branchrank.stores.vectors_exact import ExactVectors, load_vectors
+from branchrank.tree.navigate import Tree
+from branchrank.tree.store import load_nodes
+
+T = TypeVar("T")
+
+BUILD = "build.json"
+CHUNKS = "chunks.jsonl"
+NODES = "pageindex/nodes.jsonl"
+VECTORS = "vectors.npy"
+CHROMA = "chroma"
+COLLECTION = "vectors"
+
+
+class Index:
+    """One pinned generation of an index. Close it, or use it as a context manager.
+
+    ``is_new`` tells whether the call that opened it built it.
+    """
+
+    def __init__(self, pin: Pin, manifest: Manifest, report: BuildReport, workspace: Workspace) -> None:
+        self.directory = pin.directory
+        self.manifest = manifest
+        self.report = report
+        self.settings: IndexSettings = workspace.index_settings
+        self.bm25_settings: Bm25Settings = workspace.bm25_settings
+        self.is_new = False
+        self._pin = pin
+        self._notify = workspace.notify
+        self._opened: list[VectorStore] = []
+        self._chunks_by_node: dict[str, tuple[Chunk, ...]] = {}
+
+    def __enter__(self) -> Index:
+        return self
+
+    def __exit__(self, *exception: object) -> None:
+        self.close()
+
+    def close(self) -> None:
+        """Release files, connections and the generation."""
+        while self._opened:
+            self._opened.pop().close()
+        self._pin.release()
+
+    @cached_property
+    def chunks(self) -> Mapping[str, Chunk]:
+        """Every chunk by id, in the order of the corpus."""
+        chunks = read_jsonl(self.directory / CHUNKS, Chunk, error=ArtifactError, remedy="branchrank index")
+        return MappingProxyType({chunk.id: chunk for chunk in chunks})
+
+    @cached_property
+    def tree(self) -> Tree:
+        """The PageIndex tree."""
+        return load_nodes(self.directory / NODES)
+
+    @cached_property
+    def vectors(self) -> VectorStore:
+        """Who searches the vectors, as ``--vector-store`` asks. Raises :class:`ArtifactError`."""
+        ids = tuple(self.chunks)
+        matrix = load_vectors(self.directory / VECTORS, len(ids), self.manifest.embedder.dimension)
+        store: VectorStore
+        if searches_exactly(self.settings, len(ids)):
+            store = ExactVectors(ids, matrix)
+        else:
+            from branchrank.stores.vectors_chroma import ChromaVectors
+
+            location = self.settings.chroma_url or self.directory / CHROMA
+            store = ChromaVectors(location, self.report.collection, ids, matrix)
+        self._opened.append(store)
+        return store
+
+    @cached_property
+    def exact_vectors(self) -> ExactVectors:
+        """Exact search over the same vectors: what an approximate store's recall is measured against."""
+        ids = tuple(self.chunks)
+        return ExactVectors(
+            ids, load_vectors(self.directory / VECTORS, len(ids), self.manifest.embedder.dimension)
+        )
+
+    @cached_property
+    def bm25_chunks(self) -> Bm25Index:
+        """BM25 over the chunks, with the workspace's settings."""
+        return open_bm25(self.directory, "chunks", self.chunks, chunk_terms, self.bm25_settings)
+
+    @cached_property
+    def bm25_nodes(self) -> Bm25Index:
+        """BM25 over the nodes that have lines of their own, with the workspace's settings."""
+        return open_bm25(self.directory, "nodes", nodes_with_lines(self.tree), node_terms, self.bm25_settings)
+
+    @cached_property
+    def embedder(self) -> Embedder:
+        """The model that made the vectors. Raises :class:`ArtifactError` when it is another one now."""
+        embedder = open_embedder(self.settings, notify=self._notify)
+        if embedder.identity != self.manifest.embedder:
+            raise ArtifactError(
+                f"the index was embedded by {self.manifest.embedder}, the model is now {embedder.identity}",
+                remedy="rebuild the index: branchrank index",
+            )
+        return embedder
+
+    def chunks_of(self, node_id: str) -> tuple[Chunk, ...]:
+        """The chunks that lie in a node's own span, or overlap it, in line order; a folder has none."""
+        known = self._chunks_by_node.get(node_id)
+        if known is None:
+            span = self.tree.node(node_id).own_span
+            near = self._chunks_by_source[span.source] if span is not None else ()
+            known = tuple(chunk for chunk in near if span is not None and span.overlap(chunk.span))
+            self._chunks_by_node[node_id] = known
+        return known
+
+    @cached_property
+    def _chunks_by_source(self) -> Mapping[str, Sequence[Chunk]]:
+        by_source = defaultdict(list)
+        for chunk in sorted(self.chunks.values(), key=lambda chunk: (chunk.line_start, chunk.line_end)):
+            by_source[chunk.source].append(chunk)
+        return by_source
+
+
+def searches_exactly(settings: IndexSettings, count: int) -> bool:
+    """Whether ``settings`` ask for exact search over ``count`` vectors."""
+    return settings.vector_store == "exact" or (settings.vector_store == "auto" and count <= EXACT_UP_TO)
+
+
+def nodes_with_lines(tree: Tree) -> dict[str, Node]:
+    """The nodes that can be hits, by id: those whose own span is not empty."""
+    return {node.id: node for node in tree.sections if node.own_span is not None and node.own_span.lines > 0}
+
+
+def bm25_path(directory: Path, kind: str, settings: Bm25Settings) -> Path:
+    """Where a generation keeps BM25 over ``kind`` (chunks or nodes) with these settings."""
+    return directory / "bm25" / digest_of(settings)[:12] / kind
+
+
+def open_bm25(
+    directory: Path, kind: str, items: Mapping[str, T], terms: Callable[[T], str], settings: Bm25Settings
+) -> Bm25Index:
+    """The BM25 index of a generation for these settings; one that isn't there or is damaged is made.
+
+    It is kept where the disk allows.
+    """
+    path = bm25_path(directory, kind, settings)
+    if path.is_dir():
+        try:
+            index = Bm25Index.load(path)
+        except ArtifactError:
+            shutil.rmtree(path, ignore_errors=True)
+        else:
+            if index.settings == settings and index.ids == tuple(items):
+                return index
+            shutil.rmtree(path, ignore_errors=True)
+    index = Bm25Index.build(list(items), [terms(item) for item in items.values()], settings)
+    temporary = path.with_name(f".{kind}.{os.getpid()}.tmp")
+    try:
+        index.save(temporary)
+        os.replace(temporary, path)
+    except (StorageError, OSError):
+        # Read-only, full, or another process was first: this one works from memory.
+        shutil.rmtree(temporary, ignore_errors=True)
+    return index
+
+
+def open_index(workspace: Workspace, *, check_corpus: bool = True) -> Index:
+    """Open the index that the workspace's settings ask for.
+
+    Raises :class:`ArtifactError` with the reason when it is missing, damaged, of another model, of other
+    settings, or, unless ``check_corpus`` is false, of another state of the corpus;
+    :class:`CorpusError` when the corpus is gone.
+    """
+    remedy = (
+        f"branchrank index --data-dir {workspace.data_dir} --embedder {workspace.index_settings.embedder}"
+    )
+    generations = Generations(workspace.index_directory)
+    try:
+        pin = generations.pin()
+    except ArtifactError as error:
+        others = ", ".join(workspace.index_names)
+        held = f"; it holds {others}" if others else ""
+        raise ArtifactError(
+            f"{workspace.data_dir} has no index for the embedder {workspace.index_settings.embedder}{held}",
+            remedy=remedy,
+        ) from error
+    try:
+        manifest = read_record(pin.directory / MANIFEST, Manifest)
+        report = read_record(pin.directory / BUILD, BuildReport)
+        reason = mismatch(workspace, manifest)
+        if not reason and check_corpus:
+            reason = corpus_change(workspace, manifest, report)
+        if reason:
+            raise ArtifactError(f"the index in {workspace.data_dir} {reason}", remedy=remedy)
+        check_digests(pin.directory, manifest.digests)
+        if manifest.chroma == "embedded" and not searches_exactly(workspace.index_settings, manifest.chunks):
+            check_digests(pin.directory / CHROMA, report.chroma_digests)
+    except BaseException:
+        pin.release()
+        raise
+    return Index(pin, manifest, report, workspace)
+
+
+def mismatch(workspace: Workspace, manifest: Manifest) -> str:
+    """Why an index is not the one that the workspace asks for; empty when it is."""
+    wanted, built = workspace.index_settings, manifest.settings
+    if manifest.schema_version != SCHEMA_VERSION:
+        return f"has schema {manifest.schema_version}, this version reads {SCHEMA_VERSION}"
+    for name in ("embedder", "embedding_url", "embedding_revision", "chunk_tokens", "chunk_overlap"):
+        if getattr(wanted, name) != getattr(built, name):
+            return f"was built with {name} {getattr(built, name)!r}, not {getattr(wanted, name)!r}"
+    place = chroma_place(wanted)
+    if place != manifest.chroma and not searches_exactly(wanted, manifest.chunks):
+        return f"has its vectors in Chroma ({manifest.chroma or 'nowhere'}), not ({place})"
+    for key, path, digest in (
+        ("chunks", workspace.chunks_file, manifest.chunks_digest),
+        ("nodes", workspace.nodes_file, manifest.nodes_digest),
+    ):
+        if given_digest(path) != digest:
+            return f"was built from other {key} than {path or 'its own'}"
+    return ""
+
+
+def chroma_place(settings: IndexSettings) -> str:
+    """Where the settings put the Chroma collection: ``embedded``, a URL, or empty for nowhere."""
+    return "" if settings.vector_store == "exact" else settings.chroma_url or "embedded"
+
+
+def given_digest(path: Path | None) -> str:
+    """SHA-256 of a file of the user's own; empty without one. Raises :class:`CorpusError`."""
+    if path is None:
+        return ""
+    try:
+        return digest_file(path)
+    except OSError as error:
+        raise CorpusError(
+            f"cannot read {path}: {error.strerror}", remedy="correct its name in branchrank.toml"
+        ) from error
+
+
+def corpus_change(workspace: Workspace, manifest: Manifest, report: BuildReport) -> str:
+    """How the corpus differs from the one that was indexed; empty when it doesn't.
+
+    Raises :class:`CorpusError` when it is gone.
+    """
+    if manifest.exclude != workspace.exclude:
+        return f"was built with exclude = {list(manifest.exclude)}, not {list(workspace.exclude)}"
+    root = workspace.corpus_root
+    found = {file.source: file for file in discover(root, workspace.exclude).files}
+    known = {entry.source: entry for entry in manifest.files}
+    changes = [f"{source} is new" for source in found if source not in known]
+    for source, entry in known.items():
+        file = found.get(source)
+        if file is None:
+            changes.append(f"{source} is gone")
+        elif file.size != entry.size or (
+            file.mtime_ns != report.modified_ns.get(source) and digest_file(Path(file.path)) != entry.digest
+        ):
+            changes.append(f"{source} has changed")
+    if not changes:
+        return ""
+    more = f" and {len(changes) - 1} more" if len(changes) > 1 else ""
+    return f"is older than the corpus {root}: {changes[0]}{more}"

@@ -1,0 +1,242 @@
+"""A workspace: a folder with ``branchrank.toml`` and what the commands make from it.
+
+========================  ==============================================================================
+``branchrank.toml``       the corpus and the settings
+``chunks.jsonl``          link to the default index's chunks
+``chroma``                link to its Chroma collection
+``pageindex/nodes.jsonl`` link to its PageIndex tree
+``hybrid/cache/``         embeddings, kept by content and model
+``benchmark/``            questions
+``indexes/<name>/``       the generations of each index (embedder x chunking)
+========================  ==============================================================================
+
+The default index is the one that ``branchrank.toml`` asks for; flags and the environment may ask for
+another beside it. The links are relative and go through the index's ``current``, so a workspace can be moved.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import re
+from collections.abc import Iterator, Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+from branchrank.artifacts import digest_of, storage_errors, write_bytes
+from branchrank.corpus.named import known_corpora, locate_corpus
+from branchrank.embedders.cache import EmbeddingCache, open_cache
+from branchrank.errors import ArtifactError, BusyError, CorpusError, InputError, ModelError, UsageError
+from branchrank.index.config_file import read_config, update_config
+from branchrank.index.generations import replace_link
+from branchrank.progress import Notify
+from branchrank.settings import Bm25Settings, CacheSettings, IndexSettings, Resolved, resolve
+
+CONFIG = "branchrank.toml"
+
+
+def index_name(settings: IndexSettings) -> str:
+    """The folder of an index: readable, and distinct for whatever changes the vectors or the chunks."""
+    readable = re.sub(r"[^a-z0-9]+", "-", settings.embedder.casefold()).strip("-")[-40:].strip("-")
+    parts = (settings.embedder, settings.embedding_url, settings.embedding_revision)
+    digest = digest_of([*parts, settings.chunk_tokens, settings.chunk_overlap])[:8]
+    return f"{readable or 'index'}-{settings.chunk_tokens}-{digest}"
+
+
+class Workspace:
+    """The folder ``data_dir`` under resolved settings."""
+
+    def __init__(self, data_dir: Path, settings: Resolved, notify: Notify | None = None) -> None:
+        """Read ``branchrank.toml``, which may be missing. Raises :class:`UsageError` when it is wrong.
+
+        ``notify`` hears, in one line each, of a download and of a cache that is not used.
+        """
+        self.data_dir = data_dir
+        self.settings = settings
+        self.notify = notify or (lambda line: None)
+        self.config, self._tables = read_config(data_dir / CONFIG)
+
+    @classmethod
+    def open(
+        cls,
+        data_dir: Path,
+        *,
+        flags: Mapping[str, Any] | None = None,
+        environment: Mapping[str, str] | None = None,
+    ) -> Workspace:
+        """The workspace with settings resolved from its ``branchrank.toml``, environment and flags."""
+        _, tables = read_config(data_dir / CONFIG)
+        name = str(data_dir / CONFIG)
+        return cls(data_dir, resolve(toml=tables, toml_name=name, environment=environment, flags=flags))
+
+    @property
+    def index_settings(self) -> IndexSettings:
+        """What the index is made of."""
+        return self.settings.part(IndexSettings)
+
+    @property
+    def bm25_settings(self) -> Bm25Settings:
+        """The BM25 analyzer and weights."""
+        return self.settings.part(Bm25Settings)
+
+    @property
+    def corpus_root(self) -> Path:
+        """The corpus's folder. Raises :class:`CorpusError` when none is named, or it isn't there."""
+        remedy = f"branchrank index FOLDER --data-dir {self.data_dir}"
+        if not self.config.corpus:
+            raise CorpusError(f"{self.data_dir / CONFIG} names no corpus", remedy=remedy)
+        root = self.data_dir / self.config.corpus
+        if not root.is_dir() and self.config.corpus in known_corpora():
+            root = locate_corpus(self.config.corpus)
+        if not root.is_dir():
+            raise CorpusError(f"the corpus {self.config.corpus!r} is no folder ({root})", remedy=remedy)
+        return root.resolve()
+
+    @property
+    def corpus_name(self) -> str:
+        """What the corpus is called in trees and reports: its folder's name."""
+        return self.corpus_root.name or "corpus"
+
+    @property
+    def exclude(self) -> tuple[str, ...]:
+        """Glob patterns of the sources left out."""
+        return self.config.exclude
+
+    @property
+    def chunks_file(self) -> Path | None:
+        """The user's own chunks, if ``branchrank.toml`` names them."""
+        return self.data_dir / self.config.chunks if self.config.chunks else None
+
+    @property
+    def nodes_file(self) -> Path | None:
+        """The user's own nodes, if ``branchrank.toml`` names them."""
+        return self.data_dir / self.config.nodes if self.config.nodes else None
+
+    @property
+    def index_directory(self) -> Path:
+        """Where the generations of this index are."""
+        return self.data_dir / "indexes" / index_name(self.index_settings)
+
+    @property
+    def index_names(self) -> tuple[str, ...]:
+        """The indexes that the workspace holds."""
+        try:
+            return tuple(sorted(entry.name for entry in os.scandir(self.data_dir / "indexes")))
+        except OSError:
+            return ()
+
+    @property
+    def is_default_index(self) -> bool:
+        """Whether this is the index that ``branchrank.toml`` asks for."""
+        plain = resolve(toml=self._tables, environment={}, flags={}).part(IndexSettings)
+        return index_name(plain) == index_name(self.index_settings)
+
+    @property
+    def cache_directory(self) -> Path:
+        """Where embeddings are kept by content."""
+        return self.data_dir / "hybrid" / "cache"
+
+    def open_cache(self) -> EmbeddingCache:
+        """The cache of embeddings: a file of the workspace, or the Redis that ``[cache]`` names."""
+        url = self.settings.part(CacheSettings).redis_url
+        return open_cache(self.cache_directory / "embeddings.sqlite3", redis_url=url, notify=self.notify)
+
+    @property
+    def questions_path(self) -> Path:
+        """The question file that ``branchrank.toml`` names, or ``benchmark/questions.jsonl``."""
+        return self.data_dir / self.config.questions
+
+    @property
+    def links(self) -> dict[Path, Path]:
+        """The fixed names of the default index's files, and where in a generation each leads."""
+        return {
+            self.data_dir / "chunks.jsonl": Path("chunks.jsonl"),
+            self.data_dir / "chroma": Path("chroma"),
+            self.data_dir / "pageindex" / "nodes.jsonl": Path("pageindex", "nodes.jsonl"),
+        }
+
+    def check_links(self) -> None:
+        """Raise :class:`ArtifactError` where a file that is not ours has one of the fixed names."""
+        for link in self.links:
+            if not link.exists() or link.is_symlink() or link in (self.chunks_file, self.nodes_file):
+                continue
+            remedy = f"move {link} away"
+            key = {"chunks.jsonl": "chunks", "nodes.jsonl": "nodes"}.get(link.name)
+            if key:
+                name = link.relative_to(self.data_dir).as_posix()
+                remedy += f', or use it: write {key} = "{name}" into {self.data_dir / CONFIG}'
+            raise ArtifactError(f"{link} is not a link to this workspace's index", remedy=remedy)
+
+    def install_links(self) -> None:
+        """Point the fixed names at the default index; the user's own files stay. Needs the build lock."""
+        current = self.index_directory / "current"
+        for link, inside in self.links.items():
+            with storage_errors(link):
+                if link in (self.chunks_file, self.nodes_file) or (link.exists() and not link.is_symlink()):
+                    continue
+                link.parent.mkdir(parents=True, exist_ok=True)
+                target = Path(os.path.relpath(current / inside, link.parent))
+                if not link.is_symlink() or link.readlink() != target:
+                    replace_link(link, target)
+
+
+def configure(
+    data_dir: Path,
+    *,
+    corpus: str | Path | None = None,
+    exclude: Sequence[str] | None = None,
+    chunks: Path | None = None,
+    nodes: Path | None = None,
+    settings: Mapping[str, object] | None = None,
+) -> None:
+    """Write what a workspace indexes into its ``branchrank.toml``; everything else in it stays.
+
+    ``corpus`` is a folder or the name of an added corpus. Paths are written relative to ``data_dir``.
+    ``settings`` maps ``"index.embedder"`` and the like to values. Raises :class:`CorpusError` when there is
+    no such corpus, :class:`~branchrank.errors.UsageError` and :class:`~branchrank.errors.StorageError` when
+    the file can't be changed.
+    """
+    _check_name(data_dir)
+    changes: dict[str, object] = {}
+    if corpus is not None:
+        folder = locate_corpus(corpus)
+        named = not Path(corpus).expanduser().is_dir()
+        changes["corpus"] = str(corpus) if named else _relative(folder, data_dir)
+    if exclude is not None:
+        changes["exclude"] = tuple(exclude)
+    for key, path in (("chunks", chunks), ("nodes", nodes)):
+        if path is not None:
+            changes[key] = _relative(path, data_dir)
+    update_config(data_dir / CONFIG, {**changes, **(settings or {})})
+
+
+@contextlib.contextmanager
+def kept_if_right(data_dir: Path) -> Iterator[None]:
+    """Put ``branchrank.toml`` back as it was when what was configured turns out to be wrong.
+
+    That is for :class:`UsageError`, :class:`InputError` and :class:`ModelError`, and where another process is
+    building; a build that was interrupted finds its settings again.
+    """
+    path = data_dir / CONFIG
+    before = path.read_bytes() if path.is_file() else None
+    try:
+        yield
+    except (UsageError, InputError, ModelError, BusyError):
+        if before is not None:
+            write_bytes(path, before)
+        else:
+            path.unlink(missing_ok=True)
+        raise
+
+
+def _check_name(path: Path) -> None:
+    """Raise :class:`UsageError` for a path that neither TOML nor Chroma can hold."""
+    try:
+        os.fspath(path.resolve()).encode("utf-8")
+    except UnicodeEncodeError:
+        raise UsageError(f"the path {str(path)!a} is not UTF-8", remedy="rename the folder") from None
+
+
+def _relative(path: Path, data_dir: Path) -> str:
+    _check_name(path)
+    return Path(os.path.relpath(path.resolve(), data_dir.resolve())).as_posix()

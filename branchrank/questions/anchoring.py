@@ -1,0 +1,240 @@
+"""Gold spans that survive edits of the documents: check them, and find those that moved.
+
+1. Lines and quotes are compared normalised, as a hit's text is when it is judged. An anchored gold item
+   keeps a digest of its lines.
+2. An anchor holds when its source exists, its lines exist, its quote lies within them, and the lines are
+   those of the digest.
+3. A broken anchor moves to where its lines stand now: text of the same digest, nearest in its own file, else
+   the one place in the corpus. The lines may have been wrapped anew.
+4. Where the lines were edited, the quote is looked for: the one place in its own file, else the one place in
+   the corpus. A quote that stands nowhere, or at several places, moves nothing. The span keeps its length.
+   Of the windows of that length around the quote, the one wins whose ends touch blank lines, then the one
+   that moves least.
+"""
+
+from __future__ import annotations
+
+from bisect import bisect_right
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from functools import cache
+from pathlib import Path
+from typing import NamedTuple
+
+import msgspec
+
+from branchrank.artifacts import digest_bytes
+from branchrank.corpus.discovery import discover
+from branchrank.corpus.lines import decode, split_lines
+from branchrank.measures.matching import normalise
+from branchrank.records import GoldItem, Question, Record, Span
+from branchrank.safe_open import read_beneath
+
+Lines = Mapping[str, Sequence[str]]
+
+_DIGEST_DIGITS = 16
+
+
+class AnchorProblem(Record, frozen=True, kw_only=True):
+    """What is wrong with gold item ``item`` (from 0) of a question."""
+
+    question_id: str
+    item: int
+    message: str
+
+    def __str__(self) -> str:
+        which = "" if self.item == 0 else f", alternate {self.item}"
+        return f"question {self.question_id!r}{which}: {self.message}"
+
+
+class AnchorMove(Record, frozen=True, kw_only=True):
+    """A gold item whose anchor was set anew; ``before`` is ``None`` when it had no lines."""
+
+    question_id: str
+    item: int
+    before: Span | None
+    after: Span
+
+
+class Reanchoring(NamedTuple):
+    """Questions with their gold where it stands now, what was set anew, and what could not be mended."""
+
+    questions: list[Question]
+    moved: list[AnchorMove]
+    problems: list[AnchorProblem]
+
+
+def corpus_lines(root: Path, exclude: Collection[str] = ()) -> dict[str, list[str]]:
+    """The raw lines of every document below ``root``, by source. Raises :class:`CorpusError`."""
+    return {
+        file.source: split_lines(decode(read_beneath(root, file.source))[0])
+        for file in discover(root, exclude).files
+    }
+
+
+def check_anchors(questions: Sequence[Question], lines: Lines) -> list[AnchorProblem]:
+    """Every gold item that doesn't hold, in the order of the questions.
+
+    ``lines`` maps each source of the corpus to its raw lines.
+    """
+    return [
+        AnchorProblem(question_id=question.id, item=number, message=message)
+        for question in questions
+        for number, item in enumerate(question.gold)
+        if (message := _fault(item, question, lines))
+    ]
+
+
+def reanchor(questions: Sequence[Question], lines: Lines) -> Reanchoring:
+    """Move the gold whose lines have moved, and give every anchor that holds its digest."""
+    text_of = cache(lambda source: _Text.of(lines[source]))
+    mended: list[Question] = []
+    moved: list[AnchorMove] = []
+    problems: list[AnchorProblem] = []
+    for question in questions:
+        gold = list(question.gold)
+        for number, item in enumerate(question.gold):
+            fault = _fault(item, question, lines)
+            place = _place(item, lines, text_of) if fault else item.span
+            if isinstance(place, str):
+                message = f"{fault}; {place}"
+                problems.append(AnchorProblem(question_id=question.id, item=number, message=message))
+            elif place is not None and place.source in lines:
+                gold[number] = _anchored(item, place, lines)
+                if fault:
+                    move = AnchorMove(question_id=question.id, item=number, before=item.span, after=place)
+                    moved.append(move)
+        mended.append(msgspec.structs.replace(question, gold=tuple(gold)))
+    return Reanchoring(mended, moved, problems)
+
+
+def lines_digest(lines: Sequence[str]) -> str:
+    """The digest that an anchor keeps of its lines: 16 hexadecimal digits, the same for any wrapping."""
+    return _digest(" ".join(filter(None, map(normalise, lines))))
+
+
+def _digest(normalised: str) -> str:
+    return digest_bytes(normalised.encode())[:_DIGEST_DIGITS]
+
+
+def _anchored(item: GoldItem, place: Span, lines: Lines) -> GoldItem:
+    return msgspec.structs.replace(
+        item,
+        source_file=place.source,
+        answer_line_start=place.line_start,
+        answer_line_end=place.line_end,
+        answer_digest=lines_digest(lines[place.source][place.line_start - 1 : place.line_end]),
+    )
+
+
+def _fault(item: GoldItem, question: Question, lines: Lines) -> str:
+    """What is wrong with a gold item, empty when it holds."""
+    source = item.source_file
+    if source not in lines:
+        source = next((alias for alias in question.source_aliases if alias in lines), "")
+    if not source:
+        return f"the corpus has no file {item.source_file!r}"
+    count, quote = len(lines[source]), normalise(item.answer_quote or "")
+    span = item.span
+    if span is not None and not 1 <= span.line_start <= span.line_end <= count:
+        return f"lines {span.line_start}-{span.line_end} are not in {source} ({count} lines)"
+    first, last = (1, count) if span is None else (span.line_start, span.line_end)
+    own = lines[source][first - 1 : last]
+    if quote and quote not in _Text.of(own).text:
+        return f"the quote is not in lines {first}-{last} of {source}"
+    if item.answer_digest and span is not None and item.answer_digest != lines_digest(own):
+        return f"lines {first}-{last} of {source} have changed since they were anchored"
+    return ""
+
+
+class _Text(NamedTuple):
+    """Normalised lines joined by spaces; ``starts`` are the offsets of the lines ``numbers``.
+
+    Lines of which nothing remains are left out.
+    """
+
+    text: str
+    starts: list[int]
+    numbers: list[int]
+
+    @classmethod
+    def of(cls, lines: Sequence[str]) -> _Text:
+        words: list[str] = []
+        starts: list[int] = []
+        numbers: list[int] = []
+        offset = 0
+        for number, line in enumerate(lines, start=1):
+            if normalised := normalise(line):
+                words.append(normalised)
+                starts.append(offset)
+                numbers.append(number)
+                offset += len(normalised) + 1
+        return cls(" ".join(words), starts, numbers)
+
+    def quoted(self, quote: str) -> list[tuple[int, int]]:
+        """First and last line of every occurrence of a normalised quote."""
+        places: list[tuple[int, int]] = []
+        start = self.text.find(quote)
+        while start >= 0:
+            places.append((self._line(start), self._line(start + len(quote) - 1)))
+            start = self.text.find(quote, start + 1)
+        return places
+
+    def _line(self, offset: int) -> int:
+        return self.numbers[bisect_right(self.starts, offset) - 1]
+
+    def digested(self, digest: str, length: int) -> Iterator[tuple[int, int]]:
+        """First and last line of every run of about ``length`` lines that has the digest."""
+        ends = [*(start - 1 for start in self.starts[1:]), len(self.text)]
+        for first, start in enumerate(self.starts):
+            for last in range(first, min(first + 2 * length, len(self.starts))):
+                if _digest(self.text[start : ends[last]]) == digest:
+                    yield self.numbers[first], self.numbers[last]
+
+
+def _place(item: GoldItem, lines: Lines, text_of: Callable[[str], _Text]) -> Span | str:
+    """Where a gold item's lines, or else its quote, stand now, or why that can't be said."""
+    own = [item.source_file] if item.source_file in lines else []
+    others = [source for source in lines if source not in own]
+    span = item.span
+    quote = normalise(item.answer_quote or "")
+    if span is not None and item.answer_digest:
+        for sources in (own, others):
+            found = [
+                Span(source=source, line_start=first, line_end=last)
+                for source in sources
+                if quote in text_of(source).text
+                for first, last in text_of(source).digested(item.answer_digest, span.lines)
+            ]
+            if len(found) == 1 or (found and sources is own):
+                return min(found, key=lambda place: abs(place.line_start - span.line_start))
+    if not quote:
+        return "it has no quote to look for"
+    for sources in (own, others):
+        places = [(source, *found) for source in sources for found in text_of(source).quoted(quote)]
+        if len(places) > 1:
+            named = ", ".join(f"{source}:{first}" for source, first, _ in places[:3])
+            return f"the quote stands at {len(places)} places ({named}{', ...' if len(places) > 3 else ''})"
+        if places:
+            source, first, last = places[0]
+            start, end = _window(span, first, last, lines[source])
+            return Span(source=source, line_start=start, line_end=end)
+    return "the quote stands nowhere in the corpus"
+
+
+def _window(before: Span | None, first: int, last: int, lines: Sequence[str]) -> tuple[int, int]:
+    """The lines, as many as before, that hold the quote's ``first..last`` and fit its paragraphs best."""
+    length = max(last - first + 1, before.lines if before is not None else 0)
+    length = min(length, len(lines))
+    home = before.line_start if before is not None else first
+
+    def blank(number: int) -> bool:
+        return not 1 <= number <= len(lines) or not lines[number - 1].strip()
+
+    def fit(start: int) -> tuple[int, int, int]:
+        end = start + length - 1
+        ragged_start = blank(start) or not blank(start - 1)
+        ragged_end = blank(end) or not blank(end + 1)
+        return ragged_start + ragged_end, abs(start - home), start
+
+    start = min(range(max(1, last - length + 1), min(first, len(lines) - length + 1) + 1), key=fit)
+    return start, start + length - 1

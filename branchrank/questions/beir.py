@@ -1,0 +1,83 @@
+"""Questions from a BEIR folder: its queries, with what its qrels judge relevant as gold.
+
+1. Each query of ``qrels/<split>.tsv`` is a question. Every document judged above 0 is a gold item, a whole
+   file, of the relevance that it was judged to have.
+2. A relevant document that the corpus lacks stays gold, which counts in the ideal order; the question lists
+   it under ``absent_gold``.
+3. A query without a relevant document is left out, with a note.
+"""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import NamedTuple
+
+import msgspec
+
+from branchrank.artifacts import read_jsonl
+from branchrank.corpus.beir import QRELS, QUERIES, entry_source, read_entries
+from branchrank.errors import QuestionError
+from branchrank.questions.qrels import read_qrels
+from branchrank.questions.question_files import ABSENT_GOLD
+from branchrank.records import GoldItem, Question, Record, Span
+
+
+class BeirQuestions(NamedTuple):
+    """Questions in the order of the queries, and notes on what was odd."""
+
+    questions: list[Question]
+    notes: list[str]
+
+
+class _Query(Record, frozen=True, kw_only=True):
+    id: str = msgspec.field(name="_id")
+    text: str
+
+
+def beir_questions(folder: Path, split: str, *, remove_query: bool = False) -> BeirQuestions:
+    """The questions of one split of a BEIR folder.
+
+    With ``remove_query`` the document that has a query's own id can be no hit of it, as in collections whose
+    queries are documents. Raises :class:`QuestionError` or :class:`~branchrank.errors.InputError` for files
+    that are missing or wrong.
+    """
+    path = folder / QRELS / f"{split}.tsv"
+    if not path.is_file():
+        splits = ", ".join(sorted(each.stem for each in (folder / QRELS).glob("*.tsv"))) or "none"
+        raise QuestionError(
+            f"there is no split {split!r} in {folder / QRELS}", remedy=f"--split; there are: {splits}"
+        )
+    qrels = read_qrels(path)
+    lengths = {entry.id: entry.text.count("\n") + 2 for entry in read_entries(folder)}
+    questions: list[Question] = []
+    notes: list[str] = []
+    queries = {query.id: query for query in read_jsonl(folder / QUERIES, _Query, error=QuestionError)}
+    notes.extend(f"query {key!r} is judged but not in {QUERIES}" for key in qrels if key not in queries)
+    for query in (queries[key] for key in queries if key in qrels):
+        relevance = {key: grade for key, grade in qrels[query.id].items() if grade > 0}
+        absent = [key for key in relevance if key not in lengths]
+        if absent:
+            notes.append(f"query {query.id!r}: {len(absent)} relevant documents are not in the corpus")
+        if relevance:
+            own = lengths.get(query.id) if remove_query else None
+            questions.append(_question(query, relevance, absent, own))
+        else:
+            notes.append(f"query {query.id!r} has no relevant document and is left out")
+    if not questions:
+        raise QuestionError(f"{path} judges no query of {folder / QUERIES} relevant to anything")
+    return BeirQuestions(questions, notes)
+
+
+def _question(query: _Query, relevance: dict[str, int], absent: list[str], own_lines: int | None) -> Question:
+    own = entry_source(query.id)
+    return Question(
+        id=query.id,
+        question=query.text,
+        gold=tuple(
+            GoldItem(source_file=entry_source(key), relevance=grade)
+            for key, grade in sorted(relevance.items())
+        ),
+        gold_level="file",
+        excluded_spans=(Span(source=own, line_start=1, line_end=own_lines),) if own_lines else (),
+        extra={ABSENT_GOLD: [entry_source(key) for key in sorted(absent)]} if absent else {},
+    )

@@ -1,0 +1,173 @@
+"""What is wrong with a question file, and what its reader should know of it.
+
+1. **Validity**: gold that doesn't hold (:mod:`branchrank.questions.anchoring`) is an error; everything else
+   is a warning.
+2. **Leakage**: a question worded as the heading of its gold, or whose content words (five or more) all stand
+   in its gold, is found by counting words. Compared are stems without the words that ask.
+3. **Duplicates**: questions of the same text (case, spacing and markup apart), or of the same set of stems
+   without articles, prepositions and the like.
+4. **Coverage**: how much of the corpus the questions ask about.
+"""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Iterator, Sequence
+from typing import Literal
+
+from branchrank.corpus.document import Document, Section
+from branchrank.measures.matching import is_file_level, normalise
+from branchrank.questions.anchoring import Lines, check_anchors
+from branchrank.records import GoldItem, Question, Record, Span
+from branchrank.settings import Bm25Settings
+from branchrank.stores.analyzer import Analyze, analyzer
+
+#: A question with fewer content words leaks nothing by having them all in its gold: it can hardly do without.
+LEAKING_WORDS = 5
+
+
+class Finding(Record, frozen=True, kw_only=True):
+    """One thing that was found in a question."""
+
+    severity: Literal["error", "warning"]
+    check: Literal["validity", "leakage", "duplicates"]
+    question_id: str
+    message: str
+
+    def __str__(self) -> str:
+        return f"{self.severity}: {self.message}"
+
+
+class Coverage(Record, frozen=True, kw_only=True):
+    """How much of a corpus the questions ask about.
+
+    ``leakage`` is the mean share, in 0..1, of a question's content words that stand in its gold, over the
+    questions with gold lines; ``None`` without any.
+    """
+
+    questions: int
+    unanswerable: int
+    file_level: int
+    documents: int
+    documents_asked: int
+    sections: int
+    sections_asked: int
+    leakage: float | None
+
+
+class QuestionCheck(Record, frozen=True, kw_only=True):
+    """Findings in the order of the checks, and the coverage."""
+
+    findings: tuple[Finding, ...]
+    coverage: Coverage
+
+    @property
+    def errors(self) -> int:
+        """How many findings are errors."""
+        return sum(finding.severity == "error" for finding in self.findings)
+
+
+def check_questions(
+    questions: Sequence[Question], documents: Sequence[Document], lines: Lines
+) -> QuestionCheck:
+    """Check questions against a corpus; ``lines`` maps each of its sources to the raw lines."""
+    stems = analyzer(Bm25Settings(stop_words="questions", split_identifiers=False))
+    sections = {document.source: document.sections for document in documents}
+    findings = [
+        Finding(severity="error", check="validity", question_id=problem.question_id, message=str(problem))
+        for problem in check_anchors(questions, lines)
+    ]
+    shares = {
+        question.id: share for question in questions if (share := _share(question, lines, stems)) is not None
+    }
+    findings += _leaks(questions, sections, shares, stems)
+    findings += _duplicates(questions)
+    asked = {
+        (item.source_file, section.line_start)
+        for question in questions
+        for item in question.gold
+        for section in _asked(question, item, sections)
+    }
+    coverage = Coverage(
+        questions=len(questions),
+        unanswerable=sum(not question.answerable for question in questions),
+        file_level=sum(question.gold_level == "file" for question in questions),
+        documents=len(documents),
+        documents_asked=len({source for source, _ in asked}),
+        sections=sum(len(document.sections) for document in documents),
+        sections_asked=len(asked),
+        leakage=sum(shares.values()) / len(shares) if shares else None,
+    )
+    return QuestionCheck(findings=tuple(findings), coverage=coverage)
+
+
+def _share(question: Question, lines: Lines, stems: Analyze) -> float | None:
+    """The largest share of the question's content words that stand in one of its golds' lines."""
+    words = frozenset(stems(question.question))
+    shares = [
+        len(words & frozenset(stems("\n".join(lines[span.source][span.line_start - 1 : span.line_end]))))
+        / len(words)
+        for item in question.gold
+        if words
+        and (span := item.span) is not None
+        and span.source in lines
+        and not is_file_level(item, question)
+    ]
+    return max(shares, default=None)
+
+
+def _leaks(
+    questions: Sequence[Question],
+    sections: dict[str, tuple[Section, ...]],
+    shares: dict[str, float],
+    stems: Analyze,
+) -> Iterator[Finding]:
+    for question in questions:
+        words = frozenset(stems(question.question))
+        headings = (section.title for item in question.gold for section in _asked(question, item, sections))
+        heading = next((each for each in headings if words and words == frozenset(stems(each))), None)
+        message = ""
+        if heading is not None:
+            message = f"is worded as the heading of its gold, {heading!r}"
+        elif len(words) >= LEAKING_WORDS and shares.get(question.id) == 1:
+            message = f"has all of its {len(words)} content words in its gold"
+        if message:
+            yield Finding(
+                severity="warning",
+                check="leakage",
+                question_id=question.id,
+                message=f"question {question.id!r} {message}",
+            )
+
+
+def _duplicates(questions: Sequence[Question]) -> Iterator[Finding]:
+    stems = analyzer(Bm25Settings(stop_words="english", split_identifiers=False))
+    same_text: defaultdict[object, list[Question]] = defaultdict(list)
+    same_words: defaultdict[object, list[Question]] = defaultdict(list)
+    for question in questions:
+        same_text[normalise(question.question)].append(question)
+        if words := frozenset(stems(question.question)):
+            same_words[words].append(question)
+    for manner, groups in (("the same as", same_text), ("in the same words as", same_words)):
+        for first, *others in groups.values():
+            for other in others:
+                if manner == "the same as" or normalise(first.question) != normalise(other.question):
+                    yield Finding(
+                        severity="warning",
+                        check="duplicates",
+                        question_id=other.id,
+                        message=f"question {other.id!r} asks {manner} {first.id!r}",
+                    )
+
+
+def _asked(question: Question, item: GoldItem, sections: dict[str, tuple[Section, ...]]) -> Iterator[Section]:
+    """The sections whose own lines a gold item overlaps; of a page as gold its first."""
+    own = sections.get(item.source_file, ())
+    span = item.span
+    if is_file_level(item, question) or span is None:
+        yield from own[:1]
+        return
+    for section in own:
+        lines = Span(source=span.source, line_start=section.line_start, line_end=section.own_line_end)
+        if span.overlap(lines):
+            yield section

@@ -1,0 +1,276 @@
+"""Navigational questions from a corpus's own cross references, without an LLM.
+
+1. Every cross reference with text of its own is resolved (:mod:`branchrank.questions.links`). Its text
+   becomes a query, the section or page that it leads to the gold.
+2. A link is dropped when it leads nowhere in the corpus, to an inner label, into release notes, or into the
+   page or section that it stands in.
+3. Equal texts (case and spacing apart) are one query with at most two golds; with more it is ambiguous.
+4. A query is dropped when it is worded as its target's heading is (compared as sets of stems, without
+   articles and the words for parts of a documentation), points ("as shown above"), names code, or has fewer
+   than two content words.
+5. The own spans of all sections that hold a link of this text are excluded from its scoring, or the linking
+   section would be found first. A query whose gold would be excluded with them is dropped.
+6. Byte-wise copies of a page are aliases of the first of them.
+
+The overlap of a query with its target's heading is kept under the key ``overlap``: ``subset`` when every
+content word stands there, ``partial`` when some do, ``paraphrase`` when none does.
+"""
+
+from __future__ import annotations
+
+import re
+from collections import Counter, defaultdict
+from collections.abc import Iterable, Sequence
+from pathlib import PurePosixPath
+from typing import NamedTuple
+
+import msgspec
+
+from branchrank.corpus.document import Document, Section
+from branchrank.corpus.sections import slug
+from branchrank.questions.links import Links, Target
+from branchrank.records import GoldItem, Question, Span
+from branchrank.settings import Bm25Settings
+from branchrank.stores.analyzer import STOP_WORDS, analyzer
+
+KIND = "navigational"
+MAX_GOLDS = 2
+MIN_CONTENT_WORDS = 2
+#: Overlap slices, and the reasons for which a link or a query is dropped, in the order of the checks.
+OVERLAPS = ("subset", "partial", "paraphrase")
+LINK_REASONS = ("unresolved", "inner label", "release notes", "leads into itself")
+QUERY_REASONS = ("as its heading", "points", "names code", "too few words", "ambiguous", "links itself")
+
+_ANALYZER = Bm25Settings(stop_words="none", split_identifiers=False)
+#: Words for articles and for parts of a documentation: they name no subject.
+_PARTS = (
+    "a an the article articles chapter chapters component components doc docs documentation document "
+    "documents entry guide guides handbook manual page pages paragraph reference references section "
+    "sections topic topics tutorial tutorials"
+)
+#: Words by which a link invites to follow it.
+_INVITING = (
+    "click details example examples find here info information instructions learn more overview read "
+    "reading see"
+)
+#: Words that point to a place instead of naming a subject ("that" mostly opens a clause).
+_POINTING = (
+    "above aforementioned before below earlier former here latter later next previous previously these "
+    "this those"
+)
+#: Words for what an identifier stands for.
+_CODE_KINDS = (
+    "argument attribute class command constant decorator directive event exception field file flag "
+    "function hook interface keyword listener method module object option package parameter property "
+    "setting tag type variable"
+)
+_CODE = re.compile(r"[_()\\$@{}\[\]=;<>%*^~`]|::|->|^[-.]{1,2}\w|\w[./]\w|[a-z][A-Z]|^[A-Z0-9]*\d[A-Z0-9]*$")
+_RELEASE_NAME = re.compile(
+    r"(?:changes|change-?log|deprecations?|history|news|releases?|release-?notes?|upgrad(?:e|es|ing)|what-?s-?new)"
+    r"(?:-?v?[\dx.]+)?"
+)
+_VERSION = re.compile(r"(?:\w+ )?(?:version )?v?\d+(?:\.\d+)+(?: release notes?)?", re.IGNORECASE)
+
+
+class Mined(NamedTuple):
+    """Questions in the order of their ids, and how many links and queries each reason dropped.
+
+    ``links`` counts the references with text of their own, ``queries`` the distinct texts that were left.
+    """
+
+    questions: list[Question]
+    links: int
+    queries: int
+    dropped: dict[str, int]
+
+    @property
+    def overlaps(self) -> dict[str, int]:
+        """The number of questions in each overlap slice."""
+        counts = Counter(question.extra["overlap"] for question in self.questions)
+        return {overlap: counts[overlap] for overlap in OVERLAPS}
+
+
+class _Query(NamedTuple):
+    """All links of one text: the text as written each time, where they lead, and the sections they are in."""
+
+    texts: list[str]
+    targets: list[Target]
+    linking: list[Span]
+
+
+def mine_questions(documents: Sequence[Document]) -> Mined:
+    """Questions from the cross references of a corpus, the same for the same documents in any order."""
+    documents = sorted(documents, key=lambda document: document.source)
+    first: dict[str, str] = {}
+    copies: defaultdict[str, list[str]] = defaultdict(list)
+    for document in documents:
+        original = first.setdefault(document.digest, document.source)
+        if original != document.source:
+            copies[original].append(document.source)
+    originals = [document for document in documents if first[document.digest] == document.source]
+    dropped: Counter[str] = Counter()
+    miner = _Miner(documents, first, copies)
+    queries = miner.queries(originals, dropped)
+    questions = []
+    for query in queries:
+        reason = miner.reason(query)
+        if reason:
+            dropped[reason] += 1
+        else:
+            questions.append(miner.question(query))
+    return Mined(
+        questions=_with_ids(questions),
+        links=sum(len(document.references) for document in originals),
+        queries=len(queries),
+        dropped={reason: dropped[reason] for reason in (*LINK_REASONS, *QUERY_REASONS)},
+    )
+
+
+class _Miner:
+    """What mining needs to know of the corpus."""
+
+    def __init__(
+        self, documents: Sequence[Document], first: dict[str, str], copies: dict[str, list[str]]
+    ) -> None:
+        self.links = Links(documents)
+        self.copies = copies
+        self.original = {document.source: first[document.digest] for document in documents}
+        self.release_notes = {document.source for document in documents if is_release_note(document)}
+        self.analyze = analyzer(_ANALYZER)
+        self.parts = frozenset(self.analyze(_PARTS))
+        self.pointing = frozenset(self.analyze(_POINTING))
+        self.code_kinds = frozenset(self.analyze(_CODE_KINDS))
+        stopped = STOP_WORDS["english"] | STOP_WORDS["questions"]
+        self.empty = self.parts.union(self.analyze(_INVITING), *map(self.analyze, stopped))
+
+    def queries(self, documents: Iterable[Document], dropped: Counter[str]) -> list[_Query]:
+        """The queries that links lead from, in the order of their texts; counts the links dropped."""
+        found: dict[str, _Query] = {}
+        for document in documents:
+            for reference in document.references:
+                query = found.setdefault(_folded(reference.text), _Query([], [], []))
+                own = _section_at(document, reference.line)
+                span = _own_span(document.source, document.sections[own])
+                if span not in query.linking:
+                    query.linking.append(span)
+                try:
+                    target = self.links.target(document.source, reference)
+                except LookupError:
+                    dropped["unresolved"] += 1
+                    continue
+                if target is None:
+                    dropped["inner label"] += 1
+                    continue
+                target = Target(self.original[target.source], target.section)
+                if target.source in self.release_notes:
+                    dropped["release notes"] += 1
+                elif target.source == document.source and target.section in (0, own):
+                    dropped["leads into itself"] += 1
+                else:
+                    query.texts.append(reference.text)
+                    if target not in query.targets:
+                        query.targets.append(target)
+        return [query for _, query in sorted(found.items()) if query.targets]
+
+    def reason(self, query: _Query) -> str:
+        """Why a query is dropped; empty when it is a question."""
+        text = query.texts[0]
+        stems = frozenset(self.analyze(text)) - self.parts
+        headings = (self.links.section(target).title for target in query.targets)
+        if any(stems == frozenset(self.analyze(heading)) - self.parts for heading in headings):
+            return "as its heading"
+        if self.pointing & set(self.analyze(text)):
+            return "points"
+        words = text.split()
+        code = [word for word in words if _CODE.search(word)]
+        content = self.content(text)
+        others = self.content(" ".join(word for word in words if word not in code)) - self.code_kinds
+        if code and len(code) > len(others):
+            return "names code"
+        if len(content) < MIN_CONTENT_WORDS:
+            return "too few words"
+        if len(query.targets) > MAX_GOLDS:
+            return "ambiguous"
+        golds = [self.span(target) for target in query.targets]
+        return "links itself" if any(gold.overlap(span) for gold in golds for span in query.linking) else ""
+
+    def content(self, text: str) -> frozenset[str]:
+        """The stems of a text that name a subject."""
+        return frozenset(self.analyze(text)) - self.empty
+
+    def span(self, target: Target) -> Span:
+        """The lines of a target: its own span, with all below it where a section holds nothing but that."""
+        section = self.links.section(target)
+        if target.section and all(block.kind == "heading" for block in section.blocks):
+            return Span(source=target.source, line_start=section.line_start, line_end=section.line_end)
+        return _own_span(target.source, section)
+
+    def question(self, query: _Query) -> Question:
+        """The question that a query makes, without its id. Targets of both levels are taken as pages."""
+        pages = any(target.section == 0 for target in query.targets)
+        targets = sorted(
+            query.targets,
+            key=lambda target: (target.source not in self.copies, target.source, target.section),
+        )
+        counts = Counter(query.texts)
+        text = min(counts, key=lambda each: (-counts[each], each))
+        headings = " ".join(self.links.section(target).title for target in targets)
+        content, found = self.content(text), self.content(headings)
+        overlap = "subset" if content <= found else "partial" if content & found else "paraphrase"
+        gold: dict[GoldItem, None] = {}
+        for target in targets:
+            span = self.span(target)
+            gold[
+                GoldItem(source_file=target.source)
+                if pages
+                else GoldItem(
+                    source_file=target.source,
+                    answer_line_start=span.line_start,
+                    answer_line_end=span.line_end,
+                )
+            ] = None
+        return Question(
+            id="",
+            question=text,
+            gold=tuple(gold),
+            kind=KIND,
+            section_title=self.links.section(targets[0]).title,
+            gold_level="file" if pages else "span",
+            excluded_spans=tuple(sorted(query.linking)),
+            source_aliases=tuple(self.copies.get(targets[0].source, ())),
+            extra={"overlap": overlap},
+        )
+
+
+def is_release_note(document: Document) -> bool:
+    """Whether a document tells what changed: by the names in its path, or a version number as its title."""
+    path = PurePosixPath(document.source.casefold())
+    names = (re.sub(r"[_ ']", "-", name) for name in (*path.parts[:-1], path.name.rpartition(".")[0]))
+    return any(_RELEASE_NAME.fullmatch(name) for name in names) or bool(_VERSION.fullmatch(document.title))
+
+
+def _folded(text: str) -> str:
+    return " ".join(text.casefold().split())
+
+
+def _section_at(document: Document, line: int) -> int:
+    """The number of the section whose own span holds the line."""
+    return max(
+        (number for number, section in enumerate(document.sections) if section.line_start <= line), default=0
+    )
+
+
+def _own_span(source: str, section: Section) -> Span:
+    return Span(source=source, line_start=section.line_start, line_end=section.own_line_end)
+
+
+def _with_ids(questions: Iterable[Question]) -> list[Question]:
+    """Questions with ids from their texts; of texts with one slug the later get ``~2``, ``~3``, ..."""
+    used: Counter[str] = Counter()
+    named = []
+    for question in questions:
+        name = f"mined-{slug(question.question)}"
+        used[name] += 1
+        identifier = name if used[name] == 1 else f"{name}~{used[name]}"
+        named.append(msgspec.structs.replace(question, id=identifier))
+    return sorted(named, key=lambda question: question.id)

@@ -1,0 +1,61 @@
+"""Relevance judgements: TREC qrels and those of BEIR folders."""
+
+from __future__ import annotations
+
+import math
+from collections import defaultdict
+from collections.abc import Iterator
+from pathlib import Path
+
+from branchrank.errors import InputError
+
+#: Query id -> document id -> relevance.
+Qrels = dict[str, dict[str, int]]
+
+
+def read_qrels(path: Path) -> Qrels:
+    """TREC qrels, or those of a BEIR folder (``.tsv`` with a header), by query.
+
+    Raises :class:`InputError` naming the line that is neither, or judges a document twice.
+    """
+    qrels: defaultdict[str, dict[str, int]] = defaultdict(dict)
+    beir = path.suffix == ".tsv"
+    expected = "`query document relevance`" if beir else "`query 0 document relevance`"
+    for number, columns in columns_of(path, 3 if beir else 4, expected):
+        query, document, text = columns[0], *columns[-2:]
+        if beir and number == 1 and not text.lstrip("-").isdecimal():
+            continue
+        if document in qrels[query]:
+            raise InputError(f"{path}:{number}: {document!r} is judged twice for the query {query!r}")
+        qrels[query][document] = int(number_of(text, f"{path}:{number}", whole=True))
+    if not qrels:
+        raise InputError(f"{path} judges nothing", remedy="give a qrels file")
+    return dict(qrels)
+
+
+def columns_of(path: Path, count: int, expected: str) -> Iterator[tuple[int, list[str]]]:
+    """The columns of each line of a TREC or TSV file, with its number. Raises :class:`InputError`."""
+    try:
+        with path.open(encoding="utf-8") as stream:
+            for number, line in enumerate(stream, start=1):
+                columns = line.split("\t") if path.suffix == ".tsv" else line.split()
+                if not line.strip():
+                    continue
+                if len(columns) != count:
+                    raise InputError(f"{path}:{number}: {len(columns)} columns; a line is {expected}")
+                yield number, [column.strip() for column in columns]
+    except OSError as error:
+        raise InputError(f"cannot read {path}: {error.strerror}", remedy="check the path") from error
+    except UnicodeDecodeError as error:
+        raise InputError(f"{path} is not UTF-8 text: {error.reason}") from None
+
+
+def number_of(text: str, place: str, *, whole: bool = False) -> float:
+    """A finite number. Raises :class:`InputError` that names ``place``."""
+    try:
+        value = int(text) if whole else float(text)
+    except ValueError:
+        value = math.nan
+    if not math.isfinite(value):
+        raise InputError(f"{place}: {text!r} is no {'whole ' if whole else ''}number")
+    return value

@@ -1,0 +1,77 @@
+"""The documents' text that ``report.html`` shows: the lines of hits and gold, with a little around them.
+
+The text is read from the corpus when the report is written, and only if the corpus is still the one that was
+searched. A report without text carries places (file and line) alone.
+"""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Collection
+from pathlib import Path
+
+from branchrank.corpus.discovery import discover
+from branchrank.corpus.lines import decode, split_lines
+from branchrank.corpus.loading import corpus_digest
+from branchrank.errors import BranchRankError
+from branchrank.printable import safe
+from branchrank.runs.loading import LoadedRun
+from branchrank.safe_open import read_beneath
+
+#: Hits of each answer whose text is shown, and lines around each.
+SHOWN_HITS = 5
+AROUND = 2
+#: Longest passage; of a longer one the first lines are shown.
+LONGEST = 200
+
+#: Source -> runs of lines: the number of the first, and the lines.
+Passages = dict[str, list[tuple[int, list[str]]]]
+
+
+def digest_now(root: Path, exclude: Collection[str]) -> str:
+    """The digest of the corpus as it is now; empty when there is none."""
+    try:
+        files = discover(root, exclude).files
+        return corpus_digest(
+            (file.source, hashlib.sha256(read_beneath(root, file.source)).hexdigest()) for file in files
+        )
+    except (BranchRankError, OSError):
+        return ""
+
+
+def gather_passages(loaded: LoadedRun, root: Path) -> Passages:
+    """The lines that the report shows, read from the corpus at ``root``."""
+    wanted: dict[str, set[int]] = {}
+
+    def want(source: str, start: int, end: int) -> None:
+        last = min(end, start + LONGEST - 1)
+        wanted.setdefault(source, set()).update(range(max(1, start - AROUND), last + AROUND + 1))
+
+    for row in loaded.outcome.rows:
+        for hit in row.hits[:SHOWN_HITS]:
+            want(hit.source, hit.line_start, hit.line_end)
+    for question in loaded.questions:
+        for item in question.gold:
+            if item.span is not None:
+                want(item.source_file, item.span.line_start, item.span.line_end)
+    passages: Passages = {}
+    for source in sorted(wanted):
+        try:
+            lines = split_lines(decode(read_beneath(root, source))[0])
+        except OSError:
+            continue
+        passages[source] = _runs(lines, wanted[source])
+    return passages
+
+
+def _runs(lines: list[str], wanted: set[int]) -> list[tuple[int, list[str]]]:
+    runs: list[tuple[int, list[str]]] = []
+    for number in sorted(wanted):
+        if number > len(lines):
+            break
+        text = safe(lines[number - 1])
+        if runs and number == runs[-1][0] + len(runs[-1][1]):
+            runs[-1][1].append(text)
+        else:
+            runs.append((number, [text]))
+    return runs

@@ -1,0 +1,124 @@
+"""Where was the gold lost? The gold's rank after every stage, and the stage that lost it.
+
+1. The gold's keys are the chunks and nodes that would be strict hits: those that overlap gold lines (or,
+   for gold without lines, hold the quote; for file-level gold, all of the file's).
+2. After each stage the gold's rank is the best rank of any of its keys, absent when none is left.
+3. The first of these that applies names the stage that lost the gold:
+
+   ``retrieval``  no branch found it
+   ``mapping``    a chunk of it was found and no node (trees whose spans don't cover it)
+   ``cap``        the fused list had it, below the candidate cap
+   ``group``      another chunk stands for its document
+   ``rerank``     it was in the first k before the reranker and is not after
+   ``fusion``     it was found and ranked below the first k
+   ``passage``    its section is in the first k, and another passage of the section was returned
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+
+from branchrank.index import Index
+from branchrank.measures.matching import is_file_level, is_strict, normalise
+from branchrank.records import GoldItem, Hit, Question, Record, StageTrace
+from branchrank.runs.rows import Row
+
+#: The k of "in the first k".
+DEPTH = 5
+LOSSES = ("retrieval", "mapping", "fusion", "cap", "group", "rerank", "passage")
+
+
+def gold_keys(question: Question, index: Index) -> frozenset[str]:
+    """Ids of the chunks and nodes that cover the question's gold in one index."""
+    keys: set[str] = set()
+    for item in question.gold:
+        sources = {item.source_file, *question.source_aliases}
+        chunks = [chunk for chunk in index.chunks.values() if chunk.source in sources]
+        for chunk in chunks:
+            hit = Hit(
+                id=chunk.id,
+                source=chunk.source,
+                line_start=chunk.line_start,
+                line_end=chunk.line_end,
+                text=chunk.text,
+                score=0.0,
+            )
+            if is_strict(hit, item, question):
+                keys.add(chunk.id)
+        keys |= _nodes(question, item, sources, index)
+    return frozenset(keys)
+
+
+def _nodes(question: Question, item: GoldItem, sources: set[str], index: Index) -> set[str]:
+    quote = normalise(item.answer_quote or "")
+    found = set()
+    for node in index.tree.sections:
+        own = node.own_span
+        if node.source not in sources or own is None:
+            continue
+        gold = item.span
+        overlaps = gold is not None and own.line_start <= gold.line_end and gold.line_start <= own.line_end
+        quoted = bool(quote) and quote in normalise(node.text)
+        if is_file_level(item, question) or overlaps or quoted:
+            found.add(node.id)
+    return found
+
+
+def gold_ranks(trace: Iterable[StageTrace], keys: frozenset[str]) -> dict[str, int]:
+    """Stage -> the best rank, from 1, of any gold key in its list; stages without one are left out."""
+    ranks: dict[str, int] = {}
+    for stage in trace:
+        rank = next((rank for rank, key in enumerate(stage.keys, start=1) if key in keys), None)
+        if rank is not None:
+            ranks[stage.stage] = min(rank, ranks.get(stage.stage, rank))
+    return ranks
+
+
+def lost_at(stages: Sequence[str], ranks: dict[str, int], found: bool, depth: int = DEPTH) -> str:
+    """The stage that lost the gold, empty when a hit in the first ``depth`` covers it."""
+    if found:
+        return ""
+    last = max((stage for stage in ("fusion", "cap", "group", "rerank") if stage in stages), key=stages.index)
+    if last in ranks and ranks[last] <= depth:
+        return "passage"
+    if "fusion" not in ranks:
+        return "mapping" if ranks else "retrieval"
+    for stage in ("cap", "group"):
+        if stage in stages and stage not in ranks:
+            return stage
+    before = [stage for stage in ("fusion", "cap", "group") if stage in stages][-1]
+    if "rerank" in stages and ranks[before] <= depth:
+        return "rerank"
+    return "fusion"
+
+
+class Reach(Record, frozen=True, kw_only=True):
+    """What one stage leaves: the share of questions whose gold is in its list, and in its first k."""
+
+    stage: str
+    present: float
+    in_first: float
+
+
+def waterfall(rows: Sequence[Row], depth: int = DEPTH) -> list[Reach]:
+    """The ceiling that each stage leaves, in the order in which stages ran. Rows of one predictor."""
+    count = len(rows) or 1
+    return [
+        Reach(
+            stage=stage,
+            present=sum(stage in row.gold_ranks for row in rows) / count,
+            in_first=sum(row.gold_ranks.get(stage, depth + 1) <= depth for row in rows) / count,
+        )
+        for stage in _in_order(rows)
+    ]
+
+
+def _in_order(rows: Sequence[Row]) -> list[str]:
+    """Every stage of the rows; one that few rows have stands before what follows it there."""
+    order: list[str] = []
+    for row in rows:
+        for place, stage in enumerate(row.stages):
+            if stage not in order:
+                following = next((each for each in row.stages[place + 1 :] if each in order), None)
+                order.insert(len(order) if following is None else order.index(following), stage)
+    return order

@@ -1,0 +1,208 @@
+"""A run's directory: ``reports/<UTC time>-<experiment>-<seed>/`` and the names of its files."""
+
+from __future__ import annotations
+
+import re
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Any, Literal
+
+import msgspec
+
+from branchrank.artifacts import digest_file, digest_of, storage_errors, write_bytes
+from branchrank.errors import RunError
+from branchrank.llm.ledger import PriceTable
+from branchrank.records import Record
+from branchrank.runs.provenance import Provenance
+from branchrank.runs.rows import is_under_way
+from branchrank.systems.spec import System
+
+SCHEMA_VERSION = 1
+
+ROWS = "rows.jsonl"
+QUESTIONS_CSV = "questions.csv"
+SUMMARY_CSV = "summary.csv"
+CALLS_CSV = "llm_calls.csv"
+TIMINGS_CSV = "timings.csv"
+REPORT_MD = "report.md"
+REPORT_HTML = "report.html"
+RUN_JSON = "run.json"
+HARD_SET = "hard.jsonl"
+QUESTIONS = "questions.jsonl"
+GOLD = "gold.jsonl"
+PLOTS = "plots"
+
+#: Parts of the settings that can change a row and are in neither an arm nor an index.
+ROW_SETTINGS = ("bm25", "grep", "qdrant", "retrieval", "embedding")
+
+#: The files that every other file of a run is computed from.
+TRUTH = (ROWS, TIMINGS_CSV, QUESTIONS, GOLD)
+
+
+class Arm(Record, frozen=True, kw_only=True):
+    """One predictor of a run. ``system`` is its whole record; ``None`` for what comes from outside, and then
+    ``origin`` is its class or its endpoint."""
+
+    name: str
+    llm: str
+    system: System | None = None
+    index: str = "default"
+    repeats: int = 1
+    origin: str = ""
+
+
+class IndexFacts(Record, frozen=True, kw_only=True):
+    """What a report says of an index."""
+
+    name: str
+    generation: str
+    digest: str
+    embedder: str
+    model_revision: str
+    dimension: int
+    vector_store: str
+    chunks: int
+    nodes: int
+    build_seconds: float
+    bytes: int
+
+
+class RunRecord(Record, frozen=True, kw_only=True):
+    """``run.json``: everything needed to repeat a run and to say what it measured.
+
+    ``digests`` are those of the files in ``TRUTH``, and of this record itself without its own.
+    """
+
+    schema_version: int = SCHEMA_VERSION
+    experiment: str
+    status: Literal["running", "finished"] = "running"
+    created: str
+    command: str
+    #: Whether a credential was taken out of the command, which then can't be repeated as it stands.
+    command_scrubbed: bool = False
+    seed: int
+    split: str = ""
+    corpus: str
+    corpus_digest: str
+    corpus_exclude: tuple[str, ...] = ()
+    questions_file: str
+    questions_digest: str
+    question_ids: tuple[str, ...]
+    top_k: int
+    mode: str
+    arms: tuple[Arm, ...]
+    indexes: tuple[IndexFacts, ...] = ()
+    settings: dict[str, Any] = msgspec.field(default_factory=dict)
+    origins: dict[str, str] = msgspec.field(default_factory=dict)
+    provenance: Provenance | None = None
+    computed: dict[str, int] = msgspec.field(default_factory=dict)
+    reused: dict[str, int] = msgspec.field(default_factory=dict)
+    failures: int = 0
+    fallbacks: int = 0
+    warnings: tuple[str, ...] = ()
+    prices: PriceTable | None = None
+    digests: dict[str, str] = msgspec.field(default_factory=dict)
+
+    @property
+    def plan(self) -> dict[str, object]:
+        """What two halves of one run must have in common: whatever can change a row, a timing or what is
+        said of the run, and the cassette, which otherwise would hold the calls of one half alone."""
+        llm = self.settings.get("llm", {})
+        benchmark = self.settings.get("benchmark", {})
+        return {
+            "--experiment": self.experiment,
+            "--split": self.split,
+            "the corpus": self.corpus_digest,
+            "the questions": (self.questions_digest, self.question_ids),
+            "--top-k": self.top_k,
+            "the predictors": self.arms,
+            "--sample-seed": self.seed,
+            "the index": [(index.name, index.digest, index.vector_store) for index in self.indexes],
+            **{f"the settings of {name}": self.settings.get(name) for name in ROW_SETTINGS},
+            "--trace-depth": benchmark.get("trace_depth"),
+            "--latency-sample": benchmark.get("latency_sample"),
+            "--question-text": benchmark.get("question_text"),
+            "--llm-completion-tokens": llm.get("completion_tokens"),
+            "--llm-record": llm.get("record"),
+            "--llm-replay": llm.get("replay"),
+        }
+
+
+def new_directory(reports: Path, experiment: str, seed: int) -> Path:
+    """Make the directory of a new run; a second one in the same second gets ``-2``."""
+    name = re.sub(r"[^A-Za-z0-9._-]+", "-", experiment).strip("-.") or "run"
+    stamp = datetime.now(UTC).strftime("%Y%m%dT%H%M%SZ")
+    with storage_errors(reports):
+        reports.mkdir(parents=True, exist_ok=True)
+        for attempt in range(1, 1000):
+            suffix = "" if attempt == 1 else f"-{attempt}"
+            directory = reports / f"{stamp}-{name}-{seed}{suffix}"
+            try:
+                directory.mkdir()
+            except FileExistsError:
+                continue
+            return directory
+    raise RunError(f"{reports} holds a thousand runs of this second", remedy="wait a second")
+
+
+def sealed(directory: Path, run: RunRecord) -> RunRecord:
+    """The run with the digests of its files as they lie in ``directory``, and its own."""
+    digests = {name: digest_file(directory / name) for name in TRUTH if (directory / name).exists()}
+    with_files = msgspec.structs.replace(run, digests=digests)
+    own = own_digest(msgspec.json.encode(with_files))
+    return msgspec.structs.replace(run, digests={**digests, RUN_JSON: own})
+
+
+def own_digest(content: bytes) -> str:
+    """The digest of a ``run.json`` without its own, of what it says and not of how it is written."""
+    document = msgspec.json.decode(content)
+    document["digests"].pop(RUN_JSON, None)
+    return digest_of(document)
+
+
+def write_run(directory: Path, run: RunRecord) -> None:
+    """Write ``run.json`` atomically."""
+    write_bytes(directory / RUN_JSON, msgspec.json.format(msgspec.json.encode(run), indent=2) + b"\n")
+
+
+def read_run(directory: Path) -> RunRecord:
+    """Read ``run.json``. Raises :class:`RunError` when the directory holds no readable run."""
+    path = directory / RUN_JSON
+    try:
+        return msgspec.json.decode(path.read_bytes(), type=RunRecord)
+    except OSError as error:
+        raise RunError(f"no run in {directory}: {error.strerror}", remedy="`branchrank list`") from error
+    except (msgspec.DecodeError, RecursionError) as error:
+        raise RunError(f"{path}: {error}", remedy="run the benchmark again") from None
+
+
+def check_resumable(directory: Path, plan: dict[str, object]) -> Path:
+    """The directory of a run that can go on under this plan.
+
+    Raises :class:`RunError` when the run is finished or what it depends on has changed since.
+    """
+    run = read_run(directory)
+    if run.status == "finished":
+        raise RunError(f"{directory} is finished", remedy=f"branchrank show {directory}")
+    changed = [name for name, value in run.plan.items() if plan.get(name) != value]
+    if changed:
+        raise RunError(
+            f"{directory} can't go on, {' and '.join(changed)} changed since it was started",
+            remedy="repeat its command for a new run",
+        )
+    return directory
+
+
+def latest_unfinished(reports: Path, plan: dict[str, object]) -> Path | None:
+    """The newest run under ``reports`` that stopped half-way and has this plan.
+
+    A run that another process has under way is left to it.
+    """
+    for path in sorted(reports.glob(f"*/{RUN_JSON}"), reverse=True):
+        try:
+            run = read_run(path.parent)
+        except RunError:
+            continue
+        if run.status == "running" and run.plan == plan and not is_under_way(path.parent / ROWS):
+            return path.parent
+    return None

@@ -1,0 +1,68 @@
+"""From hits to judged rows, and from rows back to what the measures read."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from functools import lru_cache
+
+from branchrank.corpus.tokens import token_counter
+from branchrank.measures.matching import Judged, JudgedHit, gold_gains, gold_pages, judge, without_excluded
+from branchrank.records import Hit, Question
+from branchrank.runs.rows import Row, RowHit
+
+
+def judged_hits(hits: Sequence[Hit], question: Question) -> tuple[RowHit, ...]:
+    """Judge the hits of one question and keep where they lie, not their text."""
+    kept = without_excluded(hits, question)
+    return tuple(
+        RowHit(
+            id=hit.id,
+            source=hit.source,
+            line_start=hit.line_start,
+            line_end=hit.line_end,
+            characters=len(hit.text),
+            tokens=_tokens(hit.text),
+            score=hit.score,
+            gain=judgement.gain,
+            gold=judgement.gold,
+            page=judgement.page,
+            node_id=hit.node_id,
+            distance=hit.distance,
+            branches=hit.branches,
+            fallback=hit.fallback,
+        )
+        for hit, judgement in zip(kept, judge(kept, question).hits, strict=True)
+    )
+
+
+@lru_cache(maxsize=4096)
+def _tokens(text: str) -> int:
+    """Tokens of a passage; predictors return the same ones again and again."""
+    return token_counter()(text)
+
+
+def judged_row(row: Row, question: Question) -> Judged:
+    """The judgement that a row keeps, as measures read it."""
+    pages, weak_pages = gold_pages(question)
+    return Judged(
+        hits=tuple(JudgedHit(gain=hit.gain, gold=hit.gold, page=hit.page) for hit in row.hits),
+        gold_gains=gold_gains(question),
+        pages=pages,
+        weak_pages=weak_pages,
+    )
+
+
+def hits_of(row: Row) -> tuple[Hit, ...]:
+    """A row's hits as records without text: spans, scores and ids."""
+    return tuple(
+        Hit(
+            id=hit.id,
+            source=hit.source,
+            line_start=hit.line_start,
+            line_end=hit.line_end,
+            text="",
+            score=hit.score,
+            node_id=hit.node_id,
+        )
+        for hit in row.hits
+    )

@@ -1,0 +1,168 @@
+"""``rows.jsonl``, the truth of a run: one row per question, predictor and repeat.
+
+1. A row is appended and fsynced when its question is finished, so a killed run loses at most one.
+2. A resumed run reads the rows it has; a torn last line is cut off with a notice.
+3. The file is locked while a run writes it, so that no second process takes up a run that is under way.
+4. Every CSV, every table and every figure of a report is computed from the rows again.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import fcntl
+import os
+from collections.abc import Iterable, Iterator, Sequence
+from pathlib import Path
+from typing import Literal
+
+import msgspec
+
+from branchrank.artifacts import storage_errors, write_jsonl
+from branchrank.errors import RunError
+from branchrank.records import LLMCall, Placement, Record, StageTrace
+
+RowKey = tuple[str, str, int]
+
+
+class RowHit(Record, frozen=True, kw_only=True):
+    """A hit as a row keeps it: where, not what it says.
+
+    ``characters`` and ``tokens`` (of the one fixed tokenizer; ``None`` in older rows) are its text's.
+    ``gain``, ``gold`` and ``page`` are the judgement (:class:`branchrank.measures.matching.JudgedHit`).
+    """
+
+    id: str
+    source: str
+    line_start: int
+    line_end: int
+    characters: int
+    score: float
+    gain: int
+    tokens: int | None = None
+    gold: int | None = None
+    page: int | None = None
+    node_id: str | None = None
+    distance: float | None = None
+    branches: dict[str, Placement] = msgspec.field(default_factory=dict)
+    fallback: str | None = None
+
+
+class Row(Record, frozen=True, kw_only=True):
+    """One question answered by one predictor. A failed query has no hits and says why.
+
+    ``trace`` keeps the first entries of each stage's list, ``stages`` the names of all stages in order.
+    ``gold_ranks`` are the gold's ranks in the whole lists (:mod:`branchrank.runs.attribution`), ``lost``
+    the stage that lost it.
+    """
+
+    question_id: str
+    predictor: str
+    llm: str
+    repeat: int = 0
+    status: Literal["ok", "failed"] = "ok"
+    error: str = ""
+    hits: tuple[RowHit, ...] = ()
+    trace: tuple[StageTrace, ...] = ()
+    stages: tuple[str, ...] = ()
+    gold_ranks: dict[str, int] = msgspec.field(default_factory=dict)
+    lost: str = ""
+    calls: tuple[LLMCall, ...] = ()
+    fallbacks: tuple[str, ...] = ()
+
+    @property
+    def key(self) -> RowKey:
+        """What makes the row one of its kind in a run."""
+        return (self.question_id, self.predictor, self.repeat)
+
+
+def read_rows(path: Path) -> list[Row]:
+    """Read a finished ``rows.jsonl``. Raises :class:`RunError` naming the line that is not a row."""
+    return list(_decoded(path, path.read_bytes().splitlines() if path.exists() else ()))
+
+
+def _decoded(path: Path, lines: Sequence[bytes]) -> Iterator[Row]:
+    decoder = msgspec.json.Decoder(Row)
+    for number, line in enumerate(lines, start=1):
+        try:
+            yield decoder.decode(line)
+        except (msgspec.DecodeError, RecursionError) as error:
+            raise RunError(
+                f"{path}:{number}: {error}", remedy="restore the file or run the benchmark again"
+            ) from None
+
+
+def is_under_way(path: Path) -> bool:
+    """Whether a process is writing these rows now."""
+    try:
+        with path.open("rb") as stream:
+            fcntl.flock(stream, fcntl.LOCK_SH | fcntl.LOCK_NB)
+    except FileNotFoundError:
+        return False
+    except BlockingIOError:
+        return True
+    return False
+
+
+class RowLog:
+    """The growing ``rows.jsonl`` of a run under way, held by this process until closed.
+
+    ``torn`` tells whether a tail was cut off. Raises :class:`RunError` when another process writes the
+    file or a line of it is no row, :class:`~branchrank.errors.StorageError` when the disk refuses.
+    """
+
+    def __init__(self, path: Path) -> None:
+        self.path = path
+        self.torn = False
+        self.rows: dict[RowKey, Row] = {}
+        with storage_errors(path), contextlib.ExitStack() as opened:
+            path.parent.mkdir(parents=True, exist_ok=True)
+            # Unbuffered, so that closing it writes nothing that a full disk has refused.
+            self._stream = opened.enter_context(path.open("ab", buffering=0))
+            self._lock()
+            self._recover()
+            opened.pop_all()
+
+    def __enter__(self) -> RowLog:
+        return self
+
+    def __exit__(self, *exception: object) -> None:
+        self.close()
+
+    def _lock(self) -> None:
+        try:
+            fcntl.flock(self._stream, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError:
+            raise RunError(
+                f"another process is writing {self.path}", remedy="wait until it is done, or use --fresh"
+            ) from None
+
+    def _recover(self) -> None:
+        content = self.path.read_bytes()
+        whole = content.rfind(b"\n") + 1
+        if whole < len(content):
+            self.torn = True
+            os.ftruncate(self._stream.fileno(), whole)
+        for row in _decoded(self.path, content[:whole].splitlines()):
+            self.rows[row.key] = row
+
+    def append(self, row: Row) -> None:
+        """Add a row durably."""
+        line = msgspec.json.encode(row) + b"\n"
+        with storage_errors(self.path):
+            while line:
+                line = line[self._stream.write(line) :]
+            os.fsync(self._stream.fileno())
+        self.rows[row.key] = row
+
+    def rewrite(self, rows: Iterable[Row]) -> None:
+        """Put these rows in place of the file's, and hold the new file."""
+        write_jsonl(self.path, rows)
+        with storage_errors(self.path):
+            written = self.path.open("ab", buffering=0)
+        before, self._stream = self._stream, written
+        self._lock()
+        before.close()
+
+    def close(self) -> None:
+        """Close the file."""
+        self._stream.close()

@@ -1,0 +1,150 @@
+"""Slices: what a table can be cut by, from the questions and from where their gold lies.
+
+1. When a run ends, the documents that hold gold are read once: how long they are, how deep the gold's
+   section lies, and whether most of the gold's lines are prose, code or a table.
+2. These facts are kept in ``gold.jsonl`` beside the rows, so that a report needs no corpus.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Callable, Mapping, Sequence
+from functools import cache
+from pathlib import Path
+
+from branchrank.corpus.document import Document, Section
+from branchrank.corpus.reading import read_document
+from branchrank.errors import BranchRankError
+from branchrank.records import GoldItem, Question, Record, Span
+from branchrank.safe_open import read_beneath
+
+
+class GoldFacts(Record, frozen=True, kw_only=True):
+    """Where a question's first gold item lies; what can't be said is ``None`` or empty.
+
+    ``content`` is ``prose``, ``code`` or ``table``, whichever has the most of the gold's lines. ``depth``
+    counts headings from the document (0) down to the gold's section.
+    """
+
+    question_id: str
+    content: str = ""
+    document_lines: int | None = None
+    depth: int | None = None
+
+
+def gold_facts(questions: Sequence[Question], root: Path) -> list[GoldFacts]:
+    """The facts of every question with gold, read from the corpus at ``root``."""
+
+    @cache
+    def document(source: str) -> Document | None:
+        try:
+            return read_document(source, read_beneath(root, source))
+        except (BranchRankError, OSError):
+            return None
+
+    return [_facts(question, document) for question in questions if question.gold]
+
+
+def _facts(question: Question, document: Callable[[str], Document | None]) -> GoldFacts:
+    item = question.gold[0]
+    found = next(filter(None, map(document, (item.source_file, *question.source_aliases))), None)
+    if found is None:
+        return GoldFacts(question_id=question.id)
+    lines = max(section.line_end for section in found.sections)
+    if item.span is None:
+        return GoldFacts(question_id=question.id, document_lines=lines)
+    sections = [
+        section for section in found.sections if _overlap(item, section.line_start, section.own_line_end)
+    ]
+    return GoldFacts(
+        question_id=question.id,
+        content=_content(item, sections),
+        document_lines=lines,
+        depth=max(
+            sections,
+            key=lambda section: _overlap(item, section.line_start, section.own_line_end),
+        ).level
+        if sections
+        else None,
+    )
+
+
+def _content(item: GoldItem, sections: Sequence[Section]) -> str:
+    lines: Counter[str] = Counter()
+    for section in sections:
+        for block in section.blocks:
+            if block.kind != "heading":
+                kind = "prose" if block.kind == "list" else str(block.kind)
+                lines[kind] += _overlap(item, block.line_start, block.line_end)
+    kind, count = max(sorted(lines.items()), key=lambda each: each[1], default=("", 0))
+    return kind if count else ""
+
+
+def _overlap(item: GoldItem, start: int, end: int) -> int:
+    assert item.span is not None
+    return item.span.overlap(Span(source=item.source_file, line_start=start, line_end=end))
+
+
+def _size(facts: GoldFacts) -> str:
+    if facts.document_lines is None:
+        return ""
+    for limit, name in ((200, "up to 200 lines"), (800, "201 to 800 lines")):
+        if facts.document_lines <= limit:
+            return name
+    return "over 800 lines"
+
+
+def _text(value: object) -> str:
+    return value if isinstance(value, str) else ""
+
+
+def _depth(facts: GoldFacts) -> str:
+    if facts.depth is None:
+        return ""
+    return f"depth {facts.depth}" if facts.depth < 4 else "depth 4 and more"
+
+
+#: A slice's name on the command line -> its name in tables.
+LABELS = {
+    "kind": "kind",
+    "difficulty": "difficulty",
+    "overlap": "overlap with the heading",
+    "content": "content of the gold",
+    "size": "document size",
+    "depth": "depth of the gold",
+}
+
+
+def slice_values(question: Question, facts: GoldFacts | None) -> dict[str, str]:
+    """A question's value in each slice of ``LABELS``, empty where it has none."""
+    found = facts or GoldFacts(question_id=question.id)
+    return {
+        "kind": question.kind,
+        "difficulty": question.difficulty,
+        "overlap": _text(question.extra.get("overlap")),
+        "content": found.content,
+        "size": _size(found),
+        "depth": _depth(found),
+    }
+
+
+def slices(questions: Sequence[Question], facts: Mapping[str, GoldFacts]) -> dict[str, dict[str, list[str]]]:
+    """Label of a slice -> value -> ids of the answerable questions that have it.
+
+    Slices in which all questions are alike, or about which nothing is known, are left out; questions of
+    unknown value are too.
+    """
+    found: dict[str, dict[str, list[str]]] = {label: {} for label in LABELS.values()}
+    for question in questions:
+        if question.answerable:
+            for name, value in slice_values(question, facts.get(question.id)).items():
+                if value:
+                    found[LABELS[name]].setdefault(value, []).append(question.id)
+    return {
+        label: dict(sorted(values.items(), key=_order)) for label, values in found.items() if len(values) > 1
+    }
+
+
+def _order(value: tuple[str, list[str]]) -> tuple[int, str]:
+    sizes = ("up to 200 lines", "201 to 800 lines", "over 800 lines")
+    return (sizes.index(value[0]) if value[0] in sizes else 0, value[0])

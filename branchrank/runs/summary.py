@@ -1,0 +1,230 @@
+"""``summary.csv``, ``questions.csv`` and ``llm_calls.csv``: computed from rows and timings, nothing else."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+
+from branchrank.measures.latency import percentile
+from branchrank.measures.passage_size import summarise_passages
+from branchrank.records import LLMCall, Record
+from branchrank.runs.csv_text import table_csv
+from branchrank.runs.rows import Row, RowHit
+from branchrank.runs.scores import (
+    STANDARD,
+    NamedMeasure,
+    Scores,
+    mean,
+    named_measure,
+    outcome_of,
+)
+from branchrank.runs.timings import COMPUTE, CPU, LLM_WAIT, TOTAL, Timing
+
+
+class SummaryRow(Record, frozen=True, kw_only=True):
+    """One predictor's line of ``summary.csv``. Rates are 0..1; ``None`` where nothing was measured.
+
+    ``questions`` counts all that were asked, ``answerable_questions`` those that the rates are over.
+    """
+
+    predictor: str
+    llm: str
+    questions: int
+    rates: dict[str, float | None]
+    lines_per_hit: float | None
+    latency_p50_ms: float | None
+    latency_p95_ms: float | None
+    llm_calls_per_query: float
+    llm_tokens_per_query: float
+    llm_cached_calls_per_query: float
+    llm_failed_calls_per_query: float
+    span_precision: float | None
+    gold_coverage: float | None
+    characters_per_hit: float | None
+    tokens_per_hit: float | None
+    compute_p50_ms: float | None
+    llm_wait_p50_ms: float | None
+    cpu_mean_ms: float | None
+    cpu_without_embedding_mean_ms: float | None
+    cold_ms: float | None
+    timed_queries: int
+    failures: int
+    fallbacks: int
+    answerable_questions: int
+
+
+FIRST_RATES = STANDARD[:4]
+MORE_RATES = STANDARD[4:]
+
+
+def summarise(
+    scores: Scores, timings: Sequence[Timing], measures: Iterable[NamedMeasure]
+) -> list[SummaryRow]:
+    """One row per predictor, in the order of the run."""
+    chosen = {measure.name: measure for measure in measures}
+    return [_summary(scores, predictor, timings, chosen) for predictor in scores.predictors]
+
+
+def _summary(
+    scores: Scores, predictor: str, timings: Sequence[Timing], measures: dict[str, NamedMeasure]
+) -> SummaryRow:
+    rows = scores.rows(predictor)
+    calls = [call for row in rows for call in row.calls]
+    sizes = summarise_passages(scores.passage_sizes(predictor))
+    shown = scores.shown_hits(predictor)
+    warm = Warm(timings, predictor)
+    return SummaryRow(
+        predictor=predictor,
+        llm=rows[0].llm,
+        questions=len({row.question_id for row in rows}),
+        rates={
+            name: scores.average(predictor, measures[name])
+            if name in measures and scores.answerable
+            else None
+            for name in STANDARD
+        },
+        lines_per_hit=sizes.lines_per_hit,
+        latency_p50_ms=warm.percentile(TOTAL, 0.5),
+        latency_p95_ms=warm.percentile(TOTAL, 0.95),
+        llm_calls_per_query=len(calls) / len(rows),
+        llm_tokens_per_query=sum(call.prompt_tokens + call.completion_tokens for call in calls) / len(rows),
+        llm_cached_calls_per_query=sum(call.served_by != "server" for call in calls) / len(rows),
+        llm_failed_calls_per_query=sum(call.outcome != "ok" for call in calls) / len(rows),
+        span_precision=sizes.span_precision,
+        gold_coverage=sizes.gold_coverage,
+        characters_per_hit=mean([hit.characters for hit in shown]) if shown else None,
+        tokens_per_hit=_tokens_per_hit(shown),
+        compute_p50_ms=warm.percentile(COMPUTE, 0.5),
+        llm_wait_p50_ms=warm.percentile(LLM_WAIT, 0.5),
+        cpu_mean_ms=warm.mean(CPU),
+        cpu_without_embedding_mean_ms=warm.mean(CPU, less="embed cpu"),
+        cold_ms=warm.cold(),
+        timed_queries=len(warm.by_stage.get(TOTAL, {})),
+        failures=sum(row.status == "failed" for row in rows),
+        fallbacks=sum(bool(row.fallbacks) for row in rows),
+        answerable_questions=len(scores.answerable),
+    )
+
+
+def _tokens_per_hit(hits: Sequence[RowHit]) -> float | None:
+    """The mean; ``None`` where older rows don't say."""
+    tokens = [hit.tokens for hit in hits if hit.tokens is not None]
+    return mean(tokens) if tokens and len(tokens) == len(hits) else None
+
+
+class Warm:
+    """The timings of one predictor by stage; warm unless said."""
+
+    def __init__(self, timings: Iterable[Timing], predictor: str) -> None:
+        self.by_stage: dict[str, dict[str, float]] = {}
+        self._cold: float | None = None
+        for timing in timings:
+            if timing.predictor != predictor:
+                continue
+            if timing.phase == "warm":
+                self.by_stage.setdefault(timing.stage, {})[timing.question_id] = timing.ms
+            elif timing.stage == TOTAL:
+                self._cold = timing.ms
+
+    def percentile(self, stage: str, share: float) -> float | None:
+        """A percentile of a stage's milliseconds, ``None`` without timings."""
+        values = self.by_stage.get(stage)
+        return percentile(list(values.values()), share).value_ms if values else None
+
+    def mean(self, stage: str, less: str = "") -> float | None:
+        """The mean of a stage's milliseconds, another stage's taken off where named."""
+        values = self.by_stage.get(stage)
+        if not values:
+            return None
+        off = self.by_stage.get(less, {})
+        return mean([value - off.get(question, 0.0) for question, value in values.items()])
+
+    def cold(self) -> float | None:
+        """The first query's milliseconds."""
+        return self._cold
+
+
+def summary_csv(summary: Sequence[SummaryRow]) -> str:
+    """``summary.csv``: the fixed columns first, in their order."""
+    fixed = (
+        "lines_per_hit",
+        "latency_p50_ms",
+        "latency_p95_ms",
+        "llm_calls_per_query",
+        "llm_tokens_per_query",
+    )
+    more = tuple(name for name in SummaryRow.__struct_fields__[4:] if name not in fixed)
+    header = ("predictor", "llm", "questions", *FIRST_RATES, *fixed, *MORE_RATES, *more)
+    lines = [
+        (
+            row.predictor,
+            row.llm,
+            row.questions,
+            *(row.rates[name] for name in FIRST_RATES),
+            *(getattr(row, name) for name in fixed),
+            *(row.rates[name] for name in MORE_RATES),
+            *(getattr(row, name) for name in more),
+        )
+        for row in summary
+    ]
+    return table_csv(header, lines)
+
+
+def questions_csv(scores: Scores) -> str:
+    """``questions.csv``: one line per question, predictor and repeat."""
+    measures = [named_measure(name) for name in STANDARD]
+    header = (
+        "question_id",
+        "predictor",
+        "llm",
+        "repeat",
+        "kind",
+        "difficulty",
+        "status",
+        "outcome",
+        *STANDARD,
+        "strict_rank",
+        "relaxed_rank",
+        "lost",
+        "gold_ranks",
+        "first_hit",
+        "fallbacks",
+        "error",
+    )
+    lines = []
+    for question_id, question in scores.questions.items():
+        for predictor in scores.predictors:
+            for row in scores.rows_of(predictor, question_id):
+                values = {measure.name: scores.value(row, measure) for measure in measures}
+                lines.append(
+                    (
+                        question_id,
+                        predictor,
+                        row.llm,
+                        row.repeat,
+                        question.kind,
+                        question.difficulty,
+                        row.status,
+                        outcome_of(row, values) if question.answerable else "unanswerable",
+                        *(values.values() if question.answerable else [None] * len(values)),
+                        _first_rank([hit.gold is not None for hit in row.hits]),
+                        _first_rank([hit.page is not None for hit in row.hits]),
+                        row.lost,
+                        " ".join(f"{stage}:{rank}" for stage, rank in row.gold_ranks.items()),
+                        f"{row.hits[0].source}:{row.hits[0].line_start}-{row.hits[0].line_end}"
+                        if row.hits
+                        else "",
+                        "; ".join(row.fallbacks),
+                        row.error,
+                    )
+                )
+    return table_csv(header, lines)
+
+
+def _first_rank(right: Sequence[bool]) -> int | None:
+    return next((rank for rank, is_right in enumerate(right, start=1) if is_right), None)
+
+
+def calls_csv(rows: Iterable[Row]) -> str:
+    """``llm_calls.csv``: the ledger, one line per logical call."""
+    header = [name for name in LLMCall.__struct_fields__ if name != "replayed"]
+    return table_csv(header, ([getattr(call, name) for name in header] for row in rows for call in row.calls))

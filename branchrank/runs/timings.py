@@ -1,0 +1,57 @@
+"""``timings.csv``: the milliseconds of every timed query, by stage."""
+
+from __future__ import annotations
+
+import csv
+from collections.abc import Sequence
+from pathlib import Path
+
+from branchrank.artifacts import write_text
+from branchrank.errors import RunError
+from branchrank.records import Record
+from branchrank.runs.csv_text import table_csv, text_of
+
+TOTAL = "total"
+CPU = "cpu"
+LLM_WAIT = "llm wait"
+COMPUTE = "compute"
+
+
+class Timing(Record, frozen=True, kw_only=True):
+    """One stage of one timed query. ``phase`` is ``cold`` for an arm's first query of the pass."""
+
+    predictor: str
+    question_id: str
+    phase: str
+    stage: str
+    ms: float
+
+
+def write_timings(path: Path, timings: Sequence[Timing]) -> None:
+    """Write ``timings.csv``: one row per query and stage."""
+    lines = (
+        (timing.predictor, timing.question_id, timing.phase, timing.stage, f"{timing.ms:.4f}")
+        for timing in timings
+    )
+    write_text(path, table_csv(Timing.__struct_fields__, lines))
+
+
+def read_timings(path: Path) -> list[Timing]:
+    """Read ``timings.csv``; a run without a latency pass has none."""
+    if not path.exists():
+        return []
+    try:
+        with path.open(encoding="utf-8", newline="") as stream:
+            return [_timing(row) for row in csv.DictReader(stream)]
+    except (TypeError, ValueError, KeyError, AttributeError, csv.Error) as error:
+        raise RunError(f"{path} is damaged: {error}", remedy="run the latency pass again") from None
+
+
+def _timing(row: dict[str, str]) -> Timing:
+    return Timing(
+        predictor=text_of(row["predictor"]),
+        question_id=text_of(row["question_id"]),
+        phase=row["phase"],
+        stage=text_of(row["stage"]),
+        ms=float(row["ms"]),
+    )

@@ -1,0 +1,128 @@
+"""TREC runs and qrels: a run of ours as files, and files from elsewhere under our measures.
+
+1. Exported by gold, a document id is what a hit was credited with (:mod:`branchrank.measures.trec`), and the
+   qrels grade strict gold 2 and its pages 1. Exported by document, it is the hit's source, a document's later
+   hits left out, and the qrels grade its documents 1, or their relevance. Scores are n, n-1, ..., 1.
+2. A query that failed has no lines in the run; as every question with gold is in the qrels, it counts as 0.
+   Questions without gold are in neither the qrels nor any mean.
+3. An id is written as it is spelled, so that it is found in qrels from elsewhere. Only one that holds what
+   ends a column (white space, control characters) is percent-encoded there, and at its own ``%``.
+4. A run read from a file is ordered by score, never by its rank column, ties as in trec_eval.
+"""
+
+from __future__ import annotations
+
+import re
+from collections import Counter, defaultdict
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from pathlib import Path
+from typing import Literal
+from urllib.parse import quote
+
+from branchrank.artifacts import write_text
+from branchrank.corpus.beir import entry_id
+from branchrank.errors import RunError
+from branchrank.measures.matching import resolve_source
+from branchrank.measures.measures import Measure, score
+from branchrank.measures.trec import question_qrels, question_run, run_ranking
+from branchrank.questions.qrels import Qrels, columns_of, number_of
+from branchrank.records import Question, Scored
+from branchrank.runs.judging import hits_of, judged_row
+from branchrank.runs.rows import Row
+
+DocumentIds = Literal["gold", "document"]
+Run = dict[str, list[Scored]]
+
+QRELS = "qrels.txt"
+
+_COLUMN_END = re.compile(r"[\s\x00-\x1f\x7f-\x9f]")
+
+
+def export_trec(
+    directory: Path, rows: Iterable[Row], questions: Sequence[Question], ids: DocumentIds
+) -> list[Path]:
+    """Write ``qrels.txt`` and a run per predictor (and repeat) into ``directory``; returns what was written.
+
+    Raises :class:`~branchrank.errors.StorageError`.
+    """
+    asked = {question.id: question for question in questions}
+    runs: defaultdict[tuple[str, int], list[Row]] = defaultdict(list)
+    for row in rows:
+        runs[row.predictor, row.repeat].append(row)
+    repeated = {predictor for predictor, repeat in runs if repeat}
+    qrels = "".join(
+        f"{_token(question.id)} 0 {document} {relevance}\n"
+        for question in questions
+        for document, relevance in _qrels(question, ids).items()
+    )
+    written = [directory / QRELS]
+    write_text(written[0], qrels)
+    names: Counter[str] = Counter()
+    for (predictor, repeat), ours in runs.items():
+        tag = f"{predictor}-{repeat + 1}" if predictor in repeated else predictor
+        name = re.sub(r"[^A-Za-z0-9._=-]+", "-", tag).strip("-.") or "run"
+        names[name] += 1
+        path = directory / (f"{name}.run" if names[name] == 1 else f"{name}-{names[name]}.run")
+        lines = (line for row in ours for line in _run_lines(row, asked[row.question_id], tag, ids))
+        write_text(path, "".join(lines))
+        written.append(path)
+    return written
+
+
+def _qrels(question: Question, ids: DocumentIds) -> dict[str, int]:
+    if ids == "gold":
+        return question_qrels(question)
+    return {_document(item.source_file): item.relevance or 1 for item in question.gold}
+
+
+def _run_lines(row: Row, question: Question, tag: str, ids: DocumentIds) -> Iterator[str]:
+    if ids == "gold":
+        ranked = question_run(hits_of(row), judged_row(row, question), question)
+    else:
+        sources = list(dict.fromkeys(_document(resolve_source(hit.source, question)) for hit in row.hits))
+        ranked = [Scored(source, float(len(sources) - place)) for place, source in enumerate(sources)]
+    for rank, (document, value) in enumerate(ranked, start=1):
+        yield f"{_token(question.id)} Q0 {document} {rank} {value:g} {_token(tag)}\n"
+
+
+def _document(source: str) -> str:
+    """A source as a document id: that of a BEIR entry is the entry's own."""
+    return _token(entry_id(source) or source)
+
+
+def _token(text: str) -> str:
+    """The text as it is, or percent-encoded where it holds what would end a column."""
+    if not _COLUMN_END.search(text):
+        return text or "-"
+    return re.sub(rf"{_COLUMN_END.pattern}|%", lambda found: quote(found[0]), text)
+
+
+def read_run(path: Path) -> Run:
+    """A TREC run by query. Raises :class:`RunError` naming the line that isn't one, or repeats a document."""
+    run: defaultdict[str, dict[str, float]] = defaultdict(dict)
+    for number, columns in columns_of(path, 6, "`query Q0 document rank score tag`"):
+        query, _, document, _, text, _ = columns
+        value = number_of(text, f"{path}:{number}")
+        if document in run[query]:
+            raise RunError(
+                f"{path}:{number}: the document {document!r} is there twice for the query {query!r}"
+            )
+        run[query][document] = value
+    return {query: [Scored(*pair) for pair in found.items()] for query, found in run.items()}
+
+
+def unmatched(run: Mapping[str, Sequence[Scored]], qrels: Qrels) -> list[str]:
+    """The queries of the qrels for which the run has no judged document."""
+    return [
+        query
+        for query, judged in qrels.items()
+        if all(document not in judged for document, _ in run.get(query, ()))
+    ]
+
+
+def score_run(
+    run: Mapping[str, Sequence[Scored]], qrels: Qrels, measures: Iterable[Measure]
+) -> list[dict[str, float]]:
+    """Each measure of every query of the qrels, in their order; one that the run lacks scores 0."""
+    rankings = {query: run_ranking(run[query], judged) for query, judged in qrels.items() if query in run}
+    return [score(measure, rankings, qrels) for measure in measures]

@@ -1,0 +1,61 @@
+"""What a reader must know before believing a run's figures, found in its rows."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Sequence
+
+from branchrank.runs.directory import Arm
+from branchrank.runs.rows import Row
+
+#: The depth of the standard measures.
+DEEPEST = 5
+
+
+def shallow(top_k: int) -> list[str]:
+    """A run that kept fewer hits than its measures look at."""
+    if top_k >= DEEPEST:
+        return []
+    return [
+        f"--top-k {top_k} keeps fewer hits than hit@{DEEPEST} and MRR@{DEEPEST} look at; what lies past them "
+        "counts as missed"
+    ]
+
+
+def lost_branches(rows: Sequence[Row], arms: Sequence[Arm]) -> list[str]:
+    """Arms whose distance threshold left over half of their questions without the vector branch."""
+    found = []
+    for arm in arms:
+        branches = arm.system.branches if arm.system is not None else ()
+        thresholds = {branch.name: branch.threshold for branch in branches if branch.threshold is not None}
+        answered = [row for row in rows if row.predictor == arm.name and row.status == "ok"]
+        for name, threshold in thresholds.items():
+            empty = sum(
+                1
+                for row in answered
+                if not any(name in hit.branches for hit in row.hits)
+                and not any(stage.stage == name and stage.keys for stage in row.trace)
+            )
+            if 2 * empty > len(answered):
+                found.append(
+                    f"{arm.name}: the distance threshold {threshold:g} leaves {empty} of {len(answered)} "
+                    f"questions without any result of {name}; `branchrank calibrate` suggests a value for "
+                    "this model"
+                )
+    return found
+
+
+def lost_llms(rows: Sequence[Row], arms: Sequence[Arm]) -> list[str]:
+    """Arms whose LLM gave way to a fallback in over half of their rows, with the commonest reason."""
+    found = []
+    for arm in arms:
+        answered = [row for row in rows if row.predictor == arm.name and row.status == "ok"]
+        fallen = [row for row in answered if row.fallbacks]
+        if 2 * len(fallen) > len(answered):
+            reasons = Counter(reason for row in fallen for reason in row.fallbacks)
+            reason = min(reasons, key=lambda name: (-reasons[name], name))
+            found.append(
+                f"{arm.name}: the LLM gave way to a fallback in {len(fallen)} of {len(answered)} answers, "
+                f"most often by {reason!r}; the rates say little about {arm.llm}"
+            )
+    return found

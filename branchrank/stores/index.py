@@ -1,8 +1,0 @@
-"""The index of a workspace: build it, open it, ask it."""
-
-from __future__ import annotations
-
-from branchrank.stores.build import Progress, build_index
-from branchrank.stores.reader import Index, open_index
-
-__all__ = ["Index", "Progress", "build_index", "open_index"]

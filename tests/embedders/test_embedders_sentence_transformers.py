@@ -1,0 +1,370 @@
+import json
+import shutil
+import socket
+import threading
+from collections.abc import Callable, Iterator
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from pathlib import Path
+from urllib.parse import unquote
+
+import numpy as np
+import pytest
+
+from branchrank.embedders import open_embedder
+from branchrank.embedders.prefixes import conventional_prefixes
+from branchrank.embedders.sentence_transformers import SentenceTransformersEmbedder
+from branchrank.errors import ModelError
+from branchrank.settings import IndexSettings
+
+WORDS = ["represent", "this", "query", "for", "searching", "relevant", "code", ":"]
+WORDS += ["how", "to", "configure", "a", "route", "section", "text"]
+TEXTS = ["a route", "how to configure a route " * 8, "text", ""]
+CODERANK_PREFIX = "Represent this query for searching relevant code: "
+
+
+def make_nomic_bert(folder: Path) -> Path:
+    """Save a NomicBert of two tiny layers as sentence-transformers lays a model out."""
+    import torch
+    from sentence_transformers import SentenceTransformer
+    from sentence_transformers.sentence_transformer.modules import Pooling, Transformer
+    from tokenizers import Tokenizer, models, normalizers, pre_tokenizers, processors
+    from transformers import NomicBertConfig, NomicBertModel, PreTrainedTokenizerFast
+
+    special = ["[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]"]
+    vocabulary = {word: number for number, word in enumerate([*special, *WORDS])}
+    tokenizer = Tokenizer(models.WordPiece(vocabulary, unk_token="[UNK]"))
+    tokenizer.normalizer = normalizers.BertNormalizer()
+    tokenizer.pre_tokenizer = pre_tokenizers.BertPreTokenizer()
+    tokenizer.post_processor = processors.BertProcessing(("[SEP]", 3), ("[CLS]", 2))
+    plain = folder / "plain"
+    PreTrainedTokenizerFast(
+        tokenizer_object=tokenizer,
+        pad_token="[PAD]",
+        unk_token="[UNK]",
+        cls_token="[CLS]",
+        sep_token="[SEP]",
+        mask_token="[MASK]",
+        model_max_length=64,
+    ).save_pretrained(plain)
+    torch.manual_seed(0)
+    config = NomicBertConfig(
+        vocab_size=len(vocabulary),
+        hidden_size=32,
+        num_hidden_layers=2,
+        num_attention_heads=4,
+        intermediate_size=64,
+        max_position_embeddings=64,
+    )
+    NomicBertModel(config).save_pretrained(plain)
+    transformer = Transformer(str(plain))
+    saved = folder / "CodeRankEmbed"
+    pooling = Pooling(32, pooling_mode="cls")
+    SentenceTransformer(modules=[transformer, pooling], device="cpu").save(str(saved))
+    shutil.rmtree(plain)
+    return saved
+
+
+@pytest.fixture(scope="module")
+def nomic(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return make_nomic_bert(tmp_path_factory.mktemp("nomic"))
+
+
+@pytest.fixture
+def copy(nomic: Path, tmp_path: Path) -> Path:
+    return Path(shutil.copytree(nomic, tmp_path / "CodeRankEmbed"))
+
+
+def change(path: Path, **changes: object) -> None:
+    content = json.loads(path.read_text()) if path.exists() else {}
+    path.write_text(json.dumps(content | changes))
+
+
+def test_a_nomic_bert_checkpoint_loads_with_coderankembeds_prefix(nomic: Path) -> None:
+    from safetensors.numpy import load_file
+
+    assert any("Wqkv" in name for name in load_file(nomic / "model.safetensors"))
+    embedder = open_embedder(IndexSettings(embedder=str(nomic)))
+    identity = embedder.identity
+    assert (identity.dimension, identity.max_tokens) == (32, 64)
+    assert identity.query_prefix == CODERANK_PREFIX
+    assert identity.document_prefix == ""
+    rows = embedder.embed_documents(TEXTS)
+    assert rows.dtype == np.float32
+    assert np.allclose(np.linalg.norm(rows, axis=1), 1, atol=1e-6)
+    (as_document,) = embedder.embed_documents([f"{CODERANK_PREFIX}a route"])
+    assert np.array_equal(embedder.embed_query("a route"), as_document)
+    assert not np.allclose(as_document, rows[0], atol=1e-3)
+
+
+def test_remote_code_of_a_built_in_architecture_is_not_looked_at(nomic: Path, copy: Path) -> None:
+    reference = {"AutoConfig": "canary.Config", "AutoModel": "canary.Model"}
+    change(copy / "config.json", auto_map=reference)
+    marker = copy / "ran"
+    (copy / "canary.py").write_text(f"open({str(marker)!r}, 'w')\n")
+    rows = SentenceTransformersEmbedder(str(copy)).embed_documents(TEXTS)
+    assert np.array_equal(rows, SentenceTransformersEmbedder(str(nomic)).embed_documents(TEXTS))
+    assert not marker.exists()
+
+
+def test_a_vector_depends_on_its_text_alone(nomic: Path) -> None:
+    embedder = SentenceTransformersEmbedder(str(nomic))
+    together = embedder.embed_documents(TEXTS * 6)
+    apart = [embedder.embed_documents([text])[0] for text in TEXTS * 6]
+    assert np.array_equal(together, apart)
+
+
+def test_a_larger_batch_gives_nearly_the_same_vectors(nomic: Path) -> None:
+    one = SentenceTransformersEmbedder(str(nomic)).embed_documents(TEXTS)
+    four = SentenceTransformersEmbedder(str(nomic), batch_size=4).embed_documents(TEXTS)
+    assert np.allclose(one, four, atol=1e-5)
+
+
+def test_progress_and_no_texts(nomic: Path) -> None:
+    embedder = SentenceTransformersEmbedder(str(nomic))
+    seen: list[tuple[int, int]] = []
+    embedder.embed_documents(["text"] * 20, lambda *at: seen.append(at))
+    assert seen == [(16, 20), (20, 20)]
+    assert embedder.embed_documents([]).shape == (0, 32)
+
+
+def test_a_models_own_prompts_come_before_the_published_ones(copy: Path) -> None:
+    prompts = {"query": "route ", "passage": "text "}
+    change(copy / "config_sentence_transformers.json", prompts=prompts, default_prompt_name="query")
+    embedder = SentenceTransformersEmbedder(str(copy))
+    assert (embedder.identity.query_prefix, embedder.identity.document_prefix) == ("route ", "text ")
+    plain = embedder.embed_documents(["a route"])[0]
+    change(copy / "config_sentence_transformers.json", prompts={}, default_prompt_name=None)
+    (expected,) = SentenceTransformersEmbedder(str(copy)).embed_documents(["text a route"])
+    assert np.array_equal(plain, expected)
+
+
+def test_the_identity_follows_the_weights(nomic: Path, copy: Path) -> None:
+    from safetensors.numpy import load_file, save_file
+
+    weights = load_file(copy / "model.safetensors")
+    first = min(weights)
+    weights[first] = weights[first] + 1
+    save_file(weights, copy / "model.safetensors", metadata={"format": "pt"})
+    changed = SentenceTransformersEmbedder(str(copy)).identity.weights_digest
+    assert changed != SentenceTransformersEmbedder(str(nomic)).identity.weights_digest
+
+
+def pickled(folder: Path) -> None:
+    (folder / "model.safetensors").rename(folder / "pytorch_model.bin")
+
+
+def pickled_dense_module(folder: Path) -> None:
+    modules = json.loads((folder / "modules.json").read_text())
+    modules.append({"idx": 2, "name": "2", "path": "2_Dense", "type": "sentence_transformers.models.Dense"})
+    (folder / "modules.json").write_text(json.dumps(modules))
+    (folder / "2_Dense").mkdir()
+    (folder / "2_Dense" / "pytorch_model.bin").write_bytes(b"\x80\x04cos\nsystem\n.")
+
+
+def module_of_its_own(folder: Path) -> None:
+    modules = json.loads((folder / "modules.json").read_text())
+    modules[0]["type"] = "subprocess.Popen"
+    (folder / "modules.json").write_text(json.dumps(modules))
+
+
+def architecture_of_its_own(folder: Path) -> None:
+    change(folder / "config.json", model_type="mystery", auto_map={"AutoModel": "mystery.Model"})
+
+
+def unknown_architecture(folder: Path) -> None:
+    change(folder / "config.json", model_type="mystery")
+
+
+def broken_config(folder: Path) -> None:
+    (folder / "config.json").write_text("{")
+
+
+def torn_weights(folder: Path) -> None:
+    weights = folder / "model.safetensors"
+    weights.write_bytes(weights.read_bytes()[:-100])
+
+
+def no_model(folder: Path) -> None:
+    shutil.rmtree(folder)
+    folder.mkdir()
+
+
+@pytest.mark.parametrize(
+    ("spoil", "match"),
+    [
+        (pickled, "pickled"),
+        (pickled_dense_module, "pickled"),
+        (module_of_its_own, "code of its own"),
+        (architecture_of_its_own, "code of its own"),
+        (unknown_architecture, "can't be loaded"),
+        (broken_config, "can't be read"),
+        (torn_weights, "can't be loaded"),
+        (no_model, "holds no sentence-transformers model"),
+    ],
+)
+def test_what_can_not_be_loaded_safely_is_a_model_error(
+    copy: Path, spoil: Callable[[Path], None], match: str
+) -> None:
+    spoil(copy)
+    with pytest.raises(ModelError, match=match) as caught:
+        open_embedder(IndexSettings(embedder=str(copy)))
+    assert "--embedder" in caught.value.remedy
+
+
+@pytest.mark.parametrize("name", ["./absent", "/absent/model", "~/absent", "a/b/c"])
+def test_a_missing_folder_is_not_looked_for_on_the_hub(name: str) -> None:
+    with pytest.raises(ModelError, match="no model folder"):
+        open_embedder(IndexSettings(embedder=name))
+
+
+class Hub:
+    """A model hub on a loopback port that serves one repository of files, or nothing at all."""
+
+    def __init__(self) -> None:
+        self.files: dict[str, bytes] = {}
+        self.paths: list[str] = []
+        self.url = ""
+
+
+SHA = "0123456789abcdef0123456789abcdef01234567"
+
+
+@pytest.fixture
+def hub(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Iterator[Hub]:
+    running = Hub()
+
+    class Handler(BaseHTTPRequestHandler):
+        protocol_version = "HTTP/1.1"
+
+        def do_GET(self) -> None:
+            running.paths.append(self.path)
+            name = unquote(self.path.partition("/resolve/")[2].partition("/")[2])
+            headers = {"X-Repo-Commit": SHA, "ETag": f'"{name}"'}
+            if not running.files:
+                status, content, headers = 404, b"{}", {"X-Error-Code": "RepoNotFound"}
+            elif "/tree/" in self.path:
+                listed = [
+                    {"type": "file", "path": name, "size": len(content), "oid": "0" * 40}
+                    for name, content in running.files.items()
+                ]
+                status, content = 200, json.dumps(listed).encode()
+            elif self.path.startswith("/api/models/tiny/model"):
+                siblings = [{"rfilename": name} for name in running.files]
+                status, content = (
+                    200,
+                    json.dumps({"id": "tiny/model", "sha": SHA, "siblings": siblings}).encode(),
+                )
+            elif name in running.files:
+                status, content = 200, running.files[name]
+            else:
+                status, content = 404, b"{}"
+            self.send_response(status)
+            for key, value in headers.items():
+                self.send_header(key, value)
+            self.send_header("Content-Type", "application/json")
+            self.send_header("Content-Length", str(len(content)))
+            self.end_headers()
+            if self.command == "GET":
+                self.wfile.write(content)
+
+        do_HEAD = do_GET
+
+        def log_message(self, *arguments: object) -> None:
+            pass
+
+    server = ThreadingHTTPServer(("127.0.0.1", 0), Handler)
+    server.daemon_threads = True
+    running.url = f"http://127.0.0.1:{server.server_port}"
+    use_hub(monkeypatch, running.url, tmp_path / "hub")
+    thread = threading.Thread(target=server.serve_forever, kwargs={"poll_interval": 0.01})
+    thread.start()
+    yield running
+    server.shutdown()
+    thread.join()
+    server.server_close()
+
+
+def use_hub(monkeypatch: pytest.MonkeyPatch, url: str, cache: Path) -> None:
+    from huggingface_hub import constants, hf_api
+
+    for module in (constants, hf_api):
+        monkeypatch.setattr(module, "ENDPOINT", url, raising=False)
+    monkeypatch.setattr(constants, "HF_HUB_CACHE", str(cache))
+    monkeypatch.setattr(
+        constants, "HUGGINGFACE_CO_URL_TEMPLATE", url + "/{repo_id}/resolve/{revision}/{filename}"
+    )
+
+
+def test_a_model_of_the_hub_is_announced_fetched_once_and_then_local(nomic: Path, hub: Hub) -> None:
+    hub.files = {
+        path.relative_to(nomic).as_posix(): path.read_bytes() for path in nomic.rglob("*") if path.is_file()
+    }
+    hub.files["modeling_canary.py"] = b"raise SystemExit"
+    hub.files["pytorch_model.bin"] = b"pickle"
+    notices: list[str] = []
+    settings = IndexSettings(embedder="tiny/model")
+    embedder = open_embedder(settings, notify=notices.append)
+    assert notices == [f"downloading the model tiny/model from {hub.url}"]
+    assert embedder.identity.revision == SHA
+    assert not any(path.endswith((".py", ".bin")) for path in hub.paths)
+    hub.paths.clear()
+    again = open_embedder(settings, notify=notices.append)
+    assert hub.paths == []
+    assert len(notices) == 1
+    assert again.identity == embedder.identity
+    assert np.array_equal(again.embed_query("a route"), embedder.embed_query("a route"))
+
+
+def test_pickled_weights_are_not_even_fetched(hub: Hub) -> None:
+    hub.files = {"config.json": b"{}", "pytorch_model.bin": b"pickle"}
+    with pytest.raises(ModelError, match="no safetensors"):
+        open_embedder(IndexSettings(embedder="tiny/model"))
+    assert not any("resolve" in path for path in hub.paths)
+
+
+def test_a_model_that_the_hub_lacks_is_a_model_error(hub: Hub) -> None:
+    with pytest.raises(ModelError, match="no public model 'tiny/absent'"):
+        open_embedder(IndexSettings(embedder="tiny/absent"))
+
+
+def test_a_hub_that_refuses_is_asked_once(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    with socket.socket() as free:
+        free.bind(("127.0.0.1", 0))
+        use_hub(monkeypatch, f"http://127.0.0.1:{free.getsockname()[1]}", tmp_path)
+    with pytest.raises(ModelError, match=r"can't be downloaded.*refused") as caught:
+        open_embedder(IndexSettings())
+    assert "--embedder all-MiniLM-L6-v2" in caught.value.remedy
+
+
+def test_a_hub_that_is_silent_is_asked_once(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    from branchrank.embedders import hub as hub_module
+
+    monkeypatch.setattr(hub_module, "TIMEOUT", 0.2)
+    with socket.create_server(("127.0.0.1", 0)) as listener:
+        use_hub(monkeypatch, f"http://127.0.0.1:{listener.getsockname()[1]}", tmp_path)
+        with pytest.raises(ModelError, match=r"can't be downloaded.*timed out"):
+            open_embedder(IndexSettings())
+        listener.setblocking(False)
+        listener.accept()[0].close()
+        with pytest.raises(BlockingIOError):
+            listener.accept()
+
+
+def test_what_is_no_name_at_all_is_a_model_error() -> None:
+    with pytest.raises(ModelError, match="not a model's name"):
+        open_embedder(IndexSettings(embedder="two words"))
+
+
+@pytest.mark.parametrize(
+    ("model", "query", "document"),
+    [
+        ("nomic-ai/CodeRankEmbed", CODERANK_PREFIX, ""),
+        ("nomic-embed-text:latest", "search_query: ", "search_document: "),
+        ("intfloat/multilingual-e5-small", "query: ", "passage: "),
+        ("BAAI/bge-small-en-v1.5", "Represent this sentence for searching relevant passages: ", ""),
+        ("text-embedding-3-small", "", ""),
+        ("my-e5-small-finetune", "", ""),
+    ],
+)
+def test_published_prefixes(model: str, query: str, document: str) -> None:
+    assert conventional_prefixes(model) == (query, document)

@@ -1,0 +1,367 @@
+import os
+import signal
+import sqlite3
+import stat
+import subprocess
+import sys
+import threading
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+
+import msgspec
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from branchrank.embedders import EmbedderIdentity, FakeEmbedder, Progress, Vectors
+from branchrank.embedders.cache import (
+    BATCH,
+    SqliteEmbeddingCache,
+    cache_keys,
+    cached_documents,
+    cached_query,
+)
+from branchrank.progress import Notify
+
+TEXTS = [f"section {number} about routing" for number in range(10)]
+
+
+class Counting:
+    """The fake embedder, with a list of every text that it was asked for."""
+
+    def __init__(self, **changes: object) -> None:
+        self._inner = FakeEmbedder()
+        self.identity: EmbedderIdentity = msgspec.structs.replace(self._inner.identity, **changes)
+        self.asked: list[str] = []
+
+    def embed_documents(self, texts: Sequence[str], progress: Progress | None = None) -> Vectors:
+        self.asked.extend(texts)
+        return self._inner.embed_documents(texts, progress)
+
+    def embed_query(self, text: str) -> Vectors:
+        self.asked.append(text)
+        return self._inner.embed_query(text)
+
+
+OPENED: list[SqliteEmbeddingCache] = []
+
+
+def opened(path: Path, notify: Notify | None = None) -> SqliteEmbeddingCache:
+    OPENED.append(SqliteEmbeddingCache(path, notify=notify))
+    return OPENED[-1]
+
+
+@pytest.fixture(autouse=True)
+def closed_caches() -> Iterator[None]:
+    yield
+    while OPENED:
+        OPENED.pop().close()
+
+
+@pytest.fixture
+def path(tmp_path: Path) -> Path:
+    return tmp_path / "cache" / "embeddings.sqlite"
+
+
+def raw(path: Path, statement: str, *parameters: object) -> list[tuple[object, ...]]:
+    connection = sqlite3.connect(path)
+    with connection:
+        rows = connection.execute(statement, parameters).fetchall()
+    connection.close()
+    return rows
+
+
+def fill(path: Path) -> Vectors:
+    cache = opened(path)
+    rows = cached_documents(Counting(), cache, TEXTS)
+    cache.close()
+    return rows
+
+
+def test_a_second_run_embeds_nothing(path: Path) -> None:
+    first = fill(path)
+    embedder = Counting()
+    second = cached_documents(embedder, opened(path), TEXTS)
+    assert embedder.asked == []
+    assert np.array_equal(first, second)
+    assert np.array_equal(first, FakeEmbedder().embed_documents(TEXTS))
+
+
+def test_only_the_new_text_is_embedded_and_repeats_once(path: Path) -> None:
+    fill(path)
+    embedder = Counting()
+    rows = cached_documents(embedder, opened(path), ["new", TEXTS[3], "new"])
+    assert embedder.asked == ["new"]
+    assert np.array_equal(rows, FakeEmbedder().embed_documents(["new", TEXTS[3], "new"]))
+
+
+@pytest.mark.parametrize(
+    "changes",
+    [
+        {"name": "other"},
+        {"model": "other"},
+        {"revision": "other"},
+        {"dtype": "bfloat16"},
+        {"weights_digest": "0"},
+        {"document_prefix": "passage: "},
+        {"max_tokens": 8},
+    ],
+)
+def test_another_identity_shares_nothing(path: Path, changes: dict[str, object]) -> None:
+    fill(path)
+    embedder = Counting(**changes)
+    cached_documents(embedder, opened(path), TEXTS)
+    assert embedder.asked == TEXTS
+
+
+def test_a_query_is_kept_apart_from_a_document_of_the_same_text(path: Path) -> None:
+    fill(path)
+    embedder, cache = Counting(), opened(path)
+    first = cached_query(embedder, cache, TEXTS[0])
+    again = cached_query(embedder, cache, TEXTS[0])
+    assert embedder.asked == [TEXTS[0]]
+    assert np.array_equal(first, again)
+    cached_query(embedder, None, TEXTS[0])
+    assert embedder.asked == [TEXTS[0]] * 2
+
+
+def test_keys_depend_on_prefix_and_text_as_embedded() -> None:
+    identity = FakeEmbedder().identity
+    assert cache_keys(identity, "a", ["b"]) == cache_keys(identity, "", ["ab"])
+    assert len(set(cache_keys(identity, "", ["a", "b", "A", "a "]))) == 4
+
+
+def test_progress_counts_cached_texts_at_once(path: Path) -> None:
+    fill(path)
+    seen: list[tuple[int, int]] = []
+    cached_documents(Counting(), opened(path), [*TEXTS, "new"], lambda *at: seen.append(at))
+    assert seen == [(10, 11), (11, 11)]
+
+
+@pytest.mark.parametrize(
+    "damage",
+    [
+        "UPDATE embeddings SET vector = zeroblob(256)",
+        "UPDATE embeddings SET vector = substr(vector, 1, 252)",
+        "UPDATE embeddings SET checksum = zeroblob(16)",
+        "UPDATE embeddings SET vector = 'text'",
+        "UPDATE embeddings SET vector = 5",
+        "DELETE FROM embeddings",
+    ],
+)
+def test_a_damaged_row_is_a_miss_and_is_rewritten(path: Path, damage: str) -> None:
+    expected = fill(path)
+    raw(path, damage)
+    embedder, cache = Counting(), opened(path)
+    assert np.array_equal(cached_documents(embedder, cache, TEXTS), expected)
+    assert embedder.asked == TEXTS
+    embedder = Counting()
+    assert np.array_equal(cached_documents(embedder, cache, TEXTS), expected)
+    assert embedder.asked == []
+
+
+def test_two_rows_that_changed_places_are_misses(path: Path) -> None:
+    expected = fill(path)
+    (one, vector), (two, other) = raw(path, "SELECT key, vector FROM embeddings LIMIT 2")
+    raw(path, "UPDATE embeddings SET vector = ? WHERE key = ?", other, one)
+    raw(path, "UPDATE embeddings SET vector = ? WHERE key = ?", vector, two)
+    embedder = Counting()
+    assert np.array_equal(cached_documents(embedder, opened(path), TEXTS), expected)
+    assert len(embedder.asked) == 2
+
+
+@settings(max_examples=40, derandomize=True, deadline=None)
+@given(st.integers(0, 100_000), st.integers(1, 255))
+def test_no_flipped_byte_reaches_an_answer(
+    tmp_path_factory: pytest.TempPathFactory, position: int, mask: int
+) -> None:
+    path = tmp_path_factory.mktemp("flip") / "embeddings.sqlite"
+    expected = fill(path)
+    content = bytearray(path.read_bytes())
+    content[position % len(content)] ^= mask
+    path.write_bytes(content)
+    assert np.array_equal(cached_documents(Counting(), opened(path), TEXTS), expected)
+
+
+def foreign_database(path: Path) -> None:
+    raw(path, "CREATE TABLE notes (text)")
+
+
+def database_with_a_trigger(path: Path) -> None:
+    fill(path)
+    raw(path, "CREATE TRIGGER t AFTER INSERT ON embeddings BEGIN DELETE FROM embeddings; END")
+
+
+def database_of_another_version(path: Path) -> None:
+    fill(path)
+    raw(path, "PRAGMA user_version = 99")
+
+
+def text_file(path: Path) -> None:
+    path.write_text("this is no database, but a text of more than one hundred bytes. " * 40)
+
+
+def torn_file(path: Path) -> None:
+    fill(path)
+    path.write_bytes(path.read_bytes()[:5000])
+
+
+@pytest.mark.parametrize(
+    "make",
+    [foreign_database, database_with_a_trigger, database_of_another_version, text_file, torn_file],
+)
+def test_a_file_of_something_else_is_set_aside_with_one_notice(path: Path, make: object) -> None:
+    path.parent.mkdir()
+    assert callable(make)
+    make(path)
+    before = path.read_bytes()
+    notices: list[str] = []
+    cache = opened(path, notify=notices.append)
+    rows = cached_documents(Counting(), cache, TEXTS)
+    assert np.array_equal(rows, FakeEmbedder().embed_documents(TEXTS))
+    embedder = Counting()
+    cached_documents(embedder, cache, TEXTS)
+    assert embedder.asked == []
+    assert len(notices) == 1
+    assert "set-aside-1" in notices[0]
+    assert path.with_name("embeddings.sqlite.set-aside-1").read_bytes() == before
+
+
+def test_a_foreign_database_is_not_changed_by_the_look_at_it(path: Path) -> None:
+    path.parent.mkdir()
+    foreign_database(path)
+    opened(path)
+    assert raw(path.with_name("embeddings.sqlite.set-aside-1"), "SELECT name FROM sqlite_master") == [
+        ("notes",)
+    ]
+
+
+@pytest.mark.parametrize("kind", ["parent is a file", "directory", "fifo", "device"])
+def test_where_no_file_can_be_the_work_goes_on_and_it_is_said_once(tmp_path: Path, kind: str) -> None:
+    path = tmp_path / "embeddings.sqlite"
+    if kind == "parent is a file":
+        path.write_text("")
+        path = path / "embeddings.sqlite"
+    elif kind == "directory":
+        path.mkdir()
+    elif kind == "fifo":
+        os.mkfifo(path)
+    else:
+        path.symlink_to("/dev/full")
+    notices: list[str] = []
+    cache = opened(path, notify=notices.append)
+    rows = cached_documents(Counting(), cache, TEXTS)
+    cached_query(Counting(), cache, "query")
+    assert np.array_equal(rows, FakeEmbedder().embed_documents(TEXTS))
+    assert len(notices) == 1
+    assert "not cached" in notices[0]
+
+
+READ_ONLY = """
+import os, sys
+from pathlib import Path
+from branchrank.embedders import FakeEmbedder
+from branchrank.embedders.cache import SqliteEmbeddingCache, cached_documents
+if os.geteuid() == 0:
+    os.setgid(65534); os.setuid(65534)
+cache = SqliteEmbeddingCache(Path(sys.argv[1]), notify=print)
+for _ in range(3):
+    assert cached_documents(FakeEmbedder(), cache, ["a", "b"]).shape == (2, 64)
+"""
+
+
+@pytest.mark.parametrize("filled", [True, False])
+def test_a_folder_without_write_permission_means_no_cache_and_one_notice(filled: bool) -> None:
+    # Not below pytest's own folder, which another user may not enter.
+    import tempfile
+
+    with tempfile.TemporaryDirectory() as name:
+        path = Path(name) / "embeddings.sqlite"
+        if filled:
+            fill(path)
+            path.chmod(0o444)
+        Path(name).chmod(0o555)
+        result = subprocess.run(
+            [sys.executable, "-c", READ_ONLY, str(path)],
+            capture_output=True,
+            text=True,
+            env={"PYTHONPATH": str(Path(__file__).parents[2])},
+        )
+        Path(name).chmod(0o755)
+    assert result.returncode == 0, result.stderr
+    assert result.stdout.count("\n") == 1
+    assert "embeddings are not cached" in result.stdout
+
+
+def test_the_file_is_the_users_alone(path: Path) -> None:
+    fill(path)
+    assert stat.S_IMODE(path.stat().st_mode) == 0o600
+
+
+KILLED = """
+import sys
+import numpy as np
+from pathlib import Path
+from branchrank.embedders import FakeEmbedder
+from branchrank.embedders import cache as embedding_cache
+embedding_cache.BATCH = 4
+texts = [f"text {number}" for number in range(100_000)]
+cache = embedding_cache.SqliteEmbeddingCache(Path(sys.argv[1]))
+def told(done, total):
+    sys.stdout.write(f"{done}\\n"); sys.stdout.flush()
+embedding_cache.cached_documents(FakeEmbedder(), cache, texts, told)
+"""
+
+
+@pytest.mark.parametrize("after", [1, 7, 30])
+def test_a_killed_build_loses_at_most_the_batch_in_hand(path: Path, after: int) -> None:
+    process = subprocess.Popen([sys.executable, "-c", KILLED, str(path)], stdout=subprocess.PIPE, text=True)
+    assert process.stdout is not None
+    for _ in range(after + 1):
+        process.stdout.readline()
+    process.send_signal(signal.SIGKILL)
+    told = [after * 4, *(int(line) for line in process.stdout.read().splitlines() if line)][-1]
+    process.wait()
+    process.stdout.close()
+    texts = [f"text {number}" for number in range(told)]
+    notices: list[str] = []
+    embedder = Counting()
+    rows = cached_documents(embedder, opened(path, notify=notices.append), texts)
+    assert embedder.asked == []
+    assert notices == []
+    assert np.array_equal(rows, FakeEmbedder().embed_documents(texts))
+
+
+def test_a_batch_is_kept_before_the_next_is_embedded(path: Path) -> None:
+    class Failing(Counting):
+        def embed_documents(self, texts: Sequence[str], progress: Progress | None = None) -> Vectors:
+            if len(self.asked) >= 2 * BATCH:
+                raise KeyboardInterrupt
+            return super().embed_documents(texts, progress)
+
+    texts = [f"text {number}" for number in range(4 * BATCH)]
+    with pytest.raises(KeyboardInterrupt):
+        cached_documents(Failing(), opened(path), texts)
+    embedder = Counting()
+    cached_documents(embedder, opened(path), texts)
+    assert embedder.asked == texts[2 * BATCH :]
+
+
+def test_threads_and_connections_share_a_file(path: Path) -> None:
+    caches = [opened(path), opened(path)]
+    expected = FakeEmbedder().embed_documents(TEXTS)
+    wrong: list[int] = []
+
+    def work(number: int) -> None:
+        for _ in range(5):
+            rows = cached_documents(FakeEmbedder(), caches[number % 2], TEXTS)
+            if not np.array_equal(rows, expected):
+                wrong.append(number)
+
+    threads = [threading.Thread(target=work, args=[number]) for number in range(6)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert wrong == []

@@ -1,0 +1,236 @@
+import os
+import pickle
+import shutil
+import signal
+import socket
+import sys
+import time
+from collections.abc import Iterator
+from pathlib import Path
+
+import numpy as np
+import pytest
+from support.redis_server import RedisServer
+
+from branchrank import redis_connection
+from branchrank.embedders import FakeEmbedder
+from branchrank.embedders.cache import cache_keys, cached_documents, cached_query, open_cache
+from branchrank.embedders.cache_redis import RedisEmbeddingCache
+from branchrank.errors import MissingDependencyError, UsageError
+
+pytestmark = pytest.mark.skipif(
+    shutil.which("redis-server") is None and not os.environ.get("CI"), reason="redis-server is not installed"
+)
+TEXTS = [f"section {number} about routing" for number in range(10)]
+EXPECTED = FakeEmbedder().embed_documents(TEXTS)
+KEYS = [f"branchrank:embedding:{key}" for key in cache_keys(FakeEmbedder().identity, "", TEXTS)]
+
+
+@pytest.fixture(scope="module")
+def shared(tmp_path_factory: pytest.TempPathFactory) -> Iterator[RedisServer]:
+    running = RedisServer(tmp_path_factory.mktemp("redis"))
+    yield running
+    running.stop()
+
+
+@pytest.fixture
+def client(shared: RedisServer) -> Iterator[object]:
+    from redis import Redis
+
+    with Redis.from_url(shared.url) as connected:
+        connected.config_set("maxmemory", 0)
+        connected.flushall()
+        yield connected
+
+
+@pytest.fixture
+def notices() -> list[str]:
+    return []
+
+
+@pytest.fixture
+def cache(shared: RedisServer, client: object, notices: list[str]) -> Iterator[RedisEmbeddingCache]:
+    opened = RedisEmbeddingCache(shared.url, notify=notices.append)
+    yield opened
+    opened.close()
+
+
+class Counting(FakeEmbedder):
+    """The fake embedder, with the number of texts that it was asked for."""
+
+    asked = 0
+
+    def embed_documents(self, texts, progress=None):
+        self.asked += len(texts)
+        return super().embed_documents(texts, progress)
+
+
+def asked(cache: RedisEmbeddingCache) -> int:
+    """How many of the texts had to be embedded; the rows must be right either way."""
+    embedder = Counting()
+    assert np.array_equal(cached_documents(embedder, cache, TEXTS), EXPECTED)
+    return embedder.asked
+
+
+def test_a_miss_is_kept_and_then_a_hit(cache: RedisEmbeddingCache, notices: list[str]) -> None:
+    assert asked(cache) == 10
+    assert asked(cache) == 0
+    assert notices == []
+
+
+def test_a_url_opens_redis_and_none_a_file(shared: RedisServer, tmp_path: Path) -> None:
+    for url in ("", shared.url):
+        opened = open_cache(tmp_path / "embeddings.sqlite", redis_url=url)
+        assert isinstance(opened, RedisEmbeddingCache) == bool(url)
+        opened.close()
+
+
+def test_a_query_is_kept(cache: RedisEmbeddingCache) -> None:
+    first = cached_query(FakeEmbedder(), cache, "routing")
+    assert np.array_equal(first, cached_query(FakeEmbedder(), cache, "routing"))
+
+
+def test_an_entry_expires(cache: RedisEmbeddingCache, client) -> None:
+    asked(cache)
+    assert all(0 < client.ttl(key) <= redis_connection.EXPIRY for key in KEYS)
+    client.pexpire(KEYS[0], 1)
+    while client.exists(KEYS[0]):
+        time.sleep(0.001)
+    assert asked(cache) == 1
+
+
+def test_an_evicted_entry_is_a_miss(cache: RedisEmbeddingCache, client) -> None:
+    asked(cache)
+    client.delete(*KEYS[:4])
+    assert asked(cache) == 4
+
+
+class Canary:
+    def __reduce__(self):
+        return (os.abort, ())
+
+
+@pytest.mark.parametrize(
+    "value",
+    [
+        b"",
+        b"\0" * (16 + 64 * 4),
+        b"\0" * (16 + 384 * 4),
+        "text",
+        pickle.dumps(Canary()),
+        ["a", "list"],
+        {"a": "hash"},
+    ],
+    ids=["empty", "wrong checksum", "wrong dimension", "text", "pickle", "list", "hash"],
+)
+def test_a_value_of_something_else_is_a_miss_and_is_replaced(
+    cache: RedisEmbeddingCache, client, notices: list[str], value: object
+) -> None:
+    asked(cache)
+    client.delete(KEYS[3])
+    if isinstance(value, list):
+        client.rpush(KEYS[3], *value)
+    elif isinstance(value, dict):
+        client.hset(KEYS[3], mapping=value)
+    else:
+        client.set(KEYS[3], value)
+    assert asked(cache) == 1
+    assert asked(cache) == 0
+    assert notices == []
+
+
+def test_two_values_that_changed_places_are_misses(cache: RedisEmbeddingCache, client) -> None:
+    asked(cache)
+    one, two = client.mget(KEYS[:2])
+    client.mset({KEYS[0]: two, KEYS[1]: one})
+    assert asked(cache) == 2
+
+
+def test_more_keys_than_one_call_holds(cache: RedisEmbeddingCache, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("branchrank.embedders.cache_redis._KEYS_PER_CALL", 3)
+    assert asked(cache) == 10
+    assert asked(cache) == 0
+
+
+def test_a_full_server_is_said_once_and_the_work_goes_on(
+    cache: RedisEmbeddingCache, client, notices: list[str]
+) -> None:
+    client.config_set("maxmemory", 1)
+    assert [asked(cache), asked(cache)] == [10, 10]
+    assert len(notices) == 1
+    assert "maxmemory" in notices[0]
+    assert "SET" not in notices[0]
+
+
+def test_a_server_that_is_down_is_said_once_without_its_password(notices: list[str]) -> None:
+    with socket.socket() as free:
+        free.bind(("127.0.0.1", 0))
+        port = free.getsockname()[1]
+    cache = RedisEmbeddingCache(f"redis://me:secret@127.0.0.1:{port}/0", notify=notices.append)
+    assert [asked(cache), asked(cache)] == [10, 10]
+    assert len(notices) == 1
+    assert f"127.0.0.1:{port}" in notices[0]
+    assert "secret" not in notices[0]
+
+
+def test_a_password_that_is_missing_is_said_once(tmp_path: Path, notices: list[str]) -> None:
+    server = RedisServer(tmp_path, "--requirepass", "secret")
+    try:
+        cache = RedisEmbeddingCache(server.url, notify=notices.append)
+        assert [asked(cache), asked(cache)] == [10, 10]
+        assert len(notices) == 1
+        cache.close()
+        cache = RedisEmbeddingCache(server.url.replace("//", "//:secret@"), notify=notices.append)
+        assert [asked(cache), asked(cache)] == [10, 0]
+        assert len(notices) == 1
+        cache.close()
+    finally:
+        server.stop()
+
+
+def test_a_slow_server_costs_one_timeout_and_is_used_again_later(
+    tmp_path: Path, notices: list[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(redis_connection, "TIMEOUT", 0.1)
+    server = RedisServer(tmp_path)
+    try:
+        cache = RedisEmbeddingCache(server.url, notify=notices.append)
+        assert [asked(cache), asked(cache)] == [10, 0]
+        server.process.send_signal(signal.SIGSTOP)
+        calls = []
+        mget = cache._redis.client.mget
+        monkeypatch.setattr(cache._redis.client, "mget", lambda names: calls.append(1) or mget(names))
+        assert [asked(cache) for _ in range(5)] == [10] * 5
+        assert len(calls) == 1
+        assert len(notices) == 1
+        server.process.send_signal(signal.SIGCONT)
+        now = time.monotonic()
+        monkeypatch.setattr(time, "monotonic", lambda: now + redis_connection.PAUSE + 1)
+        assert asked(cache) == 0
+        assert len(notices) == 1
+        cache.close()
+    finally:
+        server.stop()
+
+
+def test_a_server_that_restarts_empty_is_filled_again(tmp_path: Path, notices: list[str]) -> None:
+    server = RedisServer(tmp_path)
+    cache = RedisEmbeddingCache(server.url, notify=notices.append)
+    asked(cache)
+    server.stop()
+    assert asked(cache) == 10
+    assert len(notices) == 1
+    cache.close()
+
+
+@pytest.mark.parametrize("url", ["", "127.0.0.1:6379", "http://127.0.0.1:6379"])
+def test_what_is_no_redis_url_is_refused(url: str) -> None:
+    with pytest.raises(UsageError, match="Redis"):
+        RedisEmbeddingCache(url)
+
+
+def test_without_the_package_the_error_names_the_extra(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(sys.modules, "redis", None)
+    with pytest.raises(MissingDependencyError) as caught:
+        RedisEmbeddingCache("redis://127.0.0.1")
+    assert caught.value.remedy == 'pip install "branchrank[redis]"'

@@ -1,0 +1,231 @@
+"""Chroma directories and servers are untrusted: damage is found, stored functions are never loaded."""
+
+from __future__ import annotations
+
+import json
+import sqlite3
+from pathlib import Path
+
+import chromadb
+import numpy as np
+import pytest
+from chromadb.config import Settings
+from chromadb.utils import embedding_functions
+
+from branchrank.embedders.protocol import Vectors
+from branchrank.errors import ArtifactError, UsageError
+from branchrank.stores.vectors_chroma import (
+    ChromaVectors,
+    UnreachableError,
+    build_collection,
+    drop_collection,
+)
+
+IDS = [f"k{number:03}" for number in range(200)]
+
+
+def rows(seed: int = 0) -> Vectors:
+    matrix = np.random.default_rng(seed).normal(size=(len(IDS), 8))
+    return (matrix / np.linalg.norm(matrix, axis=1, keepdims=True)).astype(np.float32)
+
+
+@pytest.fixture
+def location(tmp_path: Path) -> Path:
+    build_collection(tmp_path / "chroma", "vectors", IDS, rows())
+    return tmp_path / "chroma"
+
+
+def refuses(location: Path | str, message: str, matrix: Vectors | None = None, ids: list[str] = IDS) -> None:
+    with pytest.raises(ArtifactError, match=message) as caught:
+        ChromaVectors(location, "vectors", ids, rows() if matrix is None else matrix)
+    assert caught.value.remedy
+
+
+def test_it_opens_again_and_again(location: Path) -> None:
+    for _ in range(2):
+        store = ChromaVectors(location, "vectors", IDS, rows())
+        assert store.search(rows()[7], 1)[0].key == "k007"
+        store.close()
+
+
+def test_a_missing_collection_or_database_is_refused_and_not_made(tmp_path: Path, location: Path) -> None:
+    refuses(tmp_path / "nowhere", "no Chroma database")
+    assert not (tmp_path / "nowhere").exists()
+    drop_collection(location, "vectors")
+    drop_collection(location, "vectors")
+    refuses(location, "vectors")
+
+
+def test_vectors_of_another_index_are_refused(location: Path) -> None:
+    refuses(location, "differs", matrix=rows(seed=1))
+    refuses(location, "holds 200 vectors", ids=IDS[:-1], matrix=rows()[:-1])
+    refuses(location, "missing", ids=[f"x{key}" for key in IDS])
+
+
+def test_a_truncated_database_is_refused(location: Path) -> None:
+    path = location / "chroma.sqlite3"
+    path.write_bytes(path.read_bytes()[: path.stat().st_size // 2])
+    refuses(location, "Chroma")
+
+
+def test_lost_neighbours_are_found_by_the_probe(tmp_path: Path) -> None:
+    """The count is right and the sampled vectors are there, but searching finds others."""
+    matrix = rows()
+    store_rows = matrix.copy()
+    build_collection(tmp_path / "chroma", "vectors", IDS, store_rows)
+    store = ChromaVectors(tmp_path / "chroma", "vectors", IDS, matrix)
+    query = store._collection.query
+
+    class Damaged:
+        def __getattr__(self, name: str) -> object:
+            return getattr(collection, name)
+
+        def query(self, **arguments: object) -> object:
+            answer = query(**arguments)
+            return {"ids": [ids[:0] if number % 2 else ids for number, ids in enumerate(answer["ids"])]}
+
+    collection = store._collection
+    store._collection = Damaged()
+    with pytest.raises(ArtifactError, match="find themselves"):
+        store._probe()
+    store.close()
+
+
+def test_a_graph_that_loses_its_vectors_is_built_again(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    probe = ChromaVectors._probe
+    failures = ["first", "second"]
+
+    def unlucky(self: ChromaVectors) -> None:
+        probe(self)
+        if failures:
+            failures.pop()
+            raise UnreachableError("only 3 of 64 vectors find themselves")
+
+    monkeypatch.setattr(ChromaVectors, "_probe", unlucky)
+    build_collection(tmp_path / "chroma", "vectors", IDS, rows())
+    assert failures == []
+    store = ChromaVectors(tmp_path / "chroma", "vectors", IDS, rows())
+    assert store.search(rows()[7], 1)[0].key == IDS[7]
+    store.close()
+    failures.extend(["first", "second", "third"])
+    with pytest.raises(UnreachableError, match="--vector-store exact"):
+        build_collection(tmp_path / "chroma", "vectors", IDS, rows())
+
+
+def test_near_duplicates_stay_within_reach(tmp_path: Path) -> None:
+    """Pages that differ in a number alone: with few links per point, a graph leaves some of them out."""
+    noise = np.random.default_rng(3).normal(size=(90, 64)).astype(np.float32)
+    noise[:, 2:] = np.where(np.abs(noise[:, 2:]) > 2.2, noise[:, 2:], 0)
+    noise[:, :2] = 4
+    matrix = noise / np.linalg.norm(noise, axis=1, keepdims=True)
+    keys = [f"n{number:02d}" for number in range(90)]
+    for number in range(10):
+        location = tmp_path / f"chroma-{number}"
+        build_collection(location, "vectors", keys, matrix)
+        store = ChromaVectors(location, "vectors", keys, matrix)
+        answers = store._collection.query(query_embeddings=matrix, n_results=1, include=["distances"])
+        assert [found for found in answers["distances"] if not found or found[0] > 1e-4] == []
+        store.close()
+
+
+def test_an_answer_with_a_foreign_id_is_refused(location: Path) -> None:
+    store = ChromaVectors(location, "vectors", IDS, rows())
+
+    class Foreign:
+        def query(self, **arguments: object) -> object:
+            return {"ids": [["k001", "someone else's"]]}
+
+    store._collection = Foreign()
+    with pytest.raises(ArtifactError, match="someone else"):
+        store.search(rows()[0], 3)
+    store.close()
+
+
+LOADED: list[str] = []
+
+
+@embedding_functions.register_embedding_function
+class Planted(chromadb.EmbeddingFunction):  # type: ignore[type-arg]
+    """Stands for any function that loads a model when it is rebuilt from a configuration."""
+
+    def __init__(self) -> None:
+        pass
+
+    def __call__(self, input: object) -> object:  # noqa: A002
+        LOADED.append("call")
+        return []
+
+    @staticmethod
+    def name() -> str:
+        return "planted"
+
+    def get_config(self) -> dict[str, object]:
+        return {}
+
+    @staticmethod
+    def build_from_config(config: dict[str, object]) -> Planted:
+        LOADED.append("build")
+        return Planted()
+
+
+def test_a_stored_embedding_function_is_refused_and_never_loaded(location: Path) -> None:
+    drop_collection(location, "vectors")
+    client = chromadb.PersistentClient(
+        path=str(location), settings=Settings(_env_file=None, anonymized_telemetry=False)
+    )
+    client.create_collection("vectors", embedding_function=Planted())
+    client.close()
+    LOADED.clear()
+    refuses(location, "embedding function.*planted")
+    assert LOADED == []
+
+
+@pytest.mark.parametrize("key", ["#embedding", "#document", "elsewhere"])
+def test_a_function_hidden_in_the_schema_is_refused(location: Path, key: str) -> None:
+    database = sqlite3.connect(location / "chroma.sqlite3")
+    ((text,),) = database.execute("SELECT schema_str FROM collections").fetchall()
+    schema = json.loads(text)
+    function = {"type": "known", "name": "planted", "config": {}}
+    index = {"enabled": True, "config": {"embedding_function": function, "bm25": False}}
+    schema["keys"].setdefault(key, {})["sparse_vector"] = {"sparse_vector_index": index}
+    database.execute("UPDATE collections SET schema_str = ?", [json.dumps(schema)])
+    database.commit()
+    database.close()
+    LOADED.clear()
+    refuses(location, "embedding function|Chroma at")
+    assert LOADED == []
+
+
+def test_another_metric_is_refused(location: Path) -> None:
+    drop_collection(location, "vectors")
+    client = chromadb.PersistentClient(
+        path=str(location), settings=Settings(_env_file=None, anonymized_telemetry=False)
+    )
+    client.create_collection("vectors", embedding_function=None, configuration={"hnsw": {"space": "ip"}}).add(
+        ids=IDS, embeddings=rows()
+    )
+    client.close()
+    refuses(location, "metric 'ip'")
+
+
+@pytest.mark.parametrize(
+    "url", ["localhost:8000", "ftp://host", "http://", "http://u:p@host", "http://h:99999"]
+)
+def test_a_url_that_is_none_is_a_usage_error(url: str) -> None:
+    with pytest.raises(UsageError, match="--chroma-url"):
+        ChromaVectors(url, "vectors", IDS, rows())
+
+
+def test_a_server_that_is_away_is_said(unused_port: int) -> None:
+    refuses(f"http://127.0.0.1:{unused_port}", "Chroma at http")
+
+
+@pytest.fixture
+def unused_port() -> int:
+    import socket
+
+    with socket.socket() as probe:
+        probe.bind(("127.0.0.1", 0))
+        return int(probe.getsockname()[1])

@@ -1,0 +1,418 @@
+"""Building and opening an index: what it holds, when it is stale, what a rebuild costs."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import numpy as np
+import pytest
+from support.small_corpus import PAGES, reopened, small_workspace, write_corpus
+
+from branchrank.artifacts import write_jsonl
+from branchrank.errors import ArtifactError, CorpusError, InputError
+from branchrank.index import Index, build_index, open_index
+from branchrank.index.reader import searches_exactly
+from branchrank.records import Chunk
+from branchrank.settings import IndexSettings, settings_of
+from branchrank.stores.indexed_text import embedded_text
+from branchrank.stores.vectors import EXACT_UP_TO
+
+
+def rewrite(path: Path, text: str) -> None:
+    """Change a file and make sure that its modification time changes too."""
+    before = path.stat().st_mtime_ns
+    path.write_text(text, encoding="utf-8")
+    os.utime(path, ns=(before + 10**9, before + 10**9))
+
+
+def answers(index: Index) -> tuple[object, ...]:
+    query = "loose lid and limescale"
+    return (
+        index.vectors.search(index.embedder.embed_query(query), 5),
+        index.bm25_chunks.search(query, 5),
+        index.bm25_nodes.search(query, 5),
+        tuple(index.tree.nodes.values()),
+    )
+
+
+def test_an_index_holds_the_corpus(tmp_path: Path) -> None:
+    workspace = small_workspace(tmp_path)
+    with build_index(workspace) as index:
+        assert {chunk.source for chunk in index.chunks.values()} == set(PAGES)
+        assert index.vectors.ids == tuple(index.chunks) == index.bm25_chunks.ids
+        assert index.manifest.documents == 3
+        assert index.manifest.chunks == len(index.chunks)
+        assert index.manifest.nodes == len(index.tree.nodes)
+        assert index.report.embedded == len(index.chunks)
+        assert index.report.reused == 0
+        (first, *_) = index.chunks.values()
+        expected = index.embedder.embed_documents([embedded_text(first)])[0]
+        assert np.array_equal(index.vectors.vector(first.id), expected)
+        for node in index.tree.sections:
+            assert all(chunk.node_id == node.id for chunk in index.chunks_of(node.id))
+        assert index.chunks_of(index.tree.root.id) == ()
+        assert sum(len(index.chunks_of(node.id)) for node in index.tree.sections) == len(index.chunks)
+        assert index.bm25_chunks.search("fuse", 1)[0].key.startswith("guide/repair.rst")
+
+
+def test_the_fixed_names_lead_to_the_default_index(tmp_path: Path) -> None:
+    workspace = small_workspace(tmp_path)
+    build_index(workspace).close()
+    data = tmp_path / "data"
+    with open_index(workspace) as index:
+        assert (data / "chunks.jsonl").resolve() == index.directory.resolve() / "chunks.jsonl"
+        assert (data / "pageindex" / "nodes.jsonl").exists()
+        other = reopened(tmp_path, index__embedder="fake:8")
+        build_index(other).close()
+        assert (data / "chunks.jsonl").resolve().is_relative_to(index.directory.resolve())
+    assert len(workspace.index_names) == 2
+    data.rename(tmp_path / "moved")
+    (tmp_path / "moved" / "chunks.jsonl").read_bytes()
+
+
+def test_two_builds_write_the_same_bytes(tmp_path: Path) -> None:
+    trees = []
+    for name in ("one", "two"):
+        folder = tmp_path / name
+        folder.mkdir()
+        with build_index(small_workspace(folder)) as index:
+            files = (path for path in index.directory.rglob("*") if path.is_file())
+            trees.append(
+                {
+                    path.relative_to(index.directory): path.read_bytes()
+                    for path in files
+                    if path.name != "build.json"
+                }
+            )
+    assert trees[0].keys() == trees[1].keys()
+    assert trees[0] == trees[1]
+
+
+def test_an_up_to_date_index_is_left_alone(tmp_path: Path) -> None:
+    workspace = small_workspace(tmp_path)
+    with build_index(workspace) as first, build_index(workspace) as second:
+        assert first.directory == second.directory
+    with build_index(workspace, force=True) as third:
+        assert third.directory != first.directory
+        assert third.report.embedded == 0
+
+
+def test_only_a_changed_document_is_embedded_again(tmp_path: Path) -> None:
+    workspace = small_workspace(tmp_path)
+    build_index(workspace).close()
+    rewrite(tmp_path / "docs" / "index.md", PAGES["index.md"].replace("boils", "heats"))
+    with pytest.raises(ArtifactError, match=r"index\.md has changed") as caught:
+        open_index(workspace)
+    assert "branchrank index" in caught.value.remedy
+    with build_index(workspace) as index:
+        assert index.report.embedded == 1
+        assert index.report.reused == len(index.chunks) - 1
+
+
+@pytest.mark.parametrize("change", ["new", "gone", "touched"])
+def test_a_corpus_that_moved_on(tmp_path: Path, change: str) -> None:
+    workspace = small_workspace(tmp_path)
+    build_index(workspace).close()
+    page = tmp_path / "docs" / "guide" / "descale.md"
+    if change == "new":
+        write_corpus(tmp_path / "docs", {"extra.md": "# Extra\n"})
+    elif change == "gone":
+        page.unlink()
+    else:
+        rewrite(page, page.read_text())
+        open_index(workspace).close()
+        return
+    with pytest.raises(ArtifactError, match=f"is {change}"):
+        open_index(workspace)
+    open_index(workspace, check_corpus=False).close()
+
+
+def test_an_exclude_is_part_of_the_index(tmp_path: Path) -> None:
+    workspace = small_workspace(tmp_path)
+    build_index(workspace).close()
+    config = tmp_path / "data" / "branchrank.toml"
+    config.write_text('exclude = ["guide"]\n' + config.read_text())
+    with pytest.raises(ArtifactError, match="exclude"):
+        open_index(reopened(tmp_path))
+    with build_index(reopened(tmp_path)) as index:
+        assert {chunk.source for chunk in index.chunks.values()} == {"index.md"}
+
+
+def test_an_index_of_another_model_or_size_is_not_used(tmp_path: Path) -> None:
+    workspace = small_workspace(tmp_path)
+    build_index(workspace).close()
+    other = reopened(tmp_path, index__embedder="fake:8")
+    with pytest.raises(ArtifactError, match=r"no index for the embedder fake:8; it holds fake-16") as caught:
+        open_index(other)
+    assert "--embedder fake:8" in caught.value.remedy
+    workspace.index_directory.rename(other.index_directory)
+    with pytest.raises(ArtifactError, match="built with embedder 'fake:16', not 'fake:8'"):
+        open_index(other)
+    with build_index(other) as index:
+        assert index.manifest.embedder.dimension == 8
+
+
+def test_a_model_that_changed_under_its_name_is_refused(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    workspace = small_workspace(tmp_path)
+    build_index(workspace).close()
+    from branchrank.embedders.fake import FakeEmbedder
+
+    original = FakeEmbedder.__init__
+
+    def changed(self: FakeEmbedder, dimension: int) -> None:
+        import msgspec
+
+        original(self, dimension)
+        self.identity = msgspec.structs.replace(self.identity, revision="2")
+
+    monkeypatch.setattr(FakeEmbedder, "__init__", changed)
+    with open_index(workspace) as index, pytest.raises(ArtifactError, match="revision='2'"):
+        _ = index.embedder
+    with build_index(workspace) as index:
+        assert index.manifest.embedder.revision == "2"
+        assert index.report.reused == 0
+
+
+def test_bm25_settings_need_no_embedding(tmp_path: Path) -> None:
+    build_index(small_workspace(tmp_path)).close()
+    with open_index(reopened(tmp_path, bm25__k1=2.0)) as index:
+        derived = index.bm25_chunks
+        assert derived.settings.k1 == 2.0
+        kept = {path.parent.name for path in index.directory.glob("bm25/*/chunks")}
+        assert len(kept) == 2
+    with open_index(reopened(tmp_path, bm25__k1=2.0)) as index:
+        assert index.bm25_chunks.search("lid", 3) == derived.search("lid", 3)
+    with open_index(reopened(tmp_path)) as index:
+        assert index.bm25_chunks.settings.k1 != 2.0
+
+
+def test_damaged_derived_weights_are_made_again(tmp_path: Path) -> None:
+    build_index(small_workspace(tmp_path)).close()
+    with open_index(reopened(tmp_path, bm25__b=0.1)) as index:
+        before = index.bm25_nodes.search("lid", 3)
+        written = set(index.directory.glob("bm25/*/nodes/weights.npy"))
+        for path in written - {index.directory / name for name in index.manifest.digests}:
+            path.write_bytes(b"damaged")
+    with open_index(reopened(tmp_path, bm25__b=0.1)) as index:
+        assert index.bm25_nodes.search("lid", 3) == before
+
+
+def test_every_file_is_checked_before_it_answers(tmp_path: Path) -> None:
+    workspace = small_workspace(tmp_path)
+    with build_index(workspace) as index:
+        files = [index.directory / name for name in [*index.manifest.digests, "manifest.json", "build.json"]]
+    assert len(files) == 3 + 12 + 2
+    for path in files:
+        original = path.read_bytes()
+        for damaged in (original[:-1], original[: len(original) // 2], b""):
+            path.write_bytes(damaged)
+            if damaged.strip() != original.strip():
+                with pytest.raises(ArtifactError):
+                    open_index(workspace).close()
+        path.unlink()
+        with pytest.raises(ArtifactError):
+            open_index(workspace).close()
+        path.write_bytes(original)
+    open_index(workspace).close()
+
+
+def test_a_damaged_index_is_built_again(tmp_path: Path) -> None:
+    workspace = small_workspace(tmp_path)
+    with build_index(workspace) as index:
+        before = answers(index)
+        (index.directory / "chunks.jsonl").write_bytes(b"{}")
+    with build_index(workspace) as index:
+        assert answers(index) == before
+
+
+def test_chroma_holds_the_same_vectors(tmp_path: Path) -> None:
+    workspace = small_workspace(tmp_path, vector_store="chroma")
+    with build_index(workspace) as index:
+        assert index.vectors.name == "chroma"
+        query = index.embedder.embed_query("limescale")
+        assert index.vectors.search(query, 4) == index.exact_vectors.search(query, 4)
+        assert (tmp_path / "data" / "chroma" / "chroma.sqlite3").exists()
+        (data,) = index.directory.glob("chroma/*/data_level0.bin")
+    content = bytearray(data.read_bytes())
+    content[200] ^= 1
+    data.write_bytes(content)
+    with pytest.raises(ArtifactError, match="data_level0"):
+        open_index(workspace)
+    with open_index(reopened(tmp_path, index__vector_store="exact")) as index:
+        assert index.vectors.name == "exact"
+    build_index(workspace).close()
+    open_index(workspace).close()
+
+
+def test_a_collection_that_was_never_made_is_said(tmp_path: Path) -> None:
+    build_index(small_workspace(tmp_path)).close()
+    with pytest.raises(ArtifactError, match=r"Chroma \(nowhere\), not \(embedded\)"):
+        open_index(reopened(tmp_path, index__vector_store="chroma"))
+    open_index(reopened(tmp_path, index__vector_store="auto")).close()
+
+
+def test_opening_a_small_index_loads_no_heavy_package(tmp_path: Path) -> None:
+    build_index(small_workspace(tmp_path, vector_store="auto")).close()
+    code = """
+import sys
+from pathlib import Path
+from branchrank.index import open_index
+from branchrank.index.workspace_folder import Workspace
+index = open_index(Workspace.open(Path(sys.argv[1])))
+assert index.vectors.search(index.embedder.embed_query("lid"), 1)
+assert index.bm25_chunks.search("lid", 1) and index.bm25_nodes.search("lid", 1)
+heavy = {"chromadb", "torch", "transformers", "sentence_transformers", "pandas", "openai", "bm25s", "scipy"}
+print(sorted(heavy & set(sys.modules)))
+"""
+    done = subprocess.run(
+        [sys.executable, "-c", code, str(tmp_path / "data")], capture_output=True, text=True, check=True
+    )
+    assert done.stdout == "[]\n"
+
+
+def test_a_reader_keeps_its_generation(tmp_path: Path) -> None:
+    workspace = small_workspace(tmp_path)
+    reader = build_index(workspace)
+    expected = answers(reader)
+    for number in range(3):
+        rewrite(tmp_path / "docs" / "index.md", f"# Kettle {number}\n\nOther text {number}.\n")
+        build_index(workspace).close()
+    names = {path.name for path in workspace.index_directory.iterdir() if not path.is_symlink()}
+    assert names == {reader.directory.name, "000003", "000004"}
+    with open_index(workspace, check_corpus=False) as current:
+        assert answers(current) != expected
+    del reader.__dict__["vectors"]
+    assert answers(reader) == expected
+    reader.close()
+    build_index(workspace, force=True).close()
+    assert not reader.directory.exists()
+
+
+class TestGivenFiles:
+    """Chunks and nodes of the user's own."""
+
+    @staticmethod
+    def write(folder: Path, **changes: object) -> Path:
+        path = folder / "mine.jsonl"
+        record = {
+            "id": "m1",
+            "source": "index.md",
+            "line_start": 3,
+            "line_end": 6,
+            "text": "The kettle boils water. Safety.",
+            "score": 1,
+        }
+        other = {"id": "m2", "source": "guide/repair.rst", "line_start": 4, "line_end": 4, "text": "fuse"}
+        write_jsonl(path, [record | changes, other])
+        return path
+
+    @staticmethod
+    def use(folder: Path, key: str, path: Path) -> None:
+        config = folder / "data" / "branchrank.toml"
+        config.write_text(f'{key} = "{path}"\n' + config.read_text())
+
+    def test_chunks_map_onto_nodes_by_their_lines(self, tmp_path: Path) -> None:
+        small_workspace(tmp_path)
+        self.use(tmp_path, "chunks", self.write(tmp_path))
+        with build_index(reopened(tmp_path)) as index:
+            assert list(index.chunks) == ["m1", "m2"]
+            assert [chunk.id for chunk in index.chunks_of("index.md")] == ["m1"]
+            assert [chunk.id for chunk in index.chunks_of("index.md#safety")] == ["m1"]
+            assert index.chunks["m1"].breadcrumb == "Kettle"
+        (tmp_path / "mine.jsonl").write_text(
+            (tmp_path / "mine.jsonl").read_text().replace("fuse", "another fuse")
+        )
+        with pytest.raises(ArtifactError, match="other chunks"):
+            open_index(reopened(tmp_path))
+
+    @pytest.mark.parametrize(
+        ("changes", "message"),
+        [
+            ({"id": "m2"}, "chunk 2: the id 'm2' is there twice"),
+            ({"source": "missing.md"}, "chunk 1: 'missing.md' is no document"),
+            ({"line_end": 99}, "chunk 1: lines 3-99"),
+            ({"line_start": 0}, "chunk 1: lines 0-6"),
+            ({"text": " "}, "chunk 1: the chunk 'm1' has no text"),
+            ({"line_start": "three"}, "line_start"),
+        ],
+    )
+    def test_chunks_that_fit_no_corpus_are_refused(
+        self, tmp_path: Path, changes: dict[str, object], message: str
+    ) -> None:
+        small_workspace(tmp_path)
+        self.use(tmp_path, "chunks", self.write(tmp_path, **changes))
+        with pytest.raises(InputError, match=message):
+            build_index(reopened(tmp_path))
+
+    def test_nodes_of_the_users_own(self, tmp_path: Path) -> None:
+        with build_index(small_workspace(tmp_path)) as index:
+            nodes = (index.directory / "pageindex" / "nodes.jsonl").read_text()
+        mine = tmp_path / "nodes.jsonl"
+        mine.write_text(nodes.replace('"summary":"', '"summary":"MINE '))
+        self.use(tmp_path, "nodes", mine)
+        with build_index(reopened(tmp_path)) as index:
+            assert index.tree.node("index.md").summary.startswith("MINE")
+        mine.write_text(nodes.replace("repair.rst", "missing.rst"))
+        with pytest.raises(InputError, match="not a tree of the corpus"):
+            build_index(reopened(tmp_path))
+
+    def test_a_file_under_a_fixed_name_is_never_replaced(self, tmp_path: Path) -> None:
+        workspace = small_workspace(tmp_path)
+        path = tmp_path / "data" / "chunks.jsonl"
+        content = self.write(tmp_path).read_bytes()
+        path.write_bytes(content)
+        with pytest.raises(ArtifactError, match=r"chunks\.jsonl is not a link") as caught:
+            build_index(workspace)
+        assert 'chunks = "chunks.jsonl"' in caught.value.remedy
+        self.use(tmp_path, "chunks", Path("chunks.jsonl"))
+        with build_index(reopened(tmp_path)) as index:
+            assert list(index.chunks) == ["m1", "m2"]
+        assert path.read_bytes() == content
+        assert not path.is_symlink()
+
+
+def test_corpora_that_can_not_be_indexed(tmp_path: Path) -> None:
+    workspace = small_workspace(tmp_path)
+    for path in sorted((tmp_path / "docs").rglob("*"), reverse=True):
+        path.rmdir() if path.is_dir() else path.unlink()
+    with pytest.raises(CorpusError, match="no document"):
+        build_index(workspace)
+    (tmp_path / "docs" / "empty.md").touch()
+    with pytest.raises(CorpusError, match="any text"):
+        build_index(workspace)
+    (tmp_path / "docs" / "empty.md").unlink()
+    (tmp_path / "docs").rmdir()
+    with pytest.raises(CorpusError, match="no folder"):
+        build_index(workspace)
+    assert not list((tmp_path / "data").glob("indexes/*/0*"))
+
+
+def test_one_document_is_a_corpus(tmp_path: Path) -> None:
+    write_corpus(tmp_path / "docs", {"only.md": "# One\n\nA single paragraph.\n"})
+    with build_index(small_workspace(tmp_path)) as index:
+        (chunk,) = index.chunks.values()
+        assert isinstance(chunk, Chunk)
+        assert [entry.key for entry in index.bm25_chunks.search("paragraph", 10)] == [chunk.id]
+
+
+def test_progress_is_told(tmp_path: Path) -> None:
+    seen: list[tuple[str, int, int]] = []
+    build_index(
+        small_workspace(tmp_path), progress=lambda stage, done, total: seen.append((stage, done, total))
+    ).close()
+    assert [stage for stage, done, total in seen if done == total] == ["read", "embed", "store"]
+
+
+def test_auto_searches_exactly_up_to_the_crossover() -> None:
+    auto, exact, chroma = (IndexSettings(vector_store=name) for name in ("auto", "exact", "chroma"))
+    assert searches_exactly(auto, EXACT_UP_TO)
+    assert not searches_exactly(auto, EXACT_UP_TO + 1)
+    assert searches_exactly(exact, 10**9)
+    assert not searches_exactly(chroma, 1)
+    (vector_store,) = [entry for entry in settings_of(IndexSettings) if entry.name == "vector_store"]
+    assert f"up to {EXACT_UP_TO:,} chunks" in vector_store.description

@@ -1,0 +1,256 @@
+"""An index is the old one or the new one, whatever happens to a build: kills, bad disks, rivals."""
+
+from __future__ import annotations
+
+import errno
+import json
+import os
+import resource
+import signal
+import subprocess
+import sys
+import threading
+from pathlib import Path
+
+import pytest
+from support import killed_builds
+from support.small_corpus import PAGES, reopened, small_workspace, write_corpus
+
+from branchrank.errors import ArtifactError, BusyError, StorageError
+from branchrank.index import build_index, open_index
+from branchrank.index import generations as generations_module
+from branchrank.index.generations import Generations, build_lock
+
+#: Where a build can be killed, and what a reader finds then.
+OLD = ("begun", "chunks written", "nodes written", "embedding", "embedded", "vectors written", "bm25 written")
+OLD += ("manifest written", "flushed")
+NEW = ("published", "linked")
+CHROMA = ("collection built",)
+
+
+@pytest.fixture(scope="module")
+def trials(tmp_path_factory: pytest.TempPathFactory) -> dict[tuple[str, bool], dict[str, object]]:
+    plan = [(point, "exact", first) for first in (False, True) for point in OLD + NEW]
+    plan += [(point, "chroma", False) for point in CHROMA]
+    root = tmp_path_factory.mktemp("killed")
+    tests = Path(killed_builds.__file__).parents[1]
+    done = subprocess.run(
+        [sys.executable, "-m", "support.killed_builds", str(root), json.dumps(plan)],
+        capture_output=True,
+        text=True,
+        check=False,
+        env={**os.environ, "PYTHONPATH": str(tests)},
+    )
+    assert done.returncode == 0, done.stderr
+    results = [json.loads(line) for line in done.stdout.splitlines()]
+    return {(point, first): result for (point, _, first), result in zip(plan, results, strict=True)}
+
+
+@pytest.mark.parametrize("point", OLD + NEW + CHROMA)
+def test_a_killed_rebuild_leaves_the_old_index_or_the_new(
+    trials: dict[tuple[str, bool], dict[str, object]], point: str
+) -> None:
+    result = trials[point, False]
+    assert result["signal"] == signal.SIGKILL
+    assert result["found"] == ("new" if point in NEW else "old")
+    assert result["fresh"] is (point in NEW)
+    assert result["changed"]
+    assert result["generations"] == ["000001", "000002"]
+    assert result["leftovers"] == []
+
+
+@pytest.mark.parametrize("point", OLD + NEW)
+def test_a_killed_first_build_leaves_none_or_the_new(
+    trials: dict[tuple[str, bool], dict[str, object]], point: str
+) -> None:
+    result = trials[point, True]
+    assert result["signal"] == signal.SIGKILL
+    if point in NEW:
+        assert result["found"] == "new"
+    else:
+        assert str(result["found"]).startswith("ArtifactError")
+    assert result["generations"] == ["000001"]
+    assert result["leftovers"] == []
+
+
+def test_what_a_killed_build_embedded_is_not_embedded_again(
+    trials: dict[tuple[str, bool], dict[str, object]],
+) -> None:
+    before, after = trials["embedding", False], trials["embedded", False]
+    assert (before["embedded"], after["embedded"]) == (1, 0)
+
+
+def test_every_failpoint_is_killed_at() -> None:
+    """A new failpoint must come with its trial."""
+    room = Path(generations_module.__file__).parent
+    source = "".join(path.read_text() for path in room.glob("*.py"))
+    named = {part.split('"')[0] for part in source.split('failpoint("')[1:]}
+    assert named == set(OLD + NEW + CHROMA)
+
+
+def test_a_second_builder_is_kept_out(tmp_path: Path) -> None:
+    workspace = small_workspace(tmp_path)
+    with (
+        build_lock(workspace.data_dir),
+        pytest.raises(BusyError, match="another process is building") as caught,
+    ):
+        build_index(workspace)
+    assert caught.value.exit_code == 4
+    build_index(workspace).close()
+
+
+def test_a_lock_ends_with_the_process_that_held_it(tmp_path: Path) -> None:
+    workspace = small_workspace(tmp_path)
+    code = (
+        "import sys, os, signal; from pathlib import Path\n"
+        "from branchrank.index.generations import build_lock\n"
+        "with build_lock(Path(sys.argv[1])): os.kill(os.getpid(), signal.SIGKILL)"
+    )
+    subprocess.run([sys.executable, "-c", code, str(workspace.data_dir)], check=False)
+    assert (workspace.data_dir / ".build.lock").exists()
+    build_index(workspace).close()
+
+
+def test_a_failed_write_leaves_the_old_index(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Every fsync fails in turn, until a build gets through without meeting the failing one."""
+    workspace = small_workspace(tmp_path)
+    with build_index(workspace) as index:
+        before = killed_builds.answers(index)
+    real_fsync = os.fsync
+    failures: list[StorageError] = []
+    for number in range(1, 500):
+        calls = 0
+
+        def fsync(descriptor: int, fail_at: int = number) -> None:
+            nonlocal calls
+            calls += 1
+            if calls == fail_at:
+                raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+            real_fsync(descriptor)
+
+        monkeypatch.setattr(os, "fsync", fsync)
+        try:
+            build_index(workspace, force=True).close()
+        except StorageError as error:
+            failures.append(error)
+        monkeypatch.setattr(os, "fsync", real_fsync)
+        with open_index(workspace) as index:
+            assert killed_builds.answers(index) == before
+        if calls < number:
+            break
+    assert len(failures) > 20
+    assert {error.exit_code for error in failures} == {8}
+    assert all("free some space" in error.remedy for error in failures)
+    assert len(list(workspace.index_directory.glob("0*"))) <= 2
+
+
+def test_a_full_disk_is_said_and_leaves_the_old_index(tmp_path: Path) -> None:
+    workspace = small_workspace(tmp_path)
+    with build_index(workspace) as index:
+        before = killed_builds.answers(index)
+    write_corpus(tmp_path / "docs", {"large.md": "# Large\n\n" + "word " * 20_000})
+    code = (
+        "import resource, sys; from pathlib import Path\n"
+        "from branchrank.index import build_index; from branchrank.index.workspace_folder import Workspace\n"
+        "from branchrank.errors import StorageError\n"
+        "workspace = Workspace.open(Path(sys.argv[1]))\n"
+        "resource.setrlimit(resource.RLIMIT_FSIZE, (60_000, 60_000))\n"
+        "try: build_index(workspace)\n"
+        "except StorageError as error: print(error); sys.exit(error.exit_code)\n"
+    )
+    assert resource.getrlimit(resource.RLIMIT_FSIZE)[0] == resource.RLIM_INFINITY
+    done = subprocess.run(
+        [sys.executable, "-c", code, str(workspace.data_dir)], capture_output=True, text=True, check=False
+    )
+    assert done.returncode == 8, done.stderr
+    assert "cannot write" in done.stdout
+    with open_index(workspace, check_corpus=False) as index:
+        assert killed_builds.answers(index) == before
+    assert [path.name for path in workspace.index_directory.glob("0*")] == ["000001"]
+
+
+def test_a_read_only_disk_is_said(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    workspace = small_workspace(tmp_path)
+    build_index(workspace).close()
+    write_corpus(tmp_path / "docs", {"index.md": PAGES["index.md"] + "\nMore.\n"})
+    real_open = os.open
+
+    def refuse(path: object, flags: int, *rest: object, **named: object) -> int:
+        if flags & (os.O_WRONLY | os.O_RDWR | os.O_CREAT):
+            raise OSError(errno.EROFS, os.strerror(errno.EROFS))
+        return real_open(path, flags, *rest, **named)  # type: ignore[arg-type]
+
+    monkeypatch.setattr(os, "open", refuse)
+    with pytest.raises(StorageError, match="Read-only") as caught:
+        build_index(workspace)
+    assert "--data-dir" in caught.value.remedy
+    with open_index(reopened(tmp_path, bm25__k1=0.3), check_corpus=False) as index:
+        assert index.bm25_chunks.search("boils", 1)
+
+
+def test_readers_see_whole_generations_while_builds_go_on(tmp_path: Path) -> None:
+    """Each text of a generation says its number; a reader never meets two numbers."""
+    workspace = small_workspace(tmp_path)
+    pages = tmp_path / "docs"
+
+    def write(number: int) -> None:
+        write_corpus(pages, {f"page{page}.md": f"# Page {page}\n\nedition{number}\n" for page in range(4)})
+
+    for source in PAGES:
+        (pages / source).unlink()
+    write(0)
+    build_index(workspace).close()
+    problems: list[str] = []
+    done = threading.Event()
+    seen: set[str] = set()
+
+    def read() -> None:
+        while not done.is_set():
+            with open_index(workspace, check_corpus=False) as index:
+                editions = {chunk.text.split()[-1] for chunk in index.chunks.values()}
+                hits = {entry.key for entry in index.bm25_chunks.search(next(iter(editions)), 10)}
+                if len(editions) != 1 or hits != set(index.chunks):
+                    problems.append(f"{editions} {hits}")
+                seen.update(editions)
+
+    readers = [threading.Thread(target=read) for _ in range(3)]
+    for reader in readers:
+        reader.start()
+    try:
+        for number in range(1, 8):
+            write(number)
+            build_index(workspace, force=True).close()
+    finally:
+        done.set()
+        for reader in readers:
+            reader.join()
+    assert problems == []
+    assert len(seen) > 1
+
+
+def test_a_reader_that_loses_a_race_takes_the_newer_generation(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The generation is deleted between the look at ``current`` and the lock."""
+    workspace = small_workspace(tmp_path)
+    for _ in range(3):
+        build_index(workspace, force=True).close()
+    index_generations = Generations(workspace.index_directory)
+    numbers = iter([1, 3])
+    monkeypatch.setattr(index_generations, "_current", lambda: next(numbers))
+    pin = index_generations.pin()
+    assert pin.directory.name == "000003"
+    pin.release()
+    pin.release()
+
+
+@pytest.mark.parametrize("pointer", ["nonsense", "../../..", "000009"])
+def test_a_pointer_to_no_generation_is_no_index(tmp_path: Path, pointer: str) -> None:
+    workspace = small_workspace(tmp_path)
+    build_index(workspace).close()
+    current = workspace.index_directory / "current"
+    current.unlink()
+    current.symlink_to(pointer)
+    with pytest.raises(ArtifactError, match="no index"):
+        open_index(workspace)
+    build_index(workspace).close()

@@ -1,0 +1,136 @@
+"""An index whose vectors are in a Chroma server."""
+
+from __future__ import annotations
+
+import os
+import socket
+from collections.abc import Iterator
+from pathlib import Path
+
+import chromadb
+import pytest
+from chromadb.config import Settings
+from support.chroma_process import chroma_server, free_port
+from support.small_corpus import small_workspace
+from test_chroma_safety import LOADED, Planted
+
+from branchrank.errors import ArtifactError
+from branchrank.index import build_index, open_index
+from branchrank.stores import vectors_chroma
+from branchrank.stores.vectors_chroma import _disconnect
+
+
+@pytest.fixture(scope="module")
+def url(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
+    with chroma_server(tmp_path_factory.mktemp("server")) as address:
+        yield address
+
+
+@pytest.fixture
+def client(url: str) -> Iterator[chromadb.ClientAPI]:
+    opened = chromadb.HttpClient(
+        host="127.0.0.1",
+        port=int(url.rsplit(":", 1)[1]),
+        settings=Settings(_env_file=None, anonymized_telemetry=False),
+    )
+    for collection in opened.list_collections():
+        opened.delete_collection(collection.name)
+    yield opened
+    _disconnect(opened)
+
+
+def test_a_server_answers_as_the_exact_store_does(
+    tmp_path: Path, url: str, client: chromadb.ClientAPI
+) -> None:
+    workspace = small_workspace(tmp_path, vector_store="chroma", chroma_url=url)
+    with build_index(workspace) as index:
+        assert index.vectors.name == "chroma server"
+        query = index.embedder.embed_query("limescale")
+        assert index.vectors.search(query, 4) == index.exact_vectors.search(query, 4)
+        assert [collection.name for collection in client.list_collections()] == [index.report.collection]
+        assert not (index.directory / "chroma").exists()
+
+
+def test_a_proxy_of_the_environment_does_not_stand_before_the_loopback(
+    tmp_path: Path, url: str, client: chromadb.ClientAPI, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    proxy = f"http://127.0.0.1:{free_port()}"
+    for name in ("HTTP_PROXY", "http_proxy", "ALL_PROXY", "all_proxy"):
+        monkeypatch.setenv(name, proxy)
+    monkeypatch.setenv("no_proxy", "example.org")
+    workspace = small_workspace(tmp_path, vector_store="chroma", chroma_url=url)
+    with build_index(workspace) as index:
+        query = index.embedder.embed_query("limescale")
+        assert index.vectors.search(query, 4) == index.exact_vectors.search(query, 4)
+    assert os.environ["no_proxy"] == "example.org"
+
+
+def test_collections_go_with_their_generations(tmp_path: Path, url: str, client: chromadb.ClientAPI) -> None:
+    workspace = small_workspace(tmp_path, vector_store="chroma", chroma_url=url)
+    names = []
+    for _ in range(4):
+        with build_index(workspace, force=True) as index:
+            names.append(index.report.collection)
+    assert {collection.name for collection in client.list_collections()} == set(names[-2:])
+
+
+def test_two_workspaces_share_a_server(tmp_path: Path, url: str, client: chromadb.ClientAPI) -> None:
+    for name in ("one", "two"):
+        build_index(small_workspace(tmp_path / name, vector_store="chroma", chroma_url=url)).close()
+    assert client.count_collections() == 2
+
+
+def test_a_lost_collection_is_built_again(tmp_path: Path, url: str, client: chromadb.ClientAPI) -> None:
+    workspace = small_workspace(tmp_path, vector_store="chroma", chroma_url=url)
+    with build_index(workspace) as index:
+        name = index.report.collection
+    collection = client.get_collection(name, embedding_function=None)
+    collection.delete(ids=collection.get(limit=1)["ids"])
+    with open_index(workspace) as index, pytest.raises(ArtifactError, match="damaged or foreign"):
+        _ = index.vectors
+    with build_index(workspace) as index:
+        assert index.vectors.search(index.embedder.embed_query("lid"), 1)
+        assert index.report.embedded == 0
+
+
+def test_a_function_planted_on_the_server_is_never_loaded(
+    tmp_path: Path, url: str, client: chromadb.ClientAPI
+) -> None:
+    workspace = small_workspace(tmp_path, vector_store="chroma", chroma_url=url)
+    with build_index(workspace) as index:
+        name = index.report.collection
+    client.delete_collection(name)
+    client.create_collection(name, embedding_function=Planted())
+    LOADED.clear()
+    with open_index(workspace) as index, pytest.raises(ArtifactError, match="embedding function"):
+        _ = index.vectors
+    assert LOADED == []
+
+
+def test_a_server_that_is_away_is_said(tmp_path: Path) -> None:
+    workspace = small_workspace(tmp_path, vector_store="chroma", chroma_url=f"http://127.0.0.1:{free_port()}")
+    with pytest.raises(ArtifactError, match="Chroma at http") as caught:
+        build_index(workspace)
+    assert "chroma run" in caught.value.remedy
+    assert not list((tmp_path / "data").glob("indexes/*/0*"))
+
+
+def test_a_server_that_never_answers_is_given_up(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(vectors_chroma, "_HEARTBEAT_SECONDS", 0.2)
+    with socket.create_server(("127.0.0.1", 0)) as listener:
+        address = f"http://127.0.0.1:{listener.getsockname()[1]}"
+        workspace = small_workspace(tmp_path, vector_store="chroma", chroma_url=address)
+        with pytest.raises(ArtifactError, match="timed out") as caught:
+            build_index(workspace)
+    assert "chroma run" in caught.value.remedy
+
+
+def test_a_server_that_falls_silent_is_given_up(
+    tmp_path: Path, url: str, client: chromadb.ClientAPI, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Every request has an end: the sessions that Chroma opens without one are given it."""
+    monkeypatch.setattr(vectors_chroma, "_ANSWER_SECONDS", 7.0)
+    with vectors_chroma._connected(url) as connected:
+        sessions = vectors_chroma._sessions(connected)
+        assert sessions
+        assert {session.timeout.read for session in sessions} == {7.0}

@@ -1,0 +1,144 @@
+"""A workspace's file and names."""
+
+from __future__ import annotations
+
+import tomllib
+from pathlib import Path
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from branchrank.corpus.named import known_corpora
+from branchrank.errors import CorpusError, UsageError
+from branchrank.index.config_file import WorkspaceConfig, read_config, update_config
+from branchrank.index.workspace_folder import Workspace, configure, index_name
+from branchrank.settings import IndexSettings
+
+
+def test_configure_writes_a_corpus_relative_to_the_file(tmp_path: Path) -> None:
+    (tmp_path / "docs").mkdir()
+    configure(tmp_path / "data", corpus=tmp_path / "docs", settings={"index.embedder": "fake"})
+    assert (tmp_path / "data" / "branchrank.toml").read_text() == (
+        'corpus = "../docs"\n\n[index]\nembedder = "fake"\n'
+    )
+    workspace = Workspace.open(tmp_path / "data", environment={})
+    assert workspace.corpus_root == (tmp_path / "docs").resolve()
+    assert workspace.corpus_name == "docs"
+    assert workspace.index_settings.embedder == "fake"
+    assert workspace.is_default_index
+
+
+def test_changing_keeps_comments_order_and_other_keys(tmp_path: Path) -> None:
+    path = tmp_path / "branchrank.toml"
+    path.write_text(
+        "# mine\ncorpus = 'a'  # where\n\n[index]\n# model\nembedder = 'x'\nchunk_tokens = 128\n\n"
+        "[local]\nrrf_k = 5\n"
+    )
+    update_config(path, {"corpus": "b", "index.embedder": "fake", "local.bm25_top_n": 7, "bm25.k1": 1.5})
+    assert path.read_text() == (
+        '# mine\ncorpus = "b"\n\n[index]\n# model\nembedder = "fake"\nchunk_tokens = 128\n\n'
+        "[local]\nrrf_k = 5\nbm25_top_n = 7\n\n[bm25]\nk1 = 1.5\n"
+    )
+
+
+def test_what_can_not_be_changed_in_place_is_left_alone(tmp_path: Path) -> None:
+    path = tmp_path / "branchrank.toml"
+    content = 'exclude = [\n  "a",\n]\n'
+    path.write_text(content)
+    with pytest.raises(UsageError, match="cannot change") as caught:
+        update_config(path, {"exclude": ("b",)})
+    assert 'exclude = ["b"]' in caught.value.remedy
+    assert path.read_text() == content
+    path.write_text("index = { embedder = 'x' }\n")
+    with pytest.raises(UsageError, match="cannot change"):
+        update_config(path, {"index.embedder": "fake"})
+
+
+def test_no_change_does_not_write(tmp_path: Path) -> None:
+    path = tmp_path / "branchrank.toml"
+    update_config(path, {"corpus": "a"})
+    before = path.stat().st_ino
+    update_config(path, {"corpus": "a"})
+    assert path.stat().st_ino == before
+
+
+keys = st.sampled_from(["corpus", "exclude", "index.embedder", "local.rrf_k", "bm25.b"])
+values = st.one_of(
+    st.text(max_size=20), st.booleans(), st.integers(0, 999), st.lists(st.text(max_size=5), max_size=3)
+)
+
+
+@settings(max_examples=100, deadline=None, derandomize=True)
+@given(st.dictionaries(keys, values))
+def test_what_is_written_is_what_is_read(
+    tmp_path_factory: pytest.TempPathFactory, changes: dict[str, object]
+) -> None:
+    path = tmp_path_factory.mktemp("toml") / "branchrank.toml"
+    for key, value in changes.items():
+        update_config(path, {key: value})
+    read = tomllib.loads(path.read_text()) if changes else {}
+    for key, value in changes.items():
+        table, _, name = key.rpartition(".")
+        assert (read[table] if table else read)[name] == value
+
+
+@pytest.mark.parametrize(
+    ("content", "message"),
+    [
+        ("exlude = ['a']", "no key 'exlude'"),
+        ("corpus = 3", "Expected `str`"),
+        ("corpus = ", "not TOML"),
+        ("[index]\nembeder = 'x'", "embeder"),
+    ],
+)
+def test_a_wrong_file_is_said(tmp_path: Path, content: str, message: str) -> None:
+    (tmp_path / "branchrank.toml").write_text(content)
+    with pytest.raises(UsageError, match=message) as caught:
+        Workspace.open(tmp_path, environment={})
+    assert caught.value.exit_code == 2
+
+
+def test_a_missing_workspace_or_corpus_is_said(tmp_path: Path) -> None:
+    assert read_config(tmp_path / "branchrank.toml") == (WorkspaceConfig(), {})
+    with pytest.raises(CorpusError, match="names no corpus") as caught:
+        _ = Workspace.open(tmp_path, environment={}).corpus_root
+    assert caught.value.remedy == f"branchrank index FOLDER --data-dir {tmp_path}"
+    with pytest.raises(CorpusError, match="no corpus folder"):
+        configure(tmp_path, corpus=tmp_path / "missing")
+    assert not (tmp_path / "branchrank.toml").exists()
+
+
+def test_a_corpus_may_be_named(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("BRANCHRANK_CORPORA", str(tmp_path / "corpora"))
+    name = next(iter(known_corpora()))
+    with pytest.raises(CorpusError, match="not here yet") as caught:
+        configure(tmp_path / "data", corpus=name)
+    assert caught.value.remedy == f"branchrank corpus add {name}"
+    (tmp_path / "corpora" / name).mkdir(parents=True)
+    configure(tmp_path / "data", corpus=name)
+    assert (tmp_path / "data" / "branchrank.toml").read_text() == f'corpus = "{name}"\n'
+    assert Workspace.open(tmp_path / "data", environment={}).corpus_root.name == name
+
+
+def test_flags_ask_for_an_index_beside_the_default(tmp_path: Path) -> None:
+    configure(tmp_path, settings={"index.embedder": "fake"})
+    other = Workspace.open(tmp_path, flags={"index.embedder": "fake:8"}, environment={})
+    assert not other.is_default_index
+    named = Workspace.open(tmp_path, environment={"BRANCHRANK_INDEX_VECTOR_STORE": "exact"})
+    assert named.is_default_index
+
+
+def test_an_index_is_named_by_what_changes_its_vectors() -> None:
+    plain = IndexSettings(embedder="org/Some Model", vector_store="exact")
+    assert index_name(plain).startswith("org-some-model-256-")
+    assert index_name(plain) == index_name(IndexSettings(embedder="org/Some Model", vector_store="chroma"))
+    others = [
+        IndexSettings(embedder="org-some-model"),
+        IndexSettings(embedder="org/Some Model", chunk_tokens=128),
+        IndexSettings(embedder="org/Some Model", chunk_overlap=8),
+        IndexSettings(embedder="org/Some Model", embedding_revision="abc"),
+        IndexSettings(embedder="org/Some Model", embedding_url="http://localhost"),
+    ]
+    assert len({index_name(plain), *map(index_name, others)}) == 6
+    assert "/" not in index_name(IndexSettings(embedder="../../x/../y"))

@@ -1,0 +1,336 @@
+"""BEIR folders as corpora and questions, down to values worked out by hand.
+
+The small folder has four documents. Their tokens, stemmed and without English stop words, are ``tea green
+tea`` (d1), ``black tea leav`` (d2), ``coffe coffe morn`` (d3) and ``water`` (d4); the mean length is 2.5.
+"""
+
+from __future__ import annotations
+
+import json
+import math
+import re
+from collections import Counter
+from pathlib import Path
+
+import ir_measures
+import pytest
+import Stemmer
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from support.commands import invoke
+
+from branchrank.corpus.beir import entry_source, read_entry, unpack_beir
+from branchrank.errors import InputError, QuestionError
+from branchrank.index.workspace_folder import Workspace
+from branchrank.questions.beir import beir_questions
+from branchrank.questions.question_files import load_questions
+from branchrank.records import GoldItem, Question, Span
+from branchrank.runs.loading import load_run
+from branchrank.runs.rows import Row, RowHit
+from branchrank.runs.scores import named_measure
+from branchrank.runs.trec_files import export_trec, read_run
+from branchrank.settings import Bm25Settings
+from branchrank.stores.analyzer import STOP_WORDS
+from branchrank.stores.bm25 import Bm25Index
+from branchrank.stores.indexed_text import chunk_terms, node_terms
+from branchrank.tree.build import build_nodes
+
+ENTRIES = [
+    {"_id": "d1", "title": "Tea", "text": "green tea"},
+    {"_id": "d2", "title": "", "text": "black tea leaves", "metadata": {"year": 1}},
+    {"_id": "d 3/x", "title": "Coffee", "text": "the coffee\nof the morning"},
+    {"_id": "d4", "text": "water"},
+]
+QUERIES = [
+    {"_id": "q1", "text": "green teas"},
+    {"_id": "q2", "text": "the morning water"},
+    {"_id": "d4", "text": "water of coffee"},
+    {"_id": "q9", "text": "judged by nobody"},
+]
+QRELS = ["q1\td2\t2", "q1\td1\t1", "q1\td4\t0", "q2\td 3/x\t1", "d4\td 3/x\t1"]
+BM25 = Bm25Settings(stop_words="english", split_identifiers=False)
+ANALYZER = ("--bm25-stop-words", "english", "--no-bm25-split-identifiers")
+
+
+def make_folder(folder: Path, entries=ENTRIES, queries=QUERIES, qrels=QRELS) -> Path:
+    (folder / "qrels").mkdir(parents=True)
+    for name, lines in (("corpus", entries), ("queries", queries)):
+        (folder / f"{name}.jsonl").write_text("".join(json.dumps(line) + "\n" for line in lines))
+    (folder / "qrels" / "test.tsv").write_text("\n".join(["query-id\tcorpus-id\tscore", *qrels]) + "\n")
+    return folder
+
+
+@pytest.fixture(scope="module")
+def project(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A folder with a BEIR folder ``small``, its workspace, its questions and a finished deep run."""
+    folder = tmp_path_factory.mktemp("beir")
+    small, data = make_folder(folder / "small"), folder / "data"
+    (folder / "deep.toml").write_text(
+        f'name = "deep"\ndata_dir = "{data}"\nquestions = "{folder / "q.jsonl"}"\n'
+        '[benchmark]\ntop_k = 1000\nprimary = "graded_nDCG@10"\nlatency_sample = 0\n'
+        '[systems.bm25]\nbranches = [{ kind = "bm25", unit = "node", top_n = 1000 }]\nreturns = "section"\n'
+        "[systems.local]\nvector_top_n = 1000\nbm25_top_n = 1000\n"
+    )
+    for words in (
+        ("index", small, "--data-dir", data, "--embedder", "fake", "--quiet", *ANALYZER),
+        ("beir", "questions", small, "--output", folder / "q.jsonl"),
+        ("run", folder / "deep.toml", "--reports", folder / "reports", "--quiet"),
+    ):
+        result = invoke(*words)
+        assert result.exit_code == 0, result.output
+    return folder
+
+
+@pytest.fixture(scope="module")
+def run(project: Path) -> Path:
+    [directory] = (project / "reports").iterdir()
+    return directory
+
+
+# ln(1 + (4 - df + 0.5) / (df + 0.5)) is 1.203973 for df = 1 and 0.693147 for df = 2.
+# k1 (1 - b + b length / 2.5) is 0.972 for three tokens and 0.684 for one.
+BY_HAND = {
+    "q1": [("d1", 1.203973 / 1.972 + 0.693147 * 2 / 2.972), ("d2", 0.693147 / 1.972)],
+    "q2": [("d4", 1.203973 / 1.684), ("d 3/x", 1.203973 / 1.972)],
+    "d4": [("d 3/x", 1.203973 * 2 / 2.972), ("d4", 1.203973 / 1.684)],
+}
+
+
+def test_bm25_of_whole_documents_is_what_one_works_out_by_hand(run: Path) -> None:
+    rows = load_run(run).scores.rows("bm25")
+    assert {row.question_id for row in rows} == set(BY_HAND)
+    for row in rows:
+        expected = sorted(BY_HAND[row.question_id], key=lambda pair: -pair[1])
+        assert [hit.source for hit in row.hits] == [entry_source(key) for key, _ in expected]
+        scores = [hit.branches["bm25(nodes)"].score for hit in row.hits]
+        assert scores == pytest.approx([value for _, value in expected], abs=1e-5)
+
+
+def test_ndcg_is_what_one_works_out_by_hand(run: Path, project: Path) -> None:
+    # q1: d1 (1), d2 (2) of 2, 1 -> 0.85972; q2: the only one at rank 2 -> 0.63093; d4: at rank 1.
+    expected = ((1 + 2 / math.log2(3)) / (2 + 1 / math.log2(3)) + 1 / math.log2(3) + by_rank("d4")) / 3
+    scores = load_run(run).scores
+    assert scores.average("bm25", named_measure("graded_nDCG@10")) == pytest.approx(expected, abs=1e-6)
+    assert scores.average("bm25", named_measure("strict_nDCG@10")) > 0
+    for ids in ("gold", "document"):
+        result = invoke("export-trec", run, "--output", project / ids, "--ids", ids)
+        assert result.exit_code == 0, result.output
+        qrels = project / ids / "qrels.txt"
+        found = ir_measures.calc_aggregate(
+            [ir_measures.nDCG @ 10],
+            ir_measures.read_trec_qrels(str(qrels)),
+            ir_measures.read_trec_run(str(project / ids / "bm25.run")),
+        )
+        assert found[ir_measures.nDCG @ 10] == pytest.approx(expected, abs=5e-5)
+
+
+def by_rank(query: str) -> float:
+    """nDCG of a query whose only relevant document is d 3/x."""
+    ranked = [key for key, _ in sorted(BY_HAND[query], key=lambda pair: -pair[1])]
+    return 1 / math.log2(ranked.index("d 3/x") + 2)
+
+
+def test_a_run_by_document_is_scored_with_the_folders_own_qrels(run: Path, project: Path) -> None:
+    qrels = [line for line in QRELS if " " not in line]  # an id with a space can be in no TREC file
+    small = make_folder(project / "spaceless", qrels=qrels)
+    assert invoke("export-trec", run, "--output", project / "own", "--ids", "document").exit_code == 0
+    result = invoke("score-trec", project / "own" / "bm25.run", small / "qrels" / "test.tsv", "-m", "nDCG@10")
+    assert result.output.split("\t")[-1].strip() == "0.8597"
+
+
+SPELLED = ["<dbpedia:Cat>", "Łódź", "a+b(c)", "100%", "%41", "#1", 'd"4"', "a b%\t\x85"]
+
+
+@pytest.fixture(scope="module")
+def odd(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A folder ``odd`` with the BEIR folder ``set`` of odd ids and of judgements on an absent document, and
+    what of it was indexed, asked and run."""
+    folder = tmp_path_factory.mktemp("spelled")
+    entries = [{"_id": key, "text": f"topic{place}"} for place, key in enumerate(SPELLED)]
+    queries = [{"_id": f"{key}?", "text": f"topic{place}"} for place, key in enumerate(SPELLED[:-1])]
+    qrels = [f"{key}?\t{key}\t1" for key in SPELLED[:-1]] + [f"{SPELLED[0]}?\tabsent\t2"]
+    make_folder(folder / "set", entries, queries, qrels)
+    (folder / "odd.toml").write_text(
+        f'name = "odd"\ndata_dir = "{folder / "data"}"\nquestions = "{folder / "q.jsonl"}"\n'
+        '[benchmark]\nprimary = "graded_nDCG@10"\nlatency_sample = 0\n'
+        '[systems.bm25]\nbranches = [{ kind = "bm25", unit = "node", top_n = 10 }]\nreturns = "section"\n'
+    )
+    for words in (
+        ("index", folder / "set", "--data-dir", folder / "data", "--embedder", "fake", "--quiet", *ANALYZER),
+        ("beir", "questions", folder / "set", "--output", folder / "q.jsonl"),
+        ("run", folder / "odd.toml", "--reports", folder / "reports", "--quiet"),
+    ):
+        result = invoke(*words)
+        assert result.exit_code == 0, result.output
+    return folder
+
+
+def test_ids_are_exported_as_the_folder_spells_them(odd: Path) -> None:
+    [run] = (odd / "reports").iterdir()
+    assert invoke("export-trec", run, "--output", odd / "trec", "--ids", "document").exit_code == 0
+    [bm25] = (odd / "trec").glob("*.run")
+    found = {document for _, _, document, *_ in map(str.split, bm25.read_text().splitlines())}
+    assert found == set(SPELLED[:-1])
+    result = invoke("score-trec", bm25, odd / "set" / "qrels" / "test.tsv", "-m", "Success@1")
+    assert (result.stdout.split("\t")[-1].strip(), result.stderr) == ("1.0000", "")
+
+
+def test_an_id_that_would_end_a_column_is_encoded(tmp_path: Path) -> None:
+    source = entry_source(SPELLED[-1])
+    found = RowHit(id="h", source=source, line_start=1, line_end=2, characters=1, score=1.0, gain=0)
+    row = Row(question_id="q", predictor="bm25", llm="none", hits=(found,))
+    asked = Question(id="q", question="?", gold=(GoldItem(source_file="a b.md"),), gold_level="file")
+    qrels, run = export_trec(tmp_path, [row], [asked], "document")
+    assert qrels.read_text() == "q 0 a%20b.md 1\n"
+    assert [scored.key for scored in read_run(run)["q"]] == ["a%20b%25%09%C2%85"]
+
+
+def test_a_judged_document_that_the_corpus_lacks_stays_in_the_ideal_order(odd: Path) -> None:
+    [run] = (odd / "reports").iterdir()
+    ideal = 2 + 1 / math.log2(3)
+    expected = (1 / ideal + len(SPELLED) - 2) / (len(SPELLED) - 1)
+    average = load_run(run).scores.average("bm25", named_measure("graded_nDCG@10"))
+    assert average == pytest.approx(expected, abs=1e-6)
+    for command in ("check", "reanchor"):
+        result = invoke("questions", command, odd / "q.jsonl", "--data-dir", odd / "data")
+        assert result.exit_code == 0, result.output
+        assert ("note: question '<dbpedia:Cat>?': 1 of 2 gold files" in result.output) == (command == "check")
+    assert len(load_questions(odd / "q.jsonl")[0].gold) == 2
+
+
+def test_gold_that_is_missing_without_a_word_stays_an_error(odd: Path) -> None:
+    lines = (odd / "q.jsonl").read_text().replace('"absent_gold"', '"other"')
+    (odd / "unsaid.jsonl").write_text(lines)
+    for command in ("check", "reanchor"):
+        words = (odd / "unsaid.jsonl", "--data-dir", odd / "data")
+        result = invoke("questions", command, *words)
+        assert result.exit_code == 3
+        assert "the corpus has no file 'absent.beir'" in result.output
+
+
+def test_deep_runs_return_every_document_that_a_branch_ranks(run: Path) -> None:
+    loaded = load_run(run)
+    assert loaded.outcome.run.top_k == 1000
+    assert all(len(row.hits) == 4 for row in loaded.scores.rows("local"))
+
+
+def test_the_index_counts_title_and_text_and_nothing_else(project: Path) -> None:
+    workspace = Workspace.open(project / "data")
+    assert workspace.corpus_name == "small"
+    documents = [read_entry(path.name, path.read_bytes()) for path in sorted(workspace.corpus_root.iterdir())]
+    nodes, notes = build_nodes(documents, "small")
+    assert notes == []
+    terms = {node.source: node_terms(node).split() for node in nodes if node.kind == "file"}
+    assert terms == {
+        entry_source(entry["_id"]): f"{entry.get('title', '')} {entry['text']}".split() for entry in ENTRIES
+    }
+
+
+def test_a_long_document_is_one_node_of_several_chunks(tmp_path: Path) -> None:
+    text = " ".join(f"word{number}" for number in range(900)) + " needle"
+    small = make_folder(tmp_path / "long", [*ENTRIES, {"_id": "long", "title": "Hay", "text": text}])
+    data = tmp_path / "data"
+    result = invoke(
+        "index", small, "--data-dir", data, "--embedder", "fake", "--chunk-tokens", "64", "--quiet"
+    )
+    assert result.exit_code == 0, result.output
+    assert "5 documents, 6 nodes" in result.output
+    from branchrank.index import open_index
+
+    with open_index(Workspace.open(data)) as index:
+        chunks = index.chunks_of("long.beir")
+        assert len(chunks) > 5
+        assert [entry.key for entry in index.bm25_nodes.search("needle hay", 10)] == ["long.beir"]
+        assert all("long" not in chunk_terms(chunk).split() for chunk in chunks)
+
+
+WORDS = ["tea", "teas", "the", "kettle", "boiling", "boiled", "is", "green", "don't", "x86", "HTTP"]
+TEXTS = st.lists(st.sampled_from(WORDS), min_size=0, max_size=12).map(" ".join)
+
+
+def reference_scores(texts: list[str], query: str, k1: float, b: float) -> list[float]:
+    """BM25 as Lucene computes it (Kamphuis et al., ECIR 2020), word for word from the formula."""
+    stem = Stemmer.Stemmer("english").stemWord
+
+    def tokens(text: str) -> list[str]:
+        words = re.findall(r"[\w']+", text.lower())
+        return [stem(word) for word in words if word not in STOP_WORDS["english"]]
+
+    documents = [tokens(text) for text in texts]
+    mean = sum(map(len, documents)) / len(documents)
+    scores = []
+    for document in documents:
+        counts = Counter(document)
+        total = 0.0
+        for term in tokens(query):
+            df = sum(term in other for other in documents)
+            idf = math.log(1 + (len(documents) - df + 0.5) / (df + 0.5))
+            if counts[term]:
+                total += idf * counts[term] / (counts[term] + k1 * (1 - b + b * len(document) / mean))
+        scores.append(total)
+    return scores
+
+
+@settings(derandomize=True, max_examples=60, deadline=None)
+@given(
+    entries=st.lists(st.tuples(TEXTS, TEXTS), min_size=1, max_size=8),
+    query=TEXTS,
+    k1=st.sampled_from([0.9, 1.2, 0.0]),
+    b=st.sampled_from([0.4, 0.75, 0.0]),
+)
+def test_bm25_scores_are_those_of_a_plain_implementation(entries, query, k1, b) -> None:
+    documents = [
+        read_entry(entry_source(f"tea-{number}"), f"{title}\n{text}\n".encode())
+        for number, (title, text) in enumerate(entries)
+    ]
+    nodes = [node for node in build_nodes(documents, "c")[0] if node.kind == "file"]
+    chosen = Bm25Settings(stop_words="english", split_identifiers=False, k1=k1, b=b)
+    index = Bm25Index.build([node.id for node in nodes], [node_terms(node) for node in nodes], chosen)
+    expected = reference_scores([f"{title} {text}" for title, text in entries], query, k1, b)
+    assert index.scores(query).tolist() == pytest.approx(expected, rel=1e-5, abs=1e-6)
+
+
+def test_questions_have_the_relevant_documents_as_gold(project: Path) -> None:
+    first, second, third = load_questions(project / "q.jsonl")
+    assert (first.id, first.question, first.gold_level) == ("q1", "green teas", "file")
+    assert [(item.source_file, item.relevance) for item in first.gold] == [("d1.beir", 1), ("d2.beir", 2)]
+    assert [item.source_file for item in second.gold] == [entry_source("d 3/x")]
+    assert third.excluded_spans == ()
+
+
+def test_a_querys_own_document_can_be_left_out(project: Path) -> None:
+    made = beir_questions(project / "small", "test", remove_query=True)
+    assert made.questions[2].excluded_spans == (Span(source="d4.beir", line_start=1, line_end=2),)
+    assert made.questions[0].excluded_spans == ()
+
+
+def test_odd_judgements_are_noted(tmp_path: Path) -> None:
+    folder = make_folder(tmp_path / "odd", qrels=["q1\td1\t1", "q1\tgone\t1", "q2\td1\t0", "nobody\td1\t1"])
+    made = beir_questions(folder, "test")
+    assert [question.id for question in made.questions] == ["q1"]
+    assert len(made.questions[0].gold) == 2
+    assert made.notes == [
+        "query 'nobody' is judged but not in queries.jsonl",
+        "query 'q1': 1 relevant documents are not in the corpus",
+        "query 'q2' has no relevant document and is left out",
+    ]
+
+
+def test_splits_that_are_missing_or_empty_are_refused(tmp_path: Path) -> None:
+    folder = make_folder(tmp_path / "b", qrels=["q1\td1\t0"])
+    with pytest.raises(QuestionError, match="no split 'dev'") as caught:
+        beir_questions(folder, "dev")
+    assert "test" in caught.value.remedy
+    with pytest.raises(QuestionError, match="judges no query"):
+        beir_questions(folder, "test")
+    (folder / "qrels" / "test.tsv").write_text("query-id\tcorpus-id\tscore\nq1\td1\n")
+    with pytest.raises(InputError, match=":2: 2 columns"):
+        beir_questions(folder, "test")
+
+
+def test_unpacking_again_replaces_what_was_there(tmp_path: Path) -> None:
+    target = unpack_beir(make_folder(tmp_path / "a"), tmp_path / "data" / "beir")
+    assert len(list(target.iterdir())) == 4
+    unpack_beir(make_folder(tmp_path / "b", entries=ENTRIES[:1]), target)
+    assert [path.name for path in target.iterdir()] == ["d1.beir"]
+    assert [path.name for path in target.parent.iterdir()] == ["beir"]

@@ -1,0 +1,63 @@
+"""Which stage lost the gold."""
+
+from __future__ import annotations
+
+import pytest
+
+from branchrank.records import StageTrace
+from branchrank.runs.attribution import gold_ranks, lost_at, waterfall
+from branchrank.runs.rows import Row
+
+STAGES = ("dense", "mapping", "bm25", "fusion", "cap", "rerank", "passages")
+
+
+@pytest.mark.parametrize(
+    ("ranks", "lost"),
+    [
+        ({}, "retrieval"),
+        ({"dense": 3}, "mapping"),
+        ({"dense": 3, "mapping": 2, "fusion": 40}, "cap"),
+        ({"dense": 3, "fusion": 9, "cap": 9, "rerank": 9}, "fusion"),
+        ({"dense": 3, "fusion": 2, "cap": 2, "rerank": 9}, "rerank"),
+        ({"dense": 3, "fusion": 2, "cap": 2}, "rerank"),
+        ({"dense": 3, "fusion": 2, "cap": 2, "rerank": 5}, "passage"),
+    ],
+)
+def test_the_first_stage_that_explains_the_loss_is_named(ranks: dict[str, int], lost: str) -> None:
+    assert lost_at(STAGES, ranks, found=False) == lost
+
+
+def test_gold_in_the_first_hits_is_not_lost() -> None:
+    assert lost_at(STAGES, {}, found=True) == ""
+
+
+def test_another_chunk_may_stand_for_the_document() -> None:
+    assert lost_at(("dense", "fusion", "group"), {"dense": 1, "fusion": 1}, found=False) == "group"
+
+
+def test_the_best_rank_of_any_gold_key_counts() -> None:
+    def stage(name: str, *keys: str) -> StageTrace:
+        return StageTrace(stage=name, unit="chunk", keys=keys, scores=(1.0,) * len(keys))
+
+    trace = [stage("dense", "x", "g2", "g1"), stage("bm25", "x"), stage("fusion", "g1")]
+    assert gold_ranks(trace, frozenset({"g1", "g2"})) == {"dense": 2, "fusion": 1}
+
+
+def row(stages: tuple[str, ...], **ranks: int) -> Row:
+    return Row(question_id="q", predictor="p", llm="none", stages=stages, gold_ranks=ranks)
+
+
+def test_a_waterfall_gives_the_ceiling_of_each_stage() -> None:
+    stages = ("dense", "fusion")
+    rows = [row(stages, dense=1, fusion=6), row(stages, dense=9), row(stages), row(stages, dense=2, fusion=5)]
+    found = [(reach.stage, reach.present, reach.in_first) for reach in waterfall(rows)]
+    assert found == [("dense", 0.75, 0.5), ("fusion", 0.5, 0.25)]
+
+
+def test_a_stage_that_few_rows_have_stands_where_it_ran() -> None:
+    rows = [row(("step 1", "tree", "fusion")), row(("step 1", "step 2", "step 3", "tree", "fusion"))]
+    assert [reach.stage for reach in waterfall(rows)] == ["step 1", "step 2", "step 3", "tree", "fusion"]
+
+
+def test_nothing_has_no_waterfall() -> None:
+    assert waterfall([]) == []

@@ -1,0 +1,181 @@
+"""What a run says about its predictors."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import msgspec
+import pytest
+from statsmodels.stats.proportion import proportion_confint
+from support.made_runs import Planned, luck, make_questions, make_run
+
+from branchrank.errors import RunError, UsageError
+from branchrank.llm.ledger import ModelPrice, PriceTable
+from branchrank.runs.comparisons import (
+    check_plan,
+    choice,
+    clusters_of,
+    estimate,
+    flip_rate,
+    judge_run,
+    latencies,
+    primary_measure,
+    standings,
+)
+from branchrank.runs.loading import LoadedRun
+from branchrank.runs.run_comparison import compare_runs
+from branchrank.runs.scores import named_measure
+from branchrank.runs.timings import Timing
+from branchrank.settings import BenchmarkSettings
+
+HIT1 = named_measure("strict_hit@1")
+
+
+@pytest.fixture(scope="module")
+def planned(tmp_path_factory: pytest.TempPathFactory) -> LoadedRun:
+    return make_run(
+        tmp_path_factory.mktemp("planned"),
+        (Planned("local", 0.5), Planned("better", 0.95), Planned("worse", 0.05)),
+        make_questions(60, per_page=3),
+        alpha=0.01,
+        delta=0.1,
+    )
+
+
+def test_verdicts_come_from_the_declared_measure_and_settings(planned: LoadedRun) -> None:
+    judged = judge_run(planned.scores, planned.outcome.run)
+    assert judged.measure == "strict_hit@1"
+    assert {each.candidate: each.verdict for each in judged.comparisons} == {
+        "better": "better",
+        "worse": "worse",
+    }
+    for each in judged.comparisons:
+        assert (each.n, each.clusters, each.family, each.alpha, each.delta) == (60, 20, 2, 0.01, 0.1)
+        assert each.test.startswith("cluster sign-flip")
+    assert judged.winner == "better"
+
+
+def test_a_leader_that_is_not_proved_is_no_winner(tmp_path: Path) -> None:
+    arms = (Planned("local", 0.5), Planned("slightly", 0.55), Planned("worse", 0.02))
+    made = make_run(tmp_path, arms, latency_sample=0)
+    assert judge_run(made.scores, made.outcome.run).winner is None
+
+
+def test_a_baseline_that_beats_all_is_the_winner(tmp_path: Path) -> None:
+    arms = (Planned("poor", 0.05), Planned("poorer", 0.02), Planned("local", 0.9))
+    made = make_run(tmp_path, arms, baseline="local", latency_sample=0)
+    assert judge_run(made.scores, made.outcome.run).winner == "local"
+
+
+def test_one_predictor_is_compared_with_nothing(tmp_path: Path) -> None:
+    made = make_run(tmp_path, (Planned("local", 0.5),), latency_sample=0)
+    assert judge_run(made.scores, made.outcome.run).comparisons == ()
+
+
+@pytest.mark.parametrize(
+    ("mode", "primary", "expected"),
+    [
+        ("both", "relaxed_MRR@5", "relaxed_MRR@5"),
+        ("strict", "strict_hit@5", "strict_hit@5"),
+        ("relaxed", "strict_hit@1", "relaxed_hit@1"),
+        ("strict", "graded_nDCG@10", "graded_nDCG@10"),
+    ],
+)
+def test_the_primary_measure_is_one_that_the_mode_reports(mode: str, primary: str, expected: str) -> None:
+    assert primary_measure(BenchmarkSettings(mode=mode, primary=primary)).name == expected  # type: ignore[arg-type]
+
+
+def test_a_wrong_plan_is_refused_before_any_work() -> None:
+    check_plan(BenchmarkSettings(baseline="b"), ["a", "b"])
+    with pytest.raises(UsageError, match="the baseline 'c' is not among the predictors a, b"):
+        check_plan(BenchmarkSettings(baseline="c"), ["a", "b"])
+    with pytest.raises(UsageError, match="sharpness"):
+        check_plan(BenchmarkSettings(primary="strict_sharpness@1"), ["a"])
+
+
+def test_a_rate_has_wilsons_interval(planned: LoadedRun) -> None:
+    values = planned.scores.per_question("local", HIT1)
+    found = estimate(values, planned.scores, planned.outcome.run)
+    assert found is not None
+    right = sum(luck("local", question.id, 0) < 0.5 for question in planned.questions)
+    low, high = proportion_confint(right, 60, method="wilson")
+    assert (found.value, found.low, found.high) == pytest.approx((right / 60, low, high))
+
+
+def test_a_mean_that_is_no_rate_is_resampled_by_source(planned: LoadedRun) -> None:
+    scores, run = planned.scores, planned.outcome.run
+    found = estimate(scores.per_question("local", named_measure("strict_MRR@5")), scores, run)
+    assert found is not None
+    assert 0 <= found.low < found.value < found.high <= 1
+    assert estimate({}, scores, run) is None
+
+
+def test_repeats_are_averaged_and_their_flips_counted(tmp_path: Path) -> None:
+    made = make_run(tmp_path, (Planned("asked", 0.5, llm="tiny"),), repeats=3, latency_sample=0)
+    values = made.scores.per_question("asked", HIT1)
+    right = {key: [luck("asked", key, repeat) < 0.5 for repeat in range(3)] for key in values}
+    assert values == pytest.approx({key: sum(each) / 3 for key, each in right.items()})
+    flips = sum(len(set(each)) > 1 for each in right.values()) / 60
+    assert flip_rate(made.scores, "asked", HIT1) == pytest.approx(flips)
+    assert len(clusters_of(made.scores)) == 60
+
+
+@pytest.mark.parametrize(("queries", "bounded"), [(58, False), (59, True)])
+def test_p95_is_bounded_from_59_queries_on(queries: int, bounded: bool) -> None:
+    timings = [
+        Timing(predictor="local", question_id=str(n), phase="warm", stage="total", ms=float(n + 1))
+        for n in range(queries)
+    ]
+    cold = Timing(predictor="local", question_id="0", phase="cold", stage="total", ms=9000.0)
+    p50, p95 = latencies([*timings, cold], "local")["total"]
+    assert p50.value_ms == (queries + 1) // 2
+    assert p95.n == queries
+    assert (p95.upper_ms is not None) is bounded
+    assert (p95.upper_ms or 0) < 9000
+
+
+def test_the_frontier_counts_tokens_or_money(tmp_path: Path) -> None:
+    arms = (Planned("local", 0.5), Planned("asked", 0.9, llm="tiny"))
+    made = make_run(tmp_path, arms)
+    by_tokens = standings(made.scores, made.outcome.summary, made.outcome.run)
+    assert {each.name: each.cost for each in by_tokens} == {"local": 0.0, "asked": 1050.0}
+    prices = PriceTable(date="2026-01-01", models={"tiny": ModelPrice(prompt=1.0, completion=1.0)})
+    priced = msgspec.structs.replace(made.outcome.run, prices=prices)
+    by_money = standings(made.scores, made.outcome.summary, priced)
+    assert {each.name: each.cost for each in by_money} == {"local": 0.0, "asked": pytest.approx(0.00105)}
+    best, chosen = choice(by_tokens, made.scores, made.outcome.run)
+    assert chosen.best == best[0].name == "asked"
+    assert chosen.cheapest.name == "asked"  # local is plainly inferior
+
+
+def test_without_a_latency_pass_there_is_no_frontier(tmp_path: Path) -> None:
+    made = make_run(tmp_path, latency_sample=0)
+    assert standings(made.scores, made.outcome.summary, made.outcome.run) == []
+
+
+def test_runs_are_paired_by_question(tmp_path: Path) -> None:
+    old = make_run(tmp_path / "a", (Planned("local", 0.3), Planned("hybrid", 0.3)), latency_sample=0)
+    new = make_run(tmp_path / "b", (Planned("local", 0.9), Planned("hybrid", 0.3)), latency_sample=0)
+    local, hybrid = compare_runs(old, new, measure=HIT1, delta=0.02)
+    assert (local.comparison.verdict, hybrid.comparison.differing) == ("better", 0)
+    assert local.comparison.alpha == hybrid.comparison.alpha == 0.05
+    assert local.comparison.family == hybrid.comparison.family == 2
+    assert local.comparison.p_adjusted == pytest.approx(2 * local.comparison.p)
+    won = {question.id for question in new.questions if 0.3 <= luck("local", question.id, 0) < 0.9}
+    assert {flip.question_id for flip in local.flips} == won
+    assert {(flip.before, flip.after) for flip in local.flips} == {(0.0, 1.0)}
+    [crossed] = compare_runs(old, new, predictor_a="hybrid", predictor_b="local", measure=HIT1, delta=0.02)
+    assert (crossed.before, crossed.after) == ("hybrid", "local")
+
+
+def test_runs_that_cannot_be_paired_are_refused(tmp_path: Path) -> None:
+    ten = make_run(tmp_path / "a", questions=make_questions(10), latency_sample=0)
+    nine = make_run(tmp_path / "b", questions=make_questions(9), latency_sample=0)
+    with pytest.raises(RunError, match="1 are in one of them only"):
+        compare_runs(ten, nine, measure=HIT1, delta=0.02)
+    with pytest.raises(UsageError, match="run A has no predictor 'gone'"):
+        compare_runs(ten, ten, predictor_a="gone", measure=HIT1, delta=0.02)
+    arms = (Planned("x", 0.5), Planned("y", 0.5))
+    others = make_run(tmp_path / "c", arms, make_questions(10), latency_sample=0)
+    with pytest.raises(UsageError, match="no predictor in common"):
+        compare_runs(ten, others, measure=HIT1, delta=0.02)

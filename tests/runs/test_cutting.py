@@ -1,0 +1,136 @@
+"""A cut of a run is what a run over those questions alone would have said."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+from support.commands import invoke
+from support.made_runs import Planned, make_questions, make_run
+
+from branchrank.errors import UsageError
+from branchrank.report.losses import failures, hard, lost, sliced, unanswerable
+from branchrank.report.result import passages, statistics
+from branchrank.runs.comparisons import judge_run
+from branchrank.runs.cutting import cut_run
+from branchrank.runs.loading import LoadedRun
+
+PREDICTORS = (Planned("local", 0.6), Planned("hybrid", 0.4, fails="q0004"))
+
+
+@pytest.fixture(scope="module")
+def questions() -> list:
+    return make_questions(60, unanswerable=3)
+
+
+@pytest.fixture(scope="module")
+def whole(tmp_path_factory: pytest.TempPathFactory, questions: list) -> LoadedRun:
+    return make_run(tmp_path_factory.mktemp("whole"), PREDICTORS, questions, latency_sample=60)
+
+
+def test_a_cut_says_what_a_run_over_its_questions_says(
+    tmp_path: Path, whole: LoadedRun, questions: list
+) -> None:
+    cut = cut_run(whole, ["kind=lookup"])
+    alone = make_run(tmp_path, PREDICTORS, [each for each in questions if each.kind == "lookup"])
+    assert cut.questions == alone.questions
+    assert len(cut.questions) == 20
+    a, b = cut.scores, alone.scores
+    judged, expected = judge_run(a, cut.outcome.run), judge_run(b, alone.outcome.run)
+    assert judged == expected
+    assert [row.rates for row in cut.outcome.summary] == [row.rates for row in alone.outcome.summary]
+    assert lost(a) == lost(b)
+    assert hard(a) == hard(b)
+    assert sliced(cut, a) == sliced(alone, b)
+    assert failures(cut, a) == failures(alone, b)
+    assert unanswerable(a) == unanswerable(b)
+    assert passages(cut, judged) == passages(alone, expected)
+    assert statistics(cut, a, judged) == statistics(alone, b, expected)
+
+
+def test_latency_is_that_of_the_questions_of_the_cut(whole: LoadedRun) -> None:
+    cut = cut_run(whole, ["difficulty=hard"])
+    kept = {question.id for question in cut.questions}
+    assert cut.outcome.timings == tuple(each for each in whole.outcome.timings if each.question_id in kept)
+    assert 0 < len(cut.outcome.timings) < len(whole.outcome.timings)
+
+
+def test_conditions_on_one_slice_add_up_and_on_two_both_hold(whole: LoadedRun) -> None:
+    def count(*conditions: str) -> int:
+        return len(cut_run(whole, conditions).questions)
+
+    assert count("kind=lookup", "kind=howto") == 60
+    assert count("kind=lookup") == 20
+    assert count("kind=lookup", "difficulty=hard") == 10
+    assert count("depth=0") + count("depth=depth 1") == 60
+    assert cut_run(whole, []) is whole
+
+
+@pytest.mark.parametrize(
+    ("condition", "says"),
+    [
+        ("colour=red", "names no slice"),
+        ("kind", "=VALUE is missing\n.*kind=VALUE; kind is one of: howto, lookup"),
+        ("kind=nothing", "kind is one of: howto, lookup"),
+        ("overlap=subset", "no question of .* has one .overlap with the heading"),
+        ("overlap", "to mend it: cut by kind, difficulty, "),
+    ],
+)
+def test_what_is_no_slice_is_refused(whole: LoadedRun, condition: str, says: str) -> None:
+    with pytest.raises(UsageError, match=says):
+        cut_run(whole, [condition])
+
+
+def test_conditions_that_exclude_each_other_are_refused(tmp_path: Path) -> None:
+    asked = make_questions(2)
+    run = make_run(tmp_path, PREDICTORS, asked)
+    with pytest.raises(UsageError, match="at once"):
+        cut_run(run, [f"kind={asked[0].kind}", f"difficulty={asked[1].difficulty}"])
+
+
+def test_show_prints_a_cut_and_writes_its_report(tmp_path: Path, whole: LoadedRun) -> None:
+    directory = whole.outcome.directory
+    before = (directory / "report.md").read_bytes() if (directory / "report.md").exists() else None
+    shown = invoke("show", directory, "--where", "kind=lookup", "--output", tmp_path / "lookup")
+    assert shown.exit_code == 0, shown.output
+    assert "20 questions" in shown.output
+    assert "kind=lookup: 20 of its 63 questions" in shown.output
+    text = (tmp_path / "lookup" / "report.md").read_text(encoding="utf-8")
+    assert "This is a cut of the run, kind=lookup" in text
+    assert "kind=lookup" in (tmp_path / "lookup" / "report.html").read_text(encoding="utf-8")
+    assert (tmp_path / "lookup" / "plots" / "rates.svg").is_file()
+    after = (directory / "report.md").read_bytes() if (directory / "report.md").exists() else None
+    assert after == before
+    refused = invoke("show", directory, "--where", "kind=lookup", "--output", directory)
+    assert refused.exit_code == 2
+    assert "is a run" in refused.output
+
+
+def test_compare_and_gate_look_at_the_cut_alone(whole: LoadedRun) -> None:
+    directory = whole.outcome.directory
+    cut = cut_run(whole, ["kind=lookup"])
+    kept = {question.id for question in cut.questions}
+    compared = invoke(
+        "compare",
+        directory,
+        directory,
+        "--predictor-a",
+        "local",
+        "--predictor-b",
+        "hybrid",
+        "--where",
+        "kind=lookup",
+    )
+    assert compared.exit_code == 0, compared.output
+    assert "only kind=lookup: 20 questions" in compared.output
+    flipped = {
+        word.strip()
+        for line in compared.output.splitlines()
+        if line.startswith(("won (", "lost ("))
+        for word in line.partition(":")[2].split(",")
+    } - {"none"}
+    assert flipped
+    assert flipped <= kept
+    gated = invoke("gate", directory, "--baseline", directory, "--where", "kind=lookup")
+    assert gated.exit_code == 0
+    assert "n = 20" in gated.output

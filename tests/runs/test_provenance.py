@@ -1,0 +1,42 @@
+"""Where a run came from: git is asked, and nothing of the checkout is touched."""
+
+from __future__ import annotations
+
+import subprocess
+from pathlib import Path
+
+import pytest
+
+from branchrank.runs import provenance
+
+
+def test_git_is_asked_without_touching_the_checkout(monkeypatch: pytest.MonkeyPatch) -> None:
+    asked: list[list[str]] = []
+    real = subprocess.run
+
+    def watched(words: list[str], **options: object):
+        asked.append(words)
+        return real(words, **options)
+
+    monkeypatch.setattr(subprocess, "run", watched)
+    made = provenance.gather()
+    assert asked
+    assert all(words[:2] == ["git", "--no-optional-locks"] for words in asked)
+    assert (made.git_dirty is None) == (made.git_commit == "")
+
+
+def test_without_git_the_commit_is_unknown(monkeypatch: pytest.MonkeyPatch) -> None:
+    def gone(*_: object, **__: object) -> None:
+        raise FileNotFoundError("git")
+
+    monkeypatch.setattr(subprocess, "run", gone)
+    made = provenance.gather()
+    assert (made.git_commit, made.git_dirty) == ("", None)
+
+
+def test_the_machine_is_described_and_nobody_is_named() -> None:
+    made = provenance.gather()
+    assert made.cores >= 1
+    assert made.memory_bytes > 0
+    assert {"numpy", "bm25s", "torch"} <= set(made.packages)
+    assert str(Path.home()) not in str(made)

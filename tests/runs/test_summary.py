@@ -1,0 +1,235 @@
+"""``summary.csv``, ``questions.csv`` and ``llm_calls.csv``: computed from rows and timings alone."""
+
+from __future__ import annotations
+
+import csv
+import math
+from io import StringIO
+from pathlib import Path
+
+import msgspec
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from support.gold import gold
+from support.made_runs import Planned, make_questions, make_run
+from support.predictors import Scripted, passage
+
+from branchrank.bench.quality_pass import answer
+from branchrank.errors import UsageError
+from branchrank.records import LLMCall, Question, Retrieval
+from branchrank.runs.csv_text import cell, table_csv, text_of
+from branchrank.runs.scores import STANDARD, Scores, named_measure, outcome_of, standard_measures
+from branchrank.runs.summary import calls_csv, questions_csv, summarise, summary_csv
+from branchrank.runs.timings import TOTAL, Timing
+
+#: The columns that ``summary.csv`` begins with, in their order.
+PROMISED = [
+    "predictor",
+    "llm",
+    "questions",
+    "strict_hit@1",
+    "strict_hit@5",
+    "relaxed_hit@1",
+    "relaxed_hit@5",
+    "lines_per_hit",
+    "latency_p50_ms",
+    "latency_p95_ms",
+    "llm_calls_per_query",
+    "llm_tokens_per_query",
+]
+
+QUESTIONS = [Question(id=f"q{n}", question="?", gold=(gold("a.md", 10, 19),)) for n in range(4)]
+RIGHT, NEAR, WRONG = passage("a.md", 10, 13), passage("a.md", 30, 33), passage("b.md", 1, 6)
+
+
+def call(**changes: object) -> LLMCall:
+    made = LLMCall(
+        predictor="p",
+        question_id="q0",
+        stage="rerank",
+        attempt=1,
+        repeat=0,
+        model="m",
+        prompt_tokens=100,
+        completion_tokens=20,
+        cached_tokens=0,
+        reported=True,
+        latency_ms=5.0,
+        served_by="server",
+        outcome="ok",
+    )
+    return msgspec.structs.replace(made, **changes)
+
+
+def scores_of(answers: dict[str, object], llm: str = "none", name: str = "p") -> Scores:
+    predictor = Scripted(name, answers, llm)
+    return Scores([answer(predictor, question, 10) for question in QUESTIONS], QUESTIONS)
+
+
+def summary_of(scores: Scores, timings: tuple[Timing, ...] = (), mode: str = "both") -> dict[str, str]:
+    summary = summarise(scores, timings, standard_measures(mode))
+    [row] = csv.DictReader(StringIO(summary_csv(summary)))
+    return row
+
+
+def test_the_promised_columns_come_first_in_their_order() -> None:
+    columns = list(summary_of(scores_of({})))
+    assert columns[: len(PROMISED)] == PROMISED
+    assert set(columns[len(PROMISED) :]) >= {
+        "strict_MRR@5",
+        "strict_nDCG@5",
+        "span_precision",
+        "gold_coverage",
+        "failures",
+        "fallbacks",
+    }
+
+
+def test_every_number_is_what_a_hand_computes() -> None:
+    row = summary_of(
+        scores_of(
+            {
+                "q0": [RIGHT, WRONG],  # strict at rank 1
+                "q1": [NEAR, RIGHT],  # relaxed at 1, strict at 2
+                "q2": [WRONG, WRONG, WRONG, WRONG, WRONG, RIGHT],  # too late
+            }
+        )
+    )
+    assert [row[name] for name in PROMISED[2:7]] == ["4", "0.25", "0.5", "0.5", "0.5"]
+    assert float(row["strict_MRR@5"]) == (1 + 0.5) / 4
+    assert float(row["strict_nDCG@5"]) == pytest.approx((1 + 1 / math.log2(3)) / 4, abs=1e-6)
+    # Over the first five hits: 4 + 6, 4 + 4, and 5 * 6 lines, of 9 hits.
+    assert float(row["lines_per_hit"]) == pytest.approx((4 + 6 + 4 + 4 + 5 * 6) / 9, rel=1e-5)
+
+
+def test_rates_are_over_the_questions_with_an_answer(tmp_path: Path) -> None:
+    made = make_run(tmp_path, (Planned("local", 0.5),), make_questions(8, unanswerable=2), latency_sample=0)
+    [row] = csv.DictReader(StringIO(summary_csv(made.outcome.summary)))
+    assert (row["questions"], row["answerable_questions"]) == ("10", "8")
+    lines = list(csv.DictReader(StringIO(questions_csv(made.scores))))
+    values = [float(line["strict_hit@1"]) for line in lines if line["strict_hit@1"]]
+    assert len(values) == 8
+    assert float(row["strict_hit@1"]) == pytest.approx(sum(values) / 8)
+    assert [line["outcome"] for line in lines if not line["strict_hit@1"]] == ["unanswerable"] * 2
+
+
+def test_rates_lie_in_0_to_1_and_unmeasured_latency_is_empty() -> None:
+    row = summary_of(scores_of({}))
+    assert all(0 <= float(row[name]) <= 1 for name in STANDARD)
+    assert row["latency_p50_ms"] == row["latency_p95_ms"] == row["lines_per_hit"] == ""
+
+
+def test_the_mode_selects_which_scorings_are_reported() -> None:
+    strict = summary_of(scores_of({"q0": [RIGHT]}), mode="strict")
+    assert strict["strict_hit@1"] == "0.25"
+    assert strict["relaxed_hit@1"] == ""
+    relaxed = summary_of(scores_of({"q0": [RIGHT]}), mode="relaxed")
+    assert (relaxed["strict_hit@1"], relaxed["relaxed_hit@1"]) == ("", "0.25")
+
+
+def test_llm_cost_is_the_sum_of_the_ledger_per_query() -> None:
+    retrievals = {
+        "q0": Retrieval(
+            hits=(RIGHT,), calls=(call(), call(attempt=2, outcome="timeout", completion_tokens=0))
+        ),
+        "q1": Retrieval(hits=(), calls=(call(served_by="cache"),), fallbacks=("rerank: timeout",)),
+    }
+    row = summary_of(scores_of(retrievals, llm="m"))
+    assert row["llm"] == "m"
+    assert float(row["llm_calls_per_query"]) == 3 / 4
+    assert float(row["llm_tokens_per_query"]) == (120 + 100 + 120) / 4
+    assert float(row["llm_cached_calls_per_query"]) == 1 / 4
+    assert float(row["llm_failed_calls_per_query"]) == 1 / 4
+    assert row["fallbacks"] == "1"
+    assert summary_of(scores_of({}))["llm_calls_per_query"] == "0"
+
+
+def test_the_ledger_has_a_line_per_logical_call() -> None:
+    scores = scores_of({"q0": Retrieval(hits=(), calls=(call(), call(attempt=2)))})
+    lines = list(csv.DictReader(StringIO(calls_csv(scores.rows("p")))))
+    assert [line["attempt"] for line in lines] == ["1", "2"]
+    assert set(lines[0]) == set(LLMCall.__struct_fields__) - {"replayed"}
+
+
+def test_latency_is_that_of_the_warm_queries_of_the_predictor() -> None:
+    def timed(number: int, ms: float, predictor: str = "p", phase: str = "warm") -> Timing:
+        return Timing(predictor=predictor, question_id=f"q{number}", phase=phase, stage=TOTAL, ms=ms)
+
+    timings = (
+        *(timed(n, float(n)) for n in range(1, 21)),
+        timed(0, 900.0, "other"),
+        timed(0, 700.0, phase="cold"),
+    )
+    row = summary_of(scores_of({}), timings)
+    assert (row["latency_p50_ms"], row["latency_p95_ms"], row["cold_ms"]) == ("10", "19", "700")
+    assert row["timed_queries"] == "20"
+
+
+def test_questions_csv_says_where_the_gold_came_and_what_failed() -> None:
+    scores = scores_of({"q0": [NEAR, RIGHT], "q1": ValueError("down"), "q2": [WRONG], "q3": [RIGHT]})
+    rows = {row["question_id"]: row for row in csv.DictReader(StringIO(questions_csv(scores)))}
+    assert (rows["q0"]["strict_rank"], rows["q0"]["relaxed_rank"], rows["q0"]["outcome"]) == (
+        "2",
+        "1",
+        "in top 5",
+    )
+    assert (rows["q1"]["status"], rows["q1"]["error"]) == ("failed", "ValueError: down")
+    assert [rows[key]["outcome"] for key in ("q1", "q2", "q3")] == ["failed", "miss", "hit"]
+    assert rows["q3"]["first_hit"] == "a.md:10-13"
+
+
+def test_an_outcome_is_the_best_thing_that_can_be_said() -> None:
+    row = answer(Scripted("p", {}), QUESTIONS[0], 1)
+    assert outcome_of(row, {"relaxed_hit@5": 1.0}) == "same page"
+    assert outcome_of(row, {"strict_hit@5": 1.0, "relaxed_hit@5": 1.0}) == "in top 5"
+    assert outcome_of(row, {}) == "miss"
+
+
+FORMULAS = (
+    "=1+1",
+    "+1",
+    "-1+2",
+    "@SUM(A1)",
+    "\t=1",
+    "\r=1",
+    '=HYPERLINK("http://x")',
+    "＝1+1",
+    "\n=1",
+    " =1",
+)
+
+
+@pytest.mark.parametrize("text", FORMULAS)
+def test_no_cell_is_a_formula(text: str) -> None:
+    scores = scores_of({"q0": RuntimeError(text), "q1": [passage(text, 1, 2)]}, llm=text, name=text)
+    written = (questions_csv(scores), summary_csv(summarise(scores, (), standard_measures("both"))))
+    for content in written:
+        for row in csv.reader(StringIO(content)):
+            for value in row:
+                assert value.lstrip()[:1] not in tuple("=+-@＝＋－＠"), value
+
+
+@given(value=st.text(max_size=12))
+def test_a_cell_is_read_back_as_it_was_but_for_line_breaks(value: str) -> None:
+    [header, [read, last]] = csv.reader(StringIO(table_csv(["a", "b"], [[value, "x"]]), newline=""))
+    assert (header, last) == (["a", "b"], "x")
+    plain = value.replace("\r\n", "\n").replace("\r", "\n")
+    assert read in (plain, f"'{plain}")
+    assert text_of(read) == plain or value.startswith("'")
+
+
+def test_numbers_stay_numbers() -> None:
+    assert [cell(value) for value in (-3, -0.25, 1 / 3, None, True)] == [
+        "-3",
+        "-0.25",
+        "0.333333",
+        "",
+        "True",
+    ]
+
+
+@pytest.mark.parametrize("name", ["hit@1", "strict", "strict_", "loose_hit@1", "strict_nothing@1", ""])
+def test_an_unknown_measure_is_refused(name: str) -> None:
+    with pytest.raises(UsageError):
+        named_measure(name)

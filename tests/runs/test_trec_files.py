@@ -1,0 +1,175 @@
+from __future__ import annotations
+
+from itertools import pairwise
+from pathlib import Path
+
+import ir_measures
+import pytest
+from support.commands import NO_LLM, benchmark, invoke, make_project
+
+from branchrank.errors import BranchRankError, InputError, RunError
+from branchrank.measures.measures import mean, parse_measure
+from branchrank.questions.qrels import read_qrels
+from branchrank.runs.loading import load_run
+from branchrank.runs.scores import named_measure
+from branchrank.runs.trec_files import read_run, score_run
+
+MEASURES = [
+    "Success@1",
+    "Success(rel=2)@1",
+    "Success@5",
+    "RR",
+    "nDCG@10",
+    "nDCG",
+    "R@100",
+    "AP",
+    "P@5",
+    "AP(rel=2)",
+]
+
+
+@pytest.fixture(scope="module")
+def run(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """The directory of a finished run of three predictors."""
+    return benchmark(make_project(tmp_path_factory.mktemp("trec")), *NO_LLM)
+
+
+@pytest.fixture(scope="module")
+def exported(run: Path) -> Path:
+    result = invoke("export-trec", run, "--output", run / "trec")
+    assert result.exit_code == 0, result.output
+    return run / "trec"
+
+
+def theirs(run: Path, qrels: Path, names: list[str]) -> dict[str, float]:
+    measures = {name: ir_measures.parse_measure(name) for name in names}
+    values = ir_measures.calc_aggregate(
+        list(measures.values()), ir_measures.read_trec_qrels(str(qrels)), ir_measures.read_trec_run(str(run))
+    )
+    return {name: values[measure] for name, measure in measures.items()}
+
+
+def ours(run: Path, qrels: Path, names: list[str]) -> dict[str, float]:
+    result = invoke("score-trec", run, qrels, *(word for name in names for word in ("-m", name)))
+    assert result.exit_code == 0, result.output
+    lines = [line.split("\t") for line in result.stdout.splitlines()]
+    assert all(scope == "all" for _, scope, _, _ in lines)
+    return {name: float(value) for name, (_, _, _, value) in zip(names, lines, strict=True)}
+
+
+def test_every_predictor_has_a_run_that_scores_as_ir_measures_says(run: Path, exported: Path) -> None:
+    loaded = load_run(run)
+    runs = sorted(exported.glob("*.run"))
+    assert {path.stem for path in runs} == set(loaded.scores.predictors)
+    for path in runs:
+        values = ours(path, exported / "qrels.txt", MEASURES)
+        assert values == pytest.approx(theirs(path, exported / "qrels.txt", MEASURES), abs=5e-5)
+        for name, own in (("Success(rel=2)@1", "strict_hit@1"), ("nDCG@10", "graded_nDCG@10")):
+            assert values[name] == pytest.approx(
+                loaded.scores.average(path.stem, named_measure(own)), abs=5e-5
+            )
+
+
+def test_lines_are_those_of_a_trec_run(run: Path, exported: Path) -> None:
+    loaded = load_run(run)
+    for path in exported.glob("*.run"):
+        found = [line.split(" ") for line in path.read_text().splitlines()]
+        assert {len(columns) for columns in found} == {6}
+        assert {(columns[1], columns[5]) for columns in found} == {("Q0", path.stem)}
+        for before, after in pairwise(found):
+            if before[0] == after[0]:
+                assert float(before[4]) > float(after[4])
+                assert int(before[3]) + 1 == int(after[3])
+        assert len(found) == sum(len(row.hits) for row in loaded.scores.rows(path.stem))
+
+
+def test_documents_as_ids(run: Path, tmp_path: Path) -> None:
+    result = invoke("export-trec", run, "--output", tmp_path, "--ids", "document")
+    assert result.exit_code == 0, result.output
+    loaded = load_run(run)
+    for path in tmp_path.glob("*.run"):
+        values = ours(path, tmp_path / "qrels.txt", ["Success@1", "R@5"])
+        assert values == pytest.approx(theirs(path, tmp_path / "qrels.txt", ["Success@1", "R@5"]), abs=5e-5)
+        relaxed = loaded.scores.average(path.stem, named_measure("relaxed_hit@1"))
+        assert values["Success@1"] == pytest.approx(relaxed, abs=5e-5)
+        keys = [tuple(line.split()[:3:2]) for line in path.read_text().splitlines()]
+        assert len(keys) == len(set(keys))
+
+
+def write(path: Path, *lines: str) -> Path:
+    path.write_text("".join(f"{line}\n" for line in lines))
+    return path
+
+
+def test_foreign_runs_with_ties_missing_queries_and_grades(tmp_path: Path) -> None:
+    qrels = write(tmp_path / "qrels", "1 0 a 2", "1 0 b 1", "1 0 c 0", "2 0 a 1", "3 0 z 3")
+    run = write(
+        tmp_path / "run",
+        "1 Q0 c 1 0.5 x",
+        "1 Q0 b 2 0.5 x",
+        "1 Q0 a 3 0.25 x",
+        "",
+        "2 Q0 q 1 7 x",
+        "2 Q0 a 9 8e0 x",
+        "9 Q0 a 1 1 x",
+    )
+    names = ["RR", "nDCG@10", "AP", "P@2", "R@2", "Success(rel=2)@3"]
+    assert ours(run, qrels, names) == pytest.approx(theirs(run, qrels, names), abs=5e-5)
+    [by_query] = score_run(read_run(run), read_qrels(qrels), [parse_measure("RR")])
+    assert by_query == {"1": pytest.approx(1 / 2), "2": 1.0, "3": 0.0}
+    assert mean(by_query) == pytest.approx(0.5)
+    result = invoke("score-trec", run, qrels, "-m", "RR", "--by-query")
+    assert [line.split("\t")[1:] for line in result.stdout.splitlines()] == [
+        ["1", "RR", "0.5000"],
+        ["2", "RR", "1.0000"],
+        ["3", "RR", "0.0000"],
+        ["all", "RR", "0.5000"],
+    ]
+
+
+def test_queries_without_a_judged_document_are_noted(tmp_path: Path) -> None:
+    qrels = write(tmp_path / "qrels", "1 0 a 1", "2 0 <b> 1", "3 0 c 1")
+    run = write(tmp_path / "run", "1 Q0 a 1 2 x", "2 Q0 %3Cb%3E 1 2 x", "3 Q0 c 1 2 x")
+    result = invoke("score-trec", run, qrels, "-m", "RR")
+    assert result.stderr.startswith(f"note: {run} has no document judged in {qrels} for 1 of 3 queries")
+    assert "(the first: 2)" in result.stderr
+    run = write(tmp_path / "run", "1 Q0 a 1 2 x", "2 Q0 <b> 1 2 x", "3 Q0 z 1 9 x", "3 Q0 c 1 2 x")
+    assert invoke("score-trec", run, qrels, "-m", "RR").stderr == ""
+
+
+def test_tab_separated_qrels_with_a_header(tmp_path: Path) -> None:
+    path = write(tmp_path / "test.tsv", "query-id\tcorpus-id\tscore", "q 1\td 1\t2", "q 1\td2\t0")
+    assert read_qrels(path) == {"q 1": {"d 1": 2, "d2": 0}}
+
+
+@pytest.mark.parametrize(
+    ("lines", "message"),
+    [
+        (["1 Q0 a 1 0.5"], ":1: 5 columns"),
+        (["1 Q0 a 1 0.5 x", "1 Q0 b 2 nan x"], ":2: 'nan' is no number"),
+        (["1 Q0 a 1 inf x"], ":1: 'inf' is no number"),
+        (["1 Q0 a 1 best x"], ":1: 'best' is no number"),
+    ],
+)
+def test_lines_that_are_no_run_are_named(tmp_path: Path, lines: list[str], message: str) -> None:
+    with pytest.raises(InputError, match=message):
+        read_run(write(tmp_path / "run", *lines))
+
+
+def test_a_document_twice_is_refused(tmp_path: Path) -> None:
+    with pytest.raises(RunError, match=":2: the document 'a' is there twice for the query '1'"):
+        read_run(write(tmp_path / "run", "1 Q0 a 1 2 x", "1 Q0 a 2 1 x"))
+    with pytest.raises(InputError, match=":2: 'a' is judged twice"):
+        read_qrels(write(tmp_path / "qrels", "1 0 a 1", "1 0 a 0"))
+
+
+def test_unreadable_and_empty_files_are_errors(tmp_path: Path) -> None:
+    with pytest.raises(BranchRankError, match="cannot read"):
+        read_run(tmp_path / "none")
+    (tmp_path / "binary").write_bytes(b"\xff\xfe\x00")
+    with pytest.raises(InputError, match="not UTF-8"):
+        read_run(tmp_path / "binary")
+    with pytest.raises(InputError, match="judges nothing"):
+        read_qrels(write(tmp_path / "empty"))
+    with pytest.raises(InputError, match=r"'1\.5' is no whole number"):
+        read_qrels(write(tmp_path / "qrels", "1 0 a 1.5"))

@@ -1,0 +1,57 @@
+"""A threshold that empties a branch is said, and so is an LLM that does not answer."""
+
+from __future__ import annotations
+
+from branchrank.records import StageTrace
+from branchrank.runs.directory import Arm
+from branchrank.runs.rows import Row
+from branchrank.runs.warnings import lost_branches, lost_llms
+from branchrank.systems.spec import Branch, System
+
+ARM = Arm(
+    name="grep",
+    llm="none",
+    system=System(name="grep", branches=(Branch(kind="grep"), Branch(kind="dense", threshold=0.5))),
+)
+
+
+def row(number: int, *keys: str) -> Row:
+    stage = StageTrace(stage="dense(chunks)", unit="chunk", keys=keys, scores=(1.0,) * len(keys))
+    return Row(question_id=str(number), predictor="grep", llm="none", trace=(stage,))
+
+
+def test_a_branch_that_most_questions_lose_is_named_with_its_threshold() -> None:
+    (warning,) = lost_branches([row(1), row(2), row(3, "a.md@1")], [ARM])
+    assert "0.5 leaves 2 of 3 questions" in warning
+    assert "calibrate" in warning
+
+
+def test_half_is_not_most() -> None:
+    assert lost_branches([row(1), row(2, "a.md@1")], [ARM]) == []
+
+
+def test_other_predictors_do_not_count() -> None:
+    assert lost_branches([Row(question_id="1", predictor="local", llm="none")], [ARM]) == []
+
+
+ASKING = Arm(name="hybrid", llm="ghost")
+
+
+def answered(number: int, *fallbacks: str) -> Row:
+    return Row(question_id=str(number), predictor="hybrid", llm="ghost", fallbacks=fallbacks)
+
+
+def test_an_llm_that_gives_way_in_most_answers_is_named_with_the_commonest_reason() -> None:
+    rows = [
+        answered(1, "rerank: timeout"),
+        answered(2, "rerank: http 404"),
+        answered(3, "rerank: http 404"),
+        answered(4),
+    ]
+    (warning,) = lost_llms(rows, [ASKING, ARM])
+    assert "in 3 of 4 answers, most often by 'rerank: http 404'" in warning
+    assert "ghost" in warning
+
+
+def test_an_llm_that_gives_way_in_half_of_the_answers_is_not() -> None:
+    assert lost_llms([answered(1, "rerank: timeout"), answered(2)], [ASKING]) == []
