@@ -25,7 +25,8 @@ from branchrank.records import Record
 from branchrank.runs.scores import named_measure
 from branchrank.settings import BenchmarkSettings, LLMSettings, Resolved, read_toml, resolve
 from branchrank.systems.builtin import BUILTIN
-from branchrank.systems.spec import System, problems
+from branchrank.systems.checks import problems
+from branchrank.systems.spec import System
 
 #: Short names that a sweep or a system may use for an address of a slot.
 SHORT = {

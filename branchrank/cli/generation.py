@@ -12,7 +12,7 @@ import click
 from branchrank.cli.options import data_dir_option, resolved_settings, settings_options
 from branchrank.cli.terminal import Command, progress_bars, say
 from branchrank.errors import InputError
-from branchrank.index.workspace_folder import Workspace
+from branchrank.index.workspace_folder import WorkspaceFolder
 from branchrank.llm.gateway import Gateway
 from branchrank.llm.ledger import PriceTable, Totals, totals
 from branchrank.settings import CacheSettings, LLMSettings
@@ -38,7 +38,9 @@ def _llm_options(function: F) -> F:
 
 
 @contextmanager
-def _gateway(workspace: Workspace, base_url: str, model: str) -> Iterator[tuple[Gateway, PriceTable | None]]:
+def _gateway(
+    workspace: WorkspaceFolder, base_url: str, model: str
+) -> Iterator[tuple[Gateway, PriceTable | None]]:
     from branchrank.llm.session import LLMSession
 
     cache = workspace.data_dir / "hybrid" / "cache" / "decisions.sqlite"
@@ -85,7 +87,7 @@ def generate(
     from branchrank.questions.question_files import write_questions
     from branchrank.tree.build import build_nodes
 
-    workspace = Workspace(data_dir, resolved_settings(data_dir))
+    workspace = WorkspaceFolder(data_dir, resolved_settings(data_dir))
     root, exclude = workspace.corpus_root, workspace.exclude
     nodes, _ = build_nodes(load_corpus(root, exclude).documents, workspace.corpus_name)
     with _gateway(workspace, base_url, model) as (llm, prices), progress_bars(quiet) as progress:
@@ -129,7 +131,7 @@ def summarise(output: Path, data_dir: Path, base_url: str, model: str, seed: int
     from branchrank.tree.navigate import Tree
     from branchrank.tree.store import write_nodes
 
-    workspace = Workspace(data_dir, resolved_settings(data_dir))
+    workspace = WorkspaceFolder(data_dir, resolved_settings(data_dir))
     documents = load_corpus(workspace.corpus_root, workspace.exclude).documents
     nodes, _ = build_nodes(documents, workspace.corpus_name)
     with _gateway(workspace, base_url, model) as (llm, prices), progress_bars(quiet) as progress:

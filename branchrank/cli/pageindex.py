@@ -43,11 +43,11 @@ def build(data_dir: Path, output: Path | None) -> None:
         click.echo(f"{data_dir / 'pageindex' / 'nodes.jsonl'}: {len(tree.nodes)} nodes")
         return
     from branchrank.corpus.loading import load_corpus
-    from branchrank.index.workspace_folder import Workspace
+    from branchrank.index.workspace_folder import WorkspaceFolder
     from branchrank.tree.build import build_nodes
     from branchrank.tree.store import write_nodes
 
-    workspace = Workspace(data_dir, resolved_settings(data_dir))
+    workspace = WorkspaceFolder(data_dir, resolved_settings(data_dir))
     corpus = load_corpus(workspace.corpus_root, exclude=workspace.exclude)
     nodes, notes = build_nodes(corpus.documents, workspace.corpus_name)
     for note in (*corpus.notes, *notes):
@@ -89,11 +89,11 @@ def _print(tree: Tree, node: Node, depth: int, level: int) -> None:
 def check(nodes: Path | None, data_dir: Path) -> None:
     """Check spans and links of the workspace's tree, or of the file NODES, against the corpus."""
     from branchrank.corpus.loading import load_corpus
-    from branchrank.index.workspace_folder import Workspace
+    from branchrank.index.workspace_folder import WorkspaceFolder
     from branchrank.tree.check import check_nodes
     from branchrank.tree.store import load_nodes
 
-    workspace = Workspace(data_dir, resolved_settings(data_dir))
+    workspace = WorkspaceFolder(data_dir, resolved_settings(data_dir))
     tree = load_nodes(nodes) if nodes is not None else _tree(data_dir)
     documents = load_corpus(workspace.corpus_root, exclude=workspace.exclude).documents
     found = check_nodes(
@@ -139,7 +139,7 @@ def import_(json_file: Path, source: str, output: Path, data_dir: Path) -> None:
 
     Spans are computed again from the source; what the format dropped is reported.
     """
-    from branchrank.index.workspace_folder import Workspace
+    from branchrank.index.workspace_folder import WorkspaceFolder
     from branchrank.tree.pageindex_json import import_document, import_nodes
     from branchrank.tree.store import write_nodes
 
@@ -148,7 +148,9 @@ def import_(json_file: Path, source: str, output: Path, data_dir: Path) -> None:
     except OSError as error:
         raise InputError(f"cannot read {json_file}: {error.strerror}") from error
     imported = import_document(payload, source, _content(data_dir, source))
-    nodes, notes = import_nodes([imported], Workspace(data_dir, resolved_settings(data_dir)).corpus_name)
+    nodes, notes = import_nodes(
+        [imported], WorkspaceFolder(data_dir, resolved_settings(data_dir)).corpus_name
+    )
     for note in notes:
         click.echo(f"note: {safe(note)}", err=True)
     write_nodes(output, nodes)
@@ -157,10 +159,10 @@ def import_(json_file: Path, source: str, output: Path, data_dir: Path) -> None:
 
 def _content(data_dir: Path, source: str) -> bytes:
     """The bytes of a file of the workspace's corpus."""
-    from branchrank.index.workspace_folder import Workspace
+    from branchrank.index.workspace_folder import WorkspaceFolder
     from branchrank.safe_open import read_beneath
 
-    root = Workspace(data_dir, resolved_settings(data_dir)).corpus_root
+    root = WorkspaceFolder(data_dir, resolved_settings(data_dir)).corpus_root
     try:
         return read_beneath(root, source)
     except OSError as error:

@@ -11,7 +11,7 @@ from branchrank.cli.generation import generate
 from branchrank.cli.options import data_dir_option, resolved_settings
 from branchrank.cli.terminal import Group, safe
 from branchrank.errors import QuestionError
-from branchrank.index.workspace_folder import Workspace
+from branchrank.index.workspace_folder import WorkspaceFolder
 
 QUESTIONS = click.argument(
     "questions", required=False, type=click.Path(path_type=Path, dir_okay=False, exists=False)
@@ -42,7 +42,7 @@ def check(questions: Path | None, data_dir: Path) -> None:
     from branchrank.questions.checks import check_questions
     from branchrank.questions.question_files import load_questions, without_absent
 
-    workspace = Workspace(data_dir, resolved_settings(data_dir))
+    workspace = WorkspaceFolder(data_dir, resolved_settings(data_dir))
     path = questions or workspace.questions_path
     loaded = load_questions(path)
     root, exclude = workspace.corpus_root, workspace.exclude
@@ -82,7 +82,7 @@ def reanchor(questions: Path | None, data_dir: Path, output: Path | None) -> Non
     from branchrank.questions.anchoring import reanchor as moved
     from branchrank.questions.question_files import load_questions, may_be_absent, write_questions
 
-    workspace = Workspace(data_dir, resolved_settings(data_dir))
+    workspace = WorkspaceFolder(data_dir, resolved_settings(data_dir))
     path = questions or workspace.questions_path
     loaded = load_questions(path)
     result = moved(loaded, corpus_lines(workspace.corpus_root, workspace.exclude))
@@ -121,7 +121,7 @@ def mine(corpus: str | None, data_dir: Path, output: Path) -> None:
     from branchrank.questions.question_files import write_questions
 
     if corpus is None:
-        workspace = Workspace(data_dir, resolved_settings(data_dir))
+        workspace = WorkspaceFolder(data_dir, resolved_settings(data_dir))
         root, exclude = workspace.corpus_root, workspace.exclude
     else:
         root, exclude = locate_corpus(corpus), ()
@@ -162,7 +162,7 @@ def split(questions: Path | None, data_dir: Path, share: float, seed: int) -> No
     from branchrank.questions.question_files import load_questions, write_questions
     from branchrank.questions.splits import largest_group, sources_of, split_questions
 
-    path = questions or Workspace(data_dir, resolved_settings(data_dir)).questions_path
+    path = questions or WorkspaceFolder(data_dir, resolved_settings(data_dir)).questions_path
     loaded = load_questions(path)
     halves = split_questions(loaded, share, seed)
     for name, half in zip(halves._fields, halves, strict=True):

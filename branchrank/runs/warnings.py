@@ -7,6 +7,7 @@ from collections.abc import Sequence
 
 from branchrank.runs.directory import Arm
 from branchrank.runs.rows import Row
+from branchrank.systems.branches import label
 
 #: The depth of the standard measures.
 DEEPEST = 5
@@ -27,7 +28,7 @@ def lost_branches(rows: Sequence[Row], arms: Sequence[Arm]) -> list[str]:
     found = []
     for arm in arms:
         branches = arm.system.branches if arm.system is not None else ()
-        thresholds = {branch.name: branch.threshold for branch in branches if branch.threshold is not None}
+        thresholds = {label(branch): branch.threshold for branch in branches if branch.threshold is not None}
         answered = [row for row in rows if row.predictor == arm.name and row.status == "ok"]
         for name, threshold in thresholds.items():
             empty = sum(

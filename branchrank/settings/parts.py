@@ -260,8 +260,9 @@ class GrepSettings(Settings, frozen=True, kw_only=True):
     vector_top_n: Annotated[int, Meta(ge=1, le=10_000, description="chunks from the vector branch")] = 40
     context_lines: Annotated[int, Meta(ge=0, le=100, description="lines before and after a match")] = 10
     ranking: Annotated[
-        Literal["bm25", "none"], Meta(description="how grep passages are ranked before the fusion")
-    ] = "bm25"
+        Literal["none", "bm25"],
+        Meta(description="filter of grep passages, which are in BM25 order; bm25: drop the lowest quarter"),
+    ] = "none"
     rrf_k: Annotated[int, Meta(ge=1, le=10_000, description="constant k of RRF")] = 60
 
 

@@ -6,15 +6,15 @@ share a slot share its results.
 
 from __future__ import annotations
 
-from typing import Annotated, Literal
+from typing import Annotated, Any, Literal
 
+import msgspec
 from msgspec import Meta
 
 from branchrank.records import Record
 
-BranchKind = Literal["dense", "bm25", "fts5", "grep", "qdrant-dense", "qdrant-sparse", "tree"]
-Unit = Literal["chunk", "node"]
-FusionMethod = Literal["rrf", "convex", "dbsf"]
+Unit = Literal["chunk", "node", "span"]
+FusionMethod = Literal["rrf", "convex", "dbsf", "none"]
 RerankMethod = Literal["none", "llm", "pointwise", "cross-encoder"]
 
 PositiveInt = Annotated[int, Meta(ge=1, le=100_000)]
@@ -43,11 +43,12 @@ class TreeSearch(Record, frozen=True, kw_only=True, forbid_unknown_fields=True):
 class Branch(Record, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """One ranked list: what is searched, how deep, and its weight in the fusion.
 
+    ``kind`` names a branch kind (:mod:`branchrank.systems.branches`), ``options`` are that kind's own.
     ``threshold`` (dense only) drops chunks at or past that squared L2 distance. ``doubled`` asks for
     twice the k of the query instead of ``top_n``. A branch with ``expand`` gives nodes.
     """
 
-    kind: BranchKind
+    kind: str
     unit: Unit = "chunk"
     top_n: PositiveInt = 40
     weight: Annotated[float, Meta(ge=0.0, le=100.0)] = 1.0
@@ -55,11 +56,7 @@ class Branch(Record, frozen=True, kw_only=True, forbid_unknown_fields=True):
     doubled: bool = False
     expand: Expand | None = None
     tree: TreeSearch | None = None
-
-    @property
-    def name(self) -> str:
-        """The branch's name in traces and hits."""
-        return f"{self.kind}({self.unit}s)" if self.kind in ("dense", "bm25") else self.kind
+    options: dict[str, Any] = msgspec.field(default_factory=dict)
 
     @property
     def fused_unit(self) -> Unit:
@@ -68,7 +65,10 @@ class Branch(Record, frozen=True, kw_only=True, forbid_unknown_fields=True):
 
 
 class Fuse(Record, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """How the branches become one list, and how much of it goes on (``cap`` 0: all)."""
+    """How the branches become one list, and how much of it goes on (``cap`` 0: all).
+
+    ``method`` ``none`` keeps the scores of a single branch. ``unit_interval`` puts the scores into 0..1.
+    """
 
     method: FusionMethod = "rrf"
     k: PositiveInt = 60
@@ -133,33 +133,3 @@ class System(Record, frozen=True, kw_only=True, forbid_unknown_fields=True):
     def llm_label(self) -> str:
         """The report's column ``llm``: the model's name, or ``none``."""
         return self.llm.model if self.asks_llm else "none"
-
-
-def problems(system: System) -> list[str]:
-    """Everything that makes a system impossible, in words; empty when it can run."""
-    found = []
-    if not system.branches:
-        return [f"system {system.name!r} has no branches"]
-    if not system.searched:
-        found.append(f"system {system.name!r} has no branch of a weight above 0")
-    units = {branch.fused_unit for branch in system.branches}
-    if len(units) > 1:
-        found.append(f"system {system.name!r} fuses chunks with nodes: give every branch one unit")
-    names = [branch.name for branch in system.branches]
-    found.extend(
-        f"system {system.name!r} has the branch {name} twice"
-        for name in dict.fromkeys(names)
-        if names.count(name) > 1
-    )
-    for branch in system.branches:
-        if branch.kind == "dense" and branch.unit == "node":
-            found.append(f"system {system.name!r}: vectors are of chunks; map them to nodes with `expand`")
-        if branch.expand is not None and branch.unit != "chunk":
-            found.append(f"system {system.name!r}: only a branch of chunks can expand, not {branch.name}")
-        if (branch.kind == "tree") != (branch.tree is not None):
-            found.append(f"system {system.name!r}: `tree` settings belong to a branch of kind tree")
-    if system.asks_llm and not (system.llm.base_url and system.llm.model):
-        found.append(f"system {system.name!r} asks for an LLM but names no endpoint and model")
-    if system.rerank.method == "cross-encoder" and not system.rerank.cross_encoder:
-        found.append(f"system {system.name!r} asks for a cross-encoder but names no model")
-    return found
