@@ -140,7 +140,8 @@ def _status_error(response: httpcore.Response) -> StatusError:
     except (httpcore.TimeoutException, httpcore.NetworkError, httpcore.ProtocolError):
         pass
     headers = {name.lower(): value.decode("latin-1") for name, value in response.headers}
-    reason = response.extensions.get("reason_phrase", b"").decode("latin-1")
+    phrase = response.extensions.get("reason_phrase", b"").decode("latin-1")
+    reason = "".join(letter if letter.isprintable() else " " for letter in phrase)
     return StatusError(response.status, reason, bytes(body), headers.get(b"retry-after"))
 
 

@@ -155,6 +155,11 @@ def test_any_status_but_2xx_is_an_error_and_no_redirect_is_followed(serve, statu
     assert target.requests == []
 
 
+def test_the_reason_of_an_error_can_be_printed(serve) -> None:
+    with pytest.raises(StatusError, match=r"^HTTP 500  31mred$"):
+        ask(serve(says(b"HTTP/1.1 500 \x9b31mred\r\n\r\n")).url)
+
+
 def test_the_body_of_an_error_is_read_up_to_its_limit(serve) -> None:
     def endless(connection: socket.socket) -> None:
         connection.sendall(b"HTTP/1.1 500 Oops\r\n\r\n")
