@@ -7,23 +7,24 @@ with ``retrieve(query, k)``; :class:`ApiPredictor` asks any HTTP endpoint that a
 from __future__ import annotations
 
 import importlib
-import json
 import sys
-import urllib.error
-import urllib.parse
-import urllib.request
 from collections.abc import Iterable, Sequence
 from pathlib import Path
-from typing import Any, Protocol
+from typing import Protocol
+from urllib.parse import urlsplit
 
 import msgspec
 
 from branchrank.errors import BranchRankError, UsageError
+from branchrank.llm.secrets import bare_url
+from branchrank.printable import encodable
 from branchrank.records import Hit, Question, Record, Retrieval
 from branchrank.runs.attribution import gold_keys
 from branchrank.systems.engine import Engine
 from branchrank.systems.spec import System
 
+_LARGEST_ANSWER = 64 * 1024 * 1024
+_UNREADABLE = (msgspec.DecodeError, UnicodeDecodeError)
 MOST_LINES = 10_000_000  # no document is longer; a hit that claims to be is an error of its predictor
 
 
@@ -188,23 +189,16 @@ class _ApiAnswer(Record, frozen=True, kw_only=True):
     hits: tuple[_ApiHit, ...]
 
 
-class _NoRedirect(urllib.request.HTTPRedirectHandler):
-    """A redirect is an error: queries go to the endpoint that was named, and nowhere else."""
-
-    def redirect_request(self, *arguments: Any) -> None:
-        return None
-
-
 class ApiPredictor(Untraced):
     """Any endpoint that answers ``POST /retrieve {"query", "top_k"}`` with ``{"hits": [...]}``.
 
-    ``token`` is sent to that endpoint as a bearer token.
+    ``token`` is sent to that endpoint as a bearer token. ``timeout_s`` is the deadline of one whole request.
     """
 
     name = "api"
 
     def __init__(self, endpoint: str, *, target: str = "", token: str = "", timeout_s: float = 30.0) -> None:
-        url = urllib.parse.urlsplit(endpoint)
+        url = urlsplit(endpoint)
         if url.scheme not in ("http", "https"):
             raise UsageError(
                 f"--api-endpoint {endpoint!r} is not an HTTP URL",
@@ -217,53 +211,55 @@ class ApiPredictor(Untraced):
         self.endpoint = endpoint
         self.target = target
         self.origin = f"{endpoint} {target}".rstrip()
-        self.headers = {"Content-Type": "application/json"}
-        if token:
-            self.headers["Authorization"] = f"Bearer {token}"
+        self.headers = {"Authorization": f"Bearer {token}"} if token else {}
         self.timeout_s = timeout_s
         self.llm = "none"
-        # A proxy can't reach this machine's own loopback.
-        proxies: dict[str, str] | None = {} if url.hostname in ("localhost", "127.0.0.1", "::1") else None
-        self._opener = urllib.request.build_opener(_NoRedirect, urllib.request.ProxyHandler(proxies))
 
     def check(self) -> None:
-        """Ask one query before any work. Raises :class:`UsageError` for what would fail every query: nobody
-        there, a refusal, or another format. An error of the server's own (5xx) may concern this query."""
+        """Ask one query before any work. Raises :class:`UsageError` for what would fail every query: no
+        server, a refusal, or another format. An error of the server's own (5xx) may concern this query."""
+        from branchrank.http_client import HttpError, StatusError
+
         try:
-            self.predict(Question(id="check", question="documentation", answerable=False), 1)
-        except BranchRankError as error:
-            cause = error.__cause__
-            if isinstance(cause, ValueError) and not isinstance(cause, msgspec.DecodeError):
-                return
-            if isinstance(cause, urllib.error.HTTPError) and cause.code >= 500:
+            self._answer("documentation", 1)
+        except (HttpError, *_UNREADABLE) as error:
+            if isinstance(error, StatusError) and error.status >= 500:
                 return
             raise UsageError(
-                f"--api-endpoint {error.message}",
+                f"--api-endpoint {bare_url(self.endpoint)}: {error}",
                 remedy="start the endpoint, or correct --api-endpoint and --api-predictor",
             ) from error
 
     def predict(self, question: Question, k: int, repeat: int = 0) -> Retrieval:
         """Post the query. Raises :class:`BranchRankError` for anything but an answer in the format."""
+        from branchrank.http_client import HttpError
+
+        shown = bare_url(self.endpoint)
         margin = 10 if question.excluded_spans else 0
-        body: dict[str, Any] = {"query": question.question, "top_k": k + margin}
-        if self.target:
-            body["predictor"] = self.target
-        request = urllib.request.Request(  # noqa: S310 - the scheme is checked above
-            self.endpoint, data=json.dumps(body).encode(), headers=self.headers
-        )
         try:
-            with self._opener.open(request, timeout=self.timeout_s) as response:
-                answer = msgspec.json.decode(response.read(64 * 1024 * 1024), type=_ApiAnswer)
-        except (OSError, msgspec.DecodeError) as error:
-            if isinstance(error, urllib.error.HTTPError):
-                error.close()
-            raise BranchRankError(
-                f"{self.endpoint}: {error}", remedy="check that the endpoint is up"
-            ) from error
+            answer = self._answer(question.question, k + margin)
+        except (HttpError, *_UNREADABLE) as error:
+            raise BranchRankError(f"{shown}: {error}", remedy="check that the endpoint is up") from error
         made = (Hit(**{name: getattr(hit, name) for name in hit.__struct_fields__}) for hit in answer.hits)
         try:
             hits = [_checked(hit) for hit in made]
         except (ValueError, OverflowError) as error:
-            raise BranchRankError(f"{self.endpoint}: {error}", remedy="correct the endpoint") from error
+            raise BranchRankError(f"{shown}: {error}", remedy="correct the endpoint") from error
         kept = [hit for hit in hits if not _excluded(hit, question)]
         return Retrieval(hits=tuple(kept[:k]))
+
+    def _answer(self, query: str, top_k: int) -> _ApiAnswer:
+        """Post one query. Raises ``HttpError``, or one of ``_UNREADABLE`` for another format."""
+        from branchrank.http_client import post_json
+
+        body = {"query": encodable(query), "top_k": top_k} | (
+            {"predictor": self.target} if self.target else {}
+        )
+        content = post_json(
+            self.endpoint,
+            msgspec.json.encode(body),
+            headers=self.headers,
+            deadline_s=self.timeout_s,
+            limit_bytes=_LARGEST_ANSWER,
+        )
+        return msgspec.json.decode(content, type=_ApiAnswer)

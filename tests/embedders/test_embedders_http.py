@@ -3,7 +3,6 @@ import importlib.util
 import socket
 import subprocess
 import sys
-import time
 from collections.abc import Iterator
 
 import numpy as np
@@ -177,19 +176,20 @@ def test_a_dead_server_is_a_model_error(route: str) -> None:
     assert "--embedding-url" in caught.value.remedy
 
 
-def test_a_silent_and_a_dripping_server_are_given_up() -> None:
-    silent = http.Endpoint("http://127.0.0.1:1", timeout=0.2)
+def test_a_silent_server_is_given_up() -> None:
     with socket.create_server(("127.0.0.1", 0)) as listener:
-        silent.url = f"http://127.0.0.1:{listener.getsockname()[1]}"
+        silent = http.Endpoint(f"http://127.0.0.1:{listener.getsockname()[1]}", timeout=0.2)
         with pytest.raises(ModelError, match="timed out"):
             silent.ask("/", {}, dict, remedies={})
 
-    class Drip:
-        def read1(self, size: int) -> bytes:
-            return b"x"
 
-    with pytest.raises(TimeoutError):
-        http._read(Drip(), time.monotonic() + 0.05)  # type: ignore[arg-type]
+def test_an_answer_past_the_limit_is_refused(
+    server: EmbeddingServer, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(http, "_LARGEST_ANSWER", 100)
+    with pytest.raises(ModelError, match="larger than 100 bytes"):
+        client("openai", server.url).embed_query("x")
+    assert len(server.requests) == 1
 
 
 @pytest.mark.parametrize("status", [301, 302, 303, 307, 308])
