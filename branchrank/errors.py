@@ -22,6 +22,8 @@ Exit code 130 means interrupted (Ctrl-C) and 143 terminated. ``gate`` has codes 
 
 from __future__ import annotations
 
+from collections.abc import Iterable
+
 
 class BranchRankError(Exception):
     """An error that a person can act on.
@@ -107,3 +109,25 @@ class StorageError(BranchRankError):
     """The disk is full, read-only or failing."""
 
     exit_code = 8
+
+
+#: How many names a remedy lists.
+_LISTED = 12
+
+
+def suggestion(name: str, known: Iterable[str]) -> str:
+    """A remedy for an unknown name: the nearest of the ``known`` names, then the names to choose from.
+
+    >>> suggestion("locl", ["local", "hybrid"])
+    'did you mean `local`? choose from local, hybrid'
+    >>> suggestion("xyz", ["local", "hybrid"])
+    'choose from local, hybrid'
+    """
+    from difflib import get_close_matches
+
+    names = list(known)
+    folded = {each.casefold(): each for each in names}
+    near = get_close_matches(name.casefold(), folded, n=1)
+    listed = ", ".join(names[:_LISTED]) + (", ..." if len(names) > _LISTED else "")
+    question = f"did you mean `{folded[near[0]]}`?" if near else ""
+    return " ".join(filter(None, (question, f"choose from {listed}" if names else "")))
