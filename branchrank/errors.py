@@ -1,4 +1,4 @@
-"""The errors a user can meet, each with an exit code and the command that mends it.
+"""The errors a user can meet, each with an exit code and the command that fixes it.
 
 ::
 
@@ -22,6 +22,7 @@ Exit code 130 means interrupted (Ctrl-C) and 143 terminated. ``gate`` has codes 
 
 from __future__ import annotations
 
+import difflib
 from collections.abc import Iterable
 
 
@@ -29,7 +30,7 @@ class BranchRankError(Exception):
     """An error that a person can act on.
 
     ``message`` says what is wrong and where, with the offending value; ``remedy`` is the command or
-    step that mends it.
+    step that fixes it.
     """
 
     exit_code = 1
@@ -40,7 +41,7 @@ class BranchRankError(Exception):
         self.remedy = remedy
 
     def __str__(self) -> str:
-        return f"{self.message}\n  to mend it: {self.remedy}" if self.remedy else self.message
+        return f"{self.message}\n  fix: {self.remedy}" if self.remedy else self.message
 
 
 class UsageError(BranchRankError):
@@ -111,23 +112,13 @@ class StorageError(BranchRankError):
     exit_code = 8
 
 
-#: How many names a remedy lists.
-_LISTED = 12
-
-
 def suggestion(name: str, known: Iterable[str]) -> str:
-    """A remedy for an unknown name: the nearest of the ``known`` names, then the names to choose from.
+    """Return ``did you mean `local`?`` for the known name nearest to ``name``, or "" when none is near."""
+    near = difflib.get_close_matches(name, list(known), n=1)
+    return f"did you mean `{near[0]}`?" if near else ""
 
-    >>> suggestion("locl", ["local", "hybrid"])
-    'did you mean `local`? choose from local, hybrid'
-    >>> suggestion("xyz", ["local", "hybrid"])
-    'choose from local, hybrid'
-    """
-    from difflib import get_close_matches
 
+def or_else(name: str, known: Iterable[str]) -> str:
+    """Return the end of a message about an unknown name: the nearest known name, or else all of them."""
     names = list(known)
-    folded = {each.casefold(): each for each in names}
-    near = get_close_matches(name.casefold(), folded, n=1)
-    listed = ", ".join(names[:_LISTED]) + (", ..." if len(names) > _LISTED else "")
-    question = f"did you mean `{folded[near[0]]}`?" if near else ""
-    return " ".join(filter(None, (question, f"choose from {listed}" if names else "")))
+    return f"; {suggestion(name, names) or 'choose from ' + (', '.join(names) or 'none')}"

@@ -272,7 +272,7 @@ def test_an_unreadable_run_is_said(tmp_path: Path, content: bytes | None) -> Non
     for verb in ("show", "resume"):
         result = invoke(verb, directory)
         assert result.exit_code == 3
-        assert "to mend it" in result.stderr
+        assert "fix: " in result.stderr
     listed = invoke("list", "--reports", tmp_path / "reports")
     assert listed.exit_code == 0
     assert ("unreadable" in listed.stdout) == (content is not None)

@@ -176,7 +176,7 @@ def test_a_mistake_is_a_message_a_remedy_and_an_exit_code(
     result = invoke(*words)
     assert result.exit_code == code, result.output
     assert reason in result.stderr
-    assert "to mend it: " in result.stderr or "Usage: " in result.stderr
+    assert "fix: " in result.stderr or "Usage: " in result.stderr
     assert "Traceback" not in result.output
     assert result.stdout == ""
     assert not (project / "reports").exists()
