@@ -23,7 +23,7 @@ from branchrank.printable import safe
 from branchrank.report.blocks import Block, Cell, Code, Paragraph, Plot, Points, Report, Strong, Table
 from branchrank.report.browser import browser_data
 from branchrank.report.documents import Passages
-from branchrank.runs.loading import LoadedRun
+from branchrank.runs.run import RunData
 
 _PASSAGES = re.compile(r'<script type="application/json" id="data-passages">\n(.*?)\n</script>', re.DOTALL)
 
@@ -34,11 +34,11 @@ def escape(text: str) -> str:
 
 
 def html(
-    loaded: LoadedRun, report: Report, drawings: Mapping[str, str], passages: Passages | None = None
+    run: RunData, report: Report, drawings: Mapping[str, str], passages: Passages | None = None
 ) -> str:
     """The whole page. Without ``passages`` it shows places and no text of documents."""
     style, script = _asset("page.css"), _asset("page.js")
-    run, questions = browser_data(loaded, with_quotes=passages is not None)
+    about, questions = browser_data(run, with_quotes=passages is not None)
     links = [(section.anchor, section.title) for section in report.sections]
     return Template(_asset("page.html")).substitute(
         policy="; ".join(
@@ -64,7 +64,7 @@ def html(
             + "\n</section>"
             for section in report.sections
         ),
-        run=script_json(run),
+        run=script_json(about),
         questions="[\n" + ",\n".join(map(script_json, questions)) + "\n]",
         passages=script_json(passages),
     )

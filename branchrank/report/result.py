@@ -6,7 +6,7 @@ from branchrank.measures.fragility import fragility
 from branchrank.measures.verdicts import Comparison
 from branchrank.report import plots
 from branchrank.report.blocks import Block, Cell, Paragraph, Points, Section, Strong, Table
-from branchrank.report.words import (
+from branchrank.runs.words import (
     NOTHING,
     interval,
     milliseconds,

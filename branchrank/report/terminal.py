@@ -10,9 +10,8 @@ from rich.text import Text
 
 from branchrank.printable import safe
 from branchrank.report.content import heading
-from branchrank.report.words import milliseconds, number, opening, percent, sentence
-from branchrank.runs.comparisons import judge_run
-from branchrank.runs.loading import LoadedRun
+from branchrank.runs.words import milliseconds, number, opening, percent, sentence
+from branchrank.runs.run import RunData
 from branchrank.runs.scores import STANDARD
 
 #: Wide enough that a line stays one line for whatever reads the output next.
