@@ -15,7 +15,6 @@ from typing import Any
 
 from branchrank.printable import safe
 from branchrank.records import Question
-
 from branchrank.runs.rows import Row
 from branchrank.runs.run import RunData
 from branchrank.runs.scores import Scores, named_measure, outcome_of
@@ -48,9 +47,7 @@ def browser_data(run: RunData, *, with_quotes: bool) -> tuple[dict[str, Any], li
         name: {key: value for value, keys in by_value.items() for key in keys}
         for name, by_value in cuts.items()
     }
-    questions = [
-        _question(question, values, scores, sources, stages, with_quotes) for question in run.asked
-    ]
+    questions = [_question(question, values, scores, sources, stages, with_quotes) for question in run.asked]
     about = {
         "predictors": [safe(name) for name in scores.predictors],
         "outcomes": OUTCOMES,

@@ -6,12 +6,12 @@ from branchrank.llm.ledger import Totals, totals, totals_by
 from branchrank.measures.latency import Percentile
 from branchrank.records import LLMCall
 from branchrank.report.blocks import Block, Paragraph, Section, Table
-from branchrank.runs.words import NOTHING, milliseconds, number, percent
-from branchrank.runs.estimates import latencies
 from branchrank.runs.directory import RunRecord
+from branchrank.runs.estimates import latencies
 from branchrank.runs.run import RunData
 from branchrank.runs.summary import SummaryRow
 from branchrank.runs.timings import COMPUTE, CPU, LLM_WAIT, TOTAL
+from branchrank.runs.words import NOTHING, milliseconds, number, percent
 
 _NOT_STAGES = (TOTAL, COMPUTE, LLM_WAIT, CPU, "embed cpu")
 

@@ -33,9 +33,7 @@ def escape(text: str) -> str:
     return html_escape(safe(text))
 
 
-def html(
-    run: RunData, report: Report, drawings: Mapping[str, str], passages: Passages | None = None
-) -> str:
+def html(run: RunData, report: Report, drawings: Mapping[str, str], passages: Passages | None = None) -> str:
     """The whole page. Without ``passages`` it shows places and no text of documents."""
     style, script = _asset("page.css"), _asset("page.js")
     about, questions = browser_data(run, with_quotes=passages is not None)
@@ -56,11 +54,11 @@ def html(
         links="\n".join(
             f'<li><a href="#{escape(anchor)}">{escape(title)}</a></li>' for anchor, title in links
         ),
-        lead="\n".join(_block(block, drawings) for block in report.lead),
+        lead="\n".join(block_html(block, drawings) for block in report.lead),
         sections="\n".join(
             f'<section aria-labelledby="{escape(section.anchor)}">\n'
             f'<h2 id="{escape(section.anchor)}">{escape(section.title)}</h2>\n'
-            + "\n".join(_block(block, drawings) for block in section.blocks)
+            + "\n".join(block_html(block, drawings) for block in section.blocks)
             + "\n</section>"
             for section in report.sections
         ),
@@ -97,7 +95,8 @@ def _hash(text: str) -> str:
     return base64.b64encode(hashlib.sha256(text.encode()).digest()).decode()
 
 
-def _block(block: Block, drawings: Mapping[str, str]) -> str:
+def block_html(block: Block, drawings: Mapping[str, str]) -> str:
+    """One block; a plot needs its drawing, by name."""
     if isinstance(block, Paragraph):
         return f"<p>{escape(block.text)}</p>"
     if isinstance(block, Points):

@@ -8,12 +8,12 @@ from collections.abc import Sequence
 from branchrank.measures.risk import Answer, RiskCoverage, risk_coverage
 from branchrank.report import plots
 from branchrank.report.blocks import Block, Cell, Paragraph, Points, Section, Table
-from branchrank.runs.words import number, percent
 from branchrank.runs.attribution import DEPTH, LOSSES, waterfall
 from branchrank.runs.rows import Row
 from branchrank.runs.run import RunData
 from branchrank.runs.scores import Scores, mean, named_measure
 from branchrank.runs.slices import slices
+from branchrank.runs.words import number, percent
 
 FAILURES_SHOWN = 20
 _COVERAGES = tuple(percentage / 100 for percentage in range(1, 101))
@@ -83,7 +83,7 @@ def sliced(run: RunData) -> Section:
         text = "The questions have no kinds or difficulties to be cut by."
         return Section(title="Slices", blocks=(Paragraph(text=text),))
     wider = named_measure(f"{primary.mode}_hit@5")
-    measures = [primary] if wider.name == primary.name else [primary, wider]
+    measures = [primary] if wider.same(primary) else [primary, wider]
     values = {
         (name, measure.name): scores.per_question(name, measure)
         for measure in measures

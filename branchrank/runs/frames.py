@@ -63,9 +63,7 @@ def timings_frame(run: RunData) -> pd.DataFrame:
 def _frame(text: str) -> pd.DataFrame:
     import pandas as pd
 
-    frame = pd.read_csv(
-        StringIO(text), dtype=dict.fromkeys(TEXT, str), keep_default_na=False, na_values=[""]
-    )
+    frame = pd.read_csv(StringIO(text), dtype=dict.fromkeys(TEXT, str), keep_default_na=False, na_values=[""])
     texts = [name for name in frame.columns if name in TEXT]
     frame[texts] = frame[texts].fillna("").map(text_of)
     return frame

@@ -31,6 +31,10 @@ class NamedMeasure(Record, frozen=True, kw_only=True):
     mode: Mode
     measure: Measure
 
+    def same(self, other: NamedMeasure) -> bool:
+        """Whether the other one gives the same values, perhaps by another name."""
+        return (self.mode, self.measure) == (other.mode, other.measure)
+
 
 STANDARD = (
     "strict_hit@1",

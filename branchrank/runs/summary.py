@@ -7,7 +7,7 @@ from collections.abc import Iterable, Sequence
 from branchrank.measures.latency import percentile
 from branchrank.measures.passage_size import summarise_passages
 from branchrank.records import Record
-from branchrank.runs.rows import Row, RowHit
+from branchrank.runs.rows import RowHit
 from branchrank.runs.scores import (
     STANDARD,
     NamedMeasure,
