@@ -32,9 +32,8 @@ from branchrank.questions.question_files import (
 from branchrank.records import Question
 from branchrank.runs.comparisons import check_plan
 from branchrank.runs.directory import RunRecord
-from branchrank.runs.loading import load_run
-from branchrank.runs.outcome import Outcome
 from branchrank.runs.provenance import gather
+from branchrank.runs.run import RunData
 from branchrank.runs.slices import gold_facts
 from branchrank.settings import BenchmarkSettings, LLMSettings
 
@@ -139,7 +138,7 @@ def _record(
         question_ids=tuple(question.id for question in questions),
         top_k=part.top_k,
         mode=part.mode,
-        arms=tuple(field.arms),
+        predictors=tuple(field.predictors),
         indexes=tuple(index_facts(name, index) for name, index in indexes.items()),
         settings={name: msgspec.to_builtins(value) for name, value in job.settings.parts.items()},
         origins=job.settings.origins,
@@ -162,14 +161,13 @@ def check_gold(questions: Sequence[Question], index: Index, questions_file: Path
         )
 
 
-def finish(outcome: Outcome) -> None:
+def finish(run: RunData) -> None:
     """Write the report and print the table and where everything lies."""
     from branchrank.report.terminal import print_summary
     from branchrank.report.writing import write_report
 
-    loaded = load_run(outcome.directory)
-    written = write_report(loaded)
-    print_summary(loaded)
+    written = write_report(run)
+    print_summary(run)
     click.echo(f"report: {written[0]}, {written[1].name}")
 
 

@@ -118,6 +118,7 @@ class BenchmarkSettings(Settings, frozen=True, kw_only=True):
         "delta": "--delta",
         "alpha": "--alpha",
         "primary": "--primary",
+        "measures": "--measures",
         "baseline": "--baseline",
         "bootstrap": "--bootstrap",
     }
@@ -139,6 +140,9 @@ class BenchmarkSettings(Settings, frozen=True, kw_only=True):
         Meta(description="keep the wording of the questions in the directory of the run, or its SHA-256"),
     ] = "keep"
     primary: Annotated[str, Meta(description="the declared primary measure")] = "strict_hit@1"
+    measures: Annotated[
+        str, Meta(description="more measures for the tables, with commas between them: nDCG@10,AP")
+    ] = ""
     baseline: Annotated[
         str, Meta(description="the predictor the others are compared with; empty: the first")
     ] = ""

@@ -5,6 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 
 import pytest
+from branchrank.runs.loading import LoadedRun
 from support.commands import invoke
 from support.made_runs import Planned, make_questions, make_run
 
@@ -13,7 +14,6 @@ from branchrank.report.losses import failures, hard, lost, sliced, unanswerable
 from branchrank.report.result import passages, statistics
 from branchrank.runs.comparisons import judge_run
 from branchrank.runs.cutting import cut_run
-from branchrank.runs.loading import LoadedRun
 
 PREDICTORS = (Planned("local", 0.6), Planned("hybrid", 0.4, fails="q0004"))
 
