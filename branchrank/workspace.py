@@ -29,6 +29,8 @@ from branchrank.systems.llm_stages import LLMStages
 from branchrank.systems.memo import RecentMemo
 from branchrank.systems.query import read_filter
 from branchrank.systems.spec import Endpoint, System
+from branchrank.workspace_questions import WorkspaceQuestions
+from branchrank.workspace_tree import WorkspaceTree
 
 if TYPE_CHECKING:
     from branchrank.llm.gateway import Gateway
@@ -223,6 +225,16 @@ class Workspace:
     def tree(self) -> Tree:
         """The PageIndex tree of the index."""
         return self.index.tree
+
+    @property
+    def questions(self) -> WorkspaceQuestions:
+        """Question files: check, reanchor, mine, split and generate them."""
+        return WorkspaceQuestions(self._folder)
+
+    @property
+    def tree_tools(self) -> WorkspaceTree:
+        """Build, check, summarise, export and import PageIndex trees."""
+        return WorkspaceTree(self._folder)
 
     def system(self, name: str | System) -> System:
         """The system of this name under the workspace's settings; a ``System`` record is checked.
