@@ -6,3 +6,5 @@ from collections.abc import Callable
 
 #: Called with one line of text for the person who runs the work.
 Notify = Callable[[str], None]
+#: Called with the name of a stage, what is done of it, and of how much (0: unknown).
+Progress = Callable[[str, int, int], None]

@@ -66,10 +66,10 @@ def generate(
     An interrupted pass goes on where it stopped; finished calls are kept and cost nothing again.
     """
     with (
-        Workspace.open(data_dir, settings=given_flags(), notify=say) as workspace,
+        Workspace.open(data_dir, settings=given_flags(), notify=say) as opened,
         progress_bars(quiet) as bars,
     ):
-        result, spent = workspace.questions.generate(
+        result, spent = opened.questions.generate(
             output,
             base_url=base_url,
             model=model,
@@ -99,10 +99,10 @@ def summarise(output: Path, data_dir: Path, base_url: str, model: str, seed: int
     for the edited sections and those above them alone.
     """
     with (
-        Workspace.open(data_dir, settings=given_flags(), notify=say) as workspace,
+        Workspace.open(data_dir, settings=given_flags(), notify=say) as opened,
         progress_bars(quiet) as bars,
     ):
-        result, spent = workspace.tree_tools.summarise(
+        result, spent = opened.tree_tools.summarise(
             output, base_url=base_url, model=model, seed=seed, progress=bars
         )
     click.echo(_cost(spent))
