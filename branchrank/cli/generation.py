@@ -97,7 +97,7 @@ def generate(
             per_section=per_section,
             seed=seed,
             max_leakage=max_leakage,
-            progress=lambda done, total: progress("questions", done, total),
+            progress=progress,
         )
         click.echo(_cost(totals(llm.ledger.rows, prices), prices))
     click.echo(f"{result.sections_asked} sections asked, {result.failed_calls} calls failed")
@@ -133,9 +133,7 @@ def summarise(output: Path, data_dir: Path, base_url: str, model: str, seed: int
     documents = load_corpus(workspace.corpus_root, workspace.exclude).documents
     nodes, _ = build_nodes(documents, workspace.corpus_name)
     with _gateway(workspace, base_url, model) as (llm, prices), progress_bars(quiet) as progress:
-        result = summarise_nodes(
-            Tree(nodes), llm, seed=seed, progress=lambda done, total: progress("summaries", done, total)
-        )
+        result = summarise_nodes(Tree(nodes), llm, seed=seed, progress=progress)
         click.echo(_cost(totals(llm.ledger.rows, prices), prices))
     write_nodes(output, list(result.nodes))
     click.echo(f"{output}: {len(result.nodes)} nodes, {len(result.failed)} kept their extractive summary")

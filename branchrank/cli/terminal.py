@@ -83,11 +83,11 @@ class Group(click.Group):
 Group.group_class = Group
 
 
-class Progress(Protocol):
-    """Told how far a stage of the work is."""
+class ProgressDisplay(Protocol):
+    """A :data:`~branchrank.progress.Progress` callback that can show a line of its own as well."""
 
     def __call__(self, stage: str, done: int, total: int) -> None:
-        """``done`` of ``total`` units of ``stage`` are finished; a total of 0 is unknown."""
+        """Show that ``done`` of ``total`` units of ``stage`` are finished."""
 
     def status(self, text: str) -> None:
         """Show a line that replaces the one before, such as running costs."""
@@ -143,7 +143,7 @@ class Bars:
 
 
 @contextlib.contextmanager
-def progress_bars(quiet: bool = False) -> Iterator[Progress]:
+def progress_bars(quiet: bool = False) -> Iterator[ProgressDisplay]:
     """Progress on standard error: ``progress(stage, done, total)`` from any part of the work."""
     from rich.console import Console
     from rich.progress import BarColumn, MofNCompleteColumn, TextColumn, TimeElapsedColumn
