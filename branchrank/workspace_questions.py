@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 
 from branchrank.errors import InputError, QuestionError
 from branchrank.index.workspace_folder import WorkspaceFolder
-from branchrank.progress import Progress
+from branchrank.progress import Progress, no_progress
 from branchrank.records import Question, Record
 
 if TYPE_CHECKING:
@@ -167,7 +167,7 @@ class WorkspaceQuestions:
         per_section: int = 1,
         max_leakage: float = 0.8,
         seed: int = 42,
-        progress: Progress = lambda stage, done, total: None,
+        progress: Progress = no_progress,
     ) -> tuple[GeneratedQuestions, Spent]:
         """Let an LLM write questions with gold that was found in the corpus, and write them to ``output``.
 
@@ -196,7 +196,7 @@ class WorkspaceQuestions:
                 per_section=per_section,
                 seed=seed,
                 max_leakage=max_leakage,
-                progress=lambda done, total: progress("questions", done, total),
+                progress=progress,
             )
             spent = Spent(totals=totals(llm.ledger.rows, prices), prices=prices)
         if not result.sections_asked:

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 from branchrank.errors import InputError
 from branchrank.index.workspace_folder import WorkspaceFolder
-from branchrank.progress import Progress
+from branchrank.progress import Progress, no_progress
 from branchrank.records import Record
 from branchrank.workspace_questions import Spent
 
@@ -66,7 +66,7 @@ class WorkspaceTree:
         base_url: str,
         model: str = "",
         seed: int = 42,
-        progress: Progress = lambda stage, done, total: None,
+        progress: Progress = no_progress,
     ) -> tuple[Summarised, Spent]:
         """Let an LLM summarise every node, and write the nodes to ``output``.
 
@@ -87,9 +87,7 @@ class WorkspaceTree:
             llm,
             prices,
         ):
-            result = summarise_nodes(
-                Tree(nodes), llm, seed=seed, progress=lambda done, total: progress("summaries", done, total)
-            )
+            result = summarise_nodes(Tree(nodes), llm, seed=seed, progress=progress)
             spent = Spent(totals=totals(llm.ledger.rows, prices), prices=prices)
         write_nodes(Path(output), list(result.nodes))
         return result, spent
