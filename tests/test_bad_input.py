@@ -65,7 +65,7 @@ def test_a_missing_corpus(tmp_path: Path) -> None:
     result = indexed(tmp_path)
     assert result.exit_code == 3
     assert str(tmp_path / "docs") in result.stderr
-    assert "to mend it" in result.stderr
+    assert "fix: " in result.stderr
     assert not (tmp_path / "data").exists()
 
 
@@ -87,7 +87,7 @@ def test_an_empty_corpus(tmp_path: Path, files: dict[str, str]) -> None:
         put(tmp_path, source, content)
     result = indexed(tmp_path)
     assert result.exit_code == 3
-    assert "to mend it" in result.stderr
+    assert "fix: " in result.stderr
     assert not (tmp_path / "data" / "indexes").exists()
 
 
@@ -261,7 +261,7 @@ def test_a_wrong_question_file_ends_the_benchmark_before_it_begins(
     result = invoke("benchmark", "--data-dir", project / "data", *words)
     assert result.exit_code == 3
     assert reason in result.stderr
-    assert "to mend it" in result.stderr
+    assert "fix: " in result.stderr
     assert not (tmp_path / "reports").exists()
 
 

@@ -113,7 +113,11 @@ def _finished(
         reused=_counts(memo.reused for memo in memos),
         failures=sum(row.status == "failed" for row in rows),
         fallbacks=sum(bool(row.fallbacks) for row in rows),
-        warnings=(*shallow(run.top_k), *lost_branches(rows, run.arms), *lost_llms(rows, run.arms)),
+        warnings=(
+            *shallow(run.top_k),
+            *lost_branches(rows, run.predictors),
+            *lost_llms(rows, run.predictors),
+        ),
     )
     summary = write_tables(directory, finished, rows, timings, questions)
     finished = sealed(directory, finished)

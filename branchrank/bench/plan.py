@@ -12,7 +12,7 @@ from branchrank.bench.predictors import ApiPredictor, ClassPredictor, SystemPred
 from branchrank.embedders.cache import EmbeddingCache
 from branchrank.errors import UsageError
 from branchrank.index import Index
-from branchrank.runs.directory import Arm, IndexFacts
+from branchrank.runs.directory import IndexFacts, PredictorRecord
 from branchrank.systems.engine import Engine
 from branchrank.systems.llm_stages import LLMStages
 from branchrank.systems.memo import Memo, QueryMemo
@@ -25,7 +25,7 @@ class Field:
 
     def __init__(self) -> None:
         self.contestants: list[Contestant] = []
-        self.arms: list[Arm] = []
+        self.predictors: list[PredictorRecord] = []
         self.memos: list[Memo] = []
 
     def add_systems(
@@ -53,14 +53,18 @@ class Field:
                     repeats=times,
                 )
             )
-            self.arms.append(
-                Arm(name=system.name, llm=system.llm_label, system=system, index=index_name, repeats=times)
+            self.predictors.append(
+                PredictorRecord(
+                    name=system.name, llm=system.llm_label, system=system, index=index_name, repeats=times
+                )
             )
 
     def add(self, predictor: ClassPredictor | ApiPredictor) -> None:
         """Let a user's own class or an HTTP endpoint compete."""
         self.contestants.append(Contestant(predictor=predictor, unmemoised=predictor))
-        self.arms.append(Arm(name=predictor.name, llm=predictor.llm, index="", origin=predictor.origin))
+        self.predictors.append(
+            PredictorRecord(name=predictor.name, llm=predictor.llm, index="", origin=predictor.origin)
+        )
 
 
 def check_names(names: Sequence[str]) -> None:

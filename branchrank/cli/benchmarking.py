@@ -139,7 +139,7 @@ def _record(
         question_ids=tuple(question.id for question in questions),
         top_k=part.top_k,
         mode=part.mode,
-        arms=tuple(field.arms),
+        predictors=tuple(field.predictors),
         indexes=tuple(index_facts(name, index) for name, index in indexes.items()),
         settings={name: msgspec.to_builtins(value) for name, value in job.settings.parts.items()},
         origins=job.settings.origins,

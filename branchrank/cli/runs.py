@@ -43,8 +43,8 @@ def list_runs(reports: Path) -> None:
         except RunError as error:
             click.echo(f"{shown}  unreadable: {safe(error.message)}")
             continue
-        arms = ", ".join(arm.name for arm in run.arms)
-        click.echo(f"{shown}  {run.status}  {len(run.question_ids)} questions  {safe(arms)}")
+        predictors = ", ".join(predictor.name for predictor in run.predictors)
+        click.echo(f"{shown}  {run.status}  {len(run.question_ids)} questions  {safe(predictors)}")
 
 
 @click.command("show", cls=Command)

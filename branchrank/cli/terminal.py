@@ -55,7 +55,7 @@ class Command(click.Command):
         except BranchRankError as error:
             click.secho(f"error: {safe(error.message)}", fg="red", err=True)
             if error.remedy:
-                click.echo(f"  to mend it: {safe(error.remedy)}", err=True)
+                click.echo(f"  fix: {safe(error.remedy)}", err=True)
             ctx.exit(error.exit_code)
         except KeyboardInterrupt:
             click.echo("interrupted; what was finished is kept", err=True)

@@ -143,9 +143,9 @@ def _verdicts(judgement: Judgement) -> list[Block]:
 def _flips(run: RunRecord, scores: Scores) -> list[Block]:
     measure = primary_measure(benchmark_settings(run))
     rows = tuple(
-        (arm.name, str(arm.repeats), percent(flip_rate(scores, arm.name, measure)))
-        for arm in run.arms
-        if arm.repeats > 1 and arm.name in scores.predictors
+        (predictor.name, str(predictor.repeats), percent(flip_rate(scores, predictor.name, measure)))
+        for predictor in run.predictors
+        if predictor.repeats > 1 and predictor.name in scores.predictors
     )
     if not rows:
         return []

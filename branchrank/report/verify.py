@@ -45,7 +45,7 @@ def verify_run(directory: Path) -> Verification:
         return Verification(findings=(*findings, damage))
     findings += check_rows(loaded)
     findings += check_tables(loaded)
-    if any(arm.name not in loaded.scores.predictors for arm in run.arms):
+    if any(predictor.name not in loaded.scores.predictors for predictor in run.predictors):
         return Verification(findings=tuple(findings))
     report = report_content(loaded)
     drawn, notes = drawings(report), []

@@ -79,10 +79,10 @@ def check_rows(loaded: LoadedRun) -> list[Finding]:
     """Hold the rows against the plan, and each judgement against spans and gold."""
     run, rows = loaded.outcome.run, loaded.outcome.rows
     wanted = [
-        (question, arm.name, repeat)
+        (question, predictor.name, repeat)
         for question in run.question_ids
-        for arm in run.arms
-        for repeat in range(arm.repeats)
+        for predictor in run.predictors
+        for repeat in range(predictor.repeats)
     ]
     found = Counter(row.key for row in rows)
     findings = [_row_finding(key, "is missing") for key in wanted if key not in found]

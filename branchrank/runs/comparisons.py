@@ -1,6 +1,6 @@
 """What a run says about its predictors: intervals, verdicts, latency bounds and the frontier.
 
-1. The unit is the question; repeats of an LLM arm are averaged first. A cluster is a gold source.
+1. The unit is the question; repeats of an LLM predictor are averaged first. A cluster is a gold source.
 2. Every predictor is held against the declared baseline on the declared primary measure.
 3. A rate has a Wilson interval; a mean that is no rate (MRR, averaged repeats) a bootstrap interval over
    clusters.

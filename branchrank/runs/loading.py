@@ -39,7 +39,7 @@ def load_run(directory: Path) -> LoadedRun:
     run = read_run(directory)
     rows = read_rows(directory / names.ROWS)
     if run.status == "running":
-        wanted = len(run.question_ids) * sum(arm.repeats for arm in run.arms)
+        wanted = len(run.question_ids) * sum(predictor.repeats for predictor in run.predictors)
         raise RunError(
             f"{directory} is not finished: it has {len(rows)} of {wanted} rows",
             remedy=f"branchrank resume {directory}",

@@ -1,6 +1,6 @@
 """Every measure of every question and predictor, from the rows of a run.
 
-Repeats of an LLM arm are averaged per question first, so that the unit stays the question. A question
+Repeats of an LLM predictor are averaged per question first, so that the unit stays the question. A question
 whose query failed scores 0. Questions without gold take no part in the rates; they have a risk-coverage
 curve of their own.
 """

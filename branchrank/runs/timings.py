@@ -18,7 +18,7 @@ COMPUTE = "compute"
 
 
 class Timing(Record, frozen=True, kw_only=True):
-    """One stage of one timed query. ``phase`` is ``cold`` for an arm's first query of the pass."""
+    """One stage of one timed query. ``phase`` is ``cold`` for a predictor's first query of the pass."""
 
     predictor: str
     question_id: str

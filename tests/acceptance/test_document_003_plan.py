@@ -160,9 +160,9 @@ class TestNotes:
         words += ["--bm25-k1", 1.5, "--bm25-b", 0.75]
         made = benchmark(project, "--predictor", part, *NO_LLM, *words, reports=tmp_path)
         run = json.loads((made / "run.json").read_text())
-        dense, bm25 = run["arms"][0]["system"]["branches"]
+        dense, bm25 = run["predictors"][0]["system"]["branches"]
         assert (dense["top_n"], dense["weight"], bm25["top_n"], bm25["weight"]) == (7, 2.0, 9, 0.5)
-        assert run["arms"][0]["system"]["fuse"]["k"] == 3
+        assert run["predictors"][0]["system"]["fuse"]["k"] == 3
         assert (run["settings"]["bm25"]["k1"], run["settings"]["bm25"]["b"]) == (1.5, 0.75)
         for row in json_lines(made / "rows.jsonl"):
             lists = {stage["stage"]: stage["keys"] for stage in row["trace"]}

@@ -93,7 +93,7 @@ def test_run_json_says_what_is_needed_to_repeat_it(made: Path) -> None:
     assert run["origins"]["hybrid.no_llm"] == "flag --hybrid-no-llm"
     assert run["origins"]["hybrid.rrf_k"] == "default"
     assert run["settings"]["local"]["vector_top_n"] == 40
-    assert [arm["name"] for arm in run["arms"]] == ["local", "pageindex", "hybrid"]
+    assert [predictor["name"] for predictor in run["predictors"]] == ["local", "pageindex", "hybrid"]
     assert all(len(run[name]) == 64 for name in ("corpus_digest", "questions_digest"))
     [index] = run["indexes"]
     assert (index["embedder"], index["vector_store"], len(index["digest"])) == ("fake:64", "exact", 64)

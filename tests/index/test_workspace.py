@@ -37,22 +37,41 @@ def test_changing_keeps_comments_order_and_other_keys(tmp_path: Path) -> None:
     )
     update_config(path, {"corpus": "b", "index.embedder": "fake", "local.bm25_top_n": 7, "bm25.k1": 1.5})
     assert path.read_text() == (
-        '# mine\ncorpus = "b"\n\n[index]\n# model\nembedder = "fake"\nchunk_tokens = 128\n\n'
+        '# mine\ncorpus = "b"  # where\n\n[index]\n# model\nembedder = "fake"\nchunk_tokens = 128\n\n'
         "[local]\nrrf_k = 5\nbm25_top_n = 7\n\n[bm25]\nk1 = 1.5\n"
     )
 
 
-def test_what_can_not_be_changed_in_place_is_left_alone(tmp_path: Path) -> None:
+@pytest.mark.parametrize(
+    ("content", "key", "value", "after"),
+    [
+        ('exclude = [\n  "a",\n]\n', "exclude", ("b",), 'exclude = ["b"]\n'),
+        (
+            "index = { embedder = 'x' } # one line\n",
+            "index.embedder",
+            "y",
+            'index = { embedder = "y" } # one line\n',
+        ),
+        ("index.embedder = 'x'\n", "index.embedder", "y", 'index.embedder = "y"\n'),
+        ("[index]\nembedder = 'x'\n", "corpus", "docs", "corpus = \"docs\"\n\n[index]\nembedder = 'x'\n"),
+    ],
+    ids=["several lines", "inline table", "dotted key", "key above tables"],
+)
+def test_every_way_of_writing_a_value_can_be_changed(
+    tmp_path: Path, content: str, key: str, value: object, after: str
+) -> None:
     path = tmp_path / "branchrank.toml"
-    content = 'exclude = [\n  "a",\n]\n'
     path.write_text(content)
-    with pytest.raises(UsageError, match="cannot change") as caught:
-        update_config(path, {"exclude": ("b",)})
-    assert 'exclude = ["b"]' in caught.value.remedy
-    assert path.read_text() == content
-    path.write_text("index = { embedder = 'x' }\n")
-    with pytest.raises(UsageError, match="cannot change"):
+    update_config(path, {key: value})
+    assert path.read_text() == after
+
+
+def test_a_value_in_the_place_of_a_table_is_refused(tmp_path: Path) -> None:
+    path = tmp_path / "branchrank.toml"
+    path.write_text("index = 3\n")
+    with pytest.raises(UsageError, match="index must be a table"):
         update_config(path, {"index.embedder": "fake"})
+    assert path.read_text() == "index = 3\n"
 
 
 def test_no_change_does_not_write(tmp_path: Path) -> None:
@@ -86,7 +105,7 @@ def test_what_is_written_is_what_is_read(
 @pytest.mark.parametrize(
     ("content", "message"),
     [
-        ("exlude = ['a']", "no key 'exlude'"),
+        ("exlude = ['a']", "no key 'exlude'; did you mean `exclude`\\?"),
         ("corpus = 3", "Expected `str`"),
         ("corpus = ", "not TOML"),
         ("[index]\nembeder = 'x'", "embeder"),

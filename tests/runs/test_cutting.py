@@ -73,7 +73,7 @@ def test_conditions_on_one_slice_add_up_and_on_two_both_hold(whole: LoadedRun) -
         ("kind", "=VALUE is missing\n.*kind=VALUE; kind is one of: howto, lookup"),
         ("kind=nothing", "kind is one of: howto, lookup"),
         ("overlap=subset", "no question of .* has one .overlap with the heading"),
-        ("overlap", "to mend it: cut by kind, difficulty, "),
+        ("overlap", "fix: cut by kind, difficulty, "),
     ],
 )
 def test_what_is_no_slice_is_refused(whole: LoadedRun, condition: str, says: str) -> None:
