@@ -19,7 +19,10 @@ S = TypeVar("S", bound=Settings)
 
 
 class Setting(Record, frozen=True, kw_only=True):
-    """One setting as flags, docs and error messages need it."""
+    """One setting as flags, docs and error messages need it.
+
+    ``reaches`` says what its value leads to outside the workspace, such as ``Qdrant server``; empty: nothing.
+    """
 
     section: str
     name: str
@@ -30,6 +33,7 @@ class Setting(Record, frozen=True, kw_only=True):
     low: float | None = None
     high: float | None = None
     choices: tuple[str, ...] = ()
+    reaches: str = ""
 
     @property
     def variable(self) -> str:
@@ -59,7 +63,7 @@ def settings_of(part: type[Settings]) -> tuple[Setting, ...]:
     hints = _hints(part)
     described = []
     for field in msgspec.structs.fields(part):
-        bare, meta = get_args(hints[field.name])
+        bare, *marks, meta = get_args(hints[field.name])
         low = meta.ge if meta.ge is not None else meta.gt
         high = meta.le if meta.le is not None else meta.lt
         flag = part.flag_names.get(field.name, f"--{part.section}-{field.name}".replace("_", "-"))
@@ -74,6 +78,7 @@ def settings_of(part: type[Settings]) -> tuple[Setting, ...]:
                 low=low,
                 high=high,
                 choices=tuple(str(choice) for choice in get_args(bare)),
+                reaches="".join(mark.extra["reaches"] for mark in marks),
             )
         )
     return tuple(described)

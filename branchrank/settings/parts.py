@@ -9,6 +9,14 @@ from msgspec import Meta
 from branchrank.records import Record
 
 
+def reaches(role: str) -> Meta:
+    """Mark a setting whose value leads out of the workspace: to a host, a model or a file.
+
+    A run directory may not choose such a value; the person who resumes the run names it.
+    """
+    return Meta(extra={"reaches": role})
+
+
 class Settings(Record, frozen=True, kw_only=True):
     """Base of every part's settings. ``section`` is the TOML table and the flag prefix."""
 
@@ -31,18 +39,25 @@ class IndexSettings(Settings, frozen=True, kw_only=True):
     }
     embedder: Annotated[
         str,
+        reaches("embedding model"),
         Meta(
             description="embedding model: all-MiniLM-L6-v2 (from a package), a sentence-transformers name "
             "or path, openai:MODEL or ollama:MODEL (see --embedding-url), or fake"
         ),
     ] = "nomic-ai/CodeRankEmbed"
-    embedding_url: Annotated[str, Meta(description="base URL of the embedding endpoint")] = ""
-    embedding_revision: Annotated[str, Meta(description="model revision on the hub; empty: its default")] = ""
+    embedding_url: Annotated[
+        str, reaches("embedding endpoint"), Meta(description="base URL of the embedding endpoint")
+    ] = ""
+    embedding_revision: Annotated[
+        str, reaches("embedding model"), Meta(description="model revision on the hub; empty: its default")
+    ] = ""
     vector_store: Annotated[
         Literal["auto", "chroma", "exact"],
         Meta(description="who searches the vectors; auto: exactly up to 50,000 chunks, Chroma above"),
     ] = "auto"
-    chroma_url: Annotated[str, Meta(description="URL of a Chroma server; empty: embedded")] = ""
+    chroma_url: Annotated[
+        str, reaches("Chroma server"), Meta(description="URL of a Chroma server; empty: embedded")
+    ] = ""
     chunk_tokens: Annotated[int, Meta(ge=32, le=8192, description="target size of a chunk in tokens")] = 256
     chunk_overlap: Annotated[
         int, Meta(ge=0, le=512, description="tokens that a chunk repeats from the one before it")
@@ -105,8 +120,12 @@ class HybridSettings(Settings, frozen=True, kw_only=True):
             description="llm: one listwise call; pointwise: yes/no log-probabilities; cross-encoder: a model"
         ),
     ] = "llm"
-    cross_encoder: Annotated[str, Meta(description="sentence-transformers CrossEncoder model or path")] = ""
-    base_url: Annotated[str, Meta(description="OpenAI-compatible endpoint of the reranking LLM")] = ""
+    cross_encoder: Annotated[
+        str, reaches("cross-encoder"), Meta(description="sentence-transformers CrossEncoder model or path")
+    ] = ""
+    base_url: Annotated[
+        str, reaches("LLM endpoint"), Meta(description="OpenAI-compatible endpoint of the reranking LLM")
+    ] = ""
     model: Annotated[str, Meta(description="model of the reranking LLM")] = ""
     candidate_order: Annotated[
         Literal["shuffled", "fused"],
@@ -136,7 +155,9 @@ class PageindexSettings(Settings, frozen=True, kw_only=True):
     max_steps: Annotated[int, Meta(ge=1, le=64, description="step calls per question at most")] = 12
     no_llm: Annotated[bool, Meta(description="ablation: the same beam, scored lexically")] = False
     llm_final_only: Annotated[bool, Meta(description="lexical steps, an LLM for the final ranking")] = False
-    base_url: Annotated[str, Meta(description="OpenAI-compatible endpoint of the tree-search LLM")] = ""
+    base_url: Annotated[
+        str, reaches("LLM endpoint"), Meta(description="OpenAI-compatible endpoint of the tree-search LLM")
+    ] = ""
     model: Annotated[str, Meta(description="model of the tree-search LLM")] = ""
 
 
@@ -145,7 +166,9 @@ class CacheSettings(Settings, frozen=True, kw_only=True):
 
     section: ClassVar[str] = "cache"
     redis_url: Annotated[
-        str, Meta(description="Redis that remembers embeddings and LLM decisions; empty: SQLite files")
+        str,
+        reaches("Redis"),
+        Meta(description="Redis that remembers embeddings and LLM decisions; empty: SQLite files"),
     ] = ""
 
 
@@ -172,9 +195,13 @@ class LLMSettings(Settings, frozen=True, kw_only=True):
     completion_tokens: Annotated[
         int, Meta(ge=16, le=100_000, description="completion tokens asked for per call")
     ] = 512
-    record: Annotated[str, Meta(description="cassette file that keeps every call")] = ""
-    replay: Annotated[str, Meta(description="cassette file that answers every call, without a server")] = ""
-    price_table: Annotated[str, Meta(description="TOML file with prices per million tokens and a date")] = ""
+    record: Annotated[str, reaches("cassette"), Meta(description="cassette file that keeps every call")] = ""
+    replay: Annotated[
+        str, reaches("cassette"), Meta(description="cassette file that answers every call, without a server")
+    ] = ""
+    price_table: Annotated[
+        str, reaches("price table"), Meta(description="TOML file with prices per million tokens and a date")
+    ] = ""
 
 
 class BenchmarkSettings(Settings, frozen=True, kw_only=True):
@@ -246,7 +273,9 @@ class EmbeddingSettings(Settings, frozen=True, kw_only=True):
 
     section: ClassVar[str] = "embedding"
     model: Annotated[
-        str, Meta(description="the model of the index, named as for --embedder; empty: none")
+        str,
+        reaches("embedding model"),
+        Meta(description="the model of the index, named as for --embedder; empty: none"),
     ] = ""
 
 
@@ -269,7 +298,9 @@ class QdrantSettings(Settings, frozen=True, kw_only=True):
     """The qdrant predictor: dense and sparse in one collection, weighted RRF."""
 
     section: ClassVar[str] = "qdrant"
-    url: Annotated[str, Meta(description="URL of a Qdrant server; empty: embedded")] = ""
+    url: Annotated[
+        str, reaches("Qdrant server"), Meta(description="URL of a Qdrant server; empty: embedded")
+    ] = ""
     fusion_weight: Annotated[float, Meta(ge=0.0, le=1.0, description="0: sparse only, 1: dense only")] = 0.5
     rrf_k: Annotated[int, Meta(ge=1, le=10_000, description="constant k of RRF")] = 60
     enable_hybrid: Annotated[bool, Meta(description="sparse vectors beside the dense ones")] = True

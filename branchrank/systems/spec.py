@@ -11,6 +11,7 @@ from typing import Annotated, Literal
 from msgspec import Meta
 
 from branchrank.records import Record
+from branchrank.settings.parts import reaches
 
 BranchKind = Literal["dense", "bm25", "fts5", "grep", "qdrant-dense", "qdrant-sparse", "tree"]
 Unit = Literal["chunk", "node"]
@@ -91,13 +92,13 @@ class Rerank(Record, frozen=True, kw_only=True, forbid_unknown_fields=True):
     candidate_order: Literal["shuffled", "fused"] = "shuffled"
     fusion_weight: Annotated[float, Meta(ge=0.0, le=1.0)] = 1.0
     context_tokens: Annotated[int, Meta(ge=512)] = 8000
-    cross_encoder: str = ""
+    cross_encoder: Annotated[str, reaches("cross-encoder")] = ""
 
 
 class Endpoint(Record, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """The LLM of a system. Empty fields mean that none is named."""
 
-    base_url: str = ""
+    base_url: Annotated[str, reaches("LLM endpoint")] = ""
     model: str = ""
 
 
