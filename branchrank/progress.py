@@ -6,3 +6,14 @@ from collections.abc import Callable
 
 #: Called with one line of text for the person who runs the work.
 Notify = Callable[[str], None]
+
+#: Called with (stage, done, total): ``done`` of ``total`` units of a stage are finished; 0 is unknown.
+Progress = Callable[[str, int, int], None]
+
+
+def no_notice(line: str) -> None:
+    """Ignore a line of text."""
+
+
+def no_progress(stage: str, done: int, total: int) -> None:
+    """Ignore a step of progress."""

@@ -20,12 +20,11 @@ from branchrank.bench.predictors import Predictor
 from branchrank.errors import ReplayError, StorageError, UsageError
 from branchrank.llm.request import BudgetError
 from branchrank.llm.secrets import hide_credentials
+from branchrank.progress import Progress
 from branchrank.records import Question, StageTrace
 from branchrank.runs.attribution import DEPTH, gold_ranks, lost_at
 from branchrank.runs.judging import judged_hits
 from branchrank.runs.rows import Row, RowLog
-
-Progress = Callable[[str, int, int], None]
 
 #: Errors that concern the whole run, not one query.
 FATAL = (BudgetError, ReplayError, StorageError, UsageError)

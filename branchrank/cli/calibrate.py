@@ -7,7 +7,7 @@ from pathlib import Path
 import click
 import msgspec
 
-from branchrank.cli.options import data_dir_option, resolved_settings, settings_options
+from branchrank.cli.options import data_dir_option, opened_index, resolved_settings, settings_options
 from branchrank.cli.terminal import Command
 from branchrank.settings import GrepSettings, IndexSettings
 
@@ -30,7 +30,6 @@ def command(data_dir: Path, questions_file: Path | None, as_json: bool, quiet: b
 
     Distances are squared L2 between unit vectors, 0 to 4, and their scale is the model's own.
     """
-    from branchrank.cli.opening import open_or_build
     from branchrank.errors import QuestionError
     from branchrank.index.workspace_folder import Workspace
     from branchrank.questions.question_files import load_questions
@@ -42,7 +41,7 @@ def command(data_dir: Path, questions_file: Path | None, as_json: bool, quiet: b
     if not questions:
         raise QuestionError(f"{path} holds no answerable question", remedy="name others with --questions")
     threshold = settings.part(GrepSettings).vector_score_threshold
-    with open_or_build(data_dir, settings, quiet=quiet) as index:
+    with opened_index(data_dir, settings, quiet=quiet) as index:
         found = calibrate(index, questions, threshold)
         model = index.manifest.embedder.model
     if as_json:

@@ -6,9 +6,9 @@ from pathlib import Path
 
 import click
 
-from branchrank.cli.options import resolved_settings, settings_options
+from branchrank.cli.options import opened_index, resolved_settings, settings_options
 from branchrank.cli.querying import answer_queries, query_options
-from branchrank.cli.terminal import Command
+from branchrank.cli.terminal import Command, say
 from branchrank.settings import Bm25Settings, CacheSettings, HybridSettings, IndexSettings, LLMSettings
 
 
@@ -29,14 +29,14 @@ def command(
 
     Without QUERY a prompt opens that keeps everything warm.
     """
-    from branchrank.cli.opening import llm_stages, open_or_build
     from branchrank.systems.builtin import hybrid
     from branchrank.systems.engine import Engine
+    from branchrank.systems.llm_opening import open_llm
 
     overrides = {"benchmark.returns": returns} | ({"hybrid.no_llm": True} if no_llm else {})
     settings = resolved_settings(data_dir, overrides)
     system = hybrid(settings)
-    with llm_stages(data_dir, settings, [system]) as stages:
-        index = open_or_build(data_dir, settings, quiet=quiet)
+    with open_llm(data_dir, settings, [system], notify=say) as stages:
+        index = opened_index(data_dir, settings, quiet=quiet)
         engine = Engine(index, llm_stages=stages)
         answer_queries(query, system.name, lambda text: engine.retrieve(system, text, top_k), as_json=as_json)

@@ -11,7 +11,7 @@ from types import FrameType
 
 import click
 
-from branchrank.cli.options import data_dir_option, resolved_settings, settings_options
+from branchrank.cli.options import data_dir_option, opened_index, resolved_settings, settings_options
 from branchrank.cli.serve import address_options
 from branchrank.cli.terminal import Command
 from branchrank.settings import CacheSettings, GrepSettings, IndexSettings
@@ -52,7 +52,6 @@ def command(
     The tools read the workspace's corpus and nothing else. The flags about addresses and tokens are for
     --transport http; there the rules are those of `branchrank serve`.
     """
-    from branchrank.cli.opening import open_or_build
     from branchrank.index.workspace_folder import Workspace
     from branchrank.serve.access import access_for, read_token
     from branchrank.serve.mcp import PATH, mcp_application, mcp_server
@@ -66,7 +65,7 @@ def command(
     settings = resolved_settings(data_dir)
     root = Workspace(data_dir, settings).corpus_root
     with ExitStack() as opened:
-        index = opened.enter_context(open_or_build(data_dir, settings, quiet=quiet))
+        index = opened.enter_context(opened_index(data_dir, settings, quiet=quiet))
         tools = SearchTools(index, root, settings=settings.part(GrepSettings))
         # One thread opens what is opened on first use.
         workers = Workers(1, QUEUE)

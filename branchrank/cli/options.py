@@ -2,14 +2,19 @@
 
 from __future__ import annotations
 
+import shlex
+import sys
 from collections.abc import Callable, Mapping
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import TYPE_CHECKING, Any, TypeVar
 
 import click
 
 from branchrank.index.config_file import read_config
 from branchrank.settings import Resolved, Setting, Settings, resolve, settings_of
+
+if TYPE_CHECKING:
+    from branchrank.index import Index
 
 F = TypeVar("F", bound=Callable[..., Any])
 
@@ -102,12 +107,31 @@ def data_dir_option(function: F) -> F:
     )(function)
 
 
-#: The run that ``branchrank resume`` goes on with.
-TAKE_UP = click.option(
-    "--take-up",
-    type=click.Path(path_type=Path, file_okay=False),
-    help="Go on with this interrupted run, as `branchrank resume` does.",
-)
+def typed_command() -> str:
+    """The running command as it was typed, for ``run.json``."""
+    return shlex.join([Path(sys.argv[0]).name, *sys.argv[1:]])
+
+
+def running_options(function: F) -> F:
+    """The flags of the commands that start a run."""
+    for option in (
+        click.option("--quiet", is_flag=True, help="No progress."),
+        click.option(
+            "--dry-run", is_flag=True, help="Print the plan and its estimated LLM cost; run nothing."
+        ),
+        click.option(
+            "--fresh", is_flag=True, help="Start over where an interrupted run of this plan exists."
+        ),
+        click.option(
+            "--reports",
+            type=click.Path(path_type=Path, file_okay=False),
+            default=Path("reports"),
+            show_default=True,
+            help="Where the run's directory is made.",
+        ),
+    ):
+        function = option(function)
+    return function
 
 
 def resolved_settings(data_dir: Path, overrides: Mapping[str, Any] | None = None) -> Resolved:
@@ -115,3 +139,13 @@ def resolved_settings(data_dir: Path, overrides: Mapping[str, Any] | None = None
     path = data_dir / WORKSPACE_FILE
     _, tables = read_config(path)
     return resolve(toml=tables, toml_name=str(path), flags={**given_flags(), **(overrides or {})})
+
+
+def opened_index(data_dir: Path, settings: Resolved, *, quiet: bool = False) -> Index:
+    """Open the workspace's index, built first where it is missing or stale, with progress in the terminal."""
+    from branchrank.cli.terminal import progress_bars, say
+    from branchrank.index import open_or_build
+    from branchrank.index.workspace_folder import Workspace
+
+    with progress_bars(quiet) as progress:
+        return open_or_build(Workspace(data_dir, settings, notify=say), progress=progress)

@@ -7,7 +7,7 @@ from pathlib import Path
 import click
 
 from branchrank.cli.generation import summarise
-from branchrank.cli.options import data_dir_option, resolved_settings
+from branchrank.cli.options import data_dir_option, opened_index, resolved_settings
 from branchrank.cli.terminal import Group, safe
 from branchrank.errors import InputError
 from branchrank.printable import safe_line
@@ -24,9 +24,7 @@ command.add_command(summarise)
 
 
 def _tree(data_dir: Path) -> Tree:
-    from branchrank.cli.opening import open_or_build
-
-    return open_or_build(data_dir, resolved_settings(data_dir)).tree
+    return opened_index(data_dir, resolved_settings(data_dir)).tree
 
 
 @command.command("build")

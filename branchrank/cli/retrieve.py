@@ -6,7 +6,7 @@ from pathlib import Path
 
 import click
 
-from branchrank.cli.options import resolved_settings, settings_options
+from branchrank.cli.options import opened_index, resolved_settings, settings_options
 from branchrank.cli.querying import answer_queries, query_options
 from branchrank.cli.terminal import Command
 from branchrank.settings import Bm25Settings, CacheSettings, IndexSettings, LocalSettings
@@ -20,12 +20,11 @@ def command(query: str | None, data_dir: Path, top_k: int, returns: str, as_json
 
     Without QUERY a prompt opens that keeps everything warm.
     """
-    from branchrank.cli.opening import open_or_build
     from branchrank.systems.builtin import local
     from branchrank.systems.engine import Engine
 
     settings = resolved_settings(data_dir, {"benchmark.returns": returns})
-    index = open_or_build(data_dir, settings, quiet=quiet)
+    index = opened_index(data_dir, settings, quiet=quiet)
     system = local(settings)
     engine = Engine(index)
     answer_queries(query, system.name, lambda text: engine.retrieve(system, text, top_k), as_json=as_json)

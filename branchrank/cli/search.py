@@ -7,7 +7,7 @@ from pathlib import Path
 import click
 import msgspec
 
-from branchrank.cli.options import data_dir_option, resolved_settings, settings_options
+from branchrank.cli.options import data_dir_option, opened_index, resolved_settings, settings_options
 from branchrank.cli.querying import as_utf8, show_passage
 from branchrank.cli.terminal import Command, safe
 from branchrank.printable import safe_line
@@ -44,12 +44,11 @@ def command(query: str, data_dir: Path, mode: Mode, explain: bool, as_json: bool
 
     The modes semantic and hybrid need an [embedding] section in branchrank.toml.
     """
-    from branchrank.cli.opening import open_or_build
     from branchrank.index.sqlite_index import open_search
 
     settings = resolved_settings(data_dir)
     retrieval = settings.part(RetrievalSettings)
-    with open_or_build(data_dir, settings, quiet=quiet) as index:
+    with opened_index(data_dir, settings, quiet=quiet) as index:
         search = open_search(index, settings.part(EmbeddingSettings))
         try:
             results = search.search(query, mode=mode, settings=retrieval)

@@ -8,8 +8,8 @@ from pathlib import Path
 
 import click
 
-from branchrank.cli.options import data_dir_option, resolved_settings, settings_options
-from branchrank.cli.terminal import Command
+from branchrank.cli.options import data_dir_option, opened_index, resolved_settings, settings_options
+from branchrank.cli.terminal import Command, say
 from branchrank.settings import (
     BenchmarkSettings,
     Bm25Settings,
@@ -112,7 +112,6 @@ def command(
 
     Listens on the loopback interface. Every other address needs a token, in a file or in BRANCHRANK_TOKEN.
     """
-    from branchrank.cli.opening import llm_stages, open_or_build
     from branchrank.index.workspace_folder import Workspace
     from branchrank.serve.access import access_for, read_token
     from branchrank.serve.http import application
@@ -121,6 +120,7 @@ def command(
     from branchrank.serve.workers import Workers
     from branchrank.systems.builtin import builtin_systems
     from branchrank.systems.further_branches import further_branches
+    from branchrank.systems.llm_opening import open_llm
 
     access = access_for(
         host, token=read_token(token_file), allowed_hosts=allowed_hosts, allowed_origins=allowed_origins
@@ -129,8 +129,8 @@ def command(
     offered = offer(builtin_systems(predictors, settings))
     root = Workspace(data_dir, settings).corpus_root
     with ExitStack() as opened:
-        stages = opened.enter_context(llm_stages(data_dir, settings, offered.ready))
-        index = opened.enter_context(open_or_build(data_dir, settings, quiet=quiet))
+        stages = opened.enter_context(open_llm(data_dir, settings, offered.ready, notify=say))
+        index = opened.enter_context(opened_index(data_dir, settings, quiet=quiet))
         further = further_branches(index, root, offered.ready, settings, opened)
         service = Service(index, offered, further=further, llm_stages=stages)
         service.warm_up()

@@ -7,6 +7,7 @@ import errno
 import signal
 import sys
 from collections.abc import Iterator
+from functools import cached_property
 from io import TextIOWrapper
 from types import FrameType
 from typing import Any, Protocol
@@ -83,7 +84,7 @@ class Group(click.Group):
 Group.group_class = Group
 
 
-class Progress(Protocol):
+class ProgressDisplay(Protocol):
     """Told how far a stage of the work is."""
 
     def __call__(self, stage: str, done: int, total: int) -> None:
@@ -122,12 +123,28 @@ class Announcements:
 
 
 class Bars:
-    """A bar per stage; the status stands behind the stage that moved last."""
+    """A bar per stage, drawn from the first step on; the status is shown behind the stage that moved last."""
 
-    def __init__(self, bars: Any) -> None:
-        self.bars = bars
+    def __init__(self) -> None:
         self.tasks: dict[str, Any] = {}
         self.moving = ""
+
+    @cached_property
+    def bars(self) -> Any:
+        """The bars, on standard error."""
+        from rich.console import Console
+        from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn
+
+        columns = (
+            TextColumn("{task.description}", markup=False),
+            BarColumn(),
+            MofNCompleteColumn(),
+            TimeElapsedColumn(),
+            TextColumn("{task.fields[text]}", markup=False),
+        )
+        made = Progress(*columns, console=Console(stderr=True))
+        made.start()
+        return made
 
     def __call__(self, stage: str, done: int, total: int) -> None:
         """Move a stage's bar."""
@@ -141,18 +158,18 @@ class Bars:
         if self.moving:
             self.bars.update(self.tasks[self.moving], text=safe(text))
 
+    def close(self) -> None:
+        """Leave the bars as they are."""
+        if self.tasks:
+            self.bars.stop()
+
 
 @contextlib.contextmanager
-def progress_bars(quiet: bool = False) -> Iterator[Progress]:
+def progress_bars(quiet: bool = False) -> Iterator[ProgressDisplay]:
     """Progress on standard error: ``progress(stage, done, total)`` from any part of the work."""
-    from rich.console import Console
-    from rich.progress import BarColumn, MofNCompleteColumn, TextColumn, TimeElapsedColumn
-    from rich.progress import Progress as RichProgress
-
-    console = Console(stderr=True)
     if quiet:
         yield Quiet()
-    elif not console.is_terminal:
+    elif not sys.stderr.isatty():
         announcements = Announcements()
         try:
             yield announcements
@@ -160,12 +177,5 @@ def progress_bars(quiet: bool = False) -> Iterator[Progress]:
             if announcements.last:
                 say(announcements.last)
     else:
-        columns = (
-            TextColumn("{task.description}", markup=False),
-            BarColumn(),
-            MofNCompleteColumn(),
-            TimeElapsedColumn(),
-            TextColumn("{task.fields[text]}", markup=False),
-        )
-        with RichProgress(*columns, console=console) as bars:
-            yield Bars(bars)
+        with contextlib.closing(Bars()) as bars:
+            yield bars

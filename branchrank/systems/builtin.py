@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-from branchrank.errors import UsageError
+from branchrank.errors import UsageError, suggestion
 from branchrank.settings import (
     BenchmarkSettings,
     GrepSettings,
@@ -145,8 +145,9 @@ def builtin_systems(names: tuple[str, ...], settings: Resolved) -> list[System]:
     spelt = [member for name in names for member in GROUPS.get(name, (name,))]
     unknown = [name for name in spelt if name not in BUILTIN]
     if unknown:
+        near = suggestion(unknown[0], [*BUILTIN, *GROUPS])
         raise UsageError(
-            f"no predictor is called {unknown[0]!r}",
+            f"no predictor is called {unknown[0]!r}{'; ' if near else ''}{near}",
             remedy=f"choose from {', '.join([*BUILTIN, *GROUPS])}, or give your own as module:Class",
         )
     return [BUILTIN[name](settings) for name in dict.fromkeys(spelt)]

@@ -110,7 +110,8 @@ def test_an_untouched_run_is_resumed(doctored: Any, finished: Path) -> None:
 def test_no_class_is_imported_that_the_command_does_not_name(doctored: Any, project: Path) -> None:
     canary = project / "imported"
     (project / "planted.py").write_text(
-        f"open({str(canary)!r}, 'w').close()\nclass Planted:\n    def retrieve(self, query, k):\n        return []\n"
+        f"open({str(canary)!r}, 'w').close()\n"
+        "class Planted:\n    def retrieve(self, query, k):\n        return []\n"
     )
 
     def change(run: Doctored) -> None:
@@ -136,7 +137,8 @@ def test_no_llm_endpoint_is_asked_that_the_command_does_not_name(doctored: Any, 
         run["settings"]["hybrid"] |= {"base_url": url, "model": "m"}
         run["origins"] |= {"hybrid.base_url": "flag --hybrid-base-url", "local.base_url": "flag --x"}
         run["command"] = (
-            f"branchrank benchmark --predictor hybrid --hybrid-base-url {url} --hybrid-model m --latency-sample 0"
+            f"branchrank benchmark --predictor hybrid --hybrid-base-url {url} --hybrid-model m "
+            "--latency-sample 0"
         )
 
     directory = doctored(change)
