@@ -51,6 +51,26 @@ def known_corpora() -> dict[str, NamedCorpus]:
     return msgspec.toml.decode(content, type=dict[str, NamedCorpus])
 
 
+class CorpusPlace(NamedTuple):
+    """A corpus that can be fetched; ``place`` is its folder, ``None`` where it was not fetched."""
+
+    name: str
+    description: str
+    place: Path | None
+
+
+def corpus_places() -> list[CorpusPlace]:
+    """Every corpus that can be fetched, in the order of the list."""
+    places = []
+    for name, corpus in known_corpora().items():
+        try:
+            place: Path | None = locate_corpus(name)
+        except CorpusError:
+            place = None
+        places.append(CorpusPlace(name, corpus.description, place))
+    return places
+
+
 def corpora_home() -> Path:
     """The folder that named corpora live in."""
     if configured := os.environ.get("BRANCHRANK_CORPORA"):
