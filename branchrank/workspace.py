@@ -297,7 +297,7 @@ class Run(RunData):
 
     @cached_property
     def failed(self) -> tuple[str, ...]:
-        """The predictors whose figures mean nothing: every query, or every LLM call, failed; with the reason."""
+        """The predictors whose every query, or every LLM call, failed, with the reason."""
         return tuple(total_failures(self.rows, self.record.predictors))
 
     @cached_property

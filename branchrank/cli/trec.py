@@ -53,7 +53,7 @@ def score_trec(runs: tuple[Path, ...], qrels: Path, names: tuple[str, ...], by_q
         if scored.unmatched:
             click.echo(
                 f"note: {path} has no document judged in {safe(str(qrels))} for {len(scored.unmatched)} of "
-                f"{judged} queries (the first: {safe(scored.unmatched[0])}); if that is unexpected, compare how "
+                f"{judged} queries (the first: {safe(scored.unmatched[0])}); if unexpected, compare how "
                 "both spell ids",
                 err=True,
             )
