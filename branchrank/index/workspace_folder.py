@@ -25,6 +25,7 @@ from typing import Any
 
 from branchrank.artifacts import digest_of, storage_errors, write_bytes
 from branchrank.corpus.named import known_corpora, locate_corpus
+from branchrank.embedders import portable_name
 from branchrank.embedders.cache import EmbeddingCache, open_cache
 from branchrank.errors import ArtifactError, BusyError, CorpusError, InputError, ModelError, UsageError
 from branchrank.index.config_file import read_config, update_config
@@ -76,6 +77,8 @@ class WorkspaceFolder:
         """The workspace with settings resolved from its ``branchrank.toml``, environment and flags."""
         _, tables = read_config(data_dir / CONFIG)
         name = str(data_dir / CONFIG)
+        if flags and "index.embedder" in flags:
+            flags = {**flags, "index.embedder": portable_name(str(flags["index.embedder"]))}
         resolved = resolve(toml=tables, toml_name=name, environment=environment, flags=flags)
         return cls(data_dir, resolved, notify, flags=flags)
 
