@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import importlib
 import sys
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable
 from pathlib import Path
 from typing import Protocol
 from urllib.parse import urlsplit
@@ -17,6 +17,7 @@ import msgspec
 
 from branchrank.errors import BranchRankError, UsageError
 from branchrank.llm.secrets import bare_url
+from branchrank.predictor import Predictor as OwnPredictor
 from branchrank.printable import encodable
 from branchrank.records import Hit, Question, Record, Retrieval
 from branchrank.runs.attribution import gold_keys
@@ -78,18 +79,10 @@ class Untraced:
         return frozenset()
 
 
-class UserPredictor(Protocol):
-    """What a user's own class has."""
-
-    def retrieve(self, query: str, k: int) -> Sequence[Hit]:
-        """At most ``k`` hits, best first."""
-        ...
-
-
 class ClassPredictor(Untraced):
     """A user's own predictor. Hits inside excluded spans are removed from what it returns."""
 
-    def __init__(self, name: str, wrapped: UserPredictor, *, origin: str = "") -> None:
+    def __init__(self, name: str, wrapped: OwnPredictor, *, origin: str = "") -> None:
         self.name = str(getattr(wrapped, "name", name))
         self.llm = str(getattr(wrapped, "llm", "none"))
         self.wrapped = wrapped
