@@ -59,7 +59,7 @@ from branchrank.index.reader import (
     open_index,
 )
 from branchrank.index.user_files import given_chunks, given_nodes
-from branchrank.index.workspace_folder import Workspace
+from branchrank.index.workspace_folder import WorkspaceFolder
 from branchrank.progress import Progress, no_progress
 from branchrank.records import Chunk
 from branchrank.stores.bm25 import Bm25Index
@@ -80,7 +80,9 @@ class _Contents(NamedTuple):
     notes: tuple[str, ...]
 
 
-def build_index(workspace: Workspace, *, progress: Progress = no_progress, force: bool = False) -> Index:
+def build_index(
+    workspace: WorkspaceFolder, *, progress: Progress = no_progress, force: bool = False
+) -> Index:
     """Build the index that the workspace's settings ask for, unless it is up to date, and open it.
 
     ``force`` builds it in any case. ``progress`` counts documents (``read``), texts (``embed``) and steps
@@ -103,7 +105,7 @@ def build_index(workspace: Workspace, *, progress: Progress = no_progress, force
         return index
 
 
-def _up_to_date(workspace: Workspace) -> Index | None:
+def _up_to_date(workspace: WorkspaceFolder) -> Index | None:
     try:
         index = open_index(workspace)
     except ArtifactError:
@@ -117,7 +119,7 @@ def _up_to_date(workspace: Workspace) -> Index | None:
     return index
 
 
-def _build(workspace: Workspace, progress: Progress) -> None:
+def _build(workspace: WorkspaceFolder, progress: Progress) -> None:
     seconds: dict[str, float] = {}
     timed = _timer(seconds)
     with timed("discover"):
@@ -141,7 +143,7 @@ def _build(workspace: Workspace, progress: Progress) -> None:
 
 
 def _write(
-    workspace: Workspace,
+    workspace: WorkspaceFolder,
     embedder: Embedder,
     contents: _Contents,
     generation: Path,
@@ -176,7 +178,7 @@ def _write(
     write_record(generation / BUILD, report)
 
 
-def _read(workspace: Workspace, embedder: Embedder, progress: Progress) -> _Contents:
+def _read(workspace: WorkspaceFolder, embedder: Embedder, progress: Progress) -> _Contents:
     root = workspace.corpus_root
     # Before the reading: a file that changes meanwhile makes the index stale, not wrong.
     files = discover(root, workspace.exclude).files
@@ -212,7 +214,7 @@ def _read(workspace: Workspace, embedder: Embedder, progress: Progress) -> _Cont
 
 
 def _embed(
-    workspace: Workspace, embedder: Embedder, chunks: list[Chunk], progress: Progress
+    workspace: WorkspaceFolder, embedder: Embedder, chunks: list[Chunk], progress: Progress
 ) -> tuple[Vectors, int]:
     """The chunks' unit rows, and how many texts were embedded rather than remembered."""
     counting = _Counting(embedder)
@@ -238,7 +240,7 @@ class _Counting:
 
 
 def _store(
-    workspace: Workspace,
+    workspace: WorkspaceFolder,
     generation: Path,
     contents: _Contents,
     matrix: Vectors,
@@ -290,7 +292,9 @@ def _discard_collection(generation: Path) -> None:
             drop_collection(manifest.chroma, read_record(generation / BUILD, BuildReport).collection)
 
 
-def _manifest(workspace: Workspace, embedder: Embedder, contents: _Contents, generation: Path) -> Manifest:
+def _manifest(
+    workspace: WorkspaceFolder, embedder: Embedder, contents: _Contents, generation: Path
+) -> Manifest:
     digest_of_source = {document.source: document.digest for document in contents.corpus.documents}
     digests = {
         name: digest for name, digest in file_digests(generation).items() if not name.startswith(f"{CHROMA}/")
