@@ -12,10 +12,10 @@ from os import PathLike
 from pathlib import Path
 from typing import TYPE_CHECKING, Literal, Self
 
-from branchrank.bench.predictors import UserPredictor
 from branchrank.errors import QuestionError, UsageError
 from branchrank.index.workspace_folder import WorkspaceFolder, configure, kept_if_right
 from branchrank.measures.verdicts import DELTA
+from branchrank.predictor import Predictor
 from branchrank.progress import Notify, no_notice
 from branchrank.progress_bars import ProgressReporter, shown_progress
 from branchrank.records import Hit
@@ -41,7 +41,7 @@ if TYPE_CHECKING:
 
 AnyPath = str | PathLike[str]
 #: A name, a system, an object with ``retrieve(query, k)``, or a function of the same arguments.
-PredictorLike = str | System | UserPredictor | Callable[[str, int], Sequence[Hit]]
+PredictorLike = str | System | Predictor | Callable[[str, int], Sequence[Hit]]
 
 
 class Workspace(Searcher):

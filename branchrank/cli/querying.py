@@ -33,7 +33,7 @@ def open_workspace(data_dir: Path, settings: Mapping[str, object], *, quiet: boo
 
 
 def workspace_settings(data_dir: Path) -> Resolved:
-    """The workspace's settings under the command's flags; a value outside its recommended range is warned about."""
+    """The workspace's settings under the command's flags, with a warning for each unusual value."""
     from branchrank import Workspace
 
     settings = Workspace.open(data_dir, settings=given_flags(), notify=say).settings
