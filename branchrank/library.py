@@ -1,4 +1,4 @@
-"""What the commands do without a workspace or a run: list runs, score TREC files, plan a benchmark, import BEIR."""
+"""What needs no workspace and no open run: listing runs, TREC files, power analysis, BEIR folders."""
 
 from __future__ import annotations
 

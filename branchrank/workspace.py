@@ -117,9 +117,9 @@ class Run(RunData):
     ) -> RunComparison:
         """Compare this run, the candidate, with a baseline run over the same questions.
 
-        Each predictor is compared with the one of the same name, or ``predictor`` with ``baseline_predictor``.
-        A positive difference means that this run is better. Printing the result shows what
-        ``branchrank compare`` shows.
+        Each predictor is compared with the one of the same name, or ``predictor`` with
+        ``baseline_predictor``. A positive difference means that this run is better. Printing the result
+        shows what ``branchrank compare`` shows.
 
         Raises :class:`~branchrank.errors.RunError` when the questions are not the same, and
         :class:`~branchrank.errors.UsageError` for an unknown predictor or measure.
@@ -189,8 +189,8 @@ class Run(RunData):
         """Write ``report.md``, ``report.html`` and the plots; returns their paths.
 
         They go into the run's directory unless ``into`` names another one; a cut needs ``into``.
-        ``with_text=False`` leaves the documents' text out. ``corpus`` says where the corpus is now; ``notice``
-        is called with a line when that is not the corpus that was searched.
+        ``with_text=False`` leaves the documents' text out. ``corpus`` says where the corpus is now;
+        ``notice`` is called with a line when that is not the corpus that was searched.
 
         Raises :class:`~branchrank.errors.UsageError` when another report would be overwritten.
         """
@@ -200,7 +200,7 @@ class Run(RunData):
         if into is None and self.conditions:
             raise UsageError(
                 "the report of a cut can't replace that of the whole run",
-                remedy="name another folder: into=...",
+                remedy="name another directory with into=",
             )
         if into is not None and (Path(into) / RUN_JSON).exists():
             raise UsageError(
