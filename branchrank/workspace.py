@@ -355,8 +355,8 @@ class Run(RunData):
         """Compare this run, the candidate, with a baseline run over the same questions.
 
         Each predictor is compared with the one of the same name, or ``predictor`` with
-        ``baseline_predictor``. A positive difference means that this run is better. Printing the result shows
-        what ``branchrank compare`` shows.
+        ``baseline_predictor``. A positive difference means that this run is better. Printing the result
+        shows what ``branchrank compare`` shows.
 
         Raises :class:`~branchrank.errors.RunError` when the questions are not the same, and
         :class:`~branchrank.errors.UsageError` for an unknown predictor or measure.
@@ -437,7 +437,7 @@ class Run(RunData):
         if into is None and self.conditions:
             raise UsageError(
                 "the report of a cut can't replace that of the whole run",
-                remedy="name another folder: into=...",
+                remedy="name another directory with into=",
             )
         if into is not None and (Path(into) / RUN_JSON).exists():
             raise UsageError(

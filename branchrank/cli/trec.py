@@ -53,8 +53,8 @@ def score_trec(runs: tuple[Path, ...], qrels: Path, names: tuple[str, ...], by_q
         if scored.unmatched:
             click.echo(
                 f"note: {path} has no document judged in {safe(str(qrels))} for {len(scored.unmatched)} of "
-                f"{judged} queries (the first: {safe(scored.unmatched[0])}); if unexpected, compare how "
-                "both spell ids",
+                f"{judged} queries (the first: {safe(scored.unmatched[0])}); if that is unexpected, compare "
+                "how both spell ids",
                 err=True,
             )
         for measure, mean in scored.means.items():
