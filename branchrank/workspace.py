@@ -113,7 +113,9 @@ class Workspace(Searcher):
 
         folder = Path(data_dir)
         kept = {**(settings or {}), **({"index.embedder": embedder} if embedder else {})}
-        WorkspaceFolder.open(folder, flags=kept)  # a wrong value is refused before it is kept
+        opened = WorkspaceFolder.open(folder, flags=kept)  # a wrong value is refused before it is kept
+        if corpus is None:
+            opened.check_exists()
         root = locate_corpus(Path(corpus) if not isinstance(corpus, str) else corpus) if corpus else None
         if root is not None and is_beir(root):
             root = unpack_beir(root, folder / "beir" / root.resolve().name)

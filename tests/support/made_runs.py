@@ -8,7 +8,6 @@ from pathlib import Path
 from typing import Any
 
 import msgspec
-from branchrank.runs.loading import load_run
 
 from branchrank.bench.benchmark import run_predictors
 from branchrank.bench.opening import OpenPredictor
