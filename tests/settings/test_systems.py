@@ -265,7 +265,8 @@ def test_an_unknown_setting_is_refused_with_the_nearest() -> None:
 def test_a_candidate_cap_outside_20_to_50_is_allowed_with_a_warning(cap: int, warned: bool) -> None:
     settings = resolve(environment={}, flags={"hybrid.candidate_cap": cap})
     assert BUILTIN["hybrid"](settings).fuse.cap == cap
-    expected = f"hybrid.candidate_cap = {cap} (flag --hybrid-candidate-cap) is outside the recommended range of 20 to 50"
+    given = f"hybrid.candidate_cap = {cap} (flag --hybrid-candidate-cap)"
+    expected = f"{given} is outside the recommended range of 20 to 50"
     assert settings.warnings == ([expected] if warned else [])
 
 
