@@ -15,7 +15,7 @@ import msgspec
 from msgspec import Meta
 
 from branchrank.addresses import hint_at, value_at
-from branchrank.settings.base import Settings
+from branchrank.settings.base import Settings, reaches
 from branchrank.systems.spec import Branch, Expand, Fuse, Group, Rerank, System, TreeSearch
 
 LOCAL = System(
@@ -194,7 +194,9 @@ class QdrantSettings(SystemSettings, frozen=True, kw_only=True):
 
     section: ClassVar[str] = "qdrant"
     title: ClassVar[str] = "Predictor qdrant"
-    url: Annotated[str, Meta(description="URL of a Qdrant server; empty: embedded")] = ""
+    url: Annotated[
+        str, reaches("Qdrant server"), Meta(description="URL of a Qdrant server; empty: embedded")
+    ] = ""
     fusion_weight: Annotated[
         float,
         Meta(ge=0.0, le=1.0, description="weight of dense; 0: sparse only, 1: dense only"),
