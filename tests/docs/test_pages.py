@@ -14,7 +14,7 @@ from types import ModuleType
 import click
 import pytest
 
-from branchrank import errors, records
+from branchrank import errors, records, spec
 from branchrank.artifacts import read_jsonl
 from branchrank.bench.experiment import load_experiment
 from branchrank.cli.compare import EXIT_CODES
@@ -30,7 +30,6 @@ from branchrank.runs import directory as run_directory
 from branchrank.runs.rows import Row
 from branchrank.runs.timings import Timing
 from branchrank.settings import ALIASES, PARTS, Bm25Settings, HybridSettings, settings_of
-from branchrank.systems import spec
 from branchrank.tree.toctree import toctree_parents
 
 ROOT = Path(__file__).parents[2]

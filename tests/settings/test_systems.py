@@ -16,8 +16,7 @@ from branchrank.addresses import hint_at, value_at
 from branchrank.cli.options import given_flags, settings_options
 from branchrank.errors import UsageError
 from branchrank.settings import ALIASES, SYSTEM_PARTS, Setting, resolve, settings_of
-from branchrank.systems.builtin import BUILTIN, GROUPS, builtin_systems
-from branchrank.systems.spec import (
+from branchrank.spec import (
     Branch,
     Endpoint,
     Expand,
@@ -27,6 +26,7 @@ from branchrank.systems.spec import (
     System,
     TreeSearch,
 )
+from branchrank.systems.builtin import BUILTIN, GROUPS, builtin_systems
 
 ENDPOINTS = {
     "hybrid": {"base_url": "http://127.0.0.1:1/v1", "model": "tiny"},
