@@ -14,7 +14,7 @@ if TYPE_CHECKING:
     from branchrank.predictor import Predictor as Predictor
     from branchrank.records import Hit as Hit
     from branchrank.records import Question as Question
-    from branchrank.systems.spec import System as System
+    from branchrank.spec import System as System
     from branchrank.workspace import Run as Run
     from branchrank.workspace import Workspace as Workspace
 
@@ -28,7 +28,7 @@ _HOMES = {
     "Predictor": "branchrank.predictor",
     "Question": "branchrank.records",
     "Run": "branchrank.workspace",
-    "System": "branchrank.systems.spec",
+    "System": "branchrank.spec",
     "Workspace": "branchrank.workspace",
 }
 

@@ -24,8 +24,8 @@ from branchrank.runs.directory import RUN_JSON
 from branchrank.runs.run import RunData, load_run
 from branchrank.runs.warnings import total_failures
 from branchrank.settings import GrepSettings
+from branchrank.spec import System
 from branchrank.systems.searcher import Searcher
-from branchrank.systems.spec import System
 from branchrank.workspace_questions import WorkspaceQuestions
 from branchrank.workspace_tree import WorkspaceTree
 

@@ -21,8 +21,8 @@ from branchrank.predictor import Predictor as OwnPredictor
 from branchrank.printable import encodable
 from branchrank.records import Hit, Question, Record, Retrieval
 from branchrank.runs.attribution import gold_keys
+from branchrank.spec import System
 from branchrank.systems.engine import Engine
-from branchrank.systems.spec import System
 
 _LARGEST_ANSWER = 64 * 1024 * 1024
 _UNREADABLE = (msgspec.DecodeError, UnicodeDecodeError)

@@ -26,6 +26,7 @@ from branchrank.llm.prompts import RANKED, pointwise_messages, rerank_messages
 from branchrank.llm.request import CallContext, LLMReply, LLMRequest, ReplyError
 from branchrank.ranking.fusion import rrf
 from branchrank.records import LLMCall, Record, Scored
+from branchrank.spec import Rerank
 from branchrank.systems.llm_choice import (
     BODY_CHARS,
     Option,
@@ -36,7 +37,6 @@ from branchrank.systems.llm_choice import (
     shuffled,
     tokens,
 )
-from branchrank.systems.spec import Rerank
 
 STAGE = "rerank"
 _LOGPROBS = 20

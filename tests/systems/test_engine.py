@@ -6,16 +6,16 @@ from contextlib import ExitStack
 
 import msgspec
 import pytest
+from branchrank.systems.further_branches import further_branches
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from support.worlds import PAGES, QUERIES, make_index
 
 from branchrank.records import Span
+from branchrank.spec import Fuse
 from branchrank.systems.builtin import builtin_systems
 from branchrank.systems.engine import Engine
-from branchrank.systems.further_branches import further_branches
 from branchrank.systems.memo import Memo, QueryMemo
-from branchrank.systems.spec import Fuse
 
 NAMES = ("local", "pageindex", "hybrid")
 FAMILY = (*NAMES, "grep", "qdrant", "sqlite")

@@ -8,20 +8,20 @@ from pathlib import Path
 
 import msgspec
 import pytest
+from branchrank.stores.qdrant_hybrid import QdrantHybrid, chunk_points
+from branchrank.systems.further_branches import further_branches
 from support.worlds import QUERIES, make_index
 
 from branchrank.index import Index
 from branchrank.index.sqlite_index import open_search
 from branchrank.records import Hit, Retrieval
 from branchrank.settings import GrepSettings, QdrantSettings, Resolved, RetrievalSettings, Settings
+from branchrank.spec import problems
 from branchrank.stores.qdrant_embedded import EmbeddedCollection
-from branchrank.stores.qdrant_hybrid import QdrantHybrid, chunk_points
 from branchrank.systems.builtin import builtin_systems
 from branchrank.systems.engine import Engine
-from branchrank.systems.further_branches import further_branches
 from branchrank.systems.memo import QueryMemo
 from branchrank.systems.search_tools import SearchTools
-from branchrank.systems.spec import problems
 
 World = tuple[Index, Path, Resolved]
 
