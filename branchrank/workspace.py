@@ -26,12 +26,15 @@ if TYPE_CHECKING:
 class Run(RunData):
     """A finished benchmark.
 
-    Its tables are pandas DataFrames, computed from the rows; a notebook shows it as a table and a plot::
+    Its tables are pandas DataFrames, computed from the rows; a notebook shows it as a table and a plot.
 
-        run = Run.load("reports/20260101T120000Z-fusion-42")
-        run.summary[["predictor", "strict_hit@1", "latency_p95_ms"]]
-        run.compare("hybrid", "local").verdict
-        run.report()
+    >>> run = Run.load("reports/examples/sample")
+    >>> run
+    <Run sample: 161 questions, local, pageindex, hybrid>
+    >>> list(run.summary[["predictor", "strict_hit@1"]].columns)
+    ['predictor', 'strict_hit@1']
+    >>> run.compare("hybrid", "local").candidate
+    'hybrid'
     """
 
     @classmethod
@@ -160,7 +163,10 @@ class Run(RunData):
         )
 
     def where(self, *conditions: str) -> Self:
-        """The run over the questions of a slice: ``run.where("kind=howto", "depth=1")``.
+        """The run over the questions of a slice.
+
+        >>> set(Run.load("reports/examples/sample").where("kind=howto").questions["kind"])
+        {'howto'}
 
         Slices are kind, difficulty, overlap, content, size and depth. Several conditions on one slice admit
         any of their values. A cut is exploratory: it was not declared before the run.
