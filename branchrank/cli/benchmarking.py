@@ -17,7 +17,7 @@ from branchrank.bench.plan import Field, check_names, check_systems, index_facts
 from branchrank.bench.predictors import ApiPredictor, ClassPredictor, load_class_predictor
 from branchrank.cli.job import Job
 from branchrank.cli.opening import LLMMeter, llm_stages, open_or_build
-from branchrank.cli.terminal import progress_bars, say
+from branchrank.cli.terminal import import_from_here, progress_bars, say
 from branchrank.errors import QuestionError, UsageError
 from branchrank.index import Index
 from branchrank.index.workspace_folder import WorkspaceFolder
@@ -104,6 +104,8 @@ def _scrubbed(record: RunRecord) -> RunRecord:
 
 def _outside(job: Job) -> list[ClassPredictor | ApiPredictor]:
     """The predictors that are no systems. Raises :class:`UsageError` when one can't be had."""
+    if job.classes:
+        import_from_here()
     made: list[ClassPredictor | ApiPredictor] = [load_class_predictor(name) for name in job.classes]
     if job.endpoint:
         token = os.environ.get("BRANCHRANK_API_TOKEN", "")

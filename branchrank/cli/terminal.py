@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import errno
+import os
 import signal
 import sys
 from io import TextIOWrapper
@@ -26,6 +27,13 @@ FULL = (errno.ENOSPC, errno.EDQUOT, errno.EROFS, errno.EIO)
 def say(line: str) -> None:
     """Tell the person something, beside the output."""
     click.echo(safe(line), err=True)
+
+
+def import_from_here() -> None:
+    """Let ``module:Class`` name a module in the working directory, as ``python -m`` does."""
+    here = os.getcwd()
+    if here not in sys.path:
+        sys.path.insert(0, here)
 
 
 class Terminated(SystemExit):
