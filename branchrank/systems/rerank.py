@@ -19,6 +19,7 @@ from functools import lru_cache, partial
 from threading import Lock
 from typing import Any
 
+from branchrank.environment import preserved_random_state, preserved_start_method
 from branchrank.errors import ModelError
 from branchrank.llm.gateway import Gateway
 from branchrank.llm.parsing import yes_probability
@@ -218,7 +219,8 @@ def cross_encoder(model: str) -> Any:
 
     Raises :class:`ModelError` when it can't be loaded.
     """
-    from sentence_transformers import CrossEncoder
+    with preserved_random_state(), preserved_start_method():
+        from sentence_transformers import CrossEncoder
 
     try:
         return CrossEncoder(
