@@ -20,11 +20,11 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+from branchrank.stores.qdrant_hybrid import QdrantHybrid
 
 from branchrank.embedders.protocol import EmbedderIdentity, Vectors
 from branchrank.records import Scored
 from branchrank.stores.qdrant_embedded import EmbeddedCollection
-from branchrank.stores.qdrant_hybrid import QdrantHybrid
 from branchrank.stores.qdrant_points import DENSE, SPARSE, Bm25Encoder, Point
 
 BAR_MS = 25.0
