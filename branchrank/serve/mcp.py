@@ -47,6 +47,7 @@ _log = logging.getLogger(__name__)
 
 Text = Annotated[str, Field(min_length=1, max_length=QUERY_CHARACTERS)]
 Limit = Annotated[int, Field(ge=1, le=LIMIT, description="results at most")]
+PredictorName = Annotated[str, Field(max_length=100, description="name of a retrieval system")]
 
 
 class Result(BaseModel):
@@ -78,7 +79,6 @@ def mcp_server(service: Service, workers: Workers) -> MCPServer:
     server = MCPServer(
         "branchrank", version=__version__, instructions=INSTRUCTIONS, log_level="ERROR", subscriptions=False
     )
-    names = f"one of {', '.join(service.predictors)}"
     reads = ToolAnnotations(
         read_only_hint=True, destructive_hint=False, idempotent_hint=True, open_world_hint=False
     )
@@ -116,13 +116,15 @@ def mcp_server(service: Service, workers: Workers) -> MCPServer:
         """
         return await searched(lambda: tools.hybrid_search(semantic_query, exact_keywords, limit=limit))
 
-    @server.tool(title="Predictor search", annotations=reads)
+    @server.tool(
+        title="Predictor search",
+        description="The passages that one of the workspace's retrieval systems finds, as the benchmark "
+        f"measures it. Systems: {', '.join(service.predictors)}.",
+        annotations=reads,
+    )
     async def predictor_search(
-        query: Text,
-        predictor: Annotated[str, Field(max_length=100, description=names)] = service.predictors[0],
-        limit: Limit = 10,
+        query: Text, predictor: PredictorName = service.predictors[0], limit: Limit = 10
     ) -> SearchAnswer:
-        """The passages that one of the workspace's retrieval systems finds, as the benchmark measures it."""
         return await searched(lambda: service.tool_search(query, predictor, limit))
 
     @server.tool(title="Read file", annotations=reads, structured_output=False)
