@@ -18,7 +18,8 @@ import msgspec
 from branchrank.artifacts import write_jsonl
 from branchrank.bench.latency_pass import latency_pass
 from branchrank.bench.predictors import Predictor
-from branchrank.bench.quality_pass import Progress, quality_pass
+from branchrank.bench.quality_pass import quality_pass
+from branchrank.progress import Progress
 from branchrank.questions.question_files import hashed, sample_questions, write_questions
 from branchrank.records import Question, Record
 from branchrank.runs import directory as names

@@ -138,6 +138,11 @@ class WorkspaceFolder:
         """Where embeddings are kept by content."""
         return self.data_dir / "hybrid" / "cache"
 
+    @property
+    def decisions_path(self) -> Path:
+        """Where LLM decisions are kept."""
+        return self.cache_directory / "decisions.sqlite"
+
     def open_cache(self) -> EmbeddingCache:
         """The cache of embeddings: a file of the workspace, or the Redis that ``[cache]`` names."""
         url = self.settings.part(CacheSettings).redis_url
