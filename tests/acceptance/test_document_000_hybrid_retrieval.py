@@ -3,15 +3,11 @@
 from __future__ import annotations
 
 import re
-import threading
 from pathlib import Path
 
 import pytest
-from support.front_doors import Command, Library, Mcp, Tui, ids, make_indexed
+from support.front_doors import Command, Library, Mcp, Tui, grep_beside_embedding, ids, make_indexed
 from support.small_index import DOCUMENTS
-
-from branchrank.embedders import FakeEmbedder
-from branchrank.files import grep as grep_module
 
 LINES = (1, 5, 10, 11, 12, 100, 190, 200)
 WALNUTS = 14
@@ -38,27 +34,6 @@ def project(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """With a distance threshold that drops nothing; tests of the threshold name another."""
     folder = tmp_path_factory.mktemp("document-000")
     return make_indexed(folder, PAGES, "[grep]\nvector_score_threshold = 4.0\n", chunk_tokens=32)
-
-
-def side_by_side(monkeypatch: pytest.MonkeyPatch) -> dict[str, str]:
-    """Let grep and the embedding of a query each wait for the other: one after the other cannot end."""
-    together = threading.Barrier(2, timeout=10)
-    asked: dict[str, str] = {}
-    search_files, embed_query = grep_module.search_files, FakeEmbedder.embed_query
-
-    def grepping(root: Path, patterns: list[str], **options: object) -> object:
-        asked["grep"] = " ".join(patterns)
-        together.wait()
-        return search_files(root, patterns, **options)
-
-    def embedding(embedder: FakeEmbedder, text: str) -> object:
-        asked["vector"] = text
-        together.wait()
-        return embed_query(embedder, text)
-
-    monkeypatch.setattr(grep_module, "search_files", grepping)
-    monkeypatch.setattr(FakeEmbedder, "embed_query", embedding)
-    return asked
 
 
 class TestContextWindowEnrichmentForGrepResults:
@@ -103,9 +78,9 @@ class TestHybridSearchCombiningExactKeywordAndVectorRetrieval:
     ) -> None:
         query, keywords = "requests are sent again", "timeout walnut"
         with monkeypatch.context() as patched:
-            asked = side_by_side(patched)
+            asked = grep_beside_embedding(patched)
             results = library().tools.hybrid_search(query, keywords).results
-        assert asked == {"grep": r"\btimeout \bwalnut", "vector": query}
+        assert asked == {"grep": "timeout walnut", "vector": query}
         assert len(results) == 10
         for found in results:
             expected = sum(1 / (60 + place.rank) for place in found.hit.branches.values())

@@ -9,11 +9,13 @@ from __future__ import annotations
 import asyncio
 import json
 import re
+import threading
 from collections.abc import Callable
 from contextlib import ExitStack
 from pathlib import Path
 from typing import Any, NamedTuple, TypeVar
 
+import pytest
 from click.testing import Result
 from mcp import Client
 from support.commands import invoke
@@ -21,6 +23,8 @@ from support.http_server import Running, asking, post, running
 from support.worlds import PAGES, write_pages
 from textual.widgets import RichLog, Tabs
 
+from branchrank.embedders import FakeEmbedder
+from branchrank.files import grep as grep_module
 from branchrank.records import Hit, Retrieval, StageTrace
 from branchrank.serve.access import Access
 from branchrank.serve.http import application
@@ -201,6 +205,30 @@ class Tui(_Served):
         """What the terminal UI searches with, keywords of its own given."""
         searches = self._served(settings, lambda service, _: Searches(service))
         return list(searches.search(mode, query, keywords))
+
+
+def grep_beside_embedding(monkeypatch: pytest.MonkeyPatch) -> dict[str, str]:
+    """Let grep and the embedding of a query wait for each other: one after the other, neither ends.
+
+    Returns what each was asked, once it was.
+    """
+    together = threading.Barrier(2, timeout=10)
+    asked: dict[str, str] = {}
+    search_files, embed_query = grep_module.search_files, FakeEmbedder.embed_query
+
+    def grepping(root: Path, patterns: list[str], **options: Any) -> object:
+        asked["grep"] = " ".join(pattern.removeprefix(r"\b") for pattern in patterns)
+        together.wait()
+        return search_files(root, patterns, **options)
+
+    def embedding(embedder: FakeEmbedder, text: str) -> object:
+        asked["vector"] = text
+        together.wait()
+        return embed_query(embedder, text)
+
+    monkeypatch.setattr(grep_module, "search_files", grepping)
+    monkeypatch.setattr(FakeEmbedder, "embed_query", embedding)
+    return asked
 
 
 def ranks(stage: StageTrace | None) -> dict[str, int]:
