@@ -77,7 +77,7 @@ class TestSparseAndDenseVectorStorage:
         assert layout(server)["sparse_vectors"] == {"sparse": {"modifier": "idf"}}
 
     def test_the_dense_vectors_of_an_embedded_collection_are_compared_by_cosine(self, tmp_path: Path) -> None:
-        """The longer vector does not win, as it would by the dot product. Vectors of an index have length 1."""
+        """The longer vector does not win. (The vectors of an index all have length 1.)"""
         collection = EmbeddedCollection.create(tmp_path / "shard", 2)
         vectors = {"near": [0.1, 0.0], "far": [8.0, 6.0]}
         collection.upsert(
@@ -267,11 +267,11 @@ class TestPerformanceAndCaching:
                 words = ("--predictor", "qdrant", "--cache-redis-url", redis.url)
 
                 def embedded(query: str) -> tuple[int, list[str]]:
-                    before = len(ollama.inputs())
+                    before = ollama.inputs().count(f"search_query: {query}")
                     # Nothing that lies in the workspace may answer in Redis's place.
                     shutil.rmtree(command.data / "hybrid" / "cache", ignore_errors=True)
                     found = ids(command.hits("retrieve", *words, query))
-                    return len(ollama.inputs()) - before, found
+                    return ollama.inputs().count(f"search_query: {query}") - before, found
 
                 asked, first = embedded("cached response")
                 assert asked == 1
