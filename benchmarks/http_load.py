@@ -29,12 +29,12 @@ from typing import NamedTuple
 
 import msgspec
 import numpy as np
+from branchrank.systems.further_branches import further_branches
 
 from branchrank.index import build_index
-from branchrank.index.workspace_folder import Workspace, configure
+from branchrank.index.workspace_folder import WorkspaceFolder, configure
 from branchrank.serve.service import Service, offer
 from branchrank.systems.builtin import builtin_systems
-from branchrank.systems.further_branches import further_branches
 
 PREDICTORS = ("local", "hybrid", "sqlite")
 PAGES = 120
@@ -64,7 +64,7 @@ class Load(NamedTuple):
     memory_after: float
 
 
-def make_workspace(folder: Path) -> Workspace:
+def make_workspace(folder: Path) -> WorkspaceFolder:
     """A workspace of generated pages with the bundled hash embedder."""
     for number in range(PAGES):
         sections = [
@@ -77,12 +77,12 @@ def make_workspace(folder: Path) -> Workspace:
         page.write_text(f"# Page {number}\n\n" + "\n".join(sections), encoding="utf-8")
     data = folder / "data"
     configure(data, corpus=folder / "docs", settings={"index.embedder": "fake:64", "hybrid.no_llm": True})
-    workspace = Workspace.open(data, environment={})
+    workspace = WorkspaceFolder.open(data, environment={})
     build_index(workspace).close()
     return workspace
 
 
-def make_cases(workspace: Workspace) -> list[Case]:
+def make_cases(workspace: WorkspaceFolder) -> list[Case]:
     """The queries and what the engine answers when it is asked directly."""
     offered = offer(builtin_systems(PREDICTORS, workspace.settings))
     cases = []

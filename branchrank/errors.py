@@ -1,4 +1,4 @@
-"""The errors a user can meet, each with an exit code and the command that mends it.
+"""The errors a user can meet, each with an exit code and the command that fixes it.
 
 ::
 
@@ -22,12 +22,15 @@ Exit code 130 means interrupted (Ctrl-C) and 143 terminated. ``gate`` has codes 
 
 from __future__ import annotations
 
+import difflib
+from collections.abc import Iterable
+
 
 class BranchRankError(Exception):
     """An error that a person can act on.
 
     ``message`` says what is wrong and where, with the offending value; ``remedy`` is the command or
-    step that mends it.
+    step that fixes it.
     """
 
     exit_code = 1
@@ -38,7 +41,7 @@ class BranchRankError(Exception):
         self.remedy = remedy
 
     def __str__(self) -> str:
-        return f"{self.message}\n  to mend it: {self.remedy}" if self.remedy else self.message
+        return f"{self.message}\n  fix: {self.remedy}" if self.remedy else self.message
 
 
 class UsageError(BranchRankError):
@@ -107,3 +110,15 @@ class StorageError(BranchRankError):
     """The disk is full, read-only or failing."""
 
     exit_code = 8
+
+
+def suggestion(name: str, known: Iterable[str]) -> str:
+    """Return ``did you mean `local`?`` for the known name nearest to ``name``, or "" when none is near."""
+    near = difflib.get_close_matches(name, list(known), n=1)
+    return f"did you mean `{near[0]}`?" if near else ""
+
+
+def or_else(name: str, known: Iterable[str]) -> str:
+    """Return the end of a message about an unknown name: the nearest known name, or else all of them."""
+    names = list(known)
+    return f"; {suggestion(name, names) or 'choose from ' + (', '.join(names) or 'none')}"

@@ -31,7 +31,7 @@ from support.worlds import PAGES, write_pages
 from branchrank.index import open_index
 from branchrank.index.failpoints import VARIABLE
 from branchrank.index.generations import build_lock
-from branchrank.index.workspace_folder import Workspace, configure
+from branchrank.index.workspace_folder import WorkspaceFolder, configure
 
 FAKE = ("--embedder", "fake:64", "--vector-store", "exact", "--quiet")
 
@@ -65,7 +65,7 @@ def test_a_missing_corpus(tmp_path: Path) -> None:
     result = indexed(tmp_path)
     assert result.exit_code == 3
     assert str(tmp_path / "docs") in result.stderr
-    assert "to mend it" in result.stderr
+    assert "fix: " in result.stderr
     assert not (tmp_path / "data").exists()
 
 
@@ -87,7 +87,7 @@ def test_an_empty_corpus(tmp_path: Path, files: dict[str, str]) -> None:
         put(tmp_path, source, content)
     result = indexed(tmp_path)
     assert result.exit_code == 3
-    assert "to mend it" in result.stderr
+    assert "fix: " in result.stderr
     assert not (tmp_path / "data" / "indexes").exists()
 
 
@@ -261,7 +261,7 @@ def test_a_wrong_question_file_ends_the_benchmark_before_it_begins(
     result = invoke("benchmark", "--data-dir", project / "data", *words)
     assert result.exit_code == 3
     assert reason in result.stderr
-    assert "to mend it" in result.stderr
+    assert "fix: " in result.stderr
     assert not (tmp_path / "reports").exists()
 
 
@@ -436,7 +436,7 @@ def test_two_builds_at_once(tmp_path: Path) -> None:
 
 def test_a_build_beside_readers_disturbs_none(tmp_path: Path) -> None:
     project = make_project(tmp_path)
-    with open_index(Workspace.open(project / "data")) as reader, build_lock(project / "data"):
+    with open_index(WorkspaceFolder.open(project / "data")) as reader, build_lock(project / "data"):
         assert len(found(project, "tea")) > 0
         assert reader.chunks
 

@@ -10,6 +10,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Callable, Iterable, Sequence
+from dataclasses import replace
 from pathlib import Path
 
 import msgspec
@@ -17,7 +18,8 @@ import msgspec
 from branchrank.artifacts import write_jsonl
 from branchrank.bench.latency_pass import latency_pass
 from branchrank.bench.predictors import Predictor
-from branchrank.bench.quality_pass import Progress, quality_pass
+from branchrank.bench.quality_pass import quality_pass
+from branchrank.progress import Progress
 from branchrank.questions.question_files import hashed, sample_questions, write_questions
 from branchrank.records import Question, Record
 from branchrank.runs import directory as names
@@ -30,9 +32,10 @@ from branchrank.runs.directory import (
     sealed,
     write_run,
 )
-from branchrank.runs.outcome import Outcome, write_tables
 from branchrank.runs.rows import Row, RowLog
+from branchrank.runs.run import RunData
 from branchrank.runs.slices import GoldFacts
+from branchrank.runs.tables import write_tables
 from branchrank.runs.timings import Timing, read_timings, write_timings
 from branchrank.runs.warnings import lost_branches, lost_llms, shallow
 from branchrank.settings import BenchmarkSettings
@@ -61,7 +64,7 @@ def run_benchmark(
     take_up: Path | None = None,
     gold_facts: Sequence[GoldFacts] = (),
     on_row: Callable[[Row], None] = lambda row: None,
-) -> Outcome:
+) -> RunData:
     """Run ``run`` under ``reports``, or go on with a run of its plan: ``take_up``, or the newest that was
     interrupted, unless it is to be ``fresh``."""
     if take_up is not None:
@@ -103,7 +106,7 @@ def _finished(
     timings: Sequence[Timing],
     questions: Sequence[Question],
     gold_facts: Sequence[GoldFacts],
-) -> Outcome:
+) -> RunData:
     """Write what follows from the rows and the timings, and the finished record last."""
     write_jsonl(directory / names.GOLD, gold_facts)
     finished = msgspec.structs.replace(
@@ -113,19 +116,24 @@ def _finished(
         reused=_counts(memo.reused for memo in memos),
         failures=sum(row.status == "failed" for row in rows),
         fallbacks=sum(bool(row.fallbacks) for row in rows),
-        warnings=(*shallow(run.top_k), *lost_branches(rows, run.arms), *lost_llms(rows, run.arms)),
+        warnings=(
+            *shallow(run.top_k),
+            *lost_branches(rows, run.predictors),
+            *lost_llms(rows, run.predictors),
+        ),
     )
-    summary = write_tables(directory, finished, rows, timings, questions)
-    finished = sealed(directory, finished)
-    write_run(directory, finished)
-    return Outcome(
+    measured = RunData(
         directory=directory,
-        run=finished,
+        record=finished,
         rows=tuple(rows),
-        timings=tuple(timings),
-        summary=tuple(summary),
+        asked=tuple(questions),
+        timed=tuple(timings),
         gold_facts=tuple(gold_facts),
     )
+    write_tables(measured)
+    finished = sealed(directory, finished)
+    write_run(directory, finished)
+    return replace(measured, record=finished)
 
 
 def kept(questions: Sequence[Question], settings: BenchmarkSettings) -> list[Question]:

@@ -27,7 +27,7 @@ from branchrank.records import Record
 R = TypeVar("R", bound=Record)
 #: Fields that the program writes and reads again: names, digests and states.
 _IDENTITY = {
-    *("status", "mode", "split", "arms", "indexes", "origins", "digests"),
+    *("status", "mode", "split", "predictors", "indexes", "origins", "digests"),
     *("corpus", "corpus_digest", "questions_file", "questions_digest", "question_ids"),
 }
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from pathlib import Path
 
 from branchrank.artifacts import digest_of
@@ -12,12 +12,13 @@ from branchrank.bench.predictors import ApiPredictor, ClassPredictor, SystemPred
 from branchrank.embedders.cache import EmbeddingCache
 from branchrank.errors import UsageError
 from branchrank.index import Index
-from branchrank.runs.directory import Arm, IndexFacts
+from branchrank.runs.directory import IndexFacts, PredictorRecord
+from branchrank.settings import Resolved
+from branchrank.systems.checks import problems
 from branchrank.systems.engine import Engine
 from branchrank.systems.llm_stages import LLMStages
 from branchrank.systems.memo import Memo, QueryMemo
-from branchrank.systems.sources import BranchSearch
-from branchrank.systems.spec import System, problems
+from branchrank.systems.spec import System
 
 
 class Field:
@@ -25,8 +26,9 @@ class Field:
 
     def __init__(self) -> None:
         self.contestants: list[Contestant] = []
-        self.arms: list[Arm] = []
+        self.predictors: list[PredictorRecord] = []
         self.memos: list[Memo] = []
+        self.engines: list[Engine] = []
 
     def add_systems(
         self,
@@ -34,7 +36,8 @@ class Field:
         index: Index,
         *,
         index_name: str = "default",
-        further: Mapping[str, BranchSearch] | None = None,
+        corpus_root: Path,
+        settings: Resolved,
         cache: EmbeddingCache | None = None,
         llm_stages: LLMStages | None = None,
         repeats: int = 1,
@@ -42,8 +45,9 @@ class Field:
         """Let systems compete over one index; they share one memo. The latency pass uses no ``cache``."""
         memo = Memo()
         self.memos.append(memo)
-        engine = Engine(index, memo=memo, further=further, cache=cache, llm_stages=llm_stages)
-        timing = Engine(index, memo=QueryMemo(), further=further, llm_stages=llm_stages)
+        engine = Engine(index, corpus_root, settings, memo=memo, cache=cache, llm_stages=llm_stages)
+        timing = Engine(index, corpus_root, settings, memo=QueryMemo(), llm_stages=llm_stages)
+        self.engines += [engine, timing]
         for system in systems:
             times = repeats if system.asks_llm else 1
             self.contestants.append(
@@ -53,14 +57,18 @@ class Field:
                     repeats=times,
                 )
             )
-            self.arms.append(
-                Arm(name=system.name, llm=system.llm_label, system=system, index=index_name, repeats=times)
+            self.predictors.append(
+                PredictorRecord(
+                    name=system.name, llm=system.llm_label, system=system, index=index_name, repeats=times
+                )
             )
 
     def add(self, predictor: ClassPredictor | ApiPredictor) -> None:
         """Let a user's own class or an HTTP endpoint compete."""
         self.contestants.append(Contestant(predictor=predictor, unmemoised=predictor))
-        self.arms.append(Arm(name=predictor.name, llm=predictor.llm, index="", origin=predictor.origin))
+        self.predictors.append(
+            PredictorRecord(name=predictor.name, llm=predictor.llm, index="", origin=predictor.origin)
+        )
 
 
 def check_names(names: Sequence[str]) -> None:

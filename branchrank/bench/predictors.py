@@ -54,7 +54,7 @@ class SystemPredictor:
 
     def predict(self, question: Question, k: int, repeat: int = 0) -> Retrieval:
         """Run the system; candidates inside the question's excluded spans never enter a ranking."""
-        return self.engine.retrieve(
+        found = self.engine.retrieve(
             self.system,
             question.question,
             k,
@@ -62,6 +62,11 @@ class SystemPredictor:
             excluded=question.excluded_spans,
             repeat=repeat,
         )
+        if found.incomplete:  # a part must not pass for the whole
+            raise BranchRankError(
+                found.incomplete, remedy="exclude large files from the corpus, or run it less loaded"
+            )
+        return found
 
     def gold_keys(self, question: Question) -> frozenset[str]:
         """The chunks and nodes of the engine's index that cover the gold."""

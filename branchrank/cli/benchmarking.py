@@ -20,7 +20,7 @@ from branchrank.cli.opening import LLMMeter, llm_stages, open_or_build
 from branchrank.cli.terminal import progress_bars, say
 from branchrank.errors import QuestionError, UsageError
 from branchrank.index import Index
-from branchrank.index.workspace_folder import Workspace
+from branchrank.index.workspace_folder import WorkspaceFolder
 from branchrank.llm.ledger import read_prices
 from branchrank.questions.question_files import (
     check_sources,
@@ -32,12 +32,10 @@ from branchrank.questions.question_files import (
 from branchrank.records import Question
 from branchrank.runs.comparisons import check_plan
 from branchrank.runs.directory import RunRecord
-from branchrank.runs.loading import load_run
-from branchrank.runs.outcome import Outcome
 from branchrank.runs.provenance import gather
+from branchrank.runs.run import RunData
 from branchrank.runs.slices import gold_facts
 from branchrank.settings import BenchmarkSettings, LLMSettings
-from branchrank.systems.further_branches import further_branches
 
 
 def execute(job: Job) -> None:
@@ -49,7 +47,7 @@ def execute(job: Job) -> None:
     names = [competitor.name for competitor in (*systems, *outside)]
     check_names(names)
     check_plan(part, names)
-    workspace = Workspace(job.data_dir, job.settings, notify=say)
+    workspace = WorkspaceFolder(job.data_dir, job.settings, notify=say)
     questions_file = job.questions_file or workspace.questions_path
     questions = sample_questions(load_questions(questions_file), part.sample_size, part.sample_seed)
     check_wording(questions, questions_file)
@@ -71,13 +69,14 @@ def execute(job: Job) -> None:
                 lineup.systems,
                 index,
                 index_name=lineup.index,
-                further=further_branches(
-                    index, workspace.corpus_root, lineup.systems, lineup.settings, opened
-                ),
+                corpus_root=workspace.corpus_root,
+                settings=lineup.settings,
                 cache=opened.enter_context(closing(workspace.open_cache())),
                 llm_stages=stages,
                 repeats=job.repeats,
             )
+        for engine in field.engines:
+            opened.callback(engine.close)
         for predictor in outside:
             field.add(predictor)
         with progress_bars(job.quiet) as progress:
@@ -117,7 +116,7 @@ def _outside(job: Job) -> list[ClassPredictor | ApiPredictor]:
 
 def _record(
     job: Job,
-    workspace: Workspace,
+    workspace: WorkspaceFolder,
     field: Field,
     indexes: dict[str, Index],
     questions_file: Path,
@@ -139,7 +138,7 @@ def _record(
         question_ids=tuple(question.id for question in questions),
         top_k=part.top_k,
         mode=part.mode,
-        arms=tuple(field.arms),
+        predictors=tuple(field.predictors),
         indexes=tuple(index_facts(name, index) for name, index in indexes.items()),
         settings={name: msgspec.to_builtins(value) for name, value in job.settings.parts.items()},
         origins=job.settings.origins,
@@ -162,14 +161,13 @@ def check_gold(questions: Sequence[Question], index: Index, questions_file: Path
         )
 
 
-def finish(outcome: Outcome) -> None:
+def finish(run: RunData) -> None:
     """Write the report and print the table and where everything lies."""
     from branchrank.report.terminal import print_summary
     from branchrank.report.writing import write_report
 
-    loaded = load_run(outcome.directory)
-    written = write_report(loaded)
-    print_summary(loaded)
+    written = write_report(run)
+    print_summary(run)
     click.echo(f"report: {written[0]}, {written[1].name}")
 
 

@@ -11,7 +11,7 @@ import click
 from branchrank.cli.terminal import progress_bars, safe, say
 from branchrank.errors import ArtifactError, BusyError
 from branchrank.index import Index, build_index, open_index
-from branchrank.index.workspace_folder import Workspace
+from branchrank.index.workspace_folder import WorkspaceFolder
 from branchrank.llm.gateway import Gateway
 from branchrank.llm.ledger import Ledger, PriceTable
 from branchrank.records import LLMCall
@@ -22,7 +22,7 @@ from branchrank.systems.spec import Endpoint, System
 
 def open_or_build(data_dir: Path, settings: Resolved, *, quiet: bool = False) -> Index:
     """Open the workspace's index; one that is missing or stale is built first, said in one line."""
-    workspace = Workspace(data_dir, settings, notify=say)
+    workspace = WorkspaceFolder(data_dir, settings, notify=say)
     try:
         return open_index(workspace)
     except BusyError:

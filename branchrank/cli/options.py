@@ -8,6 +8,7 @@ from typing import Any, TypeVar
 
 import click
 
+from branchrank.cli.terminal import say
 from branchrank.index.config_file import read_config
 from branchrank.settings import Resolved, Setting, Settings, resolve, settings_of
 
@@ -114,4 +115,7 @@ def resolved_settings(data_dir: Path, overrides: Mapping[str, Any] | None = None
     """Defaults < the workspace's TOML < environment < flags (< ``overrides``)."""
     path = data_dir / WORKSPACE_FILE
     _, tables = read_config(path)
-    return resolve(toml=tables, toml_name=str(path), flags={**given_flags(), **(overrides or {})})
+    resolved = resolve(toml=tables, toml_name=str(path), flags={**given_flags(), **(overrides or {})})
+    for warning in resolved.warnings:
+        say(f"warning: {warning}")
+    return resolved

@@ -9,7 +9,7 @@ from pathlib import Path
 import click
 
 from branchrank.cli.options import TAKE_UP, given_flags, settings_options
-from branchrank.cli.terminal import Command
+from branchrank.cli.terminal import Command, say
 from branchrank.settings import BenchmarkSettings, CacheSettings, LLMSettings
 
 
@@ -36,6 +36,8 @@ def command(
     from branchrank.cli.job import Job, Lineup
 
     loaded = load_experiment(experiment, given_flags())
+    for warning in loaded.settings.warnings:
+        say(f"warning: {warning}")
     lineups = tuple(
         Lineup(
             index=name,

@@ -6,15 +6,15 @@ import contextlib
 import errno
 import signal
 import sys
-from collections.abc import Iterator
 from io import TextIOWrapper
 from types import FrameType
-from typing import Any, Protocol
+from typing import Any
 
 import click
 
 from branchrank.errors import BranchRankError, StorageError
 from branchrank.printable import safe as safe
+from branchrank.progress_bars import progress_bars as progress_bars
 
 INTERRUPTED = 130
 TERMINATED = 143
@@ -55,7 +55,7 @@ class Command(click.Command):
         except BranchRankError as error:
             click.secho(f"error: {safe(error.message)}", fg="red", err=True)
             if error.remedy:
-                click.echo(f"  to mend it: {safe(error.remedy)}", err=True)
+                click.echo(f"  fix: {safe(error.remedy)}", err=True)
             ctx.exit(error.exit_code)
         except KeyboardInterrupt:
             click.echo("interrupted; what was finished is kept", err=True)
@@ -81,91 +81,3 @@ class Group(click.Group):
 
 
 Group.group_class = Group
-
-
-class Progress(Protocol):
-    """Told how far a stage of the work is."""
-
-    def __call__(self, stage: str, done: int, total: int) -> None:
-        """``done`` of ``total`` units of ``stage`` are finished; a total of 0 is unknown."""
-
-    def status(self, text: str) -> None:
-        """Show a line that replaces the one before, such as running costs."""
-
-
-class Quiet:
-    """Says nothing."""
-
-    def __call__(self, stage: str, done: int, total: int) -> None:
-        """Nothing."""
-
-    def status(self, text: str) -> None:
-        """Nothing."""
-
-
-class Announcements:
-    """For where standard error is no terminal: each stage once, in one line; the last status at the end."""
-
-    def __init__(self) -> None:
-        self.seen: set[str] = set()
-        self.last = ""
-
-    def __call__(self, stage: str, done: int, total: int) -> None:
-        """Announce a stage when it is new."""
-        if stage not in self.seen:
-            self.seen.add(stage)
-            say(f"{stage} ({total})" if total else stage)
-
-    def status(self, text: str) -> None:
-        """Keep the line."""
-        self.last = text
-
-
-class Bars:
-    """A bar per stage; the status stands behind the stage that moved last."""
-
-    def __init__(self, bars: Any) -> None:
-        self.bars = bars
-        self.tasks: dict[str, Any] = {}
-        self.moving = ""
-
-    def __call__(self, stage: str, done: int, total: int) -> None:
-        """Move a stage's bar."""
-        if stage not in self.tasks:
-            self.tasks[stage] = self.bars.add_task(stage, total=total or None, text="")
-        self.moving = stage
-        self.bars.update(self.tasks[stage], completed=done, total=total or None)
-
-    def status(self, text: str) -> None:
-        """Replace the status."""
-        if self.moving:
-            self.bars.update(self.tasks[self.moving], text=safe(text))
-
-
-@contextlib.contextmanager
-def progress_bars(quiet: bool = False) -> Iterator[Progress]:
-    """Progress on standard error: ``progress(stage, done, total)`` from any part of the work."""
-    from rich.console import Console
-    from rich.progress import BarColumn, MofNCompleteColumn, TextColumn, TimeElapsedColumn
-    from rich.progress import Progress as RichProgress
-
-    console = Console(stderr=True)
-    if quiet:
-        yield Quiet()
-    elif not console.is_terminal:
-        announcements = Announcements()
-        try:
-            yield announcements
-        finally:  # what an interrupted command has spent is said too
-            if announcements.last:
-                say(announcements.last)
-    else:
-        columns = (
-            TextColumn("{task.description}", markup=False),
-            BarColumn(),
-            MofNCompleteColumn(),
-            TimeElapsedColumn(),
-            TextColumn("{task.fields[text]}", markup=False),
-        )
-        with RichProgress(*columns, console=console) as bars:
-            yield Bars(bars)

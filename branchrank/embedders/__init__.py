@@ -17,7 +17,7 @@ from pathlib import Path
 
 from branchrank.embedders import minilm
 from branchrank.embedders.fake import FakeEmbedder
-from branchrank.embedders.protocol import Embedder, EmbedderIdentity, Progress, Vectors, unit_rows
+from branchrank.embedders.protocol import Embedder, EmbedderIdentity, Vectors, unit_rows
 from branchrank.errors import UsageError
 from branchrank.progress import Notify
 from branchrank.settings import IndexSettings
@@ -26,7 +26,6 @@ __all__ = [
     "Embedder",
     "EmbedderIdentity",
     "FakeEmbedder",
-    "Progress",
     "Vectors",
     "open_embedder",
     "unit_rows",

@@ -26,7 +26,7 @@ from branchrank.embedders import Embedder, open_embedder
 from branchrank.errors import ArtifactError, CorpusError, StorageError
 from branchrank.index.generations import MANIFEST, Generations, Pin
 from branchrank.index.manifest import SCHEMA_VERSION, BuildReport, Manifest, check_digests, read_record
-from branchrank.index.workspace_folder import Workspace
+from branchrank.index.workspace_folder import WorkspaceFolder
 from branchrank.records import Chunk, Node
 from branchrank.settings import Bm25Settings, IndexSettings
 from branchrank.stores.bm25 import Bm25Index
@@ -52,7 +52,7 @@ class Index:
     ``is_new`` tells whether the call that opened it built it.
     """
 
-    def __init__(self, pin: Pin, manifest: Manifest, report: BuildReport, workspace: Workspace) -> None:
+    def __init__(self, pin: Pin, manifest: Manifest, report: BuildReport, workspace: WorkspaceFolder) -> None:
         self.directory = pin.directory
         self.manifest = manifest
         self.report = report
@@ -193,7 +193,7 @@ def open_bm25(
     return index
 
 
-def open_index(workspace: Workspace, *, check_corpus: bool = True) -> Index:
+def open_index(workspace: WorkspaceFolder, *, check_corpus: bool = True) -> Index:
     """Open the index that the workspace's settings ask for.
 
     Raises :class:`ArtifactError` with the reason when it is missing, damaged, of another model, of other
@@ -230,7 +230,7 @@ def open_index(workspace: Workspace, *, check_corpus: bool = True) -> Index:
     return Index(pin, manifest, report, workspace)
 
 
-def mismatch(workspace: Workspace, manifest: Manifest) -> str:
+def mismatch(workspace: WorkspaceFolder, manifest: Manifest) -> str:
     """Why an index is not the one that the workspace asks for; empty when it is."""
     wanted, built = workspace.index_settings, manifest.settings
     if manifest.schema_version != SCHEMA_VERSION:
@@ -267,7 +267,7 @@ def given_digest(path: Path | None) -> str:
         ) from error
 
 
-def corpus_change(workspace: Workspace, manifest: Manifest, report: BuildReport) -> str:
+def corpus_change(workspace: WorkspaceFolder, manifest: Manifest, report: BuildReport) -> str:
     """How the corpus differs from the one that was indexed; empty when it doesn't.
 
     Raises :class:`CorpusError` when it is gone.

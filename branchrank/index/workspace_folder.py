@@ -43,7 +43,7 @@ def index_name(settings: IndexSettings) -> str:
     return f"{readable or 'index'}-{settings.chunk_tokens}-{digest}"
 
 
-class Workspace:
+class WorkspaceFolder:
     """The folder ``data_dir`` under resolved settings."""
 
     def __init__(self, data_dir: Path, settings: Resolved, notify: Notify | None = None) -> None:
@@ -63,11 +63,13 @@ class Workspace:
         *,
         flags: Mapping[str, Any] | None = None,
         environment: Mapping[str, str] | None = None,
-    ) -> Workspace:
+        notify: Notify | None = None,
+    ) -> WorkspaceFolder:
         """The workspace with settings resolved from its ``branchrank.toml``, environment and flags."""
         _, tables = read_config(data_dir / CONFIG)
         name = str(data_dir / CONFIG)
-        return cls(data_dir, resolve(toml=tables, toml_name=name, environment=environment, flags=flags))
+        resolved = resolve(toml=tables, toml_name=name, environment=environment, flags=flags)
+        return cls(data_dir, resolved, notify)
 
     @property
     def index_settings(self) -> IndexSettings:
@@ -135,6 +137,11 @@ class Workspace:
     def cache_directory(self) -> Path:
         """Where embeddings are kept by content."""
         return self.data_dir / "hybrid" / "cache"
+
+    @property
+    def decisions_path(self) -> Path:
+        """Where LLM decisions are kept."""
+        return self.cache_directory / "decisions.sqlite"
 
     def open_cache(self) -> EmbeddingCache:
         """The cache of embeddings: a file of the workspace, or the Redis that ``[cache]`` names."""

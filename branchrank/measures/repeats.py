@@ -6,24 +6,10 @@ averaged per question before any test, and the flip rate says how unsteady they 
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
-
-from branchrank.records import Record
+from collections.abc import Iterable, Sequence
 
 
-class Repeats(Record, frozen=True, kw_only=True):
-    """Mean score per question, and ``flip_rate``: the share of questions whose repeats disagree."""
-
-    scores: dict[str, float]
-    flip_rate: float
-
-
-def average_repeats(scores: Mapping[str, Sequence[float]]) -> Repeats:
-    """Average each question's repeats; a question without any (every repeat failed) scores 0."""
-    flips = sum(len(set(values)) > 1 for values in scores.values())
-    return Repeats(
-        scores={
-            question: sum(values) / len(values) if values else 0.0 for question, values in scores.items()
-        },
-        flip_rate=flips / len(scores) if scores else 0.0,
-    )
+def flip_rate(scores: Iterable[Sequence[float]]) -> float:
+    """The share of questions whose repeats disagree; ``scores`` holds one question's repeats each."""
+    flips = [len(set(values)) > 1 for values in scores]
+    return sum(flips) / len(flips) if flips else 0.0

@@ -38,7 +38,7 @@ from branchrank.measures.significance import (
 from branchrank.records import Record
 
 Verdict = Literal["better", "worse", "equivalent within delta", "unresolved", "unresolvable at this n"]
-Outcome = Literal["pass", "fail", "undecided"]
+Decision = Literal["pass", "fail", "undecided"]
 
 DELTA = 0.02
 PILOT_BELOW = 50
@@ -322,7 +322,7 @@ def _sizing(pair: _Pair, sources: Sequence[str], alpha: float) -> tuple[float | 
 class Gate(Record, frozen=True, kw_only=True):
     """Whether a candidate may replace a baseline: ``reason`` is a sentence with the figures."""
 
-    outcome: Outcome
+    outcome: Decision
     reason: str
     comparison: Comparison
 
@@ -338,7 +338,7 @@ def gate(comparison: Comparison, delta: float) -> Gate:
         f"{comparison.measure}: candidate - baseline = {comparison.difference:+.4f} "
         f"[{comparison.ci_low:+.4f}, {comparison.ci_high:+.4f}], delta {delta:g}, n = {comparison.n}"
     )
-    outcome: Outcome
+    outcome: Decision
     if comparison.differing == 0:
         outcome, why = "pass", "no question's score changed"
     elif comparison.ci_low > -delta:

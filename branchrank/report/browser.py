@@ -15,8 +15,8 @@ from typing import Any
 
 from branchrank.printable import safe
 from branchrank.records import Question
-from branchrank.runs.loading import LoadedRun
 from branchrank.runs.rows import Row
+from branchrank.runs.run import RunData
 from branchrank.runs.scores import Scores, named_measure, outcome_of
 from branchrank.runs.slices import slices
 
@@ -38,27 +38,24 @@ class _Names:
         return [safe(text) for text in self.numbers]
 
 
-def browser_data(loaded: LoadedRun, *, with_quotes: bool) -> tuple[dict[str, Any], list[list[Any]]]:
+def browser_data(run: RunData, *, with_quotes: bool) -> tuple[dict[str, Any], list[list[Any]]]:
     """What the browser knows of the run, and of every question."""
-    scores = loaded.scores
-    facts = {each.question_id: each for each in loaded.outcome.gold_facts}
-    cuts = slices(loaded.questions, facts)
+    scores = run.scores
+    cuts = slices(run.asked, run.facts)
     sources, stages = _Names(), _Names()
     values = {
         name: {key: value for value, keys in by_value.items() for key in keys}
         for name, by_value in cuts.items()
     }
-    questions = [
-        _question(question, values, scores, sources, stages, with_quotes) for question in loaded.questions
-    ]
-    run = {
+    questions = [_question(question, values, scores, sources, stages, with_quotes) for question in run.asked]
+    about = {
         "predictors": [safe(name) for name in scores.predictors],
         "outcomes": OUTCOMES,
         "sources": sources.texts,
         "stages": stages.texts,
         "slices": [[name, list(by_value)] for name, by_value in cuts.items()],
     }
-    return run, questions
+    return about, questions
 
 
 def _question(

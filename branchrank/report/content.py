@@ -11,64 +11,61 @@ from branchrank.report.blocks import Block, Code, Paragraph, Report, Section, Ta
 from branchrank.report.costs import latency, llm_cost, shared_work
 from branchrank.report.losses import failures, hard, lost, sliced, unanswerable
 from branchrank.report.result import asked, facts, passages, result, statistics, trade_off
-from branchrank.runs.comparisons import judge_run
 from branchrank.runs.directory import RunRecord
-from branchrank.runs.loading import LoadedRun
+from branchrank.runs.run import RunData
 
 
-def heading(loaded: LoadedRun) -> str:
+def heading(run: RunData) -> str:
     """The report's title; under 50 questions with an answer it says pilot."""
-    pilot = "Pilot: " if _is_pilot(loaded) else ""
-    return f"{pilot}{loaded.outcome.run.experiment}, {asked(loaded.scores)}"
+    pilot = "Pilot: " if _is_pilot(run) else ""
+    return f"{pilot}{run.record.experiment}, {asked(run)}"
 
 
-def _is_pilot(loaded: LoadedRun) -> bool:
-    return len(loaded.scores.answerable) < PILOT_BELOW
+def _is_pilot(run: RunData) -> bool:
+    return len(run.scores.answerable) < PILOT_BELOW
 
 
-def report_content(loaded: LoadedRun) -> Report:
+def report_content(run: RunData) -> Report:
     """Everything that a report of this run says."""
-    run, scores = loaded.outcome.run, loaded.scores
-    judgement = judge_run(scores, run)
     lead: list[Block] = []
-    if _is_pilot(loaded):
+    if _is_pilot(run):
         lead.append(
             Paragraph(
                 text=f"Under {PILOT_BELOW} questions differences of ten points are noise: this is a pilot."
             )
         )
-    if not run.split:
+    if not run.record.split:
         lead.append(
             Paragraph(text="The split is not named. Questions that were used for tuning carry no claim.")
         )
-    lead += [Paragraph(text=f"Warning: {warning}") for warning in run.warnings]
-    lead.append(facts(run, scores))
+    lead += [Paragraph(text=f"Warning: {warning}") for warning in run.record.warnings]
+    lead.append(facts(run))
     sections = [
-        result(loaded, scores, judgement),
-        passages(loaded, judgement),
-        trade_off(loaded, scores),
-        latency(loaded),
-        llm_cost(loaded, scores),
-        lost(scores),
-        sliced(loaded, scores),
-        unanswerable(scores),
-        failures(loaded, scores),
-        hard(scores),
-        statistics(loaded, scores, judgement),
-        shared_work(run),
-        repeat(run),
+        result(run),
+        passages(run),
+        trade_off(run),
+        latency(run),
+        llm_cost(run),
+        lost(run),
+        sliced(run),
+        unanswerable(run),
+        failures(run),
+        hard(run),
+        statistics(run),
+        shared_work(run.record),
+        repeat(run.record),
     ]
     return Report(
-        title=heading(loaded),
+        title=heading(run),
         lead=tuple(lead),
         sections=tuple(section for section in sections if section is not None),
     )
 
 
-def repeat(run: RunRecord) -> Section:
+def repeat(record: RunRecord) -> Section:
     """The command, the code and the machine."""
-    blocks: list[Block] = [Code(text=run.command)]
-    origin = run.provenance
+    blocks: list[Block] = [Code(text=record.command)]
+    origin = record.provenance
     if origin is not None:
         dirty = {True: ", with changes that are not committed", False: "", None: ""}[origin.git_dirty]
         gigabytes = origin.memory_bytes / 2**30

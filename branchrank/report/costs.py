@@ -6,25 +6,23 @@ from branchrank.llm.ledger import Totals, totals, totals_by
 from branchrank.measures.latency import Percentile
 from branchrank.records import LLMCall
 from branchrank.report.blocks import Block, Paragraph, Section, Table
-from branchrank.report.words import NOTHING, milliseconds, number, percent
-from branchrank.runs.comparisons import latencies
 from branchrank.runs.directory import RunRecord
-from branchrank.runs.loading import LoadedRun
-from branchrank.runs.scores import Scores
+from branchrank.runs.estimates import latencies
+from branchrank.runs.run import RunData
 from branchrank.runs.summary import SummaryRow
 from branchrank.runs.timings import COMPUTE, CPU, LLM_WAIT, TOTAL
+from branchrank.runs.words import NOTHING, milliseconds, number, percent
 
 _NOT_STAGES = (TOTAL, COMPUTE, LLM_WAIT, CPU, "embed cpu")
 
 
-def latency(loaded: LoadedRun) -> Section:
+def latency(run: RunData) -> Section:
     """Latency of the whole query and of each stage; cold and LLM wait apart."""
-    outcome = loaded.outcome
-    if not outcome.timings:
+    if not run.timed:
         return Section(
             title="Latency", blocks=(Paragraph(text="No latency pass was made (--latency-sample 0)."),)
         )
-    found = {row.predictor: latencies(outcome.timings, row.predictor) for row in outcome.summary}
+    found = {row.predictor: latencies(run.timed, row.predictor) for row in run.summary_rows}
     stages = tuple(
         (name, stage, str(p50.n), milliseconds(p50.value_ms), milliseconds(p95.value_ms))
         for name, by_stage in found.items()
@@ -50,7 +48,7 @@ def latency(loaded: LoadedRun) -> Section:
                 ),
                 rows=tuple(
                     _whole_query(row, found[row.predictor])
-                    for row in outcome.summary
+                    for row in run.summary_rows
                     if TOTAL in found[row.predictor]
                 ),
             ),
@@ -90,9 +88,9 @@ def _bound(p95: Percentile) -> str:
     return p95.words if p95.upper_ms is None else f"at most {milliseconds(p95.upper_ms)}"
 
 
-def llm_cost(loaded: LoadedRun, scores: Scores) -> Section:
+def llm_cost(run: RunData) -> Section:
     """Calls, tokens and money, by predictor and stage."""
-    run = loaded.outcome.run
+    record, scores = run.record, run.scores
     calls = {name: [call for row in scores.rows(name) for call in row.calls] for name in scores.predictors}
     if not any(calls.values()):
         text = "No predictor of this run asked an LLM: 0 calls and 0 tokens per query."
@@ -107,15 +105,15 @@ def llm_cost(loaded: LoadedRun, scores: Scores) -> Section:
         "failed",
     )
     by_predictor = tuple(
-        (name, *_figures(totals(calls[name], run.prices), len(scores.rows(name)), run))
+        (name, *_figures(totals(calls[name], record.prices), len(scores.rows(name)), record))
         for name in scores.predictors
     )
     by_stage = tuple(
-        (name, stage, *_figures(found, len(scores.rows(name)), run))
+        (name, stage, *_figures(found, len(scores.rows(name)), record))
         for name in scores.predictors
-        for stage, found in totals_by(calls[name], _stage, run.prices).items()
+        for stage, found in totals_by(calls[name], _stage, record.prices).items()
     )
-    money = (f"{run.prices.currency} per query",) if run.prices else ()
+    money = (f"{record.prices.currency} per query",) if record.prices else ()
     return Section(
         title="LLM cost",
         blocks=(
@@ -133,7 +131,7 @@ def llm_cost(loaded: LoadedRun, scores: Scores) -> Section:
             Paragraph(
                 text="A call counts, with its tokens, whether a server, a cache or a cassette answered "
                 "it; the column from cache says how many no server answered. Estimated: calls whose "
-                "server reported no usage. " + _price_words(run)
+                "server reported no usage. " + _price_words(record)
             ),
         ),
     )
@@ -143,9 +141,9 @@ def _stage(call: LLMCall) -> str:
     return call.stage
 
 
-def _figures(found: Totals, queries: int, run: RunRecord) -> tuple[str, ...]:
+def _figures(found: Totals, queries: int, record: RunRecord) -> tuple[str, ...]:
     money: tuple[str, ...] = ()
-    if run.prices:
+    if record.prices:
         money = (NOTHING if found.cost is None else number(found.cost / queries, 6),)
     return (
         number(found.calls / queries, 2),
@@ -160,20 +158,20 @@ def _figures(found: Totals, queries: int, run: RunRecord) -> tuple[str, ...]:
     )
 
 
-def _price_words(run: RunRecord) -> str:
-    if run.prices is None:
+def _price_words(record: RunRecord) -> str:
+    if record.prices is None:
         return "No price table was given (--price-table), so there is no cost in money."
-    return f"Prices as of {run.prices.date}."
+    return f"Prices as of {record.prices.date}."
 
 
-def shared_work(run: RunRecord) -> Section:
+def shared_work(record: RunRecord) -> Section:
     """What was computed once and used again."""
-    names = sorted(run.computed.keys() | run.reused.keys())
+    names = sorted(record.computed.keys() | record.reused.keys())
     if not names:
         return Section(title="Shared work", blocks=(Paragraph(text="Nothing was remembered."),))
     rows = []
     for name in names:
-        computed, reused = run.computed.get(name, 0), run.reused.get(name, 0)
+        computed, reused = record.computed.get(name, 0), record.reused.get(name, 0)
         rows.append((name, str(computed), str(reused), percent(reused / (computed + reused or 1))))
     blocks: tuple[Block, ...] = (
         Table(

@@ -15,7 +15,7 @@ from branchrank.corpus.lines import decode, split_lines
 from branchrank.corpus.loading import corpus_digest
 from branchrank.errors import BranchRankError
 from branchrank.printable import safe
-from branchrank.runs.loading import LoadedRun
+from branchrank.runs.run import RunData
 from branchrank.safe_open import read_beneath
 
 #: Hits of each answer whose text is shown, and lines around each.
@@ -39,7 +39,7 @@ def digest_now(root: Path, exclude: Collection[str]) -> str:
         return ""
 
 
-def gather_passages(loaded: LoadedRun, root: Path) -> Passages:
+def gather_passages(run: RunData, root: Path) -> Passages:
     """The lines that the report shows, read from the corpus at ``root``."""
     wanted: dict[str, set[int]] = {}
 
@@ -47,10 +47,10 @@ def gather_passages(loaded: LoadedRun, root: Path) -> Passages:
         last = min(end, start + LONGEST - 1)
         wanted.setdefault(source, set()).update(range(max(1, start - AROUND), last + AROUND + 1))
 
-    for row in loaded.outcome.rows:
+    for row in run.rows:
         for hit in row.hits[:SHOWN_HITS]:
             want(hit.source, hit.line_start, hit.line_end)
-    for question in loaded.questions:
+    for question in run.asked:
         for item in question.gold:
             if item.span is not None:
                 want(item.source_file, item.span.line_start, item.span.line_end)

@@ -23,7 +23,7 @@ from branchrank.printable import safe
 from branchrank.report.blocks import Block, Cell, Code, Paragraph, Plot, Points, Report, Strong, Table
 from branchrank.report.browser import browser_data
 from branchrank.report.documents import Passages
-from branchrank.runs.loading import LoadedRun
+from branchrank.runs.run import RunData
 
 _PASSAGES = re.compile(r'<script type="application/json" id="data-passages">\n(.*?)\n</script>', re.DOTALL)
 
@@ -33,12 +33,10 @@ def escape(text: str) -> str:
     return html_escape(safe(text))
 
 
-def html(
-    loaded: LoadedRun, report: Report, drawings: Mapping[str, str], passages: Passages | None = None
-) -> str:
+def html(run: RunData, report: Report, drawings: Mapping[str, str], passages: Passages | None = None) -> str:
     """The whole page. Without ``passages`` it shows places and no text of documents."""
     style, script = _asset("page.css"), _asset("page.js")
-    run, questions = browser_data(loaded, with_quotes=passages is not None)
+    about, questions = browser_data(run, with_quotes=passages is not None)
     links = [(section.anchor, section.title) for section in report.sections]
     return Template(_asset("page.html")).substitute(
         policy="; ".join(
@@ -56,15 +54,15 @@ def html(
         links="\n".join(
             f'<li><a href="#{escape(anchor)}">{escape(title)}</a></li>' for anchor, title in links
         ),
-        lead="\n".join(_block(block, drawings) for block in report.lead),
+        lead="\n".join(block_html(block, drawings) for block in report.lead),
         sections="\n".join(
             f'<section aria-labelledby="{escape(section.anchor)}">\n'
             f'<h2 id="{escape(section.anchor)}">{escape(section.title)}</h2>\n'
-            + "\n".join(_block(block, drawings) for block in section.blocks)
+            + "\n".join(block_html(block, drawings) for block in section.blocks)
             + "\n</section>"
             for section in report.sections
         ),
-        run=script_json(run),
+        run=script_json(about),
         questions="[\n" + ",\n".join(map(script_json, questions)) + "\n]",
         passages=script_json(passages),
     )
@@ -97,7 +95,8 @@ def _hash(text: str) -> str:
     return base64.b64encode(hashlib.sha256(text.encode()).digest()).decode()
 
 
-def _block(block: Block, drawings: Mapping[str, str]) -> str:
+def block_html(block: Block, drawings: Mapping[str, str]) -> str:
+    """One block; a plot needs its drawing, by name."""
     if isinstance(block, Paragraph):
         return f"<p>{escape(block.text)}</p>"
     if isinstance(block, Points):

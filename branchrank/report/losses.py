@@ -8,14 +8,12 @@ from collections.abc import Sequence
 from branchrank.measures.risk import Answer, RiskCoverage, risk_coverage
 from branchrank.report import plots
 from branchrank.report.blocks import Block, Cell, Paragraph, Points, Section, Table
-from branchrank.report.words import number, percent
 from branchrank.runs.attribution import DEPTH, LOSSES, waterfall
-from branchrank.runs.comparisons import benchmark_settings, primary_measure
-from branchrank.runs.loading import LoadedRun
-from branchrank.runs.outcome import hard_set
 from branchrank.runs.rows import Row
+from branchrank.runs.run import RunData
 from branchrank.runs.scores import Scores, mean, named_measure
 from branchrank.runs.slices import slices
+from branchrank.runs.words import number, percent
 
 FAILURES_SHOWN = 20
 _COVERAGES = tuple(percentage / 100 for percentage in range(1, 101))
@@ -31,8 +29,9 @@ def _fate(row: Row) -> str:
     return f"lost at {row.lost}" if row.lost else f"in the first {DEPTH}"
 
 
-def lost(scores: Scores) -> Section:
+def lost(run: RunData) -> Section:
     """Where the gold was lost, and the ceiling that each stage leaves."""
+    scores = run.scores
     answers = {
         name: [row for row in scores.rows(name) if scores.questions[row.question_id].answerable]
         for name in scores.predictors
@@ -76,17 +75,15 @@ def lost(scores: Scores) -> Section:
     )
 
 
-def sliced(loaded: LoadedRun, scores: Scores) -> Section:
+def sliced(run: RunData) -> Section:
     """The primary measure and strict hit@5 by every slice."""
-    facts = {each.question_id: each for each in loaded.outcome.gold_facts}
-    found = slices(loaded.questions, facts)
+    scores, primary = run.scores, run.primary
+    found = slices(run.asked, run.facts)
     if not found:
         text = "The questions have no kinds or difficulties to be cut by."
         return Section(title="Slices", blocks=(Paragraph(text=text),))
-    run = loaded.outcome.run
-    primary = primary_measure(benchmark_settings(run))
     wider = named_measure(f"{primary.mode}_hit@5")
-    measures = [primary] if wider.name == primary.name else [primary, wider]
+    measures = [primary] if wider.same(primary) else [primary, wider]
     values = {
         (name, measure.name): scores.per_question(name, measure)
         for measure in measures
@@ -112,8 +109,9 @@ def sliced(loaded: LoadedRun, scores: Scores) -> Section:
     return Section(title="Slices", blocks=(*blocks, Paragraph(text=text)))
 
 
-def unanswerable(scores: Scores) -> Section | None:
+def unanswerable(run: RunData) -> Section | None:
     """Risk against coverage, where some questions have no answer in the corpus."""
+    scores = run.scores
     asked, answerable = len(scores.questions), len(scores.answerable)
     if asked == answerable:
         return None
@@ -186,9 +184,9 @@ def _risk_at(curves: Sequence[RiskCoverage], coverage: float) -> float | None:
     return mean(risks)
 
 
-def failures(loaded: LoadedRun, scores: Scores) -> Section:
+def failures(run: RunData) -> Section:
     """Queries that failed, and stages that fell back."""
-    rows = loaded.outcome.rows
+    rows = run.rows
     failed = [row for row in rows if row.status == "failed"]
     reasons = Counter((row.predictor, fallback) for row in rows for fallback in row.fallbacks)
     blocks: list[Block] = []
@@ -220,12 +218,12 @@ def failures(loaded: LoadedRun, scores: Scores) -> Section:
     return Section(title="Failures and fallbacks", blocks=tuple(blocks))
 
 
-def hard(scores: Scores) -> Section:
+def hard(run: RunData) -> Section:
     """The questions that nothing answers at rank 1."""
-    ids = [question.id for question in hard_set(scores)]
+    ids = [question.id for question in run.hard_set]
     text = (
-        f"{len(ids)} of {len(scores.answerable)} answerable questions have no strict hit at rank 1 from any "
-        "predictor; hard.jsonl holds them as a question file."
+        f"{len(ids)} of {len(run.scores.answerable)} answerable questions have no strict hit at rank 1 from "
+        "any predictor; hard.jsonl holds them as a question file."
     )
     blocks = [Paragraph(text=text)]
     if ids:

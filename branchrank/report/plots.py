@@ -13,8 +13,8 @@ from typing import TYPE_CHECKING, Any
 
 from branchrank.measures.frontier import Standing
 from branchrank.report.blocks import Plot
-from branchrank.report.words import interval, milliseconds, percent
-from branchrank.runs.comparisons import Estimate
+from branchrank.runs.estimates import Estimate
+from branchrank.runs.words import interval, milliseconds, percent
 
 if TYPE_CHECKING:
     from altair import TopLevelMixin

@@ -2,11 +2,17 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
+
 from branchrank.measures.fragility import fragility
 from branchrank.measures.verdicts import Comparison
 from branchrank.report import plots
-from branchrank.report.blocks import Block, Cell, Paragraph, Points, Section, Strong, Table
-from branchrank.report.words import (
+from branchrank.report.blocks import Block, Cell, Paragraph, Plot, Points, Section, Strong, Table
+from branchrank.runs.comparisons import Judgement
+from branchrank.runs.estimates import Estimate, choice, difference, estimate, flip_rate, standings
+from branchrank.runs.run import RunData
+from branchrank.runs.scores import NamedMeasure
+from branchrank.runs.words import (
     NOTHING,
     interval,
     milliseconds,
@@ -19,20 +25,6 @@ from branchrank.report.words import (
     record,
     sentence,
 )
-from branchrank.runs.comparisons import (
-    Judgement,
-    benchmark_settings,
-    choice,
-    clusters_of,
-    difference,
-    estimate,
-    flip_rate,
-    primary_measure,
-    standings,
-)
-from branchrank.runs.directory import RunRecord
-from branchrank.runs.loading import LoadedRun
-from branchrank.runs.scores import NamedMeasure, Scores, standard_measures
 
 
 def named(predictor: str, judgement: Judgement) -> Cell:
@@ -40,25 +32,26 @@ def named(predictor: str, judgement: Judgement) -> Cell:
     return Strong(predictor) if predictor == judgement.winner else predictor
 
 
-def asked(scores: Scores) -> str:
+def asked(run: RunData) -> str:
     """How many questions were asked, and how many of them have no answer."""
-    without = len(scores.questions) - len(scores.answerable)
-    return plural(len(scores.questions), "question") + (
-        f", {without} of them unanswerable" if without else ""
-    )
+    without = len(run.asked) - len(run.scores.answerable)
+    return plural(len(run.asked), "question") + (f", {without} of them unanswerable" if without else "")
 
 
-def facts(run: RunRecord, scores: Scores) -> Table:
+def facts(run: RunData) -> Table:
     """What was run, on what, with what."""
-    clusters = len(set(clusters_of(scores).values()))
+    record, clusters = run.record, len(set(run.clusters.values()))
     rows = [
-        ("questions", f"{asked(scores)}, from {plural(clusters, 'source')}; {run.questions_file}"),
-        ("questions' digest", run.questions_digest[:16]),
-        ("split", run.split or "not named: figures from questions used for tuning carry no claim"),
-        ("corpus", f"{run.corpus or 'none'} (digest {run.corpus_digest[:16]})" if run.corpus else "none"),
+        ("questions", f"{asked(run)}, from {plural(clusters, 'source')}; {record.questions_file}"),
+        ("questions' digest", record.questions_digest[:16]),
+        ("split", record.split or "not named: figures from questions used for tuning carry no claim"),
+        (
+            "corpus",
+            f"{record.corpus or 'none'} (digest {record.corpus_digest[:16]})" if record.corpus else "none",
+        ),
     ]
-    for index in run.indexes:
-        name = "index" if len(run.indexes) == 1 else f"index {index.name}"
+    for index in record.indexes:
+        name = "index" if len(record.indexes) == 1 else f"index {index.name}"
         rows.append(
             (
                 name,
@@ -70,21 +63,16 @@ def facts(run: RunRecord, scores: Scores) -> Table:
         rows.append(
             (f"{name}, build", f"{index.build_seconds:.1f} s, {index.bytes / 1e6:.1f} MB on the disk")
         )
-    rows += [("hits kept", str(run.top_k)), ("seed", str(run.seed)), ("made", run.created)]
+    rows += [("hits kept", str(record.top_k)), ("seed", str(record.seed)), ("made", record.created)]
     return Table(caption="What was run", headings=("", "value"), rows=tuple(rows), labels=2)
 
 
-def result(loaded: LoadedRun, scores: Scores, judgement: Judgement) -> Section:
+def result(run: RunData) -> Section:
     """Rates with intervals and verdicts in words."""
-    run = loaded.outcome.run
-    measures = standard_measures(run.mode)
-    estimates = {
-        (name, measure.name): estimate(scores.per_question(name, measure), scores, run)
-        for name in scores.predictors
-        for measure in measures
-    }
-    hits = [measure for measure in measures if "hit@" in measure.name]
-    means = [measure for measure in measures if measure not in hits]
+    judgement = run.judgement
+    estimates = _estimates(run, run.shown)
+    hits = _hits(run)
+    means = [measure for measure in run.shown if measure not in hits]
 
     def table(caption: str, columns: list[NamedMeasure]) -> Table:
         return Table(
@@ -96,7 +84,7 @@ def result(loaded: LoadedRun, scores: Scores, judgement: Judgement) -> Section:
                     row.llm,
                     *(interval(estimates[row.predictor, measure.name]) for measure in columns),
                 )
-                for row in loaded.outcome.summary
+                for row in run.summary_rows
             ),
             labels=2,
         )
@@ -108,18 +96,36 @@ def result(loaded: LoadedRun, scores: Scores, judgement: Judgement) -> Section:
             table("Hit rates with 95% intervals", hits),
             table("Means with 95% intervals", means),
             Paragraph(
-                text=f"Over the {plural(len(scores.answerable), 'question')} with an answer. "
+                text=f"Over the {plural(len(run.scores.answerable), 'question')} with an answer. "
                 "Strict: the hit covers the gold. Relaxed: it lies on the gold's page. A failed "
                 "query counts as a miss. Intervals are Wilson's for hits, and bootstrap intervals over "
                 "gold sources for means "
                 "and averaged repeats. " + _bold_words(judgement)
             ),
-            plots.rates(
-                [(name, m.name, estimates[name, m.name]) for name in scores.predictors for m in hits]
-            ),
-            *_flips(run, scores),
+            rates_plot(run),
+            *_flips(run),
         ),
     )
+
+
+def _estimates(run: RunData, measures: Iterable[NamedMeasure]) -> dict[tuple[str, str], Estimate | None]:
+    """(predictor, measure) -> the mean with its interval."""
+    return {
+        (name, measure.name): estimate(run, run.scores.per_question(name, measure))
+        for measure in measures
+        for name in run.predictors
+    }
+
+
+def _hits(run: RunData) -> list[NamedMeasure]:
+    return [measure for measure in run.shown if measure.measure.definition.name == "Success"]
+
+
+def rates_plot(run: RunData) -> Plot:
+    """Every predictor's hit rates with their intervals."""
+    hits = _hits(run)
+    estimates = _estimates(run, hits)
+    return plots.rates([(name, m.name, estimates[name, m.name]) for name in run.predictors for m in hits])
 
 
 def _bold_words(judgement: Judgement) -> str:
@@ -140,27 +146,26 @@ def _verdicts(judgement: Judgement) -> list[Block]:
     return [compared]
 
 
-def _flips(run: RunRecord, scores: Scores) -> list[Block]:
-    measure = primary_measure(benchmark_settings(run))
+def _flips(run: RunData) -> list[Block]:
     rows = tuple(
-        (arm.name, str(arm.repeats), percent(flip_rate(scores, arm.name, measure)))
-        for arm in run.arms
-        if arm.repeats > 1 and arm.name in scores.predictors
+        (each.name, str(each.repeats), percent(flip_rate(run, each.name, run.primary)))
+        for each in run.record.predictors
+        if each.repeats > 1 and each.name in run.predictors
     )
     if not rows:
         return []
     return [
         Table(
-            caption=f"Repeats: share of questions whose repeats disagree on {measure.name}",
+            caption=f"Repeats: share of questions whose repeats disagree on {run.primary.name}",
             headings=("predictor", "repeats", "flip rate"),
             rows=rows,
         )
     ]
 
 
-def statistics(loaded: LoadedRun, scores: Scores, judgement: Judgement) -> Section:
+def statistics(run: RunData) -> Section:
     """The figures behind the verdicts, and the other measures without verdicts."""
-    run = loaded.outcome.run
+    judgement = run.judgement
     if not judgement.comparisons:
         return Section(title="Statistics", blocks=(Paragraph(text="Nothing was compared."),))
     first = judgement.comparisons[0]
@@ -180,7 +185,7 @@ def statistics(loaded: LoadedRun, scores: Scores, judgement: Judgement) -> Secti
             "questions needed",
             "labels that carry it",
         ),
-        rows=tuple(_test_row(each, loaded, scores) for each in judgement.comparisons),
+        rows=tuple(_test_row(each, run) for each in judgement.comparisons),
         labels=3,
     )
     return Section(
@@ -201,12 +206,12 @@ def statistics(loaded: LoadedRun, scores: Scores, judgement: Judgement) -> Secti
                 "how many gold labels would have to change before the test no longer rejects, of those "
                 "that favour the leader."
             ),
-            _exploratory(run, scores, judgement),
+            _exploratory(run),
         ),
     )
 
 
-def _test_row(each: Comparison, loaded: LoadedRun, scores: Scores) -> tuple[Cell, ...]:
+def _test_row(each: Comparison, run: RunData) -> tuple[Cell, ...]:
     return (
         each.candidate,
         each.verdict,
@@ -219,54 +224,52 @@ def _test_row(each: Comparison, loaded: LoadedRun, scores: Scores) -> tuple[Cell
         NOTHING if each.p_mcnemar is None else p_value(each.p_mcnemar),
         NOTHING if each.mde is None else f"{100 * each.mde:.1f}",
         NOTHING if each.questions_needed is None else str(each.questions_needed),
-        _carrying(each, loaded, scores),
+        _carrying(each, run),
     )
 
 
-def _carrying(each: Comparison, loaded: LoadedRun, scores: Scores) -> str:
+def _carrying(each: Comparison, run: RunData) -> str:
     if each.verdict not in ("better", "worse"):
         return NOTHING
-    run = loaded.outcome.run
-    measure = primary_measure(benchmark_settings(run))
     found = fragility(
-        (each.baseline, scores.per_question(each.baseline, measure)),
-        (each.candidate, scores.per_question(each.candidate, measure)),
-        clusters_of(scores),
+        (each.baseline, run.scores.per_question(each.baseline, run.primary)),
+        (each.candidate, run.scores.per_question(each.candidate, run.primary)),
+        run.clusters,
         # The level at which Holm's correction tested this one.
         alpha=each.alpha * each.p / each.p_adjusted if each.p_adjusted else each.alpha / each.family,
-        seed=run.seed,
+        seed=run.record.seed,
     )
     return f"{len(found.unsettle)} of {found.candidates}"
 
 
-def _exploratory(run: RunRecord, scores: Scores, judgement: Judgement) -> Table:
-    measures = [each for each in standard_measures(run.mode) if each.name != judgement.measure]
+def _exploratory(run: RunData) -> Table:
+    baseline = run.judgement.baseline
+    measures = [each for each in run.standard if not each.same(run.primary)]
     values = {
-        (name, measure.name): scores.per_question(name, measure)
-        for name in scores.predictors
+        (name, measure.name): run.scores.per_question(name, measure)
+        for name in run.predictors
         for measure in measures
     }
 
     def cell(candidate: str, measure: str) -> str:
-        found, low, high = difference(
-            values[judgement.baseline, measure], values[candidate, measure], scores, run
-        )
+        found, low, high = difference(run, values[baseline, measure], values[candidate, measure])
         return f"{points(found)} ({points(low)} to {points(high)})"
 
     return Table(
-        caption=f"Other measures, exploratory: difference from {judgement.baseline} in points",
+        caption=f"Other measures, exploratory: difference from {baseline} in points",
         headings=("candidate", *(measure.name.replace("_", " ") for measure in measures)),
         rows=tuple(
             (name, *(cell(name, measure.name) for measure in measures))
-            for name in scores.predictors
-            if name != judgement.baseline
+            for name in run.predictors
+            if name != baseline
         ),
     )
 
 
-def passages(loaded: LoadedRun, judgement: Judgement) -> Section:
+def passages(run: RunData) -> Section:
     """What a reader pays for the strict rates."""
-    strict = [each.name for each in standard_measures(loaded.outcome.run.mode) if "strict_hit" in each.name]
+    judgement = run.judgement
+    strict = [each.name for each in run.standard if "strict_hit" in each.name]
     return Section(
         title="Passages",
         blocks=(
@@ -291,7 +294,7 @@ def passages(loaded: LoadedRun, judgement: Judgement) -> Section:
                         percent(row.span_precision),
                         percent(row.gold_coverage),
                     )
-                    for row in loaded.outcome.summary
+                    for row in run.summary_rows
                 ),
             ),
             Paragraph(
@@ -303,17 +306,16 @@ def passages(loaded: LoadedRun, judgement: Judgement) -> Section:
     )
 
 
-def trade_off(loaded: LoadedRun, scores: Scores) -> Section:
+def trade_off(run: RunData) -> Section:
     """Quality, latency and LLM cost together."""
-    run = loaded.outcome.run
-    found = standings(scores, loaded.outcome.summary, run)
-    if not found or not scores.answerable:
+    found = standings(run)
+    if not found or not run.scores.answerable:
         text = "Latency was not measured, so there is no trade-off to show."
         return Section(title="Quality, latency and cost", blocks=(Paragraph(text=text),))
-    best, chosen = choice(found, scores, run)
+    best, chosen = choice(run, found)
     efficient = {each.name for each in best}
     unit = _cost_unit(run)
-    measure = primary_measure(benchmark_settings(run)).name
+    measure = run.primary.name
     others = ", ".join(chosen.not_inferior)
     return Section(
         title="Quality, latency and cost",
@@ -326,7 +328,7 @@ def trade_off(loaded: LoadedRun, scores: Scores) -> Section:
                         each.name,
                         percent(each.quality),
                         milliseconds(each.p95_ms),
-                        number(each.cost, 6 if run.prices else 0),
+                        number(each.cost, 6 if run.record.prices else 0),
                         "yes" if each.name in efficient else "no",
                     )
                     for each in sorted(found, key=lambda each: (-each.quality, each.name))
@@ -343,5 +345,6 @@ def trade_off(loaded: LoadedRun, scores: Scores) -> Section:
     )
 
 
-def _cost_unit(run: RunRecord) -> str:
-    return f"{run.prices.currency} per query" if run.prices else "LLM tokens per query"
+def _cost_unit(run: RunData) -> str:
+    prices = run.record.prices
+    return f"{prices.currency} per query" if prices else "LLM tokens per query"

@@ -21,7 +21,7 @@ from branchrank.report.verify_tables import (
 from branchrank.report.writing import drawings
 from branchrank.runs import directory as names
 from branchrank.runs.directory import read_run
-from branchrank.runs.loading import load_run
+from branchrank.runs.run import load_run
 
 
 class Verification(Record, frozen=True, kw_only=True):
@@ -36,18 +36,17 @@ def verify_run(directory: Path) -> Verification:
 
     Raises :class:`RunError` when the directory holds no run.
     """
-    run = read_run(directory)
-    findings = check_digests(directory, run)
+    findings = check_digests(directory, read_run(directory))
     try:
-        loaded = load_run(directory)
+        run = load_run(directory)
     except InputError as error:
         damage = Finding(file=str(directory), place="", message=error.message)
         return Verification(findings=(*findings, damage))
-    findings += check_rows(loaded)
-    findings += check_tables(loaded)
-    if any(arm.name not in loaded.scores.predictors for arm in run.arms):
+    findings += check_rows(run)
+    findings += check_tables(run)
+    if any(each.name not in run.predictors for each in run.record.predictors):
         return Verification(findings=tuple(findings))
-    report = report_content(loaded)
+    report = report_content(run)
     drawn, notes = drawings(report), []
     for name, svg in drawn.items():
         file = f"{names.PLOTS}/{name}.svg"
@@ -61,5 +60,5 @@ def verify_run(directory: Path) -> Verification:
     findings += compare_lines(names.REPORT_MD, read_text(directory / names.REPORT_MD), markdown(report))
     page = read_text(directory / names.REPORT_HTML)
     passages = kept_passages(page) if page is not None else None
-    findings += compare_lines(names.REPORT_HTML, page, html(loaded, report, drawn, passages))
+    findings += compare_lines(names.REPORT_HTML, page, html(run, report, drawn, passages))
     return Verification(findings=tuple(findings), notes=tuple(notes))

@@ -35,10 +35,9 @@ from branchrank.runs import directory as names
 from branchrank.runs.attribution import DEPTH, lost_at
 from branchrank.runs.directory import RunRecord
 from branchrank.runs.judging import hits_of
-from branchrank.runs.loading import LoadedRun
-from branchrank.runs.outcome import hard_set
 from branchrank.runs.rows import Row
-from branchrank.runs.summary import calls_csv, questions_csv, summary_csv
+from branchrank.runs.run import RunData
+from branchrank.runs.tables import calls_csv, questions_csv, summary_csv
 
 #: Differences named in one file; the rest are counted.
 SHOWN = 5
@@ -75,20 +74,20 @@ def check_digests(directory: Path, run: RunRecord) -> list[Finding]:
     return findings
 
 
-def check_rows(loaded: LoadedRun) -> list[Finding]:
+def check_rows(run: RunData) -> list[Finding]:
     """Hold the rows against the plan, and each judgement against spans and gold."""
-    run, rows = loaded.outcome.run, loaded.outcome.rows
+    record, rows = run.record, run.rows
     wanted = [
-        (question, arm.name, repeat)
-        for question in run.question_ids
-        for arm in run.arms
-        for repeat in range(arm.repeats)
+        (question, predictor.name, repeat)
+        for question in record.question_ids
+        for predictor in record.predictors
+        for repeat in range(predictor.repeats)
     ]
     found = Counter(row.key for row in rows)
     findings = [_row_finding(key, "is missing") for key in wanted if key not in found]
     findings += [_row_finding(key, "is there twice") for key, count in found.items() if count > 1]
     findings += [_row_finding(key, "was not asked for") for key in found.keys() - set(wanted)]
-    questions = {question.id: question for question in loaded.questions}
+    questions = run.scores.questions
     for row in rows:
         if row.question_id in questions:
             findings += [_row_finding(row.key, text) for text in _row_faults(row, questions[row.question_id])]
@@ -96,12 +95,12 @@ def check_rows(loaded: LoadedRun) -> list[Finding]:
         ("failures", sum(row.status == "failed" for row in rows)),
         ("fallbacks", sum(bool(row.fallbacks) for row in rows)),
     ):
-        if getattr(run, name) != counted:
-            message = f"is {getattr(run, name)}, should be {counted}"
+        if getattr(record, name) != counted:
+            message = f"is {getattr(record, name)}, should be {counted}"
             findings.append(Finding(file=names.RUN_JSON, place=name, message=message))
-    seed = run.settings.get("benchmark", {}).get("sample_seed", run.seed)
-    if seed != run.seed:
-        message = f"is {run.seed}, and the settings say {seed}"
+    seed = record.settings.get("benchmark", {}).get("sample_seed", record.seed)
+    if seed != record.seed:
+        message = f"is {record.seed}, and the settings say {seed}"
         findings.append(Finding(file=names.RUN_JSON, place="seed", message=message))
     return findings
 
@@ -157,18 +156,17 @@ def _judgement_faults(row: Row, question: Question) -> list[str]:
     return faults
 
 
-def check_tables(loaded: LoadedRun) -> list[Finding]:
+def check_tables(run: RunData) -> list[Finding]:
     """Make the CSV files and the hard set again and compare."""
-    outcome, scores = loaded.outcome, loaded.scores
     findings = []
     for name, content in (
-        (names.SUMMARY_CSV, summary_csv(outcome.summary)),
-        (names.QUESTIONS_CSV, questions_csv(scores)),
-        (names.CALLS_CSV, calls_csv(outcome.rows)),
+        (names.SUMMARY_CSV, summary_csv(run)),
+        (names.QUESTIONS_CSV, questions_csv(run)),
+        (names.CALLS_CSV, calls_csv(run)),
     ):
-        findings += compare_csv(name, read_text(outcome.directory / name), content)
-    hard = "".join(jsonl_line(question) for question in hard_set(scores))
-    findings += compare_lines(names.HARD_SET, read_text(outcome.directory / names.HARD_SET), hard)
+        findings += compare_csv(name, read_text(run.directory / name), content)
+    hard = "".join(jsonl_line(question) for question in run.hard_set)
+    findings += compare_lines(names.HARD_SET, read_text(run.directory / names.HARD_SET), hard)
     return findings
 
 

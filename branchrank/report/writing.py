@@ -13,8 +13,7 @@ from branchrank.report.html import html
 from branchrank.report.markdown import markdown
 from branchrank.report.plots import draw, standalone
 from branchrank.runs import directory as names
-from branchrank.runs.comparisons import benchmark_settings
-from branchrank.runs.loading import LoadedRun
+from branchrank.runs.run import RunData
 
 
 def drawings(report: Report) -> dict[str, str]:
@@ -24,7 +23,7 @@ def drawings(report: Report) -> dict[str, str]:
 
 
 def write_report(
-    loaded: LoadedRun,
+    run: RunData,
     *,
     with_text: bool = True,
     corpus: Path | None = None,
@@ -38,16 +37,16 @@ def write_report(
     when it isn't there or isn't what was searched, and from a run that keeps no wording of its questions.
     ``notice`` is told when a ``corpus`` that was given isn't what was searched.
     """
-    directory = into or loaded.outcome.directory
-    report = report_content(loaded)
+    directory = into or run.directory
+    report = report_content(run)
     drawn = drawings(report)
-    shared = benchmark_settings(loaded.outcome.run).question_text == "hash"
-    passages = searched_text(loaded, corpus) if with_text and not shared else None
+    shared = run.settings.question_text == "hash"
+    passages = searched_text(run, corpus) if with_text and not shared else None
     if corpus is not None and with_text and not shared and passages is None:
         notice(f"{corpus} is not the corpus that was searched: the report leaves its text out")
     written = {
         names.REPORT_MD: markdown(report),
-        names.REPORT_HTML: html(loaded, report, drawn, passages),
+        names.REPORT_HTML: html(run, report, drawn, passages),
         **{f"{names.PLOTS}/{name}.svg": standalone(svg) for name, svg in drawn.items()},
     }
     for name, content in written.items():
@@ -55,10 +54,10 @@ def write_report(
     return [directory / name for name in written]
 
 
-def searched_text(loaded: LoadedRun, corpus: Path | None) -> Passages | None:
+def searched_text(run: RunData, corpus: Path | None) -> Passages | None:
     """The text of hits and gold; ``None`` when the corpus is not what was searched."""
-    run = loaded.outcome.run
-    root = corpus if corpus is not None else Path(run.corpus) if run.corpus else None
-    if root is None or digest_now(root, run.corpus_exclude) != run.corpus_digest:
+    record = run.record
+    root = corpus if corpus is not None else Path(record.corpus) if record.corpus else None
+    if root is None or digest_now(root, record.corpus_exclude) != record.corpus_digest:
         return None
-    return gather_passages(loaded, root)
+    return gather_passages(run, root)

@@ -6,41 +6,42 @@ Cuts are exploratory. A verdict on one is not the verdict that the run declared.
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
+from typing import TypeVar
 
 import msgspec
 
-from branchrank.errors import UsageError
+from branchrank.errors import UsageError, suggestion
 from branchrank.questions.question_files import questions_digest
 from branchrank.records import Question
-from branchrank.runs.loading import LoadedRun
-from branchrank.runs.scores import Scores, standard_measures
+from branchrank.runs.run import RunData
 from branchrank.runs.slices import LABELS, slice_values
-from branchrank.runs.summary import summarise
+
+R = TypeVar("R", bound=RunData)
 
 
-def cut_run(loaded: LoadedRun, conditions: Sequence[str]) -> LoadedRun:
+def cut_run(run: R, conditions: Sequence[str]) -> R:
     """The run over the questions that meet every condition ``SLICE=VALUE``; slices are those of ``LABELS``.
 
     Several conditions on one slice admit any of their values; ``depth=1`` stands for ``depth=depth 1``.
     Raises :class:`UsageError` for a slice that isn't there and for a value that no question of the run has.
     """
     if not conditions:
-        return loaded
-    facts = {each.question_id: each for each in loaded.outcome.gold_facts}
-    values = {question.id: slice_values(question, facts.get(question.id)) for question in loaded.questions}
+        return run
+    values = {question.id: slice_values(question, run.facts.get(question.id)) for question in run.asked}
     wanted: dict[str, set[str]] = {}
     for condition in conditions:
         name, equals, value = condition.partition("=")
         if name not in LABELS:
             raise UsageError(
                 f"--where {condition!r} names no slice",
-                remedy=f"write one of {', '.join(LABELS)} as SLICE=VALUE",
+                remedy=suggestion(name, LABELS) or f"write one of {', '.join(LABELS)} as SLICE=VALUE",
             )
         there = _present(values, name)
         if not there:
             known = [each for each in LABELS if _present(values, each)]
             raise UsageError(
-                f"--where {condition!r}: no question of {loaded.outcome.directory} has one ({LABELS[name]})",
+                f"--where {condition!r}: no question of {run.directory} has one ({LABELS[name]})",
                 remedy=f"cut by {', '.join(known)}" if known else "leave --where out",
             )
         choice = f"{name} is one of: {', '.join(there)}"
@@ -50,21 +51,21 @@ def cut_run(loaded: LoadedRun, conditions: Sequence[str]) -> LoadedRun:
             value = f"{name} {value}"
         if value not in there:
             raise UsageError(
-                f"--where {condition!r}: no question of {loaded.outcome.directory} has this {LABELS[name]}",
+                f"--where {condition!r}: no question of {run.directory} has this {LABELS[name]}",
                 remedy=choice,
             )
         wanted.setdefault(name, set()).add(value)
     kept = tuple(
         question
-        for question in loaded.questions
+        for question in run.asked
         if all(values[question.id][name] in admitted for name, admitted in wanted.items())
     )
     if not kept:
         raise UsageError(
-            f"no question of {loaded.outcome.directory} meets {' and '.join(conditions)} at once",
+            f"no question of {run.directory} meets {' and '.join(conditions)} at once",
             remedy="ask for fewer conditions",
         )
-    return _only(loaded, kept, conditions)
+    return _only(run, kept, conditions)
 
 
 def _present(values: Mapping[str, Mapping[str, str]], name: str) -> list[str]:
@@ -72,29 +73,25 @@ def _present(values: Mapping[str, Mapping[str, str]], name: str) -> list[str]:
     return sorted({own[name] for own in values.values()} - {""})
 
 
-def _only(loaded: LoadedRun, questions: tuple[Question, ...], conditions: Sequence[str]) -> LoadedRun:
-    outcome = loaded.outcome
+def _only(run: R, questions: tuple[Question, ...], conditions: Sequence[str]) -> R:
     ids = {question.id for question in questions}
-    rows = tuple(row for row in outcome.rows if row.question_id in ids)
-    timings = tuple(timing for timing in outcome.timings if timing.question_id in ids)
-    scores = Scores(rows, questions)
+    rows = tuple(row for row in run.rows if row.question_id in ids)
     cut = f"This is a cut of the run, {' and '.join(conditions)}: {len(questions)} of its "
-    cut += f"{len(loaded.questions)} questions. It was not declared before the run and carries no claim."
-    return LoadedRun(
-        outcome=msgspec.structs.replace(
-            outcome,
-            run=msgspec.structs.replace(
-                outcome.run,
-                question_ids=tuple(question.id for question in questions),
-                questions_digest=questions_digest(questions),
-                failures=sum(row.status == "failed" for row in rows),
-                fallbacks=sum(bool(row.fallbacks) for row in rows),
-                warnings=(cut, *outcome.run.warnings),
-            ),
-            rows=rows,
-            timings=timings,
-            summary=tuple(summarise(scores, timings, standard_measures(outcome.run.mode))),
-            gold_facts=tuple(facts for facts in outcome.gold_facts if facts.question_id in ids),
-        ),
-        questions=questions,
+    cut += f"{len(run.asked)} questions. It was not declared before the run and carries no claim."
+    record = msgspec.structs.replace(
+        run.record,
+        question_ids=tuple(question.id for question in questions),
+        questions_digest=questions_digest(questions),
+        failures=sum(row.status == "failed" for row in rows),
+        fallbacks=sum(bool(row.fallbacks) for row in rows),
+        warnings=(cut, *run.record.warnings),
+    )
+    return replace(
+        run,
+        record=record,
+        rows=rows,
+        asked=questions,
+        timed=tuple(timing for timing in run.timed if timing.question_id in ids),
+        gold_facts=tuple(facts for facts in run.gold_facts if facts.question_id in ids),
+        conditions=(*run.conditions, *conditions),
     )

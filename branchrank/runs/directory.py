@@ -17,7 +17,7 @@ from branchrank.runs.provenance import Provenance
 from branchrank.runs.rows import is_under_way
 from branchrank.systems.spec import System
 
-SCHEMA_VERSION = 1
+SCHEMA_VERSION = 2
 
 ROWS = "rows.jsonl"
 QUESTIONS_CSV = "questions.csv"
@@ -32,16 +32,18 @@ QUESTIONS = "questions.jsonl"
 GOLD = "gold.jsonl"
 PLOTS = "plots"
 
-#: Parts of the settings that can change a row and are in neither an arm nor an index.
+#: Parts of the settings that can change a row and are in neither a predictor's record nor an index.
 ROW_SETTINGS = ("bm25", "grep", "qdrant", "retrieval", "embedding")
 
 #: The files that every other file of a run is computed from.
 TRUTH = (ROWS, TIMINGS_CSV, QUESTIONS, GOLD)
 
 
-class Arm(Record, frozen=True, kw_only=True):
-    """One predictor of a run. ``system`` is its whole record; ``None`` for what comes from outside, and then
-    ``origin`` is its class or its endpoint."""
+class PredictorRecord(Record, frozen=True, kw_only=True):
+    """One predictor of a run.
+
+    ``system`` is its whole record; ``None`` for a class or an endpoint, which ``origin`` then names.
+    """
 
     name: str
     llm: str
@@ -67,6 +69,12 @@ class IndexFacts(Record, frozen=True, kw_only=True):
     bytes: int
 
 
+class _Schema(Record, frozen=True, kw_only=True):
+    """The one field of ``run.json`` that every version has."""
+
+    schema_version: int = 1
+
+
 class RunRecord(Record, frozen=True, kw_only=True):
     """``run.json``: everything needed to repeat a run and to say what it measured.
 
@@ -90,7 +98,7 @@ class RunRecord(Record, frozen=True, kw_only=True):
     question_ids: tuple[str, ...]
     top_k: int
     mode: str
-    arms: tuple[Arm, ...]
+    predictors: tuple[PredictorRecord, ...]
     indexes: tuple[IndexFacts, ...] = ()
     settings: dict[str, Any] = msgspec.field(default_factory=dict)
     origins: dict[str, str] = msgspec.field(default_factory=dict)
@@ -115,7 +123,7 @@ class RunRecord(Record, frozen=True, kw_only=True):
             "the corpus": self.corpus_digest,
             "the questions": (self.questions_digest, self.question_ids),
             "--top-k": self.top_k,
-            "the predictors": self.arms,
+            "the predictors": self.predictors,
             "--sample-seed": self.seed,
             "the index": [(index.name, index.digest, index.vector_store) for index in self.indexes],
             **{f"the settings of {name}": self.settings.get(name) for name in ROW_SETTINGS},
@@ -169,7 +177,16 @@ def read_run(directory: Path) -> RunRecord:
     """Read ``run.json``. Raises :class:`RunError` when the directory holds no readable run."""
     path = directory / RUN_JSON
     try:
-        return msgspec.json.decode(path.read_bytes(), type=RunRecord)
+        content = path.read_bytes()
+        schema = msgspec.json.decode(content, type=_Schema).schema_version
+        if schema != SCHEMA_VERSION:
+            age = "an older" if schema < SCHEMA_VERSION else "a newer"
+            raise RunError(
+                f"{directory} was made by {age} version of BranchRank: its schema is {schema}, this version "
+                f"reads {SCHEMA_VERSION}",
+                remedy="run the benchmark again" if schema < SCHEMA_VERSION else "pip install -U branchrank",
+            )
+        return msgspec.json.decode(content, type=RunRecord)
     except OSError as error:
         raise RunError(f"no run in {directory}: {error.strerror}", remedy="`branchrank list`") from error
     except (msgspec.DecodeError, RecursionError) as error:

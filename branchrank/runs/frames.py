@@ -1,16 +1,21 @@
-"""A run as pandas tables, for notebooks and for questions that no report answers."""
+"""A run as pandas tables: what its CSV files hold, computed from the run itself.
+
+Empty cells of numbers are NaN, those of text are empty; text is as it was before the CSV files guarded it
+against spreadsheets.
+"""
 
 from __future__ import annotations
 
-from pathlib import Path
-from typing import TYPE_CHECKING, NamedTuple
+from io import StringIO
+from typing import TYPE_CHECKING
 
-from branchrank.runs import directory as names
-from branchrank.runs.directory import read_run
+from branchrank.runs.csv_text import text_of
+from branchrank.runs.run import RunData
+from branchrank.runs.tables import calls_csv, questions_csv, summary_csv
+from branchrank.runs.timings import timings_csv
 
 if TYPE_CHECKING:
     import pandas as pd
-
 
 #: Columns that hold text, also where every cell of one is empty.
 TEXT = frozenset(
@@ -35,33 +40,30 @@ TEXT = frozenset(
 )
 
 
-class Frames(NamedTuple):
-    """The tables of one run: a row per predictor, per question and predictor, per LLM call, per timing."""
-
-    summary: pd.DataFrame
-    questions: pd.DataFrame
-    calls: pd.DataFrame
-    timings: pd.DataFrame
+def summary_frame(run: RunData) -> pd.DataFrame:
+    """``summary.csv``: one row per predictor."""
+    return _frame(summary_csv(run))
 
 
-def load_frames(directory: Path) -> Frames:
-    """Read the CSV files of a run; empty cells of numbers are NaN, those of text are empty.
+def questions_frame(run: RunData) -> pd.DataFrame:
+    """``questions.csv``: one row per question, predictor and repeat."""
+    return _frame(questions_csv(run))
 
-    Raises :class:`~branchrank.errors.RunError` when the directory holds no run.
-    """
+
+def calls_frame(run: RunData) -> pd.DataFrame:
+    """``llm_calls.csv``: one row per logical LLM call."""
+    return _frame(calls_csv(run))
+
+
+def timings_frame(run: RunData) -> pd.DataFrame:
+    """``timings.csv``: one row per timed query and stage, in milliseconds."""
+    return _frame(timings_csv(run.timed))
+
+
+def _frame(text: str) -> pd.DataFrame:
     import pandas as pd
 
-    read_run(directory)
-
-    def read(name: str) -> pd.DataFrame:
-        frame = pd.read_csv(
-            directory / name, dtype=dict.fromkeys(TEXT, str), keep_default_na=False, na_values=[""]
-        )
-        return frame.fillna(dict.fromkeys(TEXT & set(frame.columns), ""))
-
-    return Frames(
-        summary=read(names.SUMMARY_CSV),
-        questions=read(names.QUESTIONS_CSV),
-        calls=read(names.CALLS_CSV),
-        timings=read(names.TIMINGS_CSV),
-    )
+    frame = pd.read_csv(StringIO(text), dtype=dict.fromkeys(TEXT, str), keep_default_na=False, na_values=[""])
+    texts = [name for name in frame.columns if name in TEXT]
+    frame[texts] = frame[texts].fillna("").map(text_of)
+    return frame

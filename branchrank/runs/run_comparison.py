@@ -1,144 +1,285 @@
-"""Two runs over the same questions: paired comparisons, and the questions that flipped.
+"""Comparisons of two predictors of a run, and of two runs over the same questions: flips and a gate.
 
 Runs over other questions, or with other gold, can't be paired and are refused. Predictors that are compared
-at once are one family for Holm's correction.
+at once are one family for Holm's correction. A positive difference means that the candidate is better.
 """
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
+from pathlib import Path
 
-from branchrank.errors import RunError, UsageError
-from branchrank.measures.verdicts import Comparison, compare_pairs
+from branchrank.errors import RunError, UsageError, suggestion
+from branchrank.measures.verdicts import DELTA, Comparison, Decision, Gate, compare_pairs, gate
+from branchrank.printable import safe
 from branchrank.records import Record
-from branchrank.runs.comparisons import benchmark_settings, clusters_of, primary_measure
-from branchrank.runs.loading import LoadedRun
-from branchrank.runs.scores import NamedMeasure, named_measure
+from branchrank.runs.run import RunData
+from branchrank.runs.summary import SummaryRow
+from branchrank.runs.words import milliseconds, opening, sentence
 
 
 class Flip(Record, frozen=True, kw_only=True):
     """A question on which the two differ, with both scores."""
 
     question_id: str
-    before: float
-    after: float
+    baseline: float
+    candidate: float
 
 
 class Pair(Record, frozen=True, kw_only=True):
-    """A predictor of run B against one of run A; ``flips`` in the order of the questions."""
+    """A predictor of the candidate run with one of the baseline run, and their rows of the summaries.
 
-    before: str
-    after: str
+    ``flips`` are in the order of the questions. ``str()`` is what ``branchrank compare`` prints of the pair.
+    """
+
+    baseline: SummaryRow
+    candidate: SummaryRow
     comparison: Comparison
     flips: tuple[Flip, ...]
 
+    def __str__(self) -> str:
+        old, new = self.baseline, self.candidate
+        won = [flip.question_id for flip in self.flips if flip.candidate > flip.baseline]
+        lost = [flip.question_id for flip in self.flips if flip.candidate < flip.baseline]
+        return _text(
+            (
+                f"{opening(self.comparison)} {sentence(self.comparison)}",
+                f"p50: {milliseconds(old.latency_p50_ms)} -> {milliseconds(new.latency_p50_ms)} ms",
+                f"p95: {milliseconds(old.latency_p95_ms)} -> {milliseconds(new.latency_p95_ms)} ms",
+                f"LLM tokens per query: {old.llm_tokens_per_query:.0f} -> {new.llm_tokens_per_query:.0f}; "
+                f"lines per hit: {old.lines_per_hit or 0:.1f} -> {new.lines_per_hit or 0:.1f}",
+                f"won ({len(won)}): {', '.join(won) or 'none'}",
+                f"lost ({len(lost)}): {', '.join(lost) or 'none'}",
+            )
+        )
 
-def chosen_measure(name: str, run: LoadedRun) -> NamedMeasure:
-    """The named measure, or the run's primary one."""
-    return named_measure(name) if name else primary_measure(benchmark_settings(run.outcome.run))
+
+class RunComparison(Record, frozen=True, kw_only=True):
+    """A candidate run compared with a baseline run; ``changes`` are the settings in which they differ.
+
+    ``str()`` is what ``branchrank compare`` prints.
+    """
+
+    baseline: Path
+    candidate: Path
+    questions: int
+    conditions: tuple[str, ...]
+    changes: tuple[str, ...]
+    pairs: tuple[Pair, ...]
+
+    def __str__(self) -> str:
+        lines = [f"baseline: {self.baseline}", f"candidate: {self.candidate}"]
+        if self.conditions:
+            lines.append(f"only {' and '.join(self.conditions)}: {self.questions} questions")
+        lines += [f"changed: {change}" for change in self.changes]
+        return "\n\n".join([_text(lines), *map(str, self.pairs)])
+
+
+class RunGate(Record, frozen=True, kw_only=True):
+    """Whether a run may replace its baseline: by predictor, and as a whole.
+
+    One predictor that fails fails the gate; one that is undecided leaves it undecided.
+    """
+
+    outcome: Decision
+    decisions: dict[str, Gate]
+
+    def __str__(self) -> str:
+        return _text(f"{each.outcome}: {name}: {each.reason}" for name, each in self.decisions.items())
+
+
+def _text(lines: Iterable[str]) -> str:
+    """Lines as text that is safe to print."""
+    return "\n".join(map(safe, lines))
+
+
+def compare_within(
+    run: RunData, candidate: str, baseline: str = "", *, measure: str = "", delta: float | None = None
+) -> Comparison:
+    """Compare two predictors of one run; ``baseline``, ``measure`` and ``delta`` default to the declared ones.
+
+    A comparison that the run declared is returned as its report has it, adjusted for all of its candidates;
+    any other is a family of its own. Raises :class:`UsageError` for an unknown predictor or measure, for a
+    predictor compared with itself, and for a run without answerable questions.
+    """
+    baseline = baseline or run.judgement.baseline
+    for name in (candidate, baseline):
+        if name not in run.predictors:
+            raise unknown_predictor(str(run.directory), name, run.predictors)
+    if candidate == baseline:
+        raise UsageError(f"{candidate!r} is compared with itself", remedy="name another baseline")
+    chosen = run.measure(measure)
+    if chosen.same(run.primary) and delta in (None, run.settings.delta):
+        for declared in run.judgement.comparisons:
+            if (declared.candidate, declared.baseline) == (candidate, baseline):
+                return declared
+    [found] = compare_pairs(
+        [
+            (
+                (baseline, run.scores.per_question(baseline, chosen)),
+                (candidate, run.scores.per_question(candidate, chosen)),
+            )
+        ],
+        run.clusters,
+        measure=chosen.name,
+        delta=run.settings.delta if delta is None else delta,
+        alpha=run.settings.alpha,
+        seed=run.record.seed,
+        resamples=run.settings.bootstrap,
+    )
+    return found
 
 
 def compare_runs(
-    a: LoadedRun,
-    b: LoadedRun,
+    candidate: RunData,
+    baseline: RunData,
     *,
-    predictor_a: str = "",
-    predictor_b: str = "",
-    measure: NamedMeasure,
-    delta: float,
-) -> list[Pair]:
-    """Hold the predictors of ``b`` against those of the same name in ``a``, or one named against one named.
+    predictor: str = "",
+    baseline_predictor: str = "",
+    measure: str = "",
+    delta: float = DELTA,
+) -> RunComparison:
+    """Compare the predictors of ``candidate`` with those of the same name in ``baseline``, or one with one.
 
-    Raises :class:`RunError` when the questions are not the same, :class:`UsageError` when a predictor is not
-    in its run.
+    ``measure`` is the candidate's primary one unless it is named. Raises :class:`RunError` when the questions
+    are not the same, :class:`UsageError` when a predictor is not in its run.
     """
-    check_same_questions(a, b)
-    scores_a, scores_b = a.scores, b.scores
-    clusters = clusters_of(scores_b)
-    settings = benchmark_settings(b.outcome.run)
-    pairs = _pairs(scores_a.predictors, scores_b.predictors, predictor_a, predictor_b)
+    check_same_questions(candidate, baseline)
+    chosen = candidate.measure(measure)
+    pairs = _pairs(candidate, baseline, predictor, baseline_predictor)
     values = [
-        (scores_a.per_question(before, measure), scores_b.per_question(after, measure))
-        for before, after in pairs
+        (baseline.scores.per_question(old, chosen), candidate.scores.per_question(new, chosen))
+        for old, new in pairs
     ]
     comparisons = compare_pairs(
         [
-            ((f"{before} (A)", old), (f"{after} (B)", new))
-            for (before, after), (old, new) in zip(pairs, values, strict=True)
+            ((f"{old} (baseline)", before), (f"{new} (candidate)", after))
+            for (old, new), (before, after) in zip(pairs, values, strict=True)
         ],
-        clusters,
-        measure=measure.name,
+        candidate.clusters,
+        measure=chosen.name,
         delta=delta,
-        alpha=settings.alpha,
-        seed=b.outcome.run.seed,
-        resamples=settings.bootstrap,
+        alpha=candidate.settings.alpha,
+        seed=candidate.record.seed,
+        resamples=candidate.settings.bootstrap,
     )
-    compared = []
-    for (before, after), (old, new), comparison in zip(pairs, values, comparisons, strict=True):
-        flips = tuple(
-            Flip(question_id=key, before=old[key], after=new[key])
-            for key in scores_b.answerable
-            if old[key] != new[key]
-        )
-        compared.append(Pair(before=before, after=after, comparison=comparison, flips=flips))
-    return compared
+    return RunComparison(
+        baseline=baseline.directory,
+        candidate=candidate.directory,
+        questions=len(candidate.asked),
+        conditions=candidate.conditions,
+        changes=tuple(changed_settings(candidate, baseline)),
+        pairs=tuple(
+            Pair(
+                baseline=_summary_row(baseline, old),
+                candidate=_summary_row(candidate, new),
+                comparison=comparison,
+                flips=tuple(
+                    Flip(question_id=key, baseline=before[key], candidate=after[key])
+                    for key in candidate.scores.answerable
+                    if before[key] != after[key]
+                ),
+            )
+            for (old, new), (before, after), comparison in zip(pairs, values, comparisons, strict=True)
+        ),
+    )
 
 
-def check_same_questions(a: LoadedRun, b: LoadedRun) -> None:
+def gate_runs(
+    candidate: RunData,
+    baseline: RunData,
+    *,
+    delta: float = DELTA,
+    predictor: str = "",
+    baseline_predictor: str = "",
+    measure: str = "",
+) -> RunGate:
+    """Whether ``candidate`` is not worse than ``baseline`` by ``delta`` or more.
+
+    Raises as :func:`compare_runs` does.
+    """
+    compared = compare_runs(
+        candidate,
+        baseline,
+        predictor=predictor,
+        baseline_predictor=baseline_predictor,
+        measure=measure,
+        delta=delta or 1e-9,
+    )
+    decisions = {pair.candidate.predictor: gate(pair.comparison, delta) for pair in compared.pairs}
+    outcomes = {each.outcome for each in decisions.values()}
+    outcome: Decision = "fail" if "fail" in outcomes else "undecided" if "undecided" in outcomes else "pass"
+    return RunGate(outcome=outcome, decisions=decisions)
+
+
+def check_same_questions(candidate: RunData, baseline: RunData) -> None:
     """Raise :class:`RunError` unless both runs asked the same questions with the same gold."""
-    run_a, run_b = a.outcome.run, b.outcome.run
-    alone = sorted(set(run_a.question_ids) ^ set(run_b.question_ids))
+    new, old = candidate.record, baseline.record
+    alone = sorted(set(old.question_ids) ^ set(new.question_ids))
     if alone:
         shown = ", ".join(alone[:5])
         raise RunError(
             f"the runs asked different questions: {len(alone)} are in one of them only ({shown}, ...)",
             remedy="run both on the same questions, sample size and seed",
         )
-    if run_a.questions_digest != run_b.questions_digest:
-        questions = {question.id: question for question in a.questions}
-        changed = [each.id for each in b.questions if questions[each.id] != each]
+    if old.questions_digest != new.questions_digest:
+        questions = baseline.scores.questions
+        changed = [each.id for each in candidate.asked if questions[each.id] != each]
         raise RunError(
             f"the runs asked the same ids with other text or gold: {', '.join(changed[:5])}",
             remedy="run both on the same question file",
         )
 
 
-def _pairs(in_a: Sequence[str], in_b: Sequence[str], wanted_a: str, wanted_b: str) -> list[tuple[str, str]]:
-    for wanted, there, run in ((wanted_a, in_a, "A"), (wanted_b, in_b, "B")):
-        if wanted and wanted not in there:
-            raise UsageError(
-                f"run {run} has no predictor {wanted!r}", remedy=f"name one of {', '.join(there)}"
-            )
-    if wanted_a or wanted_b:
-        return [(wanted_a or wanted_b, wanted_b or wanted_a)]
-    common = [name for name in in_b if name in in_a]
+def _pairs(candidate: RunData, baseline: RunData, wanted: str, wanted_old: str) -> list[tuple[str, str]]:
+    """Names of predictors, (of the baseline run, of the candidate run)."""
+    if wanted or wanted_old:
+        old, new = wanted_old or wanted, wanted or wanted_old
+        for name, run, role in ((old, baseline, "baseline"), (new, candidate, "candidate")):
+            if name not in run.predictors:
+                raise unknown_predictor(f"the {role} run {run.directory}", name, run.predictors)
+        return [(old, new)]
+    common = [name for name in candidate.predictors if name in baseline.predictors]
     if common:
         return [(name, name) for name in common]
-    if len(in_a) == len(in_b) == 1:
-        return [(in_a[0], in_b[0])]
+    if len(baseline.predictors) == len(candidate.predictors) == 1:
+        return [(baseline.predictors[0], candidate.predictors[0])]
     raise UsageError(
-        f"the runs have no predictor in common: {', '.join(in_a)}; {', '.join(in_b)}",
+        f"the runs have no predictor in common: {', '.join(baseline.predictors)}; "
+        f"{', '.join(candidate.predictors)}",
         remedy="name one of each",
     )
 
 
-def changed_settings(a: LoadedRun, b: LoadedRun) -> list[str]:
-    """What else differs between two runs, in words."""
-    run_a, run_b = a.outcome.run, b.outcome.run
+def unknown_predictor(where: str, name: str, known: Sequence[str]) -> UsageError:
+    """The error for a predictor that a run does not have."""
+    return UsageError(
+        f"{where} has no predictor {name!r}",
+        remedy=suggestion(name, known) or f"name one of {', '.join(known)}",
+    )
+
+
+def _summary_row(run: RunData, predictor: str) -> SummaryRow:
+    return next(row for row in run.summary_rows if row.predictor == predictor)
+
+
+def changed_settings(candidate: RunData, baseline: RunData) -> list[str]:
+    """What else differs between two runs, in words, from the baseline's value to the candidate's."""
+    old, new = baseline.record, candidate.record
     changes = [
-        f"{name}: {getattr(run_a, name)} -> {getattr(run_b, name)}"
+        f"{name}: {getattr(old, name)} -> {getattr(new, name)}"
         for name in ("corpus_digest", "top_k", "mode", "seed")
-        if getattr(run_a, name) != getattr(run_b, name)
+        if getattr(old, name) != getattr(new, name)
     ]
-    indexes_a = {each.name: each.digest for each in run_a.indexes}
+    built = {each.name: each.digest for each in old.indexes}
     changes += [
-        f"index {each.name}: another build"
-        for each in run_b.indexes
-        if indexes_a.get(each.name) != each.digest
+        f"index {each.name}: another build" for each in new.indexes if built.get(each.name) != each.digest
     ]
-    for section in sorted(run_a.settings.keys() & run_b.settings.keys()):
-        old, new = run_a.settings[section], run_b.settings[section]
+    for section in sorted(old.settings.keys() & new.settings.keys()):
+        before, after = old.settings[section], new.settings[section]
         changes += [
-            f"{section}.{name}: {old.get(name)} -> {new[name]}" for name in new if old.get(name) != new[name]
+            f"{section}.{name}: {before.get(name)} -> {after[name]}"
+            for name in after
+            if before.get(name) != after[name]
         ]
     return changes

@@ -1,15 +1,15 @@
 """Every measure of every question and predictor, from the rows of a run.
 
-Repeats of an LLM arm are averaged per question first, so that the unit stays the question. A question
+Repeats of an LLM predictor are averaged per question first, so that the unit stays the question. A question
 whose query failed scores 0. Questions without gold take no part in the rates; they have a risk-coverage
 curve of their own.
 """
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterable, Mapping, Sequence
 
-from branchrank.errors import UsageError
 from branchrank.measures.matching import Mode
 from branchrank.measures.measures import Measure, parse_measure
 from branchrank.measures.passage_size import PassageSize, passage_size
@@ -22,11 +22,18 @@ PASSAGE_DEPTH = 5
 
 
 class NamedMeasure(Record, frozen=True, kw_only=True):
-    """A measure under one scoring: ``strict_hit@1``, ``relaxed_MRR@5``, ``graded_nDCG@10``."""
+    """A measure under one scoring: ``strict_hit@1``, ``relaxed_MRR@5``, ``graded_nDCG@10``, ``Success@1``.
+
+    ``name`` is as it was typed.
+    """
 
     name: str
     mode: Mode
     measure: Measure
+
+    def same(self, other: NamedMeasure) -> bool:
+        """Whether the other one gives the same values, perhaps by another name."""
+        return (self.mode, self.measure) == (other.mode, other.measure)
 
 
 STANDARD = (
@@ -38,18 +45,34 @@ STANDARD = (
     "strict_nDCG@5",
     "relaxed_MRR@5",
 )
-EXAMPLES = "write strict_hit@1, relaxed_MRR@5, graded_nDCG@10, ..."
+_MODES: tuple[Mode, ...] = ("strict", "relaxed", "graded")
 
 
 def named_measure(name: str) -> NamedMeasure:
-    """Read ``<mode>_<measure>``, mode strict, relaxed or graded. Raises :class:`UsageError`."""
-    mode, _, rest = name.partition("_")
-    for known in ("strict", "relaxed", "graded"):
-        if mode == known and rest:
-            return NamedMeasure(name=name, mode=known, measure=parse_measure(rest, f"{known}_"))
-    raise UsageError(
-        f"measure {name!r} names no scoring: it begins with strict_, relaxed_ or graded_", remedy=EXAMPLES
-    )
+    """Read a measure's name. Raises :class:`UsageError`.
+
+    A name of ir-measures is scored on the strict gold; ``strict_``, ``relaxed_`` or ``graded_`` before it
+    says otherwise.
+
+    >>> named_measure("nDCG@10").mode, named_measure("relaxed_MRR@5").mode
+    ('strict', 'relaxed')
+    """
+    for mode in _MODES:
+        if name.startswith(f"{mode}_"):
+            measure = parse_measure(name.removeprefix(f"{mode}_"), f"{mode}_")
+            return NamedMeasure(name=name, mode=mode, measure=measure)
+    return NamedMeasure(name=name, mode="strict", measure=parse_measure(name))
+
+
+def measure_names(text: str) -> list[str]:
+    """The names in a list separated by commas; commas within parentheses belong to a name."""
+    return [name.strip() for name in re.split(r",(?![^()]*\))", text) if name.strip()]
+
+
+def extra_measures(primary: NamedMeasure, measures: str) -> tuple[NamedMeasure, ...]:
+    """The primary measure and those named in ``measures``, each once. Raises :class:`UsageError`."""
+    found = [primary, *map(named_measure, measure_names(measures))]
+    return tuple({measure.name: measure for measure in found}.values())
 
 
 def standard_measures(mode: str) -> tuple[NamedMeasure, ...]:

@@ -1,4 +1,4 @@
-"""``summary.csv``, ``questions.csv`` and ``llm_calls.csv``: computed from rows and timings, nothing else."""
+"""One row of figures per predictor, computed from rows and timings, nothing else."""
 
 from __future__ import annotations
 
@@ -6,16 +6,13 @@ from collections.abc import Iterable, Sequence
 
 from branchrank.measures.latency import percentile
 from branchrank.measures.passage_size import summarise_passages
-from branchrank.records import LLMCall, Record
-from branchrank.runs.csv_text import table_csv
-from branchrank.runs.rows import Row, RowHit
+from branchrank.records import Record
+from branchrank.runs.rows import RowHit
 from branchrank.runs.scores import (
     STANDARD,
     NamedMeasure,
     Scores,
     mean,
-    named_measure,
-    outcome_of,
 )
 from branchrank.runs.timings import COMPUTE, CPU, LLM_WAIT, TOTAL, Timing
 
@@ -23,6 +20,7 @@ from branchrank.runs.timings import COMPUTE, CPU, LLM_WAIT, TOTAL, Timing
 class SummaryRow(Record, frozen=True, kw_only=True):
     """One predictor's line of ``summary.csv``. Rates are 0..1; ``None`` where nothing was measured.
 
+    ``rates`` has every standard measure, then the measures that were asked for by name.
     ``questions`` counts all that were asked, ``answerable_questions`` those that the rates are over.
     """
 
@@ -52,10 +50,6 @@ class SummaryRow(Record, frozen=True, kw_only=True):
     answerable_questions: int
 
 
-FIRST_RATES = STANDARD[:4]
-MORE_RATES = STANDARD[4:]
-
-
 def summarise(
     scores: Scores, timings: Sequence[Timing], measures: Iterable[NamedMeasure]
 ) -> list[SummaryRow]:
@@ -80,7 +74,7 @@ def _summary(
             name: scores.average(predictor, measures[name])
             if name in measures and scores.answerable
             else None
-            for name in STANDARD
+            for name in dict.fromkeys((*STANDARD, *measures))
         },
         lines_per_hit=sizes.lines_per_hit,
         latency_p50_ms=warm.percentile(TOTAL, 0.5),
@@ -141,90 +135,3 @@ class Warm:
     def cold(self) -> float | None:
         """The first query's milliseconds."""
         return self._cold
-
-
-def summary_csv(summary: Sequence[SummaryRow]) -> str:
-    """``summary.csv``: the fixed columns first, in their order."""
-    fixed = (
-        "lines_per_hit",
-        "latency_p50_ms",
-        "latency_p95_ms",
-        "llm_calls_per_query",
-        "llm_tokens_per_query",
-    )
-    more = tuple(name for name in SummaryRow.__struct_fields__[4:] if name not in fixed)
-    header = ("predictor", "llm", "questions", *FIRST_RATES, *fixed, *MORE_RATES, *more)
-    lines = [
-        (
-            row.predictor,
-            row.llm,
-            row.questions,
-            *(row.rates[name] for name in FIRST_RATES),
-            *(getattr(row, name) for name in fixed),
-            *(row.rates[name] for name in MORE_RATES),
-            *(getattr(row, name) for name in more),
-        )
-        for row in summary
-    ]
-    return table_csv(header, lines)
-
-
-def questions_csv(scores: Scores) -> str:
-    """``questions.csv``: one line per question, predictor and repeat."""
-    measures = [named_measure(name) for name in STANDARD]
-    header = (
-        "question_id",
-        "predictor",
-        "llm",
-        "repeat",
-        "kind",
-        "difficulty",
-        "status",
-        "outcome",
-        *STANDARD,
-        "strict_rank",
-        "relaxed_rank",
-        "lost",
-        "gold_ranks",
-        "first_hit",
-        "fallbacks",
-        "error",
-    )
-    lines = []
-    for question_id, question in scores.questions.items():
-        for predictor in scores.predictors:
-            for row in scores.rows_of(predictor, question_id):
-                values = {measure.name: scores.value(row, measure) for measure in measures}
-                lines.append(
-                    (
-                        question_id,
-                        predictor,
-                        row.llm,
-                        row.repeat,
-                        question.kind,
-                        question.difficulty,
-                        row.status,
-                        outcome_of(row, values) if question.answerable else "unanswerable",
-                        *(values.values() if question.answerable else [None] * len(values)),
-                        _first_rank([hit.gold is not None for hit in row.hits]),
-                        _first_rank([hit.page is not None for hit in row.hits]),
-                        row.lost,
-                        " ".join(f"{stage}:{rank}" for stage, rank in row.gold_ranks.items()),
-                        f"{row.hits[0].source}:{row.hits[0].line_start}-{row.hits[0].line_end}"
-                        if row.hits
-                        else "",
-                        "; ".join(row.fallbacks),
-                        row.error,
-                    )
-                )
-    return table_csv(header, lines)
-
-
-def _first_rank(right: Sequence[bool]) -> int | None:
-    return next((rank for rank, is_right in enumerate(right, start=1) if is_right), None)
-
-
-def calls_csv(rows: Iterable[Row]) -> str:
-    """``llm_calls.csv``: the ledger, one line per logical call."""
-    header = [name for name in LLMCall.__struct_fields__ if name != "replayed"]
-    return table_csv(header, ([getattr(call, name) for name in header] for row in rows for call in row.calls))

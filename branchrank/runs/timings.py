@@ -18,7 +18,7 @@ COMPUTE = "compute"
 
 
 class Timing(Record, frozen=True, kw_only=True):
-    """One stage of one timed query. ``phase`` is ``cold`` for an arm's first query of the pass."""
+    """One stage of one timed query. ``phase`` is ``cold`` for a predictor's first query of the pass."""
 
     predictor: str
     question_id: str
@@ -29,11 +29,16 @@ class Timing(Record, frozen=True, kw_only=True):
 
 def write_timings(path: Path, timings: Sequence[Timing]) -> None:
     """Write ``timings.csv``: one row per query and stage."""
+    write_text(path, timings_csv(timings))
+
+
+def timings_csv(timings: Sequence[Timing]) -> str:
+    """The text of ``timings.csv``."""
     lines = (
         (timing.predictor, timing.question_id, timing.phase, timing.stage, f"{timing.ms:.4f}")
         for timing in timings
     )
-    write_text(path, table_csv(Timing.__struct_fields__, lines))
+    return table_csv(Timing.__struct_fields__, lines)
 
 
 def read_timings(path: Path) -> list[Timing]:

@@ -5,8 +5,9 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Sequence
 
-from branchrank.runs.directory import Arm
+from branchrank.runs.directory import PredictorRecord
 from branchrank.runs.rows import Row
+from branchrank.systems.branches import label
 
 #: The depth of the standard measures.
 DEEPEST = 5
@@ -22,13 +23,13 @@ def shallow(top_k: int) -> list[str]:
     ]
 
 
-def lost_branches(rows: Sequence[Row], arms: Sequence[Arm]) -> list[str]:
-    """Arms whose distance threshold left over half of their questions without the vector branch."""
+def lost_branches(rows: Sequence[Row], predictors: Sequence[PredictorRecord]) -> list[str]:
+    """Predictors whose distance threshold left over half of their questions without the vector branch."""
     found = []
-    for arm in arms:
-        branches = arm.system.branches if arm.system is not None else ()
-        thresholds = {branch.name: branch.threshold for branch in branches if branch.threshold is not None}
-        answered = [row for row in rows if row.predictor == arm.name and row.status == "ok"]
+    for predictor in predictors:
+        branches = predictor.system.branches if predictor.system is not None else ()
+        thresholds = {label(branch): branch.threshold for branch in branches if branch.threshold is not None}
+        answered = [row for row in rows if row.predictor == predictor.name and row.status == "ok"]
         for name, threshold in thresholds.items():
             empty = sum(
                 1
@@ -38,24 +39,24 @@ def lost_branches(rows: Sequence[Row], arms: Sequence[Arm]) -> list[str]:
             )
             if 2 * empty > len(answered):
                 found.append(
-                    f"{arm.name}: the distance threshold {threshold:g} leaves {empty} of {len(answered)} "
-                    f"questions without any result of {name}; `branchrank calibrate` suggests a value for "
-                    "this model"
+                    f"{predictor.name}: the distance threshold {threshold:g} leaves {empty} of "
+                    f"{len(answered)} questions without any result of {name}; `branchrank calibrate` "
+                    "suggests a value for this model"
                 )
     return found
 
 
-def lost_llms(rows: Sequence[Row], arms: Sequence[Arm]) -> list[str]:
-    """Arms whose LLM gave way to a fallback in over half of their rows, with the commonest reason."""
+def lost_llms(rows: Sequence[Row], predictors: Sequence[PredictorRecord]) -> list[str]:
+    """Predictors whose LLM gave way to a fallback in over half of their rows, with the commonest reason."""
     found = []
-    for arm in arms:
-        answered = [row for row in rows if row.predictor == arm.name and row.status == "ok"]
+    for predictor in predictors:
+        answered = [row for row in rows if row.predictor == predictor.name and row.status == "ok"]
         fallen = [row for row in answered if row.fallbacks]
         if 2 * len(fallen) > len(answered):
             reasons = Counter(reason for row in fallen for reason in row.fallbacks)
             reason = min(reasons, key=lambda name: (-reasons[name], name))
             found.append(
-                f"{arm.name}: the LLM gave way to a fallback in {len(fallen)} of {len(answered)} answers, "
-                f"most often by {reason!r}; the rates say little about {arm.llm}"
+                f"{predictor.name}: the LLM gave way to a fallback in {len(fallen)} of {len(answered)} "
+                f"answers, most often by {reason!r}; the rates say little about {predictor.llm}"
             )
     return found

@@ -6,36 +6,47 @@ share a slot share its results.
 
 from __future__ import annotations
 
-from typing import Annotated, Literal
+from typing import Annotated, Any, Literal
 
+import msgspec
 from msgspec import Meta
 
 from branchrank.records import Record
 
-BranchKind = Literal["dense", "bm25", "fts5", "grep", "qdrant-dense", "qdrant-sparse", "tree"]
-Unit = Literal["chunk", "node"]
-FusionMethod = Literal["rrf", "convex", "dbsf"]
+Unit = Literal["chunk", "node", "span"]
+FusionMethod = Literal["rrf", "convex", "dbsf", "none"]
 RerankMethod = Literal["none", "llm", "pointwise", "cross-encoder"]
 
-PositiveInt = Annotated[int, Meta(ge=1, le=100_000)]
+#: What ``Meta(extra=...)`` of a field calls the range outside which a value is allowed but warned about.
+RECOMMENDED = "recommended"
 
 
 class Expand(Record, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """Map a chunk branch onto nodes with evidence, and walk to their neighbours in the tree."""
 
-    depth: Annotated[int, Meta(ge=0, le=4)] = 1
-    siblings: Annotated[int, Meta(ge=0, le=50)] = 2
-    file_roots: Annotated[int, Meta(ge=0, le=50)] = 5
+    depth: Annotated[
+        int, Meta(ge=0, le=4, description="steps through the tree from a section that the branch found")
+    ] = 1
+    siblings: Annotated[int, Meta(ge=0, le=50, description="siblings added per section")] = 2
+    file_roots: Annotated[
+        int, Meta(ge=0, le=50, description="files whose top section is added, best evidence first")
+    ] = 5
 
 
 class TreeSearch(Record, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """How a ``tree`` branch walks: an LLM's choice, or the lexical score of each subtree."""
 
-    beam: PositiveInt = 4
-    depth: PositiveInt = 12
-    max_steps: PositiveInt = 12
-    step_candidates: PositiveInt = 24
-    final_candidates: PositiveInt = 24
+    beam: Annotated[int, Meta(ge=1, le=100_000, description="nodes followed at each step")] = 4
+    depth: Annotated[int, Meta(ge=1, le=100_000, description="maximum steps down the tree")] = 12
+    max_steps: Annotated[
+        int, Meta(ge=1, le=100_000, description="maximum LLM calls per question for steps")
+    ] = 12
+    step_candidates: Annotated[
+        int, Meta(ge=1, le=100_000, description="children shown to the LLM in one call")
+    ] = 24
+    final_candidates: Annotated[
+        int, Meta(ge=1, le=100_000, description="visited nodes shown to the final ranking")
+    ] = 24
     steps_by: Literal["llm", "lexical"] = "lexical"
     final_by: Literal["llm", "lexical"] = "lexical"
 
@@ -43,23 +54,25 @@ class TreeSearch(Record, frozen=True, kw_only=True, forbid_unknown_fields=True):
 class Branch(Record, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """One ranked list: what is searched, how deep, and its weight in the fusion.
 
-    ``threshold`` (dense only) drops chunks at or past that squared L2 distance. ``doubled`` asks for
-    twice the k of the query instead of ``top_n``. A branch with ``expand`` gives nodes.
+    ``kind`` names a branch kind (:mod:`branchrank.systems.branches`), ``options`` are that kind's own.
+    ``doubled`` asks for twice the k of the query instead of ``top_n``. A branch with ``expand`` gives nodes.
     """
 
-    kind: BranchKind
+    kind: str
     unit: Unit = "chunk"
-    top_n: PositiveInt = 40
-    weight: Annotated[float, Meta(ge=0.0, le=100.0)] = 1.0
-    threshold: float | None = None
+    top_n: Annotated[int, Meta(ge=1, le=100_000, description="results taken from the branch")] = 40
+    weight: Annotated[float, Meta(ge=0.0, le=100.0, description="weight of the branch in the fusion")] = 1.0
+    threshold: (
+        Annotated[
+            float,
+            Meta(gt=0.0, le=4.0, description="squared L2 distance from which on the branch drops a chunk"),
+        ]
+        | None
+    ) = None
     doubled: bool = False
     expand: Expand | None = None
     tree: TreeSearch | None = None
-
-    @property
-    def name(self) -> str:
-        """The branch's name in traces and hits."""
-        return f"{self.kind}({self.unit}s)" if self.kind in ("dense", "bm25") else self.kind
+    options: dict[str, Any] = msgspec.field(default_factory=dict)
 
     @property
     def fused_unit(self) -> Unit:
@@ -68,37 +81,69 @@ class Branch(Record, frozen=True, kw_only=True, forbid_unknown_fields=True):
 
 
 class Fuse(Record, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """How the branches become one list, and how much of it goes on (``cap`` 0: all)."""
+    """How the branches become one list, and how much of it goes on.
+
+    ``method`` ``none`` keeps the scores of a single branch. ``unit_interval`` puts the scores into 0..1.
+    """
 
     method: FusionMethod = "rrf"
-    k: PositiveInt = 60
-    cap: Annotated[int, Meta(ge=0, le=100_000)] = 0
+    k: Annotated[int, Meta(ge=1, le=100_000, description="constant k of RRF")] = 60
+    cap: Annotated[
+        int,
+        Meta(
+            ge=0,
+            le=100_000,
+            description="candidates kept after the fusion; 0: all",
+            extra={RECOMMENDED: (20, 50)},
+        ),
+    ] = 0
     unit_interval: bool = False
 
 
 class Group(Record, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """One hit per document, its best chunk."""
 
-    by: Literal["none", "document"] = "none"
-    aggregate: Literal["max", "avg"] = "max"
-    members: PositiveInt = 3
+    by: Annotated[Literal["none", "document"], Meta(description="how results are grouped")] = "none"
+    aggregate: Annotated[
+        Literal["max", "avg"], Meta(description="how a document's score is made from its chunks")
+    ] = "max"
+    members: Annotated[int, Meta(ge=1, le=100_000, description="chunks kept per document")] = 3
 
 
 class Rerank(Record, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """The last stage. ``fusion_weight`` is the reranker's share against the first stage; 1: alone."""
+    """The last stage: none, one listwise LLM call, yes/no log-probabilities of an LLM, or a CrossEncoder."""
 
-    method: RerankMethod = "none"
-    candidate_order: Literal["shuffled", "fused"] = "shuffled"
-    fusion_weight: Annotated[float, Meta(ge=0.0, le=1.0)] = 1.0
-    context_tokens: Annotated[int, Meta(ge=512)] = 8000
-    cross_encoder: str = ""
+    method: Annotated[
+        RerankMethod,
+        Meta(
+            description="reranker; llm: one listwise call; pointwise: yes/no log-probabilities; "
+            "cross-encoder: a model"
+        ),
+    ] = "none"
+    candidate_order: Annotated[
+        Literal["shuffled", "fused"],
+        Meta(description="order in which the LLM sees the candidates; shuffled: seeded and recorded"),
+    ] = "shuffled"
+    fusion_weight: Annotated[
+        float,
+        Meta(ge=0.0, le=1.0, description="weight of the reranker against the first stage; 1: reranker only"),
+    ] = 1.0
+    context_tokens: Annotated[
+        int,
+        Meta(ge=512, le=1_000_000, description="prompt budget in tokens; a larger pool takes two calls"),
+    ] = 8000
+    cross_encoder: Annotated[
+        str, Meta(description="sentence-transformers CrossEncoder: a model name or path")
+    ] = ""
 
 
 class Endpoint(Record, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """The LLM of a system. Empty fields mean that none is named."""
 
-    base_url: str = ""
-    model: str = ""
+    base_url: Annotated[
+        str, Meta(description="OpenAI-compatible endpoint of the LLM; empty: no LLM is used")
+    ] = ""
+    model: Annotated[str, Meta(description="model of the LLM")] = ""
 
 
 class System(Record, frozen=True, kw_only=True, forbid_unknown_fields=True):
@@ -110,7 +155,10 @@ class System(Record, frozen=True, kw_only=True, forbid_unknown_fields=True):
     group: Group = Group()
     rerank: Rerank = Rerank()
     llm: Endpoint = Endpoint()
-    returns: Literal["passage", "section"] = "passage"
+    returns: Annotated[
+        Literal["passage", "section"],
+        Meta(description="what a section's hit returns: its best passage, or all of its own lines"),
+    ] = "passage"
 
     @property
     def searched(self) -> tuple[Branch, ...]:
@@ -133,33 +181,3 @@ class System(Record, frozen=True, kw_only=True, forbid_unknown_fields=True):
     def llm_label(self) -> str:
         """The report's column ``llm``: the model's name, or ``none``."""
         return self.llm.model if self.asks_llm else "none"
-
-
-def problems(system: System) -> list[str]:
-    """Everything that makes a system impossible, in words; empty when it can run."""
-    found = []
-    if not system.branches:
-        return [f"system {system.name!r} has no branches"]
-    if not system.searched:
-        found.append(f"system {system.name!r} has no branch of a weight above 0")
-    units = {branch.fused_unit for branch in system.branches}
-    if len(units) > 1:
-        found.append(f"system {system.name!r} fuses chunks with nodes: give every branch one unit")
-    names = [branch.name for branch in system.branches]
-    found.extend(
-        f"system {system.name!r} has the branch {name} twice"
-        for name in dict.fromkeys(names)
-        if names.count(name) > 1
-    )
-    for branch in system.branches:
-        if branch.kind == "dense" and branch.unit == "node":
-            found.append(f"system {system.name!r}: vectors are of chunks; map them to nodes with `expand`")
-        if branch.expand is not None and branch.unit != "chunk":
-            found.append(f"system {system.name!r}: only a branch of chunks can expand, not {branch.name}")
-        if (branch.kind == "tree") != (branch.tree is not None):
-            found.append(f"system {system.name!r}: `tree` settings belong to a branch of kind tree")
-    if system.asks_llm and not (system.llm.base_url and system.llm.model):
-        found.append(f"system {system.name!r} asks for an LLM but names no endpoint and model")
-    if system.rerank.method == "cross-encoder" and not system.rerank.cross_encoder:
-        found.append(f"system {system.name!r} asks for a cross-encoder but names no model")
-    return found

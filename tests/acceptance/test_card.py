@@ -129,7 +129,7 @@ class TestUsedBy:
 
     def test_hybrid_no_llm_ablations(self, made: Path) -> None:
         run = json.loads((made / "run.json").read_text())
-        [hybrid] = [arm for arm in run["arms"] if arm["name"] == "hybrid"]
+        [hybrid] = [predictor for predictor in run["predictors"] if predictor["name"] == "hybrid"]
         assert (hybrid["llm"], hybrid["system"]["rerank"]["method"]) == ("none", "none")
 
     @pytest.mark.parametrize(

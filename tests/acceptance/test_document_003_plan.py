@@ -21,7 +21,7 @@ from support.worlds import PAGES, make_index, write_pages
 from branchrank.cli.main import main
 from branchrank.embedders.prefixes import conventional_prefixes
 from branchrank.index import Index, open_index
-from branchrank.index.workspace_folder import Workspace, configure
+from branchrank.index.workspace_folder import WorkspaceFolder, configure
 from branchrank.ranking.evidence import evidence
 from branchrank.ranking.fusion import rrf
 from branchrank.records import BREADCRUMB_SEPARATOR, Chunk, Scored
@@ -160,9 +160,9 @@ class TestNotes:
         words += ["--bm25-k1", 1.5, "--bm25-b", 0.75]
         made = benchmark(project, "--predictor", part, *NO_LLM, *words, reports=tmp_path)
         run = json.loads((made / "run.json").read_text())
-        dense, bm25 = run["arms"][0]["system"]["branches"]
+        dense, bm25 = run["predictors"][0]["system"]["branches"]
         assert (dense["top_n"], dense["weight"], bm25["top_n"], bm25["weight"]) == (7, 2.0, 9, 0.5)
-        assert run["arms"][0]["system"]["fuse"]["k"] == 3
+        assert run["predictors"][0]["system"]["fuse"]["k"] == 3
         assert (run["settings"]["bm25"]["k1"], run["settings"]["bm25"]["b"]) == (1.5, 0.75)
         for row in json_lines(made / "rows.jsonl"):
             lists = {stage["stage"]: stage["keys"] for stage in row["trace"]}
@@ -222,7 +222,7 @@ class TestStageAVectorShortlist:
             settings={"index.embedder": "fake:64", "index.vector_store": "exact"},
         )
         assert search(tmp_path, "retrieve", "green tea")[0]["id"] == "x1"
-        with open_index(Workspace.open(tmp_path / "data", environment={})) as index:
+        with open_index(WorkspaceFolder.open(tmp_path / "data", environment={})) as index:
             engine = Engine(index)
             assert engine.sources.nodes_of("x1") == (
                 "guide/brewing.md#choosing-a-temperature",

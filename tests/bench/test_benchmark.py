@@ -8,6 +8,7 @@ import shutil
 from pathlib import Path
 
 import pytest
+from branchrank.runs.loading import load_run
 from support.commands import (
     NO_LLM,
     QUESTIONS,
@@ -21,7 +22,6 @@ from support.commands import (
 
 from branchrank.errors import RunError
 from branchrank.runs import directory as names
-from branchrank.runs.loading import load_run
 
 ALL = ("--predictor", "all", *NO_LLM)
 REPEATED = (
@@ -93,7 +93,7 @@ def test_run_json_says_what_is_needed_to_repeat_it(made: Path) -> None:
     assert run["origins"]["hybrid.no_llm"] == "flag --hybrid-no-llm"
     assert run["origins"]["hybrid.rrf_k"] == "default"
     assert run["settings"]["local"]["vector_top_n"] == 40
-    assert [arm["name"] for arm in run["arms"]] == ["local", "pageindex", "hybrid"]
+    assert [predictor["name"] for predictor in run["predictors"]] == ["local", "pageindex", "hybrid"]
     assert all(len(run[name]) == 64 for name in ("corpus_digest", "questions_digest"))
     [index] = run["indexes"]
     assert (index["embedder"], index["vector_store"], len(index["digest"])) == ("fake:64", "exact", 64)

@@ -148,12 +148,16 @@ def test_only_a_run_of_the_same_plan_is_taken_up(finished: Path, tmp_path: Path)
         {"question_ids": record.question_ids[1:]},
         {"top_k": 3},
         {"seed": 7},
-        {"arms": ()},
+        {"predictors": ()},
         {"settings": bm25},
         {"indexes": (other_index,)},
         {"experiment": "another"},
         {"split": "x"},
-        {"arms": (msgspec.structs.replace(record.arms[0], origin="http://127.0.0.1:2/retrieve"),)},
+        {
+            "predictors": (
+                msgspec.structs.replace(record.predictors[0], origin="http://127.0.0.1:2/retrieve"),
+            )
+        },
         {"settings": {**record.settings, "benchmark": {**measured, "latency_sample": 9}}},
         {"settings": {**record.settings, "benchmark": {**measured, "question_text": "hash"}}},
     ):
@@ -268,7 +272,7 @@ def test_an_unreadable_run_is_said(tmp_path: Path, content: bytes | None) -> Non
     for verb in ("show", "resume"):
         result = invoke(verb, directory)
         assert result.exit_code == 3
-        assert "to mend it" in result.stderr
+        assert "fix: " in result.stderr
     listed = invoke("list", "--reports", tmp_path / "reports")
     assert listed.exit_code == 0
     assert ("unreadable" in listed.stdout) == (content is not None)

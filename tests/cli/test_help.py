@@ -75,10 +75,10 @@ def test_a_bm25_only_query_loads_nothing_heavy(tmp_path: Path) -> None:
     code = (
         "import sys; from pathlib import Path\n"
         "from branchrank.index import open_index\n"
-        "from branchrank.index.workspace_folder import Workspace\n"
+        "from branchrank.index.workspace_folder import WorkspaceFolder\n"
         "from branchrank.systems.builtin import pageindex\n"
         "from branchrank.systems.engine import Engine\n"
-        "workspace = Workspace.open(Path('data'), flags={'pageindex.no_llm': True})\n"
+        "workspace = WorkspaceFolder.open(Path('data'), flags={'pageindex.no_llm': True})\n"
         "with open_index(workspace) as index:\n"
         "    hits = Engine(index).retrieve(pageindex(workspace.settings), 'remove stains', 3).hits\n"
         "print(hits[0].node_id)\n"

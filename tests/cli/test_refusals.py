@@ -176,7 +176,7 @@ def test_a_mistake_is_a_message_a_remedy_and_an_exit_code(
     result = invoke(*words)
     assert result.exit_code == code, result.output
     assert reason in result.stderr
-    assert "to mend it: " in result.stderr or "Usage: " in result.stderr
+    assert "fix: " in result.stderr or "Usage: " in result.stderr
     assert "Traceback" not in result.output
     assert result.stdout == ""
     assert not (project / "reports").exists()
@@ -273,7 +273,7 @@ def test_flags_are_stronger_than_the_environment_and_that_than_the_file(
     assert run.origins["local.rrf_k"] == "flag --local-rrf-k"
     assert run.origins["local.vector_top_n"] == "environment BRANCHRANK_LOCAL_VECTOR_TOP_N"
     assert run.origins["local.bm25_top_n"].endswith("branchrank.toml")
-    [system] = [arm.system for arm in run.arms]
+    [system] = [predictor.system for predictor in run.predictors]
     assert (system.fuse.k, system.branches[0].top_n, system.branches[1].top_n) == (3, 12, 21)
     listed = invoke("settings", "--data-dir", project / "data").stdout
     assert "vector_top_n = 12  (environment BRANCHRANK_LOCAL_VECTOR_TOP_N)" in listed

@@ -172,7 +172,7 @@ def test_check_names_what_is_wrong_with_a_tree(
     assert result.exit_code in (3, 4)
     assert "guide/brewing.md" in result.output
     assert reason in result.output
-    assert "to mend it" in result.stderr
+    assert "fix: " in result.stderr
 
 
 def test_export_and_import_keep_the_sections(project: Path, tmp_path: Path) -> None:

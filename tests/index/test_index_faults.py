@@ -151,9 +151,10 @@ def test_a_full_disk_is_said_and_leaves_the_old_index(tmp_path: Path) -> None:
     write_corpus(tmp_path / "docs", {"large.md": "# Large\n\n" + "word " * 20_000})
     code = (
         "import resource, sys; from pathlib import Path\n"
-        "from branchrank.index import build_index; from branchrank.index.workspace_folder import Workspace\n"
+        "from branchrank.index import build_index\n"
+        "from branchrank.index.workspace_folder import WorkspaceFolder\n"
         "from branchrank.errors import StorageError\n"
-        "workspace = Workspace.open(Path(sys.argv[1]))\n"
+        "workspace = WorkspaceFolder.open(Path(sys.argv[1]))\n"
         "resource.setrlimit(resource.RLIMIT_FSIZE, (60_000, 60_000))\n"
         "try: build_index(workspace)\n"
         "except StorageError as error: print(error); sys.exit(error.exit_code)\n"

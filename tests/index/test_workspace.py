@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from branchrank.corpus.named import known_corpora
 from branchrank.errors import CorpusError, UsageError
 from branchrank.index.config_file import WorkspaceConfig, read_config, update_config
-from branchrank.index.workspace_folder import Workspace, configure, index_name
+from branchrank.index.workspace_folder import WorkspaceFolder, configure, index_name
 from branchrank.settings import IndexSettings
 
 
@@ -22,7 +22,7 @@ def test_configure_writes_a_corpus_relative_to_the_file(tmp_path: Path) -> None:
     assert (tmp_path / "data" / "branchrank.toml").read_text() == (
         'corpus = "../docs"\n\n[index]\nembedder = "fake"\n'
     )
-    workspace = Workspace.open(tmp_path / "data", environment={})
+    workspace = WorkspaceFolder.open(tmp_path / "data", environment={})
     assert workspace.corpus_root == (tmp_path / "docs").resolve()
     assert workspace.corpus_name == "docs"
     assert workspace.index_settings.embedder == "fake"
@@ -37,22 +37,41 @@ def test_changing_keeps_comments_order_and_other_keys(tmp_path: Path) -> None:
     )
     update_config(path, {"corpus": "b", "index.embedder": "fake", "local.bm25_top_n": 7, "bm25.k1": 1.5})
     assert path.read_text() == (
-        '# mine\ncorpus = "b"\n\n[index]\n# model\nembedder = "fake"\nchunk_tokens = 128\n\n'
+        '# mine\ncorpus = "b"  # where\n\n[index]\n# model\nembedder = "fake"\nchunk_tokens = 128\n\n'
         "[local]\nrrf_k = 5\nbm25_top_n = 7\n\n[bm25]\nk1 = 1.5\n"
     )
 
 
-def test_what_can_not_be_changed_in_place_is_left_alone(tmp_path: Path) -> None:
+@pytest.mark.parametrize(
+    ("content", "key", "value", "after"),
+    [
+        ('exclude = [\n  "a",\n]\n', "exclude", ("b",), 'exclude = ["b"]\n'),
+        (
+            "index = { embedder = 'x' } # one line\n",
+            "index.embedder",
+            "y",
+            'index = { embedder = "y" } # one line\n',
+        ),
+        ("index.embedder = 'x'\n", "index.embedder", "y", 'index.embedder = "y"\n'),
+        ("[index]\nembedder = 'x'\n", "corpus", "docs", "corpus = \"docs\"\n\n[index]\nembedder = 'x'\n"),
+    ],
+    ids=["several lines", "inline table", "dotted key", "key above tables"],
+)
+def test_every_way_of_writing_a_value_can_be_changed(
+    tmp_path: Path, content: str, key: str, value: object, after: str
+) -> None:
     path = tmp_path / "branchrank.toml"
-    content = 'exclude = [\n  "a",\n]\n'
     path.write_text(content)
-    with pytest.raises(UsageError, match="cannot change") as caught:
-        update_config(path, {"exclude": ("b",)})
-    assert 'exclude = ["b"]' in caught.value.remedy
-    assert path.read_text() == content
-    path.write_text("index = { embedder = 'x' }\n")
-    with pytest.raises(UsageError, match="cannot change"):
+    update_config(path, {key: value})
+    assert path.read_text() == after
+
+
+def test_a_value_in_the_place_of_a_table_is_refused(tmp_path: Path) -> None:
+    path = tmp_path / "branchrank.toml"
+    path.write_text("index = 3\n")
+    with pytest.raises(UsageError, match="index must be a table"):
         update_config(path, {"index.embedder": "fake"})
+    assert path.read_text() == "index = 3\n"
 
 
 def test_no_change_does_not_write(tmp_path: Path) -> None:
@@ -86,7 +105,7 @@ def test_what_is_written_is_what_is_read(
 @pytest.mark.parametrize(
     ("content", "message"),
     [
-        ("exlude = ['a']", "no key 'exlude'"),
+        ("exlude = ['a']", "no key 'exlude'; did you mean `exclude`\\?"),
         ("corpus = 3", "Expected `str`"),
         ("corpus = ", "not TOML"),
         ("[index]\nembeder = 'x'", "embeder"),
@@ -95,14 +114,14 @@ def test_what_is_written_is_what_is_read(
 def test_a_wrong_file_is_said(tmp_path: Path, content: str, message: str) -> None:
     (tmp_path / "branchrank.toml").write_text(content)
     with pytest.raises(UsageError, match=message) as caught:
-        Workspace.open(tmp_path, environment={})
+        WorkspaceFolder.open(tmp_path, environment={})
     assert caught.value.exit_code == 2
 
 
 def test_a_missing_workspace_or_corpus_is_said(tmp_path: Path) -> None:
     assert read_config(tmp_path / "branchrank.toml") == (WorkspaceConfig(), {})
     with pytest.raises(CorpusError, match="names no corpus") as caught:
-        _ = Workspace.open(tmp_path, environment={}).corpus_root
+        _ = WorkspaceFolder.open(tmp_path, environment={}).corpus_root
     assert caught.value.remedy == f"branchrank index FOLDER --data-dir {tmp_path}"
     with pytest.raises(CorpusError, match="no corpus folder"):
         configure(tmp_path, corpus=tmp_path / "missing")
@@ -118,14 +137,14 @@ def test_a_corpus_may_be_named(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) 
     (tmp_path / "corpora" / name).mkdir(parents=True)
     configure(tmp_path / "data", corpus=name)
     assert (tmp_path / "data" / "branchrank.toml").read_text() == f'corpus = "{name}"\n'
-    assert Workspace.open(tmp_path / "data", environment={}).corpus_root.name == name
+    assert WorkspaceFolder.open(tmp_path / "data", environment={}).corpus_root.name == name
 
 
 def test_flags_ask_for_an_index_beside_the_default(tmp_path: Path) -> None:
     configure(tmp_path, settings={"index.embedder": "fake"})
-    other = Workspace.open(tmp_path, flags={"index.embedder": "fake:8"}, environment={})
+    other = WorkspaceFolder.open(tmp_path, flags={"index.embedder": "fake:8"}, environment={})
     assert not other.is_default_index
-    named = Workspace.open(tmp_path, environment={"BRANCHRANK_INDEX_VECTOR_STORE": "exact"})
+    named = WorkspaceFolder.open(tmp_path, environment={"BRANCHRANK_INDEX_VECTOR_STORE": "exact"})
     assert named.is_default_index
 
 

@@ -150,7 +150,7 @@ class Recorded(Record, frozen=True, kw_only=True):
     command: str = ""
     settings: dict[str, dict[str, str]] = msgspec.field(default_factory=dict)
     warnings: tuple[str, ...] = ()
-    arms: tuple[str, ...] = ()
+    predictors: tuple[str, ...] = ()
 
 
 ODD = st.text(st.sampled_from("aZ09\"'<>\\ \t:@/?#&=%$`|;äß☃"), min_size=6, max_size=16).filter(
@@ -211,8 +211,8 @@ def test_the_password_of_a_setting_vanishes_elsewhere_too(url: str, elsewhere: s
 
 
 def test_a_password_that_is_the_name_of_a_predictor_leaves_that_name() -> None:
-    run = Recorded(arms=("hybrid",), settings={"cache": {"redis_url": "redis://:hybrid@h"}})
-    assert scrubbed(run, {}).arms == ("hybrid",)
+    run = Recorded(predictors=("hybrid",), settings={"cache": {"redis_url": "redis://:hybrid@h"}})
+    assert scrubbed(run, {}).predictors == ("hybrid",)
 
 
 def test_what_holds_no_credential_is_recorded_as_it_is() -> None:

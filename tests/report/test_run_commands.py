@@ -131,7 +131,7 @@ def test_a_report_over_another_corpus_says_so(runs: dict[str, Path], tmp_path: P
     missing = invoke("report", run, "--corpus", tmp_path / "none")
     assert missing.exit_code == 3
     assert "there is no corpus folder" in missing.stderr
-    assert "to mend it" in missing.stderr
+    assert "fix: " in missing.stderr
     assert ((run / "report.html").read_bytes() if (run / "report.html").exists() else None) == before
     other = make_corpus(tmp_path / "other", 1)
     for flags, said in (((), True), (("--no-text",), False)):

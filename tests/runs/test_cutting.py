@@ -5,6 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 
 import pytest
+from branchrank.runs.loading import LoadedRun
 from support.commands import invoke
 from support.made_runs import Planned, make_questions, make_run
 
@@ -13,7 +14,6 @@ from branchrank.report.losses import failures, hard, lost, sliced, unanswerable
 from branchrank.report.result import passages, statistics
 from branchrank.runs.comparisons import judge_run
 from branchrank.runs.cutting import cut_run
-from branchrank.runs.loading import LoadedRun
 
 PREDICTORS = (Planned("local", 0.6), Planned("hybrid", 0.4, fails="q0004"))
 
@@ -73,7 +73,7 @@ def test_conditions_on_one_slice_add_up_and_on_two_both_hold(whole: LoadedRun) -
         ("kind", "=VALUE is missing\n.*kind=VALUE; kind is one of: howto, lookup"),
         ("kind=nothing", "kind is one of: howto, lookup"),
         ("overlap=subset", "no question of .* has one .overlap with the heading"),
-        ("overlap", "to mend it: cut by kind, difficulty, "),
+        ("overlap", "fix: cut by kind, difficulty, "),
     ],
 )
 def test_what_is_no_slice_is_refused(whole: LoadedRun, condition: str, says: str) -> None:

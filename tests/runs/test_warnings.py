@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 from branchrank.records import StageTrace
-from branchrank.runs.directory import Arm
+from branchrank.runs.directory import PredictorRecord
 from branchrank.runs.rows import Row
 from branchrank.runs.warnings import lost_branches, lost_llms
 from branchrank.systems.spec import Branch, System
 
-ARM = Arm(
+PREDICTOR = PredictorRecord(
     name="grep",
     llm="none",
     system=System(name="grep", branches=(Branch(kind="grep"), Branch(kind="dense", threshold=0.5))),
@@ -21,20 +21,20 @@ def row(number: int, *keys: str) -> Row:
 
 
 def test_a_branch_that_most_questions_lose_is_named_with_its_threshold() -> None:
-    (warning,) = lost_branches([row(1), row(2), row(3, "a.md@1")], [ARM])
+    (warning,) = lost_branches([row(1), row(2), row(3, "a.md@1")], [PREDICTOR])
     assert "0.5 leaves 2 of 3 questions" in warning
     assert "calibrate" in warning
 
 
 def test_half_is_not_most() -> None:
-    assert lost_branches([row(1), row(2, "a.md@1")], [ARM]) == []
+    assert lost_branches([row(1), row(2, "a.md@1")], [PREDICTOR]) == []
 
 
 def test_other_predictors_do_not_count() -> None:
-    assert lost_branches([Row(question_id="1", predictor="local", llm="none")], [ARM]) == []
+    assert lost_branches([Row(question_id="1", predictor="local", llm="none")], [PREDICTOR]) == []
 
 
-ASKING = Arm(name="hybrid", llm="ghost")
+ASKING = PredictorRecord(name="hybrid", llm="ghost")
 
 
 def answered(number: int, *fallbacks: str) -> Row:
@@ -48,7 +48,7 @@ def test_an_llm_that_gives_way_in_most_answers_is_named_with_the_commonest_reaso
         answered(3, "rerank: http 404"),
         answered(4),
     ]
-    (warning,) = lost_llms(rows, [ASKING, ARM])
+    (warning,) = lost_llms(rows, [ASKING, PREDICTOR])
     assert "in 3 of 4 answers, most often by 'rerank: http 404'" in warning
     assert "ghost" in warning
 

@@ -7,17 +7,17 @@ from contextlib import ExitStack
 from pathlib import Path
 
 import pytest
+from branchrank.systems.further_branches import further_branches
 from support.small_index import small_workspace
 
 from branchrank.index import Index, build_index
-from branchrank.index.workspace_folder import Workspace
+from branchrank.index.workspace_folder import WorkspaceFolder
 from branchrank.serve.service import Service, offer
 from branchrank.systems.builtin import builtin_systems
-from branchrank.systems.further_branches import further_branches
 
 
 @pytest.fixture(scope="session")
-def workspace(tmp_path_factory: pytest.TempPathFactory) -> Workspace:
+def workspace(tmp_path_factory: pytest.TempPathFactory) -> WorkspaceFolder:
     """A workspace with an index, every LLM switched off; a secret and a link to it lie around it."""
     folder = tmp_path_factory.mktemp("serve")
     made = small_workspace(folder)
@@ -25,20 +25,20 @@ def workspace(tmp_path_factory: pytest.TempPathFactory) -> Workspace:
     config.write_text(
         config.read_text() + "\n[hybrid]\nno_llm = true\n[grep]\nvector_score_threshold = 4.0\n"
     )
-    opened = Workspace.open(made.data_dir, environment={})
+    opened = WorkspaceFolder.open(made.data_dir, environment={})
     build_index(opened).close()
     return opened
 
 
 @pytest.fixture(scope="session")
-def index(workspace: Workspace) -> Iterator[Index]:
+def index(workspace: WorkspaceFolder) -> Iterator[Index]:
     """The opened index."""
     with build_index(workspace) as opened:
         yield opened
 
 
 @pytest.fixture(scope="session")
-def service(workspace: Workspace, index: Index) -> Iterator[Service]:
+def service(workspace: WorkspaceFolder, index: Index) -> Iterator[Service]:
     """All built-in predictors but pageindex, which asks for an LLM that isn't named."""
     offered = offer(builtin_systems(("family",), workspace.settings))
     with ExitStack() as opened:
@@ -49,6 +49,6 @@ def service(workspace: Workspace, index: Index) -> Iterator[Service]:
 
 
 @pytest.fixture(scope="session")
-def data_dir(workspace: Workspace) -> Path:
+def data_dir(workspace: WorkspaceFolder) -> Path:
     """The workspace's folder."""
     return workspace.data_dir

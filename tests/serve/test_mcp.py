@@ -21,7 +21,7 @@ from support.traversal import traversals
 
 from branchrank.errors import ArtifactError
 from branchrank.index import Index
-from branchrank.index.workspace_folder import Workspace
+from branchrank.index.workspace_folder import WorkspaceFolder
 from branchrank.serve.access import Access, access_for
 from branchrank.serve.mcp import mcp_application, mcp_server
 from branchrank.serve.workers import Workers
@@ -38,7 +38,7 @@ TOOLS = ["grep_search", "vector_search", "hybrid_search", "read_file"]
 
 
 @pytest.fixture(scope="module")
-def tools(index: Index, workspace: Workspace) -> SearchTools:
+def tools(index: Index, workspace: WorkspaceFolder) -> SearchTools:
     return SearchTools(index, workspace.corpus_root, settings=GrepSettings(vector_score_threshold=4.0))
 
 
@@ -50,7 +50,7 @@ def workers() -> Iterator[Workers]:
 
 
 @pytest.fixture
-def server(tools: SearchTools, workspace: Workspace, workers: Workers) -> Any:
+def server(tools: SearchTools, workspace: WorkspaceFolder, workers: Workers) -> Any:
     return mcp_server(tools, workspace.corpus_root, workers)
 
 
@@ -185,7 +185,7 @@ def test_hosts_origins_and_sizes_over_http(http: Running) -> None:
     assert http.send(post(b"{}", path="/../../etc/passwd"))[0] == 404
 
 
-async def test_no_path_leaves_the_corpus(server: Any, workspace: Workspace) -> None:
+async def test_no_path_leaves_the_corpus(server: Any, workspace: WorkspaceFolder) -> None:
     root = workspace.corpus_root
     secret = root.parent / "secret.txt"
     sibling = root.with_name(root.name + "-secret")

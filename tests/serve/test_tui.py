@@ -24,7 +24,7 @@ from textual.widgets import Input, OptionList, RichLog, Static, Tabs
 
 from branchrank.errors import ArtifactError
 from branchrank.index import Index, build_index
-from branchrank.index.workspace_folder import Workspace
+from branchrank.index.workspace_folder import WorkspaceFolder
 from branchrank.serve.service import Service, offer
 from branchrank.serve.tui.app import SearchApp
 from branchrank.serve.tui.searching import Searches, preview
@@ -43,7 +43,7 @@ The wombat digs {OSC} a hole {BIDI} and \x9b31m sleeps [link=file:///etc/passwd]
 
 
 @pytest.fixture
-def searches(index: Index, service: Service, workspace: Workspace) -> Searches:
+def searches(index: Index, service: Service, workspace: WorkspaceFolder) -> Searches:
     settings = GrepSettings(vector_score_threshold=4.0)
     return Searches(
         SearchTools(index, workspace.corpus_root, settings=settings), service, workspace.corpus_root
@@ -51,7 +51,7 @@ def searches(index: Index, service: Service, workspace: Workspace) -> Searches:
 
 
 @pytest.fixture(scope="module")
-def hostile(tmp_path_factory: pytest.TempPathFactory) -> Workspace:
+def hostile(tmp_path_factory: pytest.TempPathFactory) -> WorkspaceFolder:
     folder = tmp_path_factory.mktemp("hostile")
     made = small_workspace(folder)
     (folder / "docs" / "[bold]wombat[").mkdir()
@@ -185,7 +185,7 @@ def hidden(text: str) -> set[str]:
     return {character for character in text if character in "\x00\x07\x1b\x9b\u202e\u202c"}
 
 
-async def test_text_of_documents_is_no_markup_and_no_control(hostile: Workspace) -> None:
+async def test_text_of_documents_is_no_markup_and_no_control(hostile: WorkspaceFolder) -> None:
     with build_index(hostile) as index:
         root = hostile.corpus_root
         service = Service(index, offer(builtin_systems(("local",), hostile.settings)))
@@ -248,7 +248,7 @@ class Terminal:
 
 
 @pytest.fixture
-def terminal(hostile: Workspace) -> Iterator[Terminal]:
+def terminal(hostile: WorkspaceFolder) -> Iterator[Terminal]:
     verb = [sys.executable, "-m", "branchrank.cli.main", "tui", "--mode", "grep"]
     made = Terminal([*verb, "--data-dir", str(hostile.data_dir), "--quiet"])
     yield made

@@ -8,14 +8,14 @@ from pathlib import Path
 from typing import Any
 
 import msgspec
+from branchrank.runs.loading import LoadedRun, load_run
 
 from branchrank.bench.benchmark import Contestant, run_benchmark
 from branchrank.llm.ledger import PriceTable
 from branchrank.questions.question_files import questions_digest
 from branchrank.records import GoldItem, Hit, LLMCall, Question, Retrieval, StageTrace
 from branchrank.report.documents import digest_now
-from branchrank.runs.directory import Arm, RunRecord
-from branchrank.runs.loading import LoadedRun, load_run
+from branchrank.runs.directory import PredictorRecord, RunRecord
 from branchrank.runs.slices import gold_facts
 from branchrank.settings import BenchmarkSettings
 
@@ -157,8 +157,8 @@ def make_run(
         question_ids=tuple(question.id for question in asked),
         top_k=5,
         mode=part.mode,
-        arms=tuple(
-            Arm(name=each.name, llm=each.llm, repeats=repeats if each.llm != "none" else 1)
+        predictors=tuple(
+            PredictorRecord(name=each.name, llm=each.llm, repeats=repeats if each.llm != "none" else 1)
             for each in predictors
         ),
         settings={"benchmark": msgspec.to_builtins(part)},

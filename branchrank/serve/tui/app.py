@@ -195,7 +195,7 @@ class SearchApp(App[None]):
         lines = source.lines or (source.fault,)
         self.query_one("#path", Static).update(safe(found.citation))
         self.query_one(SourceView).show(
-            lines, range(found.hit.line_start, found.hit.line_end + 1), found.matched
+            lines, range(found.hit.line_start, found.hit.line_end + 1), found.hit.matched
         )
 
     @on(OptionList.OptionSelected, "#results")

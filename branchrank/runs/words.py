@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from branchrank.measures.verdicts import Comparison
-from branchrank.runs.comparisons import Estimate
+from branchrank.runs.estimates import Estimate
 
 NOTHING = "–"
 MINUS = "−"

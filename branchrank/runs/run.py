@@ -1,0 +1,156 @@
+"""A finished run in memory: what was measured, and everything that is computed from it.
+
+1. What was measured is fixed: the record (``run.json``), rows, questions, timings, facts about the gold.
+2. Scores, summary, settings, measures and verdicts are properties, computed once, when first used.
+3. A run is read from its directory (:func:`load_run`), made in memory at the end of a benchmark, or cut from
+   another one (:mod:`branchrank.runs.cutting`); whatever reads a run takes this one object.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from functools import cached_property
+from pathlib import Path
+
+import msgspec
+
+from branchrank.artifacts import read_jsonl
+from branchrank.errors import RunError
+from branchrank.questions.question_files import load_questions, questions_digest
+from branchrank.records import LLMCall, Question
+from branchrank.runs import directory as names
+from branchrank.runs.comparisons import Judgement, clusters_of, judge, primary_measure
+from branchrank.runs.directory import RunRecord, read_run
+from branchrank.runs.rows import Row, read_rows
+from branchrank.runs.scores import NamedMeasure, Scores, extra_measures, named_measure, standard_measures
+from branchrank.runs.slices import GoldFacts
+from branchrank.runs.summary import SummaryRow, summarise
+from branchrank.runs.timings import Timing, read_timings
+from branchrank.settings import BenchmarkSettings
+
+
+@dataclass(frozen=True, kw_only=True, eq=False, repr=False)
+class RunData:
+    """A run: ``asked`` are its questions in its order, ``timed`` the times of its latency pass.
+
+    ``conditions`` are those of a cut, empty for a whole run. A cut's ``directory`` is that of the whole run.
+    """
+
+    directory: Path
+    record: RunRecord
+    rows: tuple[Row, ...]
+    asked: tuple[Question, ...]
+    timed: tuple[Timing, ...] = ()
+    gold_facts: tuple[GoldFacts, ...] = ()
+    conditions: tuple[str, ...] = ()
+
+    @cached_property
+    def settings(self) -> BenchmarkSettings:
+        """The settings under which the run was made."""
+        return msgspec.convert(self.record.settings.get(BenchmarkSettings.section, {}), BenchmarkSettings)
+
+    @cached_property
+    def scores(self) -> Scores:
+        """Every measure of every row."""
+        return Scores(self.rows, self.asked)
+
+    @property
+    def predictors(self) -> list[str]:
+        """The names of the predictors, in the order of the run."""
+        return self.scores.predictors
+
+    @cached_property
+    def primary(self) -> NamedMeasure:
+        """The declared primary measure, under the scoring that ``--mode`` reports."""
+        return primary_measure(self.settings)
+
+    @cached_property
+    def standard(self) -> tuple[NamedMeasure, ...]:
+        """The standard measures that ``--mode`` reports."""
+        return standard_measures(self.record.mode)
+
+    @cached_property
+    def extra(self) -> tuple[NamedMeasure, ...]:
+        """The measures that were asked for by name, the primary one first."""
+        return extra_measures(self.primary, self.settings.measures)
+
+    @cached_property
+    def shown(self) -> tuple[NamedMeasure, ...]:
+        """The measures of the printed tables: the standard ones, and the primary one if it is another."""
+        return with_primary(self.standard, self.primary)
+
+    @cached_property
+    def summary_rows(self) -> tuple[SummaryRow, ...]:
+        """One row per predictor: rates, passages, latency, LLM cost."""
+        return tuple(summarise(self.scores, self.timed, (*self.standard, *self.extra)))
+
+    @cached_property
+    def clusters(self) -> dict[str, str]:
+        """Question id -> the source of its gold, for the answerable questions."""
+        return clusters_of(self.scores)
+
+    @cached_property
+    def judgement(self) -> Judgement:
+        """The declared comparisons: every predictor against the baseline on the primary measure."""
+        return judge(self.scores, self.primary, self.settings, self.record.seed)
+
+    @cached_property
+    def facts(self) -> Mapping[str, GoldFacts]:
+        """Question id -> where its gold is."""
+        return {each.question_id: each for each in self.gold_facts}
+
+    @property
+    def ledger(self) -> list[LLMCall]:
+        """Every logical LLM call, row by row."""
+        return [call for row in self.rows for call in row.calls]
+
+    @cached_property
+    def hard_set(self) -> tuple[Question, ...]:
+        """The answerable questions that no predictor answers strictly at rank 1."""
+        first = named_measure("strict_hit@1")
+        solved: set[str] = set()
+        for predictor in self.predictors:
+            solved |= {key for key, value in self.scores.per_question(predictor, first).items() if value > 0}
+        return tuple(self.scores.questions[key] for key in self.scores.answerable if key not in solved)
+
+    def measure(self, name: str) -> NamedMeasure:
+        """The named measure, or the primary one when ``name`` is empty. Raises :class:`UsageError`."""
+        return named_measure(name) if name else self.primary
+
+
+def with_primary(measures: tuple[NamedMeasure, ...], primary: NamedMeasure) -> tuple[NamedMeasure, ...]:
+    """The measures, and the primary one unless it is among them, perhaps by another name."""
+    return measures if any(map(primary.same, measures)) else (*measures, primary)
+
+
+def load_run(directory: Path) -> RunData:
+    """Read a run. Its questions come from the copy in its directory.
+
+    Raises :class:`RunError` when it is not finished, a file is missing or damaged, or the questions are not
+    those it asked.
+    """
+    record = read_run(directory)
+    rows = read_rows(directory / names.ROWS)
+    if record.status == "running":
+        wanted = len(record.question_ids) * sum(each.repeats for each in record.predictors)
+        raise RunError(
+            f"{directory} is not finished: it has {len(rows)} of {wanted} rows",
+            remedy=f"branchrank resume {directory}",
+        )
+    asked = {question.id: question for question in load_questions(directory / names.QUESTIONS)}
+    missing = [key for key in record.question_ids if key not in asked]
+    if missing:
+        raise RunError(f"{directory / names.QUESTIONS} lacks the question {missing[0]!r}")
+    questions = tuple(asked[key] for key in record.question_ids)
+    if questions_digest(questions) != record.questions_digest:
+        raise RunError(f"{directory / names.QUESTIONS} is not what the run asked: its digest differs")
+    path = directory / names.GOLD
+    return RunData(
+        directory=directory,
+        record=record,
+        rows=tuple(rows),
+        asked=questions,
+        timed=tuple(read_timings(directory / names.TIMINGS_CSV)),
+        gold_facts=tuple(read_jsonl(path, GoldFacts, error=RunError)) if path.exists() else (),
+    )

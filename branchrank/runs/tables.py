@@ -1,0 +1,127 @@
+"""The CSV files of a run: ``summary.csv``, ``questions.csv`` and ``llm_calls.csv``, and the hard set."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from branchrank.artifacts import write_text
+from branchrank.questions.question_files import write_questions
+from branchrank.records import LLMCall, Question
+from branchrank.runs import directory as names
+from branchrank.runs.csv_text import table_csv
+from branchrank.runs.rows import Row
+from branchrank.runs.run import RunData
+from branchrank.runs.scores import STANDARD, NamedMeasure, Scores, named_measure, outcome_of
+from branchrank.runs.summary import SummaryRow
+
+FIRST_RATES = STANDARD[:4]
+MORE_RATES = STANDARD[4:]
+
+
+def write_tables(run: RunData) -> None:
+    """Write the CSV files and the hard set of a run into its directory."""
+    write_text(run.directory / names.SUMMARY_CSV, summary_csv(run))
+    write_text(run.directory / names.QUESTIONS_CSV, questions_csv(run))
+    write_text(run.directory / names.CALLS_CSV, calls_csv(run))
+    write_questions(run.directory / names.HARD_SET, run.hard_set)
+
+
+def summary_csv(run: RunData) -> str:
+    """``summary.csv``: the fixed columns first, in their order; measures asked for by name last."""
+    fixed = (
+        "lines_per_hit",
+        "latency_p50_ms",
+        "latency_p95_ms",
+        "llm_calls_per_query",
+        "llm_tokens_per_query",
+    )
+    more = tuple(name for name in SummaryRow.__struct_fields__[4:] if name not in fixed)
+    named = tuple(measure.name for measure in run.extra if measure.name not in STANDARD)
+    header = ("predictor", "llm", "questions", *FIRST_RATES, *fixed, *MORE_RATES, *more, *named)
+    lines = [
+        (
+            row.predictor,
+            row.llm,
+            row.questions,
+            *(row.rates[name] for name in FIRST_RATES),
+            *(getattr(row, name) for name in fixed),
+            *(row.rates[name] for name in MORE_RATES),
+            *(getattr(row, name) for name in more),
+            *(row.rates[name] for name in named),
+        )
+        for row in run.summary_rows
+    ]
+    return table_csv(header, lines)
+
+
+def questions_csv(run: RunData) -> str:
+    """``questions.csv``: one line per question, predictor and repeat; measures asked for by name last."""
+    scores = run.scores
+    standard = [named_measure(name) for name in STANDARD]
+    named = [measure for measure in run.extra if measure.name not in STANDARD]
+    header = (
+        "question_id",
+        "predictor",
+        "llm",
+        "repeat",
+        "kind",
+        "difficulty",
+        "status",
+        "outcome",
+        *STANDARD,
+        "strict_rank",
+        "relaxed_rank",
+        "lost",
+        "gold_ranks",
+        "first_hit",
+        "fallbacks",
+        "error",
+        *(measure.name for measure in named),
+    )
+    lines = [
+        _question_line(scores, question, row, standard, named)
+        for question in run.asked
+        for predictor in scores.predictors
+        for row in scores.rows_of(predictor, question.id)
+    ]
+    return table_csv(header, lines)
+
+
+def _question_line(
+    scores: Scores,
+    question: Question,
+    row: Row,
+    standard: Sequence[NamedMeasure],
+    named: Sequence[NamedMeasure],
+) -> tuple[object, ...]:
+    values = {measure.name: scores.value(row, measure) for measure in standard}
+    extra = [scores.value(row, measure) for measure in named]
+    return (
+        question.id,
+        row.predictor,
+        row.llm,
+        row.repeat,
+        question.kind,
+        question.difficulty,
+        row.status,
+        outcome_of(row, values) if question.answerable else "unanswerable",
+        *(values.values() if question.answerable else [None] * len(values)),
+        _first_rank([hit.gold is not None for hit in row.hits]),
+        _first_rank([hit.page is not None for hit in row.hits]),
+        row.lost,
+        " ".join(f"{stage}:{rank}" for stage, rank in row.gold_ranks.items()),
+        f"{row.hits[0].source}:{row.hits[0].line_start}-{row.hits[0].line_end}" if row.hits else "",
+        "; ".join(row.fallbacks),
+        row.error,
+        *(extra if question.answerable else [None] * len(extra)),
+    )
+
+
+def _first_rank(right: Sequence[bool]) -> int | None:
+    return next((rank for rank, is_right in enumerate(right, start=1) if is_right), None)
+
+
+def calls_csv(run: RunData) -> str:
+    """``llm_calls.csv``: the ledger, one line per logical call."""
+    header = [name for name in LLMCall.__struct_fields__ if name != "replayed"]
+    return table_csv(header, ([getattr(call, name) for name in header] for call in run.ledger))

@@ -1,0 +1,359 @@
+"""The library's door: a workspace to search and benchmark, and the runs that it makes.
+
+Everything that the commands, the servers and the terminal UI do goes through here.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import fields
+from functools import cached_property
+from os import PathLike
+from pathlib import Path
+from typing import TYPE_CHECKING, Literal, Self
+
+from branchrank.errors import QuestionError, UsageError
+from branchrank.index.workspace_folder import WorkspaceFolder, configure, kept_if_right
+from branchrank.measures.verdicts import DELTA
+from branchrank.progress import Notify
+from branchrank.progress_bars import ProgressReporter
+from branchrank.runs.cutting import cut_run
+from branchrank.runs.directory import RUN_JSON
+from branchrank.runs.run import RunData, load_run
+from branchrank.settings import GrepSettings
+from branchrank.systems.searcher import Searcher
+from branchrank.workspace_questions import WorkspaceQuestions
+from branchrank.workspace_tree import WorkspaceTree
+
+if TYPE_CHECKING:
+    import pandas as pd
+
+    from branchrank.measures.verdicts import Comparison
+    from branchrank.report.verify import Verification
+    from branchrank.runs.explanation import Explanation
+    from branchrank.runs.run_comparison import RunComparison, RunGate
+    from branchrank.systems.calibration import Calibration
+
+AnyPath = str | PathLike[str]
+
+
+class Workspace(Searcher):
+    """A corpus with its indexes, settings and caches, in one folder.
+
+    Open one with :meth:`open`, or make one with :meth:`build`. It opens its index and model when they are
+    first needed, may be used from several threads, and prints nothing. Close it, or use it as a context
+    manager.
+
+    Example::
+
+        with Workspace.open("data") as workspace:
+            hits = workspace.search("how do I configure logging", system="hybrid", k=5)
+    """
+
+    @classmethod
+    def open(
+        cls,
+        data_dir: AnyPath = "data",
+        *,
+        settings: Mapping[str, object] | None = None,
+        rebuild: bool = False,
+        notify: Notify | None = None,
+        progress: bool | ProgressReporter = False,
+    ) -> Workspace:
+        """Open the workspace in ``data_dir``.
+
+        ``settings`` maps names such as ``"local.rrf_k"`` to values, above ``branchrank.toml`` and the
+        environment. With ``rebuild`` a missing or stale index is built when it is first needed; without it
+        that is an :class:`~branchrank.errors.ArtifactError`. ``notify`` gets one line about a download or a
+        build; ``progress`` shows bars (or is called with stage, done and total).
+
+        Raises :class:`~branchrank.errors.UsageError` for a wrong setting.
+        """
+        folder = WorkspaceFolder.open(Path(data_dir), flags=settings, notify=notify)
+        return cls(folder, rebuild=rebuild, progress=progress)
+
+    @classmethod
+    def build(
+        cls,
+        corpus: AnyPath | None = None,
+        data_dir: AnyPath = "data",
+        *,
+        embedder: str = "",
+        exclude: Sequence[str] | None = None,
+        chunks: AnyPath | None = None,
+        nodes: AnyPath | None = None,
+        settings: Mapping[str, object] | None = None,
+        notify: Notify | None = None,
+        progress: bool | ProgressReporter = False,
+    ) -> Workspace:
+        """Index a folder of documents (or a named corpus) into ``data_dir`` and open the workspace.
+
+        The corpus, the embedder and ``settings`` are written to the workspace's ``branchrank.toml``, unless
+        the build refuses them. Unchanged documents cost no embedding, and an interrupted build resumes.
+        Without ``corpus`` the workspace's own is indexed again. ``chunks`` and ``nodes`` are files of your
+        own to use in place of those that the index would make. A BEIR folder is unpacked into the workspace
+        first.
+
+        Raises :class:`~branchrank.errors.CorpusError`, :class:`~branchrank.errors.ModelError`,
+        :class:`~branchrank.errors.UsageError` or :class:`~branchrank.errors.BusyError`.
+
+        Example::
+
+            workspace = Workspace.build("path/to/docs", "data/mine", embedder="all-MiniLM-L6-v2")
+        """
+        from branchrank.corpus.beir import is_beir, unpack_beir
+        from branchrank.corpus.named import locate_corpus
+
+        folder = Path(data_dir)
+        kept = {**(settings or {}), **({"index.embedder": embedder} if embedder else {})}
+        WorkspaceFolder.open(folder, flags=kept)  # a wrong value is refused before it is kept
+        root = locate_corpus(Path(corpus) if not isinstance(corpus, str) else corpus) if corpus else None
+        if root is not None and is_beir(root):
+            root = unpack_beir(root, folder / "beir" / root.resolve().name)
+        with kept_if_right(folder):
+            configure(
+                folder,
+                corpus=root,
+                exclude=exclude,
+                chunks=None if chunks is None else Path(chunks),
+                nodes=None if nodes is None else Path(nodes),
+                settings=kept,
+            )
+            workspace = cls(WorkspaceFolder.open(folder, flags=kept, notify=notify), progress=progress)
+            workspace.__dict__["index"] = workspace.built()
+        return workspace
+
+    def __repr__(self) -> str:
+        return f"Workspace({str(self.data_dir)!r})"
+
+    @property
+    def questions(self) -> WorkspaceQuestions:
+        """Question files: check, reanchor, mine, split and generate them."""
+        return WorkspaceQuestions(self._folder)
+
+    @property
+    def tree_tools(self) -> WorkspaceTree:
+        """Build, check, summarise, export and import PageIndex trees."""
+        return WorkspaceTree(self._folder)
+
+    def calibrate(self, questions: AnyPath | None = None) -> Calibration:
+        """The distance threshold that keeps the nearest chunk of 95 in 100 questions, for this model.
+
+        ``questions`` is a question file (default: the workspace's); its gold is not looked at. Raises
+        :class:`~branchrank.errors.QuestionError` when it has no answerable question.
+        """
+        from branchrank.questions.question_files import load_questions
+        from branchrank.systems.calibration import calibrate
+
+        path = self._folder.questions_path if questions is None else Path(questions)
+        asked = [question.question for question in load_questions(path) if question.answerable]
+        if not asked:
+            raise QuestionError(f"{path} holds no answerable question", remedy="name others with --questions")
+        return calibrate(self.index, asked, self.settings.part(GrepSettings).vector_score_threshold)
+
+
+class Run(RunData):
+    """A finished benchmark.
+
+    Its tables are pandas DataFrames, computed from the rows; a notebook shows it as a table and a plot::
+
+        run = Run.load("reports/20260101T120000Z-fusion-42")
+        run.summary[["predictor", "strict_hit@1", "latency_p95_ms"]]
+        run.compare("hybrid", "local").verdict
+        run.report()
+    """
+
+    @classmethod
+    def load(cls, directory: str | Path) -> Self:
+        """Read a finished run from its directory.
+
+        Raises :class:`~branchrank.errors.RunError` when it is missing, unfinished, damaged or was made by
+        another version.
+        """
+        return cls.of(load_run(Path(directory)))
+
+    @classmethod
+    def of(cls, data: RunData) -> Self:
+        """The same run with these methods."""
+        return cls(**{field.name: getattr(data, field.name) for field in fields(data)})
+
+    def __repr__(self) -> str:
+        cut = f", {' and '.join(self.conditions)}" if self.conditions else ""
+        return f"<Run {self.directory.name}: {len(self.asked)} questions{cut}, {', '.join(self.predictors)}>"
+
+    def _repr_html_(self) -> str:
+        from branchrank.report.notebook import run_html
+
+        return run_html(self)
+
+    def print(self) -> None:
+        """Print the summary table and the verdicts, as ``branchrank show`` does."""
+        from branchrank.report.terminal import print_summary
+
+        print_summary(self)
+
+    @cached_property
+    def summary(self) -> pd.DataFrame:
+        """One row per predictor, the columns of ``summary.csv``: rates in 0..1, times in milliseconds."""
+        from branchrank.runs.frames import summary_frame
+
+        return summary_frame(self)
+
+    @cached_property
+    def questions(self) -> pd.DataFrame:
+        """One row per question, predictor and repeat, the columns of ``questions.csv``."""
+        from branchrank.runs.frames import questions_frame
+
+        return questions_frame(self)
+
+    @cached_property
+    def calls(self) -> pd.DataFrame:
+        """One row per logical LLM call, the columns of ``llm_calls.csv``."""
+        from branchrank.runs.frames import calls_frame
+
+        return calls_frame(self)
+
+    @cached_property
+    def timings(self) -> pd.DataFrame:
+        """One row per timed query and stage, the columns of ``timings.csv``."""
+        from branchrank.runs.frames import timings_frame
+
+        return timings_frame(self)
+
+    def compare(
+        self, candidate: str, baseline: str = "", measure: str = "", *, delta: float | None = None
+    ) -> Comparison:
+        """Compare two predictors of this run, question by question.
+
+        A positive ``difference`` means that the candidate is better. ``baseline``, ``measure`` and ``delta``
+        default to the declared ones. A comparison that the run declared is returned as its report has it,
+        adjusted for all candidates; any other one is a family of its own.
+
+        Raises :class:`~branchrank.errors.UsageError` for an unknown predictor or measure.
+        """
+        from branchrank.runs.run_comparison import compare_within
+
+        return compare_within(self, candidate, baseline, measure=measure, delta=delta)
+
+    def compare_with(
+        self,
+        baseline: RunData,
+        *,
+        predictor: str = "",
+        baseline_predictor: str = "",
+        measure: str = "",
+        delta: float = DELTA,
+    ) -> RunComparison:
+        """Compare this run, the candidate, with a baseline run over the same questions.
+
+        Each predictor is compared with the one of the same name, or ``predictor`` with ``baseline_predictor``.
+        A positive difference means that this run is better. Printing the result shows what
+        ``branchrank compare`` shows.
+
+        Raises :class:`~branchrank.errors.RunError` when the questions are not the same, and
+        :class:`~branchrank.errors.UsageError` for an unknown predictor or measure.
+        """
+        from branchrank.runs.run_comparison import compare_runs
+
+        return compare_runs(
+            self,
+            baseline,
+            predictor=predictor,
+            baseline_predictor=baseline_predictor,
+            measure=measure,
+            delta=delta,
+        )
+
+    def gate(
+        self,
+        baseline: RunData,
+        *,
+        delta: float = DELTA,
+        predictor: str = "",
+        baseline_predictor: str = "",
+        measure: str = "",
+    ) -> RunGate:
+        """Whether this run is not worse than the baseline by ``delta`` or more: pass, fail or undecided.
+
+        Raises as :meth:`compare_with` does.
+        """
+        from branchrank.runs.run_comparison import gate_runs
+
+        return gate_runs(
+            self,
+            baseline,
+            delta=delta,
+            predictor=predictor,
+            baseline_predictor=baseline_predictor,
+            measure=measure,
+        )
+
+    def where(self, *conditions: str) -> Self:
+        """The run over the questions of a slice: ``run.where("kind=howto", "depth=1")``.
+
+        Slices are kind, difficulty, overlap, content, size and depth. Several conditions on one slice admit
+        any of their values. A cut is exploratory: it was not declared before the run.
+
+        Raises :class:`~branchrank.errors.UsageError` for an unknown slice or value.
+        """
+        return cut_run(self, conditions)
+
+    def explain(self, question_id: str, predictors: Sequence[str] = (), *, top: int = 3) -> Explanation:
+        """The gold's rank after each stage, and the stage that lost it; printing the result shows it as text.
+
+        Raises :class:`~branchrank.errors.UsageError` for an unknown question or predictor.
+        """
+        from branchrank.runs.explanation import explain
+
+        return explain(self, question_id, predictors, top=top)
+
+    def report(
+        self,
+        *,
+        into: str | Path | None = None,
+        with_text: bool = True,
+        corpus: str | Path | None = None,
+        notice: Callable[[str], None] = lambda _: None,
+    ) -> list[Path]:
+        """Write ``report.md``, ``report.html`` and the plots; returns their paths.
+
+        They go into the run's directory unless ``into`` names another one; a cut needs ``into``.
+        ``with_text=False`` leaves the documents' text out. ``corpus`` says where the corpus is now; ``notice``
+        is called with a line when that is not the corpus that was searched.
+
+        Raises :class:`~branchrank.errors.UsageError` when another report would be overwritten.
+        """
+        from branchrank.corpus.named import locate_corpus
+        from branchrank.report.writing import write_report
+
+        if into is None and self.conditions:
+            raise UsageError(
+                "the report of a cut can't replace that of the whole run",
+                remedy="name another folder: into=...",
+            )
+        if into is not None and (Path(into) / RUN_JSON).exists():
+            raise UsageError(
+                f"{into} is a run, whose report would be replaced", remedy="name another directory"
+            )
+        return write_report(
+            self,
+            with_text=with_text,
+            corpus=None if corpus is None else locate_corpus(corpus),
+            into=None if into is None else Path(into),
+            notice=notice,
+        )
+
+    def verify(self) -> Verification:
+        """Compute every printed number in the run's directory again and name each one that differs."""
+        from branchrank.report.verify import verify_run
+
+        return verify_run(self.directory)
+
+    def export_trec(self, output: str | Path, ids: Literal["gold", "document"] = "gold") -> list[Path]:
+        """Write ``qrels.txt`` and a TREC run file for each predictor into ``output``; returns their paths.
+
+        ``ids`` says what a document id is: the gold that a hit was credited with, or the hit's file.
+        """
+        from branchrank.runs.trec_files import export_trec
+
+        return export_trec(self, Path(output), ids)
