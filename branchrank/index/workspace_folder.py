@@ -25,6 +25,7 @@ from typing import Any
 
 from branchrank.artifacts import digest_of, storage_errors, write_bytes
 from branchrank.corpus.named import known_corpora, locate_corpus
+from branchrank.embedders import portable_name
 from branchrank.embedders.cache import EmbeddingCache, open_cache
 from branchrank.errors import ArtifactError, BusyError, CorpusError, InputError, ModelError, UsageError
 from branchrank.index.config_file import read_config, update_config
@@ -46,7 +47,14 @@ def index_name(settings: IndexSettings) -> str:
 class WorkspaceFolder:
     """The folder ``data_dir`` under resolved settings."""
 
-    def __init__(self, data_dir: Path, settings: Resolved, notify: Notify | None = None) -> None:
+    def __init__(
+        self,
+        data_dir: Path,
+        settings: Resolved,
+        notify: Notify | None = None,
+        *,
+        flags: Mapping[str, Any] | None = None,
+    ) -> None:
         """Read ``branchrank.toml``, which may be missing. Raises :class:`UsageError` when it is wrong.
 
         ``notify`` hears, in one line each, of a download and of a cache that is not used.
@@ -54,6 +62,7 @@ class WorkspaceFolder:
         self.data_dir = data_dir
         self.settings = settings
         self.notify = notify or (lambda line: None)
+        self._flags = flags or {}
         self.config, self._tables = read_config(data_dir / CONFIG)
 
     @classmethod
@@ -68,8 +77,14 @@ class WorkspaceFolder:
         """The workspace with settings resolved from its ``branchrank.toml``, environment and flags."""
         _, tables = read_config(data_dir / CONFIG)
         name = str(data_dir / CONFIG)
+        if flags and "index.embedder" in flags:
+            flags = {**flags, "index.embedder": portable_name(str(flags["index.embedder"]))}
         resolved = resolve(toml=tables, toml_name=name, environment=environment, flags=flags)
-        return cls(data_dir, resolved, notify)
+        return cls(data_dir, resolved, notify, flags=flags)
+
+    def with_flags(self, flags: Mapping[str, Any]) -> WorkspaceFolder:
+        """The same folder with further settings above those that it was opened with."""
+        return type(self).open(self.data_dir, flags={**self._flags, **flags}, notify=self.notify)
 
     @property
     def index_settings(self) -> IndexSettings:

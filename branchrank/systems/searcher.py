@@ -8,16 +8,16 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from contextlib import ExitStack, nullcontext
+from contextlib import ExitStack
 from functools import cached_property
 from pathlib import Path
 from threading import RLock
-from typing import TYPE_CHECKING, Any, Self
+from typing import TYPE_CHECKING, Self
 
 from branchrank.errors import ArtifactError, BusyError, UsageError
 from branchrank.index import Index, build_index, open_index
 from branchrank.index.workspace_folder import WorkspaceFolder
-from branchrank.progress_bars import ProgressReporter, Quiet, progress_bars
+from branchrank.progress_bars import ProgressReporter, shown_progress
 from branchrank.records import Hit, Retrieval
 from branchrank.settings import BenchmarkSettings, Resolved, RetrievalSettings
 from branchrank.systems.builtin import builtin_systems
@@ -100,15 +100,10 @@ class Searcher:
 
     def built(self) -> Index:
         """Build the index, or bring it up to date, and open it."""
-        with self._shown() as progress:
+        with shown_progress(self._progress) as progress:
             index = build_index(self._folder, progress=progress)
         self._resources.callback(index.close)
         return index
-
-    def _shown(self) -> Any:
-        if isinstance(self._progress, bool):
-            return progress_bars(quiet=not self._progress)
-        return nullcontext(self._progress or Quiet())
 
     @cached_property
     def engine(self) -> Engine:
