@@ -10,7 +10,7 @@ from support.small_index import small_index
 from support.worlds import make_index
 
 from branchrank.files.grep import Grep
-from branchrank.files.read_file import read_file
+from branchrank.files.read_file import FileReader, FileRefused
 from branchrank.index import Index
 from branchrank.records import Placement
 from branchrank.settings import GrepSettings
@@ -150,18 +150,20 @@ class TestDocumentReadingWithExplicitErrorReporting:
 
     def test_file_read_success(self, tmp_path: Path) -> None:
         (tmp_path / "a.txt").write_text("Grüße\n", encoding="utf-8")
-        assert read_file(str(tmp_path / "a.txt"), [tmp_path]) == "Grüße\n"
+        assert FileReader(tmp_path, ["a.txt"]).text(str(tmp_path / "a.txt")) == "Grüße\n"
 
     def test_file_not_found(self, tmp_path: Path) -> None:
-        assert read_file(str(tmp_path / "missing.txt"), [tmp_path]).startswith("[ERROR: NOT_FOUND]")
+        with pytest.raises(FileRefused, match=r"^\[ERROR: NOT_FOUND\]"):
+            FileReader(tmp_path, ["missing.txt"]).text(str(tmp_path / "missing.txt"))
 
     def test_access_denied(self, tmp_path: Path) -> None:
         (tmp_path / "outside.txt").write_text("secret")
         allowed = [tmp_path / "one", tmp_path / "two"]
         for folder in allowed:
             folder.mkdir()
-        message = read_file(str(tmp_path / "outside.txt"), allowed)
-        assert message.startswith("[ERROR: ACCESS_DENIED]")
+        with pytest.raises(FileRefused, match=r"^\[ERROR: ACCESS_DENIED\]") as refused:
+            FileReader(allowed[0], (), allowed).text(str(tmp_path / "outside.txt"))
+        message = str(refused.value)
         assert all(str(folder.resolve()) in message for folder in allowed)
 
 
