@@ -112,7 +112,9 @@ def plan_from_run(directory: Path, named: Named) -> Plan:
     try:
         check_plan(plan)
     except (UsageError, InputError) as error:
-        raise RunError(f"{directory} can't be resumed: {error.message}", remedy=error.remedy) from error
+        raise RunError(
+            f"{directory} can't be resumed: {error.message}", remedy=error.remedy or "start a new run"
+        ) from error
     return plan
 
 
@@ -294,4 +296,4 @@ def _changed(value: Any, role: str, change: Change) -> Any:
 
 def _role(annotation: Any) -> str:
     metas: Iterable[Meta] = (each for each in get_args(annotation) if isinstance(each, Meta))
-    return next((meta.extra["reaches"] for meta in metas if meta.extra), "")
+    return next((meta.extra["reaches"] for meta in metas if "reaches" in (meta.extra or {})), "")
