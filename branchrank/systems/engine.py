@@ -6,7 +6,7 @@
 2. Entries that the query excludes or its filters reject are removed before anything is ranked.
 3. The lists are fused and cut to the candidate cap.
 4. Hits are grouped by document, where the system says so.
-5. The reranker reorders the candidates, where there is one; its fallback is the fused order.
+5. The reranker reorders the candidates, where there is one. When its LLM fails, sections follow by evidence.
 6. The first k become hits: a chunk is its own passage, a node returns its best chunk or its own span.
 
 Nothing before step 6 depends on k (but for ``doubled`` branches, whose definition it is), so the top k
