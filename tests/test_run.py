@@ -135,6 +135,12 @@ def test_a_run_loads_from_another_working_directory(
         Run.load("nowhere")
 
 
+def test_a_mistyped_run_gets_the_nearest_one(run: Run) -> None:
+    shown = invoke("show", run.directory.with_name(run.directory.name[:-1]))
+    assert shown.exit_code == RunError.exit_code
+    assert f"did you mean `{run.directory.name}`?" in shown.stderr
+
+
 class Texts(HTMLParser):
     """The tags and the text of a piece of HTML."""
 
