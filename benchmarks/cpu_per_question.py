@@ -14,7 +14,7 @@ import time
 from pathlib import Path
 
 from branchrank.index import open_index
-from branchrank.index.workspace_folder import Workspace
+from branchrank.index.workspace_folder import WorkspaceFolder
 from branchrank.questions.question_files import load_questions
 from branchrank.systems.builtin import builtin_systems
 from branchrank.systems.engine import Engine
@@ -33,7 +33,7 @@ def main() -> None:
     parser.add_argument("--questions", type=Path, default=Path("data/sample/questions.jsonl"))
     arguments = parser.parse_args()
     flags = {"hybrid.no_llm": True, "pageindex.no_llm": True}
-    workspace = Workspace.open(arguments.data_dir, flags=flags)
+    workspace = WorkspaceFolder.open(arguments.data_dir, flags=flags)
     questions = load_questions(arguments.questions)
     print("| predictor | CPU ms per question | of it the embedding | without it | earlier client | ratio |")
     print("| --- | --- | --- | --- | --- | --- |")

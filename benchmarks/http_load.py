@@ -23,7 +23,6 @@ import sys
 import tempfile
 import time
 from collections.abc import Sequence
-from contextlib import ExitStack
 from pathlib import Path
 from typing import NamedTuple
 
@@ -31,10 +30,8 @@ import msgspec
 import numpy as np
 
 from branchrank.index import build_index
-from branchrank.index.workspace_folder import Workspace, configure
-from branchrank.serve.service import Service, offer
-from branchrank.systems.builtin import builtin_systems
-from branchrank.systems.further_branches import further_branches
+from branchrank.index.workspace_folder import WorkspaceFolder, configure
+from branchrank.workspace import Workspace
 
 PREDICTORS = ("local", "hybrid", "sqlite")
 PAGES = 120
@@ -64,7 +61,7 @@ class Load(NamedTuple):
     memory_after: float
 
 
-def make_workspace(folder: Path) -> Workspace:
+def make_workspace(folder: Path) -> WorkspaceFolder:
     """A workspace of generated pages with the bundled hash embedder."""
     for number in range(PAGES):
         sections = [
@@ -77,25 +74,21 @@ def make_workspace(folder: Path) -> Workspace:
         page.write_text(f"# Page {number}\n\n" + "\n".join(sections), encoding="utf-8")
     data = folder / "data"
     configure(data, corpus=folder / "docs", settings={"index.embedder": "fake:64", "hybrid.no_llm": True})
-    workspace = Workspace.open(data, environment={})
+    workspace = WorkspaceFolder.open(data, environment={})
     build_index(workspace).close()
     return workspace
 
 
-def make_cases(workspace: Workspace) -> list[Case]:
+def make_cases(workspace: WorkspaceFolder) -> list[Case]:
     """The queries and what the engine answers when it is asked directly."""
-    offered = offer(builtin_systems(PREDICTORS, workspace.settings))
     cases = []
-    with ExitStack() as opened:
-        index = opened.enter_context(build_index(workspace))
-        further = further_branches(index, workspace.corpus_root, offered.ready, workspace.settings, opened)
-        service = Service(index, offered, further=further)
+    with Workspace(workspace) as opened:
         for number in range(QUERIES):
             query = f"how to set {WORDS[number % len(WORDS)]} {WORDS[number * 7 % len(WORDS)]} {number}"
             predictor = PREDICTORS[number % len(PREDICTORS)]
-            _, found = service.retrieve(query, TOP_K, predictor)
+            hits = opened.search(query, predictor, TOP_K)
             body = msgspec.json.encode({"query": query, "top_k": TOP_K, "predictor": predictor})
-            cases.append(Case(body, json.loads(msgspec.json.encode(found.hits))))
+            cases.append(Case(body, json.loads(msgspec.json.encode(hits))))
     return cases
 
 

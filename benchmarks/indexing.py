@@ -20,16 +20,16 @@ import time
 from pathlib import Path
 
 from branchrank.index import build_index
-from branchrank.index.workspace_folder import Workspace, configure
+from branchrank.index.workspace_folder import WorkspaceFolder, configure
 
 COLD = """
 import sys, time
 start = time.perf_counter()
 from pathlib import Path
 from branchrank.index import open_index
-from branchrank.index.workspace_folder import Workspace
+from branchrank.index.workspace_folder import WorkspaceFolder
 imported = time.perf_counter()
-index = open_index(Workspace.open(Path(sys.argv[1])))
+index = open_index(WorkspaceFolder.open(Path(sys.argv[1])))
 opened = time.perf_counter()
 index.bm25_chunks.search("how to configure it", 80)
 index.vectors.search(index.vectors.vector(index.vectors.ids[0]), 40)
@@ -48,7 +48,7 @@ def main() -> int:
     with tempfile.TemporaryDirectory() as folder:
         data_dir = Path(folder, "data")
         configure(data_dir, corpus=options.corpus, settings={"index.embedder": options.embedder})
-        workspace = Workspace.open(data_dir)
+        workspace = WorkspaceFolder.open(data_dir)
         start = time.perf_counter()
         with build_index(workspace) as index:
             whole = time.perf_counter() - start

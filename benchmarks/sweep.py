@@ -19,15 +19,15 @@ from pathlib import Path
 import msgspec
 
 from branchrank.bench.predictors import SystemPredictor
-from branchrank.bench.quality_pass import answer, few_collections
+from branchrank.bench.quality_pass import answer
 from branchrank.index import Index, open_index
-from branchrank.index.workspace_folder import Workspace
+from branchrank.index.workspace_folder import WorkspaceFolder
 from branchrank.questions.question_files import load_questions
 from branchrank.records import Question
+from branchrank.spec import Expand, Fuse, System
 from branchrank.systems.builtin import builtin_systems
 from branchrank.systems.engine import Engine
 from branchrank.systems.memo import Memo
-from branchrank.systems.spec import Expand, Fuse, System
 
 TOP_K = 10
 ROUNDS = 5
@@ -73,14 +73,13 @@ def main() -> None:
     parser.add_argument("--data-dir", type=Path, default=Path("data"))
     parser.add_argument("--questions", type=Path, default=Path("data/sample/questions.jsonl"))
     arguments = parser.parse_args()
-    workspace = Workspace.open(arguments.data_dir, flags={"hybrid.no_llm": True})
+    workspace = WorkspaceFolder.open(arguments.data_dir, flags={"hybrid.no_llm": True})
     questions = load_questions(arguments.questions)
     print("| system | further settings | mean, CPU ms per question and setting | dearest setting |")
     print("| --- | --- | --- | --- |")
     with open_index(workspace) as index:
         for system in builtin_systems(("local", "hybrid"), workspace.settings):
-            with few_collections():
-                rounds = [costs(index, system, questions) for _ in range(ROUNDS)]
+            rounds = [costs(index, system, questions) for _ in range(ROUNDS)]
             least = [min(spent) for spent in zip(*rounds, strict=True)]
             names = [setting.name for setting in variants(system)]
             dearest = max(range(len(least)), key=least.__getitem__)

@@ -35,7 +35,7 @@ import msgspec
 
 from branchrank.corpus.discovery import discover
 from branchrank.index import Index, build_index
-from branchrank.index.workspace_folder import Workspace, configure
+from branchrank.index.workspace_folder import WorkspaceFolder, configure
 from branchrank.llm.gateway import Gateway
 from branchrank.llm.ledger import Totals, totals_by
 from branchrank.llm.prompts import excerpt
@@ -45,13 +45,13 @@ from branchrank.measures.matching import is_strict
 from branchrank.questions.question_files import load_questions
 from branchrank.records import Question
 from branchrank.settings import LLMSettings
+from branchrank.spec import System, TreeSearch
 from branchrank.systems.builtin import builtin_systems
 from branchrank.systems.engine import Engine
 from branchrank.systems.llm_choice import HEADING_CHARS
 from branchrank.systems.llm_estimate import estimate
 from branchrank.systems.llm_stages import LLMStages
 from branchrank.systems.memo import QueryMemo
-from branchrank.systems.spec import System, TreeSearch
 from branchrank.tree.navigate import Tree
 
 ENTRY = re.compile(r"^\[(s\d+)\] (.*)$", re.MULTILINE)
@@ -179,7 +179,7 @@ def part(corpus: Path, keep: set[str], size: int) -> Iterator[Index]:
         data_dir = Path(folder, "data")
         vectors = {"index.embedder": "fake:8", "index.vector_store": "exact"}
         configure(data_dir, corpus=documents, settings=vectors)
-        with build_index(Workspace.open(data_dir, environment={})) as index:
+        with build_index(WorkspaceFolder.open(data_dir, environment={})) as index:
             yield index
 
 
@@ -199,7 +199,7 @@ def known_gold(tree: Tree, question: Question) -> Gold:
 
 def pageindex(walk: TreeSearch, by: Literal["llm", "lexical"]) -> System:
     """The predictor with this walk, taken lexically or by an LLM."""
-    workspace = Workspace.open(Path("none"), flags={"pageindex.no_llm": True}, environment={})
+    workspace = WorkspaceFolder.open(Path("none"), flags={"pageindex.no_llm": True}, environment={})
     (system,) = builtin_systems(("pageindex",), workspace.settings)
     (branch,) = system.branches
     walk = msgspec.structs.replace(walk, steps_by=by, final_by=by)

@@ -1,13 +1,52 @@
-"""BranchRank: benchmark retrieval pipelines over documentation."""
+"""BranchRank: benchmark retrieval pipelines over documentation.
 
-import os
+The names in ``__all__`` are the public API. Each is loaded when it is first used, so that the import itself
+loads nothing heavy.
+"""
 
-# ONNX Runtime 1.31 and later report usage to its maker, and keep a device id and a database in the user's
-# cache, unless this is set before its first import. Connections go only where a setting says.
-os.environ.setdefault("ORT_DISABLE_TELEMETRY", "1")
+import logging
+
+TYPE_CHECKING = False  # type checkers take it as true; importing it costs as much as all the rest here
+if TYPE_CHECKING:
+    from branchrank import errors as errors
+    from branchrank import library as library
+    from branchrank.measures.verdicts import Comparison as Comparison
+    from branchrank.predictor import Predictor as Predictor
+    from branchrank.records import Hit as Hit
+    from branchrank.records import Question as Question
+    from branchrank.spec import System as System
+    from branchrank.workspace import Run as Run
+    from branchrank.workspace import Workspace as Workspace
+
+__all__ = ["Comparison", "Hit", "Predictor", "Question", "Run", "System", "Workspace", "errors", "library"]
 
 __version__ = "0.1.0"
 
-# One query is one pass over the vectors, bound by memory: a second BLAS thread mostly spins, and the sums
-# would depend on the number of threads.
-os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")
+_HOMES = {
+    "Comparison": "branchrank.measures.verdicts",
+    "Hit": "branchrank.records",
+    "Predictor": "branchrank.predictor",
+    "Question": "branchrank.records",
+    "Run": "branchrank.workspace",
+    "System": "branchrank.spec",
+    "Workspace": "branchrank.workspace",
+}
+
+# The application decides where log records go.
+logging.getLogger(__name__).addHandler(logging.NullHandler())
+
+
+def __getattr__(name: str) -> object:
+    from importlib import import_module
+
+    if name in ("errors", "library"):
+        return import_module(f"branchrank.{name}")
+    if name not in _HOMES:
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    value: object = getattr(import_module(_HOMES[name]), name)
+    globals()[name] = value
+    return value
+
+
+def __dir__() -> list[str]:
+    return sorted({*__all__, *(name for name in globals() if name.startswith("__"))})

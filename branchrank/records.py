@@ -152,9 +152,11 @@ class Placement(Record, frozen=True, kw_only=True):
 class Hit(Record, frozen=True, kw_only=True):
     """One returned passage. ``source``, ``line_start`` and ``line_end`` span exactly ``text``.
 
-    ``branches`` maps a branch's name to the candidate's rank and score there. ``distance`` is the
-    squared L2 distance of unit vectors, in 0..4, when a dense branch met the passage. ``fallback``
-    says why a stage's stated fallback placed this hit (``None`` when no stage fell back).
+    ``branches`` maps a branch's name to the candidate's rank and score there, ``notes`` to how that score
+    came about. ``distance`` is the squared L2 distance of unit vectors, in 0..4, when a dense branch met the
+    passage. ``matched`` are the numbers of the lines in which a branch found the query's words. ``members``
+    are the best passages of the hit's document, where a system groups by document. ``fallback`` says why a
+    stage's stated fallback placed this hit (``None`` when no stage fell back).
     """
 
     id: str
@@ -167,6 +169,9 @@ class Hit(Record, frozen=True, kw_only=True):
     breadcrumb: str = ""
     distance: float | None = None
     branches: dict[str, Placement] = msgspec.field(default_factory=dict)
+    notes: dict[str, str] = msgspec.field(default_factory=dict)
+    matched: tuple[int, ...] = ()
+    members: tuple[Hit, ...] = ()
     fallback: str | None = None
 
     @property
@@ -215,7 +220,9 @@ class LLMCall(Record, frozen=True, kw_only=True, omit_defaults=True):
 class Retrieval(Record, frozen=True, kw_only=True):
     """What one query returned: hits best first, the trace of every stage, stage times in ms.
 
-    ``fallbacks`` lists each fallback taken as ``"stage: reason"``; ``calls`` the LLM calls made.
+    ``fallbacks`` lists each fallback taken as ``"stage: reason"``; ``calls`` the LLM calls made. ``found``
+    counts what each branch matched before any cut. ``notices`` are for the reader of the answer;
+    ``incomplete`` says why a part of the corpus was not searched, and is empty otherwise.
     """
 
     hits: tuple[Hit, ...]
@@ -223,3 +230,6 @@ class Retrieval(Record, frozen=True, kw_only=True):
     stage_ms: dict[str, float] = msgspec.field(default_factory=dict)
     calls: tuple[LLMCall, ...] = ()
     fallbacks: tuple[str, ...] = ()
+    found: dict[str, int] = msgspec.field(default_factory=dict)
+    notices: tuple[str, ...] = ()
+    incomplete: str = ""

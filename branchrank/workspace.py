@@ -1,26 +1,267 @@
-"""The library's door: a finished run, with everything that the commands do with one."""
+"""The library's door: a workspace to search and benchmark, and the runs that it makes.
+
+Everything that the commands, the servers and the terminal UI do goes through here.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import fields
 from functools import cached_property
+from os import PathLike
 from pathlib import Path
 from typing import TYPE_CHECKING, Literal, Self
 
-from branchrank.errors import UsageError
+from branchrank.errors import QuestionError, UsageError
+from branchrank.index.workspace_folder import WorkspaceFolder, configure, kept_if_right
 from branchrank.measures.verdicts import DELTA
+from branchrank.predictor import Predictor
+from branchrank.progress import Notify, Progress, no_notice
+from branchrank.progress_bars import shown_progress
+from branchrank.records import Hit
 from branchrank.runs.cutting import cut_run
 from branchrank.runs.directory import RUN_JSON
 from branchrank.runs.run import RunData, load_run
+from branchrank.runs.warnings import total_failures
+from branchrank.settings import GrepSettings
+from branchrank.spec import System
+from branchrank.systems.searcher import Searcher
+from branchrank.workspace_questions import WorkspaceQuestions
+from branchrank.workspace_tree import WorkspaceTree
 
 if TYPE_CHECKING:
     import pandas as pd
 
+    from branchrank.bench import Plan
     from branchrank.measures.verdicts import Comparison
     from branchrank.report.verify import Verification
     from branchrank.runs.explanation import Explanation
     from branchrank.runs.run_comparison import RunComparison, RunGate
+    from branchrank.systems.calibration import Calibration
+
+AnyPath = str | PathLike[str]
+#: A name, a system, an object with ``retrieve(query, k)``, or a function of the same arguments.
+PredictorLike = str | System | Predictor | Callable[[str, int], Sequence[Hit]]
+
+
+class Workspace(Searcher):
+    """A corpus with its indexes, settings and caches, in one folder.
+
+    Open one with :meth:`open`, or make one with :meth:`build`. It opens its index and model when they are
+    first needed, may be used from several threads, and prints nothing. Close it, or use it as a context
+    manager.
+
+    >>> import branchrank as br
+    >>> with br.Workspace.open("data") as workspace:
+    ...     hits = workspace.search("which temperature for green tea", system="hybrid", k=2)
+    >>> hits[0].source, hits[0].line_start, hits[0].line_end
+    ('guide/brewing.md', 5, 8)
+    """
+
+    @classmethod
+    def open(
+        cls,
+        data_dir: AnyPath = "data",
+        *,
+        settings: Mapping[str, object] | None = None,
+        rebuild: bool = False,
+        notify: Notify | None = None,
+        progress: bool | Progress = False,
+    ) -> Workspace:
+        """Open the workspace in ``data_dir``.
+
+        ``settings`` maps names such as ``"local.rrf_k"`` to values, above ``branchrank.toml`` and the
+        environment. With ``rebuild`` a missing or stale index is built when it is first needed; without it
+        that is an :class:`~branchrank.errors.ArtifactError`. ``notify`` gets one line about a download or a
+        build; ``progress`` shows bars (or is called with stage, done and total).
+
+        Raises :class:`~branchrank.errors.UsageError` for a wrong setting.
+        """
+        folder = WorkspaceFolder.open(Path(data_dir), flags=settings, notify=notify)
+        return cls(folder, rebuild=rebuild, progress=progress)
+
+    @classmethod
+    def build(
+        cls,
+        corpus: AnyPath | None = None,
+        data_dir: AnyPath = "data",
+        *,
+        embedder: str = "",
+        exclude: Sequence[str] | None = None,
+        chunks: AnyPath | None = None,
+        nodes: AnyPath | None = None,
+        settings: Mapping[str, object] | None = None,
+        notify: Notify | None = None,
+        progress: bool | Progress = False,
+    ) -> Workspace:
+        """Index a folder of documents (or a named corpus) into ``data_dir`` and open the workspace.
+
+        The corpus, the embedder and ``settings`` are written to the workspace's ``branchrank.toml``, unless
+        the build refuses them. Unchanged documents cost no embedding, and an interrupted build resumes.
+        Without ``corpus`` the workspace's own is indexed again. ``chunks`` and ``nodes`` are files of your
+        own to use in place of those that the index would make. A BEIR folder is unpacked into the workspace
+        first.
+
+        Raises :class:`~branchrank.errors.CorpusError`, :class:`~branchrank.errors.ModelError`,
+        :class:`~branchrank.errors.UsageError` or :class:`~branchrank.errors.BusyError`.
+
+        >>> from branchrank import Workspace
+        >>> with Workspace.build("docs", "data/mine", embedder="fake") as workspace:
+        ...     workspace.index.manifest.documents
+        5
+        """
+        from branchrank.corpus.beir import is_beir, unpack_beir
+        from branchrank.corpus.named import locate_corpus
+
+        folder = Path(data_dir)
+        kept = {**(settings or {}), **({"index.embedder": embedder} if embedder else {})}
+        opened = WorkspaceFolder.open(folder, flags=kept)  # a wrong value is refused before it is kept
+        if corpus is None:
+            opened.check_exists()
+        root = locate_corpus(Path(corpus) if not isinstance(corpus, str) else corpus) if corpus else None
+        if root is not None and is_beir(root):
+            root = unpack_beir(root, folder / "beir" / root.resolve().name)
+        with kept_if_right(folder):
+            configure(
+                folder,
+                corpus=root,
+                exclude=exclude,
+                chunks=None if chunks is None else Path(chunks),
+                nodes=None if nodes is None else Path(nodes),
+                settings=kept,
+            )
+            workspace = cls(WorkspaceFolder.open(folder, flags=kept, notify=notify), progress=progress)
+            workspace.__dict__["index"] = workspace.built()
+        return workspace
+
+    def __repr__(self) -> str:
+        return f"Workspace({str(self.data_dir)!r})"
+
+    @property
+    def questions(self) -> WorkspaceQuestions:
+        """Question files: check, reanchor, mine, split and generate them."""
+        return WorkspaceQuestions(self._folder)
+
+    @property
+    def tree_tools(self) -> WorkspaceTree:
+        """Build, check, summarise, export and import PageIndex trees."""
+        return WorkspaceTree(self._folder)
+
+    def benchmark(
+        self,
+        predictors: Sequence[PredictorLike] = ("all",),
+        *,
+        questions: AnyPath | None = None,
+        primary: str = "",
+        measures: Sequence[str] = (),
+        baseline: str = "",
+        sample_size: int | None = None,
+        seed: int | None = None,
+        top_k: int | None = None,
+        latency_sample: int | None = None,
+        repeats: int | None = None,
+        experiment: str = "benchmark",
+        split: str = "",
+        reports: AnyPath = "reports",
+        settings: Mapping[str, object] | None = None,
+        fresh: bool = False,
+        progress: bool | Progress = False,
+    ) -> Run:
+        """Ask every predictor the same questions and return the finished run, with its report.
+
+        A predictor is a name (``local``, ``all``, ``module:Class``), a ``System``, an object with
+        ``retrieve(query, k)``, or a function ``f(query, k)``; both return hits, best first. ``questions`` is
+        a question file (default: the workspace's). ``primary`` is the measure that is tested (``Success@1``,
+        ``strict_hit@5``), ``measures`` are reported beside it, ``baseline`` names the predictor that the
+        others are compared with (default: the first). ``sample_size`` questions are drawn by ``seed``. Other
+        settings, such as ``"benchmark.delta"``, go into ``settings``.
+
+        Raises one error with every problem before any work. A query that fails is a miss, shown as a failure.
+
+        >>> from branchrank import Workspace
+        >>> workspace = Workspace.open("data")
+        >>> def nothing(query, k):
+        ...     return []
+        >>> run = workspace.benchmark(["local", nothing], measures=["nDCG@10"], latency_sample=0)
+        >>> run.summary[["predictor", "questions", "strict_hit@1"]].round(2)
+          predictor  questions  strict_hit@1
+        0     local          8          0.71
+        1   nothing          8          0.00
+        """
+        from branchrank.bench import plan_from_names
+
+        named = {
+            "primary": primary or None,
+            "measures": ",".join(measures) or None,
+            "baseline": baseline or None,
+            "sample_size": sample_size,
+            "sample_seed": seed,
+            "top_k": top_k,
+            "latency_sample": latency_sample,
+        }
+        flags = {f"benchmark.{name}": value for name, value in named.items() if value is not None}
+        if repeats is not None:
+            flags["llm.repeats"] = repeats
+        folder = self._folder.with_flags({**(settings or {}), **flags})
+        plan = plan_from_names(
+            predictors,
+            data_dir=self.data_dir,
+            settings=folder.settings,
+            questions=None if questions is None else Path(questions),
+            reports=Path(reports),
+            experiment=experiment,
+            split=split,
+        )
+        return run_benchmark(plan, fresh=fresh, notify=folder.notify, progress=progress)
+
+    def calibrate(self, questions: AnyPath | None = None) -> Calibration:
+        """The distance threshold that keeps the nearest chunk of 95 in 100 questions, for this model.
+
+        ``questions`` is a question file (default: the workspace's); its gold is not looked at. Raises
+        :class:`~branchrank.errors.QuestionError` when it has no answerable question.
+        """
+        from branchrank.questions.question_files import load_questions
+        from branchrank.systems.calibration import calibrate
+
+        path = self._folder.questions_path if questions is None else Path(questions)
+        asked = [question.question for question in load_questions(path) if question.answerable]
+        if not asked:
+            raise QuestionError(f"{path} holds no answerable question", remedy="name others with --questions")
+        return calibrate(self.index, asked, self.settings.part(GrepSettings).vector_score_threshold)
+
+
+def run_benchmark(
+    plan: Plan,
+    *,
+    fresh: bool = False,
+    resume: AnyPath | None = None,
+    notify: Notify = no_notice,
+    progress: bool | Progress = False,
+) -> Run:
+    """Run a plan, write its directory and its report, and return the finished run.
+
+    An interrupted run of the same plan is resumed unless the run is to be ``fresh``; ``resume`` is the
+    directory of the very run that the plan was read from. ``notify`` gets lines for a person, ``progress``
+    shows bars.
+
+    Raises one error with every problem of the plan before any work. A predictor whose queries all failed is
+    not an error: :attr:`Run.failed` names it.
+    """
+    from branchrank.bench import run_plan
+    from branchrank.report.writing import write_report
+
+    with shown_progress(progress) as shown:
+        made = run_plan(
+            plan,
+            progress=shown,
+            notify=notify,
+            status=shown.status,
+            fresh=fresh,
+            resume=None if resume is None else Path(resume),
+        )
+    run = Run.of(made)
+    write_report(run)
+    return run
 
 
 class Run(RunData):
@@ -28,13 +269,15 @@ class Run(RunData):
 
     Its tables are pandas DataFrames, computed from the rows; a notebook shows it as a table and a plot.
 
-    >>> run = Run.load("reports/examples/sample")
+    >>> from branchrank import Run, library
+    >>> run = Run.load(library.list_runs("reports")[0].directory)
     >>> run
-    <Run sample: 161 questions, local, pageindex, hybrid>
-    >>> list(run.summary[["predictor", "strict_hit@1"]].columns)
-    ['predictor', 'strict_hit@1']
-    >>> run.compare("hybrid", "local").candidate
-    'hybrid'
+    <Run ...-benchmark-42: 8 questions, local, hybrid>
+    >>> comparison = run.compare("hybrid", "local")
+    >>> comparison.wins, comparison.ties, comparison.losses
+    (0, 7, 0)
+    >>> [path.name for path in run.report()][:2]
+    ['report.md', 'report.html']
     """
 
     @classmethod
@@ -65,6 +308,11 @@ class Run(RunData):
         from branchrank.report.terminal import print_summary
 
         print_summary(self)
+
+    @cached_property
+    def failed(self) -> tuple[str, ...]:
+        """The predictors whose every query, or every LLM call, failed, with the reason."""
+        return tuple(total_failures(self.rows, self.record.predictors))
 
     @cached_property
     def summary(self) -> pd.DataFrame:

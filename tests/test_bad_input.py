@@ -31,7 +31,7 @@ from support.worlds import PAGES, write_pages
 from branchrank.index import open_index
 from branchrank.index.failpoints import VARIABLE
 from branchrank.index.generations import build_lock
-from branchrank.index.workspace_folder import Workspace, configure
+from branchrank.index.workspace_folder import WorkspaceFolder, configure
 
 FAKE = ("--embedder", "fake:64", "--vector-store", "exact", "--quiet")
 
@@ -436,7 +436,7 @@ def test_two_builds_at_once(tmp_path: Path) -> None:
 
 def test_a_build_beside_readers_disturbs_none(tmp_path: Path) -> None:
     project = make_project(tmp_path)
-    with open_index(Workspace.open(project / "data")) as reader, build_lock(project / "data"):
+    with open_index(WorkspaceFolder.open(project / "data")) as reader, build_lock(project / "data"):
         assert len(found(project, "tea")) > 0
         assert reader.chunks
 

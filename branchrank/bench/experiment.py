@@ -19,37 +19,34 @@ from typing import Any, TypeVar
 
 import msgspec
 
-from branchrank.errors import UsageError
+from branchrank.addresses import explained, laid_over
+from branchrank.errors import UsageError, or_else
 from branchrank.index.config_file import read_config
 from branchrank.records import Record
 from branchrank.runs.scores import named_measure
-from branchrank.settings import BenchmarkSettings, LLMSettings, Resolved, read_toml, resolve
+from branchrank.settings import (
+    ALIASES,
+    BenchmarkSettings,
+    LLMSettings,
+    Resolved,
+    SystemSettings,
+    read_toml,
+    resolve,
+)
+from branchrank.spec import System
 from branchrank.systems.builtin import BUILTIN
-from branchrank.systems.spec import System, problems
+from branchrank.systems.checks import problems
 
-#: Short names that a sweep or a system may use for an address of a slot.
-SHORT = {
-    "rrf_k": "fuse.k",
-    "candidate_cap": "fuse.cap",
-    "vector_top_n": "branches.dense.top_n",
-    "bm25_top_n": "branches.bm25.top_n",
-    "vector_weight": "branches.dense.weight",
-    "bm25_weight": "branches.bm25.weight",
-    "neighbor_depth": "branches.dense.expand.depth",
-    "siblings": "branches.dense.expand.siblings",
-    "file_roots": "branches.dense.expand.file_roots",
-    "beam": "branches.tree.tree.beam",
-    "base_url": "llm.base_url",
-    "model": "llm.model",
-}
 DEFAULT_INDEX = "default"
+#: Keys of a system's table that are not fields of the system.
+_OWN_KEYS = ("from", "index", "sweep")
 #: How an error lists several problems.
 BULLET = "  - "
 
 T = TypeVar("T")
 
 
-class NamedSystem(Record, frozen=True, kw_only=True):
+class PlannedSystem(Record, frozen=True, kw_only=True):
     """A system of an experiment and the index that it runs on."""
 
     system: System
@@ -63,7 +60,7 @@ class Experiment(Record, frozen=True, kw_only=True):
     data_dir: Path
     questions: Path | None
     split: str
-    systems: tuple[NamedSystem, ...]
+    systems: tuple[PlannedSystem, ...]
     indexes: dict[str, Resolved]
     repeats: int
     settings: Resolved
@@ -105,6 +102,7 @@ def load_experiment(path: Path, flags: Mapping[str, Any] | None = None) -> Exper
         if named.index not in (DEFAULT_INDEX, *header.indexes):
             found.append(
                 f"system {named.system.name!r} runs on the index {named.index!r}, which [indexes] lacks"
+                + or_else(named.index, [DEFAULT_INDEX, *header.indexes])
             )
         found.extend(problems(named.system))
     found.extend(_declared(settings, [named.system.name for named in systems], reader.failed))
@@ -135,7 +133,7 @@ def _header(content: Mapping[str, Any], found: list[str]) -> _Header:
     """The file's own keys, each checked by itself; one that is wrong keeps its default."""
     fields = {field.name: field for field in msgspec.structs.fields(_Header)}
     unknown = [key for key in content if key not in fields]
-    found.extend(f"there is no key {key!r}; there are {', '.join(fields)}" for key in unknown)
+    found.extend(f"there is no key {key!r}{or_else(key, fields)}" for key in unknown)
     values: dict[str, Any] = {}
     for key in (key for key in content if key in fields):
         try:
@@ -204,7 +202,9 @@ def _declared(settings: Resolved, names: Sequence[str], failed: Sequence[str]) -
     # Of a sweep that failed, only the table's name is known.
     there = part.baseline in names or part.baseline.partition("[")[0] in failed
     if part.baseline and not there and (names or failed):
-        found.append(f"the baseline {part.baseline!r} is none of the systems {', '.join([*names, *failed])}")
+        found.append(
+            f"no system is called {part.baseline!r}, the baseline{or_else(part.baseline, [*names, *failed])}"
+        )
     return found
 
 
@@ -233,11 +233,11 @@ class _Systems:
         self.settings = settings
         self.found = found
         self.failed: list[str] = []
-        self._bases: dict[str, dict[str, Any] | None] = {}
+        self._bases: dict[tuple[str, str], dict[str, Any] | None] = {}
 
-    def all(self) -> list[NamedSystem]:
+    def all(self) -> list[PlannedSystem]:
         """Every system, sweeps spelt out."""
-        made: list[NamedSystem] = []
+        made: list[PlannedSystem] = []
         for name in self.tables:
             named = self._named(name)
             made += named
@@ -245,9 +245,9 @@ class _Systems:
                 self.failed.append(name)
         return made
 
-    def _named(self, name: str) -> list[NamedSystem]:
+    def _named(self, name: str) -> list[PlannedSystem]:
         """The systems of a table; none when any is wrong."""
-        base = self._base(name, ())
+        base = self._base(name)
         if base is None:
             return []
         index = self.tables[name].get("index", DEFAULT_INDEX)
@@ -262,11 +262,8 @@ class _Systems:
             point = dict(zip(lists, values, strict=True))
             label = ", ".join(f"{key}={value}" for key, value in point.items())
             shown = f"{name}[{label}]" if label else name
-            swept: dict[str, Any] = {**base, "name": shown}
             try:
-                for key, value in point.items():
-                    swept = laid_over(swept, {key: value})
-                made.append(NamedSystem(system=msgspec.convert(swept, System), index=str(index)))
+                made.append(PlannedSystem(system=self._swept(name, shown, base, point), index=str(index)))
             except (msgspec.ValidationError, ValueError) as error:
                 wrong += [f"[systems.{name}] sweep: {each}" for each in _wrong(base, point)] or [
                     f"[systems.{shown}] {error}"
@@ -274,34 +271,57 @@ class _Systems:
         self.found.extend(wrong)
         return [] if wrong else made
 
-    def _base(self, name: str, above: tuple[str, ...]) -> dict[str, Any] | None:
-        """The system's table with all that it inherits; ``None``, its problems noted once, when wrong."""
+    def _swept(self, name: str, shown: str, base: Mapping[str, Any], point: Mapping[str, Any]) -> System:
+        """The system of one point of a sweep. Naming an endpoint switches on the LLM stages of a built-in."""
+        swept = _laid_over({**base, "name": shown}, point)
+        endpoint = swept.get("llm", {}).get("base_url", "") if isinstance(swept.get("llm"), Mapping) else ""
+        asking = self._base(name, endpoint=endpoint) if endpoint else None
+        if asking is not None:
+            swept = _laid_over({**asking, "name": shown}, point)
+        return msgspec.convert(swept, System)
+
+    def _base(self, name: str, above: tuple[str, ...] = (), endpoint: str = "") -> dict[str, Any] | None:
+        """The system's table with all that it inherits; ``None``, its problems noted once, when wrong.
+
+        ``endpoint`` is the LLM's, where the file names one.
+        """
         if name in above:
             self.found.append(f"[systems.{name}] inherits from itself: {' -> '.join([*above, name])}")
             return None
-        if name not in self._bases:
-            self._bases[name] = self._read(name, above)
-        return self._bases[name]
+        if (name, endpoint) not in self._bases:
+            self._bases[name, endpoint] = self._read(name, above, endpoint)
+        return self._bases[name, endpoint]
 
-    def _read(self, name: str, above: tuple[str, ...]) -> dict[str, Any] | None:
+    def _read(self, name: str, above: tuple[str, ...], endpoint: str) -> dict[str, Any] | None:
         table = self.tables.get(name)
         starts = name if name in BUILTIN and not isinstance((table or {}).get("branches"), list) else ""
         parent = table.get("from", starts) if table is not None else ""
         if table is None or parent == name:
             if name not in BUILTIN:
-                self.found.append(f"no system is called {name!r}; built in are {', '.join(BUILTIN)}")
+                self.found.append(f"no system is called {name!r}{or_else(name, [*BUILTIN, *self.tables])}")
                 return None
-            inherited: dict[str, Any] | None = msgspec.to_builtins(BUILTIN[name](self.settings))
+            inherited: dict[str, Any] | None = msgspec.to_builtins(
+                BUILTIN[name](_with_endpoint(self.settings, name, endpoint))
+            )
         elif parent:
-            inherited = self._base(str(parent), (*above, name))
+            inherited = self._base(str(parent), (*above, name), endpoint)
         else:
             inherited = {}
         if inherited is None or table is None:
             return inherited
-        own = {key: value for key, value in table.items() if key not in ("from", "index", "sweep")}
+        own = {key: value for key, value in table.items() if key not in _OWN_KEYS}
         wrong = _wrong(inherited, own)
         self.found.extend(f"[systems.{name}] {each}" for each in wrong)
-        return None if wrong else laid_over(inherited, own)
+        return None if wrong else _laid_over(inherited, own)
+
+
+def _with_endpoint(settings: Resolved, section: str, endpoint: str) -> Resolved:
+    """The settings with the endpoint in the part of a built-in system, if that system has an LLM."""
+    part = settings.parts.get(section)
+    if not endpoint or not isinstance(part, SystemSettings) or "base_url" not in part.aliases:
+        return settings
+    parts = {**settings.parts, section: msgspec.structs.replace(part, base_url=endpoint)}
+    return msgspec.structs.replace(settings, parts=parts)
 
 
 def _wrong(inherited: Mapping[str, Any], own: Mapping[str, Any]) -> list[str]:
@@ -310,52 +330,15 @@ def _wrong(inherited: Mapping[str, Any], own: Mapping[str, Any]) -> list[str]:
     for key, value in own.items():
         try:
             # A system made from nothing has no name and no branches yet.
-            msgspec.convert(laid_over({"name": "", "branches": [], **inherited}, {key: value}), System)
-        except (msgspec.ValidationError, ValueError) as error:
+            msgspec.convert(_laid_over({"name": "", "branches": [], **inherited}, {key: value}), System)
+        except msgspec.ValidationError as error:
+            found.append(explained(error, more=[*ALIASES, *_OWN_KEYS]))
+        except ValueError as error:
             found.append(str(error))
     return found
 
 
-def laid_over(base: Mapping[str, Any], changes: Mapping[str, Any]) -> dict[str, Any]:
-    """A system's table with changes: addresses (``fuse.k``, ``rrf_k``) and nested tables alike.
-
-    Branches are addressed by their kind. Raises ``ValueError`` for a branch that isn't there.
-    """
-    # Only here: within a slot, `file_roots` and the like are the fields themselves.
-    return _laid_over(base, {SHORT.get(key, key): value for key, value in changes.items()})
-
-
 def _laid_over(base: Mapping[str, Any], changes: Mapping[str, Any]) -> dict[str, Any]:
-    result = dict(base)
-    for key, value in changes.items():
-        head, _, rest = key.partition(".")
-        if rest:
-            result = _laid_over(result, {head: _nested(rest, value)})
-        elif head == "branches" and isinstance(value, Mapping):
-            result["branches"] = _branches(result.get("branches", []), value)
-        elif isinstance(value, Mapping) and isinstance(result.get(head), Mapping):
-            result[head] = _laid_over(result[head], value)
-        else:
-            result[head] = value
-    return result
-
-
-def _nested(address: str, value: object) -> dict[str, Any]:
-    head, _, rest = address.partition(".")
-    return {head: _nested(rest, value) if rest else value}
-
-
-def _branches(branches: Sequence[Mapping[str, Any]], changes: Mapping[str, Any]) -> list[dict[str, Any]]:
-    if not all(isinstance(branch, Mapping) and "kind" in branch for branch in branches):
-        raise ValueError("branches must be a list of tables, each with its kind")
-    kinds = [branch["kind"] for branch in branches]
-    unknown = [kind for kind in changes if kind not in kinds]
-    if unknown:
-        raise ValueError(f"there is no branch {unknown[0]!r}; there are {', '.join(kinds) or 'none'}")
-    for kind, change in changes.items():
-        if not isinstance(change, Mapping):
-            raise ValueError(f"branches.{kind} must be a table, not {change!r}")
-    return [
-        _laid_over(branch, changes[branch["kind"]]) if branch["kind"] in changes else dict(branch)
-        for branch in branches
-    ]
+    """:func:`laid_over`, where the names of settings (``rrf_k``) stand for their addresses (``fuse.k``)."""
+    # Only here: within a slot, `file_roots` and the like are the fields themselves.
+    return laid_over(base, {ALIASES.get(key, key): value for key, value in changes.items()})

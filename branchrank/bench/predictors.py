@@ -7,23 +7,23 @@ with ``retrieve(query, k)``; :class:`ApiPredictor` asks any HTTP endpoint that a
 from __future__ import annotations
 
 import importlib
-import json
-import sys
-import urllib.error
-import urllib.parse
-import urllib.request
-from collections.abc import Iterable, Sequence
-from pathlib import Path
-from typing import Any, Protocol
+from collections.abc import Callable, Iterable, Sequence
+from typing import Protocol, cast
+from urllib.parse import urlsplit
 
 import msgspec
 
 from branchrank.errors import BranchRankError, UsageError
+from branchrank.llm.secrets import bare_url
+from branchrank.predictor import Predictor as OwnPredictor
+from branchrank.printable import encodable
 from branchrank.records import Hit, Question, Record, Retrieval
 from branchrank.runs.attribution import gold_keys
+from branchrank.spec import System
 from branchrank.systems.engine import Engine
-from branchrank.systems.spec import System
 
+_LARGEST_ANSWER = 64 * 1024 * 1024
+_UNREADABLE = (msgspec.DecodeError, UnicodeDecodeError)
 MOST_LINES = 10_000_000  # no document is longer; a hit that claims to be is an error of its predictor
 
 
@@ -53,7 +53,7 @@ class SystemPredictor:
 
     def predict(self, question: Question, k: int, repeat: int = 0) -> Retrieval:
         """Run the system; candidates inside the question's excluded spans never enter a ranking."""
-        return self.engine.retrieve(
+        found = self.engine.retrieve(
             self.system,
             question.question,
             k,
@@ -61,6 +61,11 @@ class SystemPredictor:
             excluded=question.excluded_spans,
             repeat=repeat,
         )
+        if found.incomplete:  # a part must not pass for the whole
+            raise BranchRankError(
+                found.incomplete, remedy="exclude large files from the corpus, or run it less loaded"
+            )
+        return found
 
     def gold_keys(self, question: Question) -> frozenset[str]:
         """The chunks and nodes of the engine's index that cover the gold."""
@@ -77,18 +82,14 @@ class Untraced:
         return frozenset()
 
 
-class UserPredictor(Protocol):
-    """What a user's own class has."""
-
-    def retrieve(self, query: str, k: int) -> Sequence[Hit]:
-        """At most ``k`` hits, best first."""
-        ...
-
-
 class ClassPredictor(Untraced):
-    """A user's own predictor. Hits inside excluded spans are removed from what it returns."""
+    """A user's own predictor. Hits inside excluded spans are removed from what it returns.
 
-    def __init__(self, name: str, wrapped: UserPredictor, *, origin: str = "") -> None:
+    It is called as its attribute ``name`` says, else ``name``. ``origin`` is ``module:Class`` where it was
+    named so, else the dotted name of its type, which no command can make again.
+    """
+
+    def __init__(self, name: str, wrapped: OwnPredictor, *, origin: str = "") -> None:
         self.name = str(getattr(wrapped, "name", name))
         self.llm = str(getattr(wrapped, "llm", "none"))
         self.wrapped = wrapped
@@ -147,7 +148,7 @@ def _excluded(hit: Hit, question: Question) -> bool:
 
 
 def load_class_predictor(name: str) -> ClassPredictor:
-    """Import ``module:Class``, the working directory included, and make one without arguments.
+    """Import ``module:Class`` and make one without arguments.
 
     Raises :class:`UsageError` saying what of it failed.
     """
@@ -155,8 +156,6 @@ def load_class_predictor(name: str) -> ClassPredictor:
     remedy = (
         f"check that {module_name}.py lies on PYTHONPATH or here, and defines {class_name}.retrieve(query, k)"
     )
-    if str(Path.cwd()) not in sys.path:
-        sys.path.insert(0, str(Path.cwd()))
     try:
         made = getattr(importlib.import_module(module_name), class_name)()
     except Exception as error:
@@ -164,6 +163,61 @@ def load_class_predictor(name: str) -> ClassPredictor:
     if not callable(getattr(made, "retrieve", None)):
         raise UsageError(f"predictor {name!r} has no method retrieve(query, k)", remedy=remedy)
     return ClassPredictor(name, made, origin=name)
+
+
+class _Function:
+    """A function ``f(query, k)`` as a class with ``retrieve``."""
+
+    def __init__(self, function: Callable[[str, int], Sequence[Hit]]) -> None:
+        self.retrieve = function
+        self.name = _name_of(function)
+
+
+def predictor_of(thing: object) -> Predictor:
+    """Return the predictor that a Python object is, for what is no system and no name.
+
+    ``thing`` is a predictor already, an object with ``retrieve(query, k)``, a class of such objects that
+    needs no arguments, or a function ``f(query, k)`` that returns hits. Without an attribute ``name`` an
+    object is called after its class, a function after its own name.
+
+    Raises:
+        UsageError: it is none of these, or its class can't be made without arguments.
+    """
+    remedy = "give a name, a System, or an object or class with retrieve(query, k)"
+    if isinstance(thing, type):
+        try:
+            return predictor_of(thing())
+        except UsageError:
+            raise
+        except Exception as error:
+            raise UsageError(
+                f"predictor {thing.__qualname__}: {type(error).__name__}: {error}",
+                remedy=f"give an object: {thing.__qualname__}(...)",
+            ) from error
+    if callable(getattr(thing, "predict", None)) and callable(getattr(thing, "gold_keys", None)):
+        return cast("Predictor", thing)
+    if callable(getattr(thing, "retrieve", None)):
+        return ClassPredictor(type(thing).__name__, cast("OwnPredictor", thing), origin=_dotted(type(thing)))
+    if callable(thing):
+        return ClassPredictor("", _Function(thing), origin=_dotted(thing))
+    raise UsageError(f"{thing!r} is not a predictor", remedy=remedy)
+
+
+def _name_of(thing: object) -> str:
+    return str(getattr(thing, "__name__", type(thing).__name__))
+
+
+def _dotted(thing: object) -> str:
+    """Where a class or a function is defined, without a colon: not a name that a command could import."""
+    return f"{getattr(thing, '__module__', '')}.{getattr(thing, '__qualname__', _name_of(thing))}"
+
+
+def is_repeatable(predictor: Predictor) -> bool:
+    """Whether a later process can make the same predictor: an endpoint, or a class named ``module:Class``.
+
+    The state of a Python object is not recorded, so a run of it is never resumed.
+    """
+    return ":" in getattr(predictor, "origin", "")
 
 
 class _ApiHit(Record, frozen=True, kw_only=True):
@@ -183,23 +237,16 @@ class _ApiAnswer(Record, frozen=True, kw_only=True):
     hits: tuple[_ApiHit, ...]
 
 
-class _NoRedirect(urllib.request.HTTPRedirectHandler):
-    """A redirect is an error: queries go to the endpoint that was named, and nowhere else."""
-
-    def redirect_request(self, *arguments: Any) -> None:
-        return None
-
-
 class ApiPredictor(Untraced):
     """Any endpoint that answers ``POST /retrieve {"query", "top_k"}`` with ``{"hits": [...]}``.
 
-    ``token`` is sent to that endpoint as a bearer token.
+    ``token`` is sent to that endpoint as a bearer token. ``timeout_s`` is the deadline of one whole request.
     """
 
     name = "api"
 
     def __init__(self, endpoint: str, *, target: str = "", token: str = "", timeout_s: float = 30.0) -> None:
-        url = urllib.parse.urlsplit(endpoint)
+        url = urlsplit(endpoint)
         if url.scheme not in ("http", "https"):
             raise UsageError(
                 f"--api-endpoint {endpoint!r} is not an HTTP URL",
@@ -212,53 +259,55 @@ class ApiPredictor(Untraced):
         self.endpoint = endpoint
         self.target = target
         self.origin = f"{endpoint} {target}".rstrip()
-        self.headers = {"Content-Type": "application/json"}
-        if token:
-            self.headers["Authorization"] = f"Bearer {token}"
+        self.headers = {"Authorization": f"Bearer {token}"} if token else {}
         self.timeout_s = timeout_s
         self.llm = "none"
-        # A proxy can't reach this machine's own loopback.
-        proxies: dict[str, str] | None = {} if url.hostname in ("localhost", "127.0.0.1", "::1") else None
-        self._opener = urllib.request.build_opener(_NoRedirect, urllib.request.ProxyHandler(proxies))
 
     def check(self) -> None:
-        """Ask one query before any work. Raises :class:`UsageError` for what would fail every query: nobody
-        there, a refusal, or another format. An error of the server's own (5xx) may concern this query."""
+        """Ask one query before any work. Raises :class:`UsageError` for what would fail every query: no
+        server, a refusal, or another format. An error of the server's own (5xx) may concern this query."""
+        from branchrank.http_client import HttpError, StatusError
+
         try:
-            self.predict(Question(id="check", question="documentation", answerable=False), 1)
-        except BranchRankError as error:
-            cause = error.__cause__
-            if isinstance(cause, ValueError) and not isinstance(cause, msgspec.DecodeError):
-                return
-            if isinstance(cause, urllib.error.HTTPError) and cause.code >= 500:
+            self._answer("documentation", 1)
+        except (HttpError, *_UNREADABLE) as error:
+            if isinstance(error, StatusError) and error.status >= 500:
                 return
             raise UsageError(
-                f"--api-endpoint {error.message}",
+                f"--api-endpoint {bare_url(self.endpoint)}: {error}",
                 remedy="start the endpoint, or correct --api-endpoint and --api-predictor",
             ) from error
 
     def predict(self, question: Question, k: int, repeat: int = 0) -> Retrieval:
         """Post the query. Raises :class:`BranchRankError` for anything but an answer in the format."""
+        from branchrank.http_client import HttpError
+
+        shown = bare_url(self.endpoint)
         margin = 10 if question.excluded_spans else 0
-        body: dict[str, Any] = {"query": question.question, "top_k": k + margin}
-        if self.target:
-            body["predictor"] = self.target
-        request = urllib.request.Request(  # noqa: S310 - the scheme is checked above
-            self.endpoint, data=json.dumps(body).encode(), headers=self.headers
-        )
         try:
-            with self._opener.open(request, timeout=self.timeout_s) as response:
-                answer = msgspec.json.decode(response.read(64 * 1024 * 1024), type=_ApiAnswer)
-        except (OSError, msgspec.DecodeError) as error:
-            if isinstance(error, urllib.error.HTTPError):
-                error.close()
-            raise BranchRankError(
-                f"{self.endpoint}: {error}", remedy="check that the endpoint is up"
-            ) from error
+            answer = self._answer(question.question, k + margin)
+        except (HttpError, *_UNREADABLE) as error:
+            raise BranchRankError(f"{shown}: {error}", remedy="check that the endpoint is up") from error
         made = (Hit(**{name: getattr(hit, name) for name in hit.__struct_fields__}) for hit in answer.hits)
         try:
             hits = [_checked(hit) for hit in made]
         except (ValueError, OverflowError) as error:
-            raise BranchRankError(f"{self.endpoint}: {error}", remedy="correct the endpoint") from error
+            raise BranchRankError(f"{shown}: {error}", remedy="correct the endpoint") from error
         kept = [hit for hit in hits if not _excluded(hit, question)]
         return Retrieval(hits=tuple(kept[:k]))
+
+    def _answer(self, query: str, top_k: int) -> _ApiAnswer:
+        """Post one query. Raises ``HttpError``, or one of ``_UNREADABLE`` for another format."""
+        from branchrank.http_client import post_json
+
+        body = {"query": encodable(query), "top_k": top_k} | (
+            {"predictor": self.target} if self.target else {}
+        )
+        content = post_json(
+            self.endpoint,
+            msgspec.json.encode(body),
+            headers=self.headers,
+            deadline_s=self.timeout_s,
+            limit_bytes=_LARGEST_ANSWER,
+        )
+        return msgspec.json.decode(content, type=_ApiAnswer)

@@ -7,7 +7,8 @@ from pathlib import Path
 import click
 import msgspec
 
-from branchrank.cli.options import data_dir_option, resolved_settings, settings_options
+from branchrank.cli.options import data_dir_option, given_flags, settings_options
+from branchrank.cli.querying import open_workspace
 from branchrank.cli.terminal import Command
 from branchrank.settings import GrepSettings, IndexSettings
 
@@ -30,21 +31,10 @@ def command(data_dir: Path, questions_file: Path | None, as_json: bool, quiet: b
 
     Distances are squared L2 between unit vectors, 0 to 4, and their scale is the model's own.
     """
-    from branchrank.cli.opening import open_or_build
-    from branchrank.errors import QuestionError
-    from branchrank.index.workspace_folder import Workspace
-    from branchrank.questions.question_files import load_questions
-    from branchrank.systems.search_tools import calibrate
-
-    settings = resolved_settings(data_dir)
-    path = questions_file or Workspace(data_dir, settings).questions_path
-    questions = [question.question for question in load_questions(path) if question.answerable]
-    if not questions:
-        raise QuestionError(f"{path} holds no answerable question", remedy="name others with --questions")
-    threshold = settings.part(GrepSettings).vector_score_threshold
-    with open_or_build(data_dir, settings, quiet=quiet) as index:
-        found = calibrate(index, questions, threshold)
-        model = index.manifest.embedder.model
+    with open_workspace(data_dir, given_flags(), quiet=quiet) as workspace:
+        found = workspace.calibrate(questions_file)
+        threshold = found.threshold
+        model = workspace.index.manifest.embedder.model
     if as_json:
         click.echo(msgspec.json.encode(found))
         return

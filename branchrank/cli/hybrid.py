@@ -6,8 +6,8 @@ from pathlib import Path
 
 import click
 
-from branchrank.cli.options import resolved_settings, settings_options
-from branchrank.cli.querying import answer_queries, query_options
+from branchrank.cli.options import given_flags, settings_options
+from branchrank.cli.querying import answer_queries, open_workspace, query_options
 from branchrank.cli.terminal import Command
 from branchrank.settings import Bm25Settings, CacheSettings, HybridSettings, IndexSettings, LLMSettings
 
@@ -21,6 +21,7 @@ def command(
     data_dir: Path,
     top_k: int,
     returns: str,
+    filters: tuple[str, ...],
     as_json: bool,
     quiet: bool,
     no_llm: bool,
@@ -29,14 +30,14 @@ def command(
 
     Without QUERY a prompt opens that keeps everything warm.
     """
-    from branchrank.cli.opening import llm_stages, open_or_build
-    from branchrank.systems.builtin import hybrid
-    from branchrank.systems.engine import Engine
-
-    overrides = {"benchmark.returns": returns} | ({"hybrid.no_llm": True} if no_llm else {})
-    settings = resolved_settings(data_dir, overrides)
-    system = hybrid(settings)
-    with llm_stages(data_dir, settings, [system]) as stages:
-        index = open_or_build(data_dir, settings, quiet=quiet)
-        engine = Engine(index, llm_stages=stages)
-        answer_queries(query, system.name, lambda text: engine.retrieve(system, text, top_k), as_json=as_json)
+    settings = {**given_flags(), "benchmark.returns": returns}
+    if no_llm:
+        settings["hybrid.no_llm"] = True
+    with open_workspace(data_dir, settings, quiet=quiet) as workspace:
+        workspace.check_llm("hybrid")
+        answer_queries(
+            query,
+            "hybrid",
+            lambda text: workspace.retrieve(text, "hybrid", top_k, filters=filters),
+            as_json=as_json,
+        )

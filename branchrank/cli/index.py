@@ -6,8 +6,9 @@ from pathlib import Path
 
 import click
 
-from branchrank.cli.options import data_dir_option, given_flags, resolved_settings, settings_options
-from branchrank.cli.terminal import Command, progress_bars, safe, say
+import branchrank
+from branchrank.cli.options import data_dir_option, given_flags, settings_options
+from branchrank.cli.terminal import Command, safe, say
 from branchrank.settings import Bm25Settings, CacheSettings, IndexSettings
 
 OWN_FILE = click.Path(path_type=Path, exists=True, dir_okay=False)
@@ -35,27 +36,21 @@ def command(
     The corpus and the flags given are kept in the workspace's branchrank.toml, if they are right. Without
     CORPUS the workspace's own is indexed again; unchanged documents cost no embedding.
     """
-    from branchrank.corpus.beir import is_beir, unpack_beir
-    from branchrank.corpus.named import locate_corpus
-    from branchrank.index import build_index
-    from branchrank.index.workspace_folder import Workspace, configure, kept_if_right
+    with branchrank.Workspace.build(
+        corpus,
+        data_dir,
+        exclude=exclude or None,
+        chunks=chunks,
+        nodes=nodes,
+        settings=given_flags(),
+        notify=say,
+        progress=not quiet,
+    ) as workspace:
+        _print_built(data_dir, workspace)
 
-    resolved_settings(data_dir)  # a wrong value is refused before it is kept
-    root = locate_corpus(corpus) if corpus is not None else None
-    if root is not None and is_beir(root):
-        root = unpack_beir(root, data_dir / "beir" / root.resolve().name)
-    with kept_if_right(data_dir):
-        configure(
-            data_dir,
-            corpus=root,
-            exclude=exclude or None,
-            chunks=chunks,
-            nodes=nodes,
-            settings=given_flags(),
-        )
-        workspace = Workspace(data_dir, resolved_settings(data_dir), notify=say)
-        with progress_bars(quiet) as progress:
-            index = build_index(workspace, progress=progress)
+
+def _print_built(data_dir: Path, workspace: branchrank.Workspace) -> None:
+    index = workspace.index
     manifest, report = index.manifest, index.report
     for note in report.notes:
         click.echo(f"note: {safe(note)}", err=True)

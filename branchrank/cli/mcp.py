@@ -11,8 +11,9 @@ from types import FrameType
 
 import click
 
-from branchrank.cli.options import data_dir_option, resolved_settings, settings_options
-from branchrank.cli.serve import address_options
+from branchrank.cli.options import data_dir_option, given_flags, settings_options
+from branchrank.cli.querying import open_workspace
+from branchrank.cli.serve import address_options, predictor_option
 from branchrank.cli.terminal import Command
 from branchrank.settings import CacheSettings, GrepSettings, IndexSettings
 
@@ -34,12 +35,14 @@ def _end(number: int, _frame: FrameType | None) -> None:
     show_default=True,
     help="stdio: a client starts this command; http: clients connect to /mcp.",
 )
+@predictor_option
 @address_options(port=8001)
 @click.option("--quiet", is_flag=True, help="No progress.")
 @settings_options(GrepSettings, IndexSettings, CacheSettings)
 def command(
     data_dir: Path,
     transport: str,
+    predictors: tuple[str, ...],
     host: str,
     port: int,
     token_file: Path | None,
@@ -47,31 +50,27 @@ def command(
     allowed_origins: tuple[str, ...],
     quiet: bool,
 ) -> None:
-    """Offer grep_search, vector_search, hybrid_search and read_file to a program that speaks MCP.
+    """Offer the search tools, read_file and predictor_search to a program that speaks MCP.
 
     The tools read the workspace's corpus and nothing else. The flags about addresses and tokens are for
     --transport http; there the rules are those of `branchrank serve`.
     """
-    from branchrank.cli.opening import open_or_build
-    from branchrank.index.workspace_folder import Workspace
     from branchrank.serve.access import access_for, read_token
     from branchrank.serve.mcp import PATH, mcp_application, mcp_server
+    from branchrank.serve.service import Service
     from branchrank.serve.workers import Workers
-    from branchrank.systems.search_tools import SearchTools
 
     if transport == "http":
         access = access_for(
             host, token=read_token(token_file), allowed_hosts=allowed_hosts, allowed_origins=allowed_origins
         )
-    settings = resolved_settings(data_dir)
-    root = Workspace(data_dir, settings).corpus_root
     with ExitStack() as opened:
-        index = opened.enter_context(open_or_build(data_dir, settings, quiet=quiet))
-        tools = SearchTools(index, root, settings=settings.part(GrepSettings))
-        # One thread opens what is opened on first use.
+        workspace = opened.enter_context(open_workspace(data_dir, given_flags(), quiet=quiet))
+        service = Service(workspace, predictors)
+        workspace.index  # noqa: B018 - built before a client waits for it
         workers = Workers(1, QUEUE)
         opened.callback(workers.close)
-        server = mcp_server(tools, root, workers)
+        server = mcp_server(service, workers)
         if transport == "stdio":
             for number in (signal.SIGINT, signal.SIGTERM):
                 with contextlib.suppress(ValueError):  # not the main thread

@@ -4,19 +4,39 @@ from __future__ import annotations
 
 import shutil
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import click
 import msgspec
 
-from branchrank.cli.terminal import safe
+from branchrank.cli.options import given_flags
+from branchrank.cli.terminal import safe, say
 from branchrank.errors import BranchRankError
 from branchrank.printable import encodable, safe_line
 from branchrank.records import Hit, Record, Retrieval
+from branchrank.settings import Resolved
+
+if TYPE_CHECKING:
+    from branchrank import Workspace
 
 #: Lines of a passage shown for a hit.
 SHOWN_LINES = 4
+
+
+def open_workspace(data_dir: Path, settings: Mapping[str, object], *, quiet: bool) -> Workspace:
+    """The workspace under the command's flags; an index that is missing or stale is built first."""
+    from branchrank import Workspace
+
+    return Workspace.open(data_dir, settings=settings, rebuild=True, notify=say, progress=not quiet)
+
+
+def workspace_settings(data_dir: Path) -> Resolved:
+    """The workspace's settings under the command's flags."""
+    from branchrank import Workspace
+
+    return Workspace.open(data_dir, settings=given_flags(), notify=say).settings
 
 
 class Answer(Record, frozen=True, kw_only=True):
@@ -74,6 +94,8 @@ def _answer(query: str, predictor: str, retrieve: Callable[[str], Retrieval], as
         )
         click.echo(msgspec.json.encode(answer))  # bytes: JSON is UTF-8 whatever the terminal is
         return
+    for notice in (*retrieval.notices, *filter(None, [retrieval.incomplete])):
+        click.secho(safe(notice), fg="yellow", err=True)
     for fallback in retrieval.fallbacks:
         click.secho(f"fallback: {safe(fallback)}", fg="yellow", err=True)
     if not retrieval.hits:
@@ -119,6 +141,13 @@ def query_options(function: Callable[..., None]) -> Callable[..., None]:
             default="passage",
             show_default=True,
             help="A section's best passage, or the whole section.",
+        ),
+        click.option(
+            "--filter",
+            "filters",
+            multiple=True,
+            metavar="KEY=VALUE",
+            help="Only documents whose file_path is VALUE or matches it as a glob. Repeatable.",
         ),
         click.option(
             "--top-k", type=click.IntRange(1, 1000), default=5, show_default=True, help="Hits to return."

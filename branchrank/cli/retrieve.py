@@ -1,4 +1,4 @@
-"""``branchrank retrieve`` and ``retrieve.py``: search with the local predictor."""
+"""``branchrank retrieve`` and ``retrieve.py``: search with the local predictor, or another one."""
 
 from __future__ import annotations
 
@@ -6,26 +6,37 @@ from pathlib import Path
 
 import click
 
-from branchrank.cli.options import resolved_settings, settings_options
-from branchrank.cli.querying import answer_queries, query_options
+from branchrank.cli.options import given_flags, settings_options
+from branchrank.cli.querying import answer_queries, open_workspace, query_options
 from branchrank.cli.terminal import Command
 from branchrank.settings import Bm25Settings, CacheSettings, IndexSettings, LocalSettings
 
 
 @click.command("retrieve", cls=Command)
 @query_options
+@click.option(
+    "--predictor", default="local", show_default=True, help="Search with this predictor instead of local."
+)
 @settings_options(LocalSettings, Bm25Settings, IndexSettings, CacheSettings)
-def command(query: str | None, data_dir: Path, top_k: int, returns: str, as_json: bool, quiet: bool) -> None:
+def command(
+    query: str | None,
+    data_dir: Path,
+    top_k: int,
+    returns: str,
+    filters: tuple[str, ...],
+    as_json: bool,
+    quiet: bool,
+    predictor: str,
+) -> None:
     """Search with the local predictor: vectors and BM25 over chunks, fused by RRF.
 
     Without QUERY a prompt opens that keeps everything warm.
     """
-    from branchrank.cli.opening import open_or_build
-    from branchrank.systems.builtin import local
-    from branchrank.systems.engine import Engine
-
-    settings = resolved_settings(data_dir, {"benchmark.returns": returns})
-    index = open_or_build(data_dir, settings, quiet=quiet)
-    system = local(settings)
-    engine = Engine(index)
-    answer_queries(query, system.name, lambda text: engine.retrieve(system, text, top_k), as_json=as_json)
+    settings = {**given_flags(), "benchmark.returns": returns}
+    with open_workspace(data_dir, settings, quiet=quiet) as workspace:
+        answer_queries(
+            query,
+            predictor,
+            lambda text: workspace.retrieve(text, predictor, top_k, filters=filters),
+            as_json=as_json,
+        )

@@ -3,17 +3,19 @@
 from __future__ import annotations
 
 from pathlib import Path
+from typing import Literal
 
 import click
 import msgspec
 
-from branchrank.cli.options import data_dir_option, resolved_settings, settings_options
-from branchrank.cli.querying import as_utf8, show_passage
+from branchrank.cli.options import data_dir_option, given_flags, settings_options
+from branchrank.cli.querying import as_utf8, open_workspace, show_passage
 from branchrank.cli.terminal import Command, safe
 from branchrank.printable import safe_line
-from branchrank.records import Record
+from branchrank.records import Hit, Record
 from branchrank.settings import EmbeddingSettings, IndexSettings, RetrievalSettings
-from branchrank.stores.sqlite_search import Mode, SearchResult
+
+Mode = Literal["keyword", "semantic", "hybrid"]
 
 
 class SearchAnswer(Record, frozen=True, kw_only=True):
@@ -21,7 +23,7 @@ class SearchAnswer(Record, frozen=True, kw_only=True):
 
     query: str
     mode: Mode
-    results: tuple[SearchResult, ...]
+    results: tuple[Hit, ...]
 
 
 @click.command("search", cls=Command)
@@ -40,38 +42,40 @@ class SearchAnswer(Record, frozen=True, kw_only=True):
 @settings_options(RetrievalSettings)
 @settings_options(EmbeddingSettings, IndexSettings, only=frozenset({"embedding.model", "index.embedder"}))
 def command(query: str, data_dir: Path, mode: Mode, explain: bool, as_json: bool, quiet: bool) -> None:
-    """Search the workspace's SQLite file for QUERY; a document is represented by its best chunks.
+    """Search the workspace for QUERY; a document is represented by its best chunks.
 
     The modes semantic and hybrid need an [embedding] section in branchrank.toml.
     """
-    from branchrank.cli.opening import open_or_build
-    from branchrank.index.sqlite_index import open_search
-
-    settings = resolved_settings(data_dir)
-    retrieval = settings.part(RetrievalSettings)
-    with open_or_build(data_dir, settings, quiet=quiet) as index:
-        search = open_search(index, settings.part(EmbeddingSettings))
-        try:
-            results = search.search(query, mode=mode, settings=retrieval)
-        finally:
-            search.close()
+    with open_workspace(data_dir, given_flags(), quiet=quiet) as workspace:
+        hits = workspace.search_documents(query, mode=mode)
     if as_json:
-        answer = SearchAnswer(query=query, mode=mode, results=tuple(results))
-        click.echo(msgspec.json.encode(answer))
+        click.echo(msgspec.json.encode(SearchAnswer(query=query, mode=mode, results=tuple(hits))))
         return
-    if not results:
+    if not hits:
         click.echo("nothing found")
-    for rank, result in enumerate(results, start=1):
-        _show(rank, result, explain)
+    for rank, hit in enumerate(hits, start=1):
+        _show(rank, hit, explain)
 
 
-def _show(rank: int, result: SearchResult, explain: bool) -> None:
+def _show(rank: int, hit: Hit, explain: bool) -> None:
     """One document: its score, then each of its chunks, the best with its beginning."""
-    click.echo(f"{rank:>2}. {click.style(safe_line(result.id), bold=True)}  {result.score:.4f}")
-    for number, found in enumerate(result.chunks):
-        chunk = found.chunk
+    grouped = bool(hit.members)
+    title = hit.source if grouped else hit.id
+    click.echo(f"{rank:>2}. {click.style(safe_line(title), bold=True)}  {hit.score:.4f}")
+    for number, chunk in enumerate(hit.members or (hit,)):
         click.echo(f"    {chunk.line_start}-{chunk.line_end}  {safe_line(chunk.breadcrumb)}")
         if explain:
-            click.secho(f"      {safe(found.explanation)}", dim=True)
+            click.secho(f"      {safe(_explanation(chunk))}", dim=True)
         if number == 0:
             show_passage(chunk.text, indent=6)
+
+
+def _explanation(chunk: Hit) -> str:
+    """Each part of the score in words."""
+    parts = [f"score {chunk.score:.4f}"]
+    for name, word in (("fts5", "keyword"), ("dense(chunks)", "vector")):
+        placement = chunk.branches.get(name)
+        if placement is not None:
+            note = f" ({chunk.notes[name]})" if name in chunk.notes else ""
+            parts.append(f"{word} rank {placement.rank}, score {placement.score:.4f}{note}")
+    return "; ".join(parts)

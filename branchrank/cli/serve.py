@@ -8,7 +8,8 @@ from pathlib import Path
 
 import click
 
-from branchrank.cli.options import data_dir_option, resolved_settings, settings_options
+from branchrank.cli.options import data_dir_option, given_flags, settings_options
+from branchrank.cli.querying import open_workspace
 from branchrank.cli.terminal import Command
 from branchrank.settings import (
     BenchmarkSettings,
@@ -61,9 +62,7 @@ def address_options(port: int) -> Callable[[Callable[..., None]], Callable[..., 
     return decorate
 
 
-@click.command("serve", cls=Command)
-@data_dir_option
-@click.option(
+predictor_option = click.option(
     "--predictor",
     "predictors",
     multiple=True,
@@ -71,6 +70,11 @@ def address_options(port: int) -> Callable[[Callable[..., None]], Callable[..., 
     show_default="all",
     help="Predictor to serve; repeatable. The first is the default of requests.",
 )
+
+
+@click.command("serve", cls=Command)
+@data_dir_option
+@predictor_option
 @address_options(port=8000)
 @click.option(
     "--threads", type=click.IntRange(1, 64), default=2, show_default=True, help="Queries answered at once."
@@ -112,33 +116,24 @@ def command(
 
     Listens on the loopback interface. Every other address needs a token, in a file or in BRANCHRANK_TOKEN.
     """
-    from branchrank.cli.opening import llm_stages, open_or_build
-    from branchrank.index.workspace_folder import Workspace
     from branchrank.serve.access import access_for, read_token
     from branchrank.serve.http import application
     from branchrank.serve.server import http_server, listen, url_of
-    from branchrank.serve.service import Service, offer
+    from branchrank.serve.service import Service
     from branchrank.serve.workers import Workers
-    from branchrank.systems.builtin import builtin_systems
-    from branchrank.systems.further_branches import further_branches
 
     access = access_for(
         host, token=read_token(token_file), allowed_hosts=allowed_hosts, allowed_origins=allowed_origins
     )
-    settings = resolved_settings(data_dir)
-    offered = offer(builtin_systems(predictors, settings))
-    root = Workspace(data_dir, settings).corpus_root
     with ExitStack() as opened:
-        stages = opened.enter_context(llm_stages(data_dir, settings, offered.ready))
-        index = opened.enter_context(open_or_build(data_dir, settings, quiet=quiet))
-        further = further_branches(index, root, offered.ready, settings, opened)
-        service = Service(index, offered, further=further, llm_stages=stages)
+        workspace = opened.enter_context(open_workspace(data_dir, given_flags(), quiet=quiet))
+        service = Service(workspace, predictors)
         service.warm_up()
         workers = Workers(threads, queue)
         opened.callback(workers.close)
         app = application(service, workers, access)
         listening = opened.enter_context(listen(host, port))
-        for name, reason in offered.refused.items():
+        for name, reason in service.refused.items():
             click.echo(f"not served: {name}: {reason}", err=True)
         click.echo(f"serving {', '.join(service.predictors)} on {url_of(host, listening)}", err=True)
         http_server(app).run(sockets=[listening])

@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 import sys
-from contextlib import ExitStack
 from pathlib import Path
 
 import click
 
-from branchrank.cli.options import data_dir_option, resolved_settings, settings_options
+from branchrank.cli.options import data_dir_option, given_flags, settings_options
+from branchrank.cli.querying import open_workspace
 from branchrank.cli.terminal import Command
 from branchrank.errors import UsageError
 from branchrank.settings import (
@@ -41,22 +41,11 @@ def command(query: str, data_dir: Path, mode: str, quiet: bool) -> None:
     Modes: grep, vectors, both, and the predictors local and (where its LLM is named, or with
     --hybrid-no-llm) hybrid.
     """
-    from branchrank.cli.opening import llm_stages, open_or_build
-    from branchrank.index.workspace_folder import Workspace
-    from branchrank.serve.service import Service, offer
+    from branchrank.serve.service import Service
     from branchrank.serve.tui.app import SearchApp
     from branchrank.serve.tui.searching import Searches
-    from branchrank.systems.builtin import builtin_systems
-    from branchrank.systems.search_tools import SearchTools
 
     if not (sys.stdin.isatty() and sys.stdout.isatty()):
         raise UsageError("the terminal UI needs a terminal", remedy="branchrank search QUERY")
-    settings = resolved_settings(data_dir)
-    root = Workspace(data_dir, settings).corpus_root
-    offered = offer(builtin_systems(PREDICTORS, settings))
-    with ExitStack() as opened:
-        stages = opened.enter_context(llm_stages(data_dir, settings, offered.ready))
-        index = opened.enter_context(open_or_build(data_dir, settings, quiet=quiet))
-        tools = SearchTools(index, root, settings=settings.part(GrepSettings))
-        service = Service(index, offered, llm_stages=stages)
-        SearchApp(Searches(tools, service, root), mode=mode, query=query).run()
+    with open_workspace(data_dir, given_flags(), quiet=quiet) as workspace:
+        SearchApp(Searches(Service(workspace, PREDICTORS)), mode=mode, query=query).run()

@@ -1,8 +1,7 @@
 """Embeddings from a server: one request for a batch of texts, every answer checked before it is used.
 
-1. A request goes to the configured host and nowhere else: redirects are refused. It costs no import, which is
-   why this speaks HTTP by the standard library.
-2. Too many requests, an overloaded server and a cut connection are tried again, twice at most.
+1. A request goes to the configured host and nowhere else: redirects are refused.
+2. Too many requests, an overloaded server and a cut connection are retried, twice at most.
 3. An answer must hold one vector per text, all of one dimension, finite and not zero. Anything else is an
    error that names the endpoint: never a vector.
 
@@ -14,15 +13,12 @@ in a workspace's file draws no key. No message holds a key.
 from __future__ import annotations
 
 import base64
-import http.client
 import os
 import time
-import urllib.error
-import urllib.request
 from abc import ABC, abstractmethod
 from collections.abc import Mapping, Sequence
 from functools import cached_property
-from typing import IO, Any, TypeVar
+from typing import TypeVar
 from urllib.parse import unquote, urlsplit, urlunsplit
 
 import msgspec
@@ -31,12 +27,13 @@ import numpy as np
 from branchrank.embedders.prefixes import conventional_prefixes
 from branchrank.embedders.protocol import (
     EmbedderIdentity,
-    Progress,
     Vectors,
     unit_rows,
 )
 from branchrank.errors import ModelError, UsageError
+from branchrank.http_client import HttpError, LostConnectionError, StatusError, get, post_json
 from branchrank.printable import encodable
+from branchrank.progress import Progress, no_progress
 
 T = TypeVar("T")
 
@@ -46,7 +43,6 @@ RETRY_WAITS = (0.5, 2.0)
 _LONGEST_WAIT = 10.0
 _RETRIED = (429, 502, 503, 504)
 _LARGEST_ANSWER = 64 * 1024 * 1024
-_LOOPBACK = ("localhost", "127.0.0.1", "::1")
 _PROBE = "dimension"
 
 
@@ -66,15 +62,12 @@ class Endpoint:
         self._timeout = timeout
         self._key = _key_for(parts.hostname, https=parts.scheme == "https", environment=os.environ)
         self._password = unquote(parts.password or "")
-        self._headers = {"Content-Type": "application/json", "Accept": "application/json"}
+        self._headers: dict[str, str] = {}
         if parts.username or parts.password:
             pair = f"{unquote(parts.username or '')}:{self._password}".encode()
             self._headers["Authorization"] = f"Basic {base64.b64encode(pair).decode()}"
         elif self._key:
             self._headers["Authorization"] = f"Bearer {self._key}"
-        # A proxy can't reach this machine's own loopback.
-        proxies: dict[str, str] | None = {} if parts.hostname in _LOOPBACK else None
-        self._opener = urllib.request.build_opener(_NoRedirect, urllib.request.ProxyHandler(proxies))
 
     @property
     def has_key(self) -> bool:
@@ -84,12 +77,10 @@ class Endpoint:
     def ask(self, path: str, body: object, answer: type[T], *, remedies: Mapping[int, str]) -> T:
         """POST ``body`` (``None``: GET) to ``path`` and read the answer.
 
-        ``remedies`` maps an HTTP status to what mends it. Raises :class:`ModelError` on every failure.
+        ``remedies`` maps an HTTP status to what fixes it. Raises :class:`ModelError` on every failure.
         """
         url = f"{self.url}{path}"
-        data = None if body is None else msgspec.json.encode(body)
-        request = urllib.request.Request(url, data=data, headers=self._headers)  # noqa: S310 - checked above
-        content = self._content(request, remedies)
+        content = self._content(url, None if body is None else msgspec.json.encode(body), remedies)
         try:
             return msgspec.json.decode(content, type=answer)
         except (msgspec.DecodeError, UnicodeDecodeError) as error:
@@ -98,47 +89,44 @@ class Endpoint:
                 remedy="check that --embedding-url names an embedding server",
             ) from None
 
-    def _content(self, request: urllib.request.Request, remedies: Mapping[int, str]) -> bytes:
+    def _content(self, url: str, body: bytes | None, remedies: Mapping[int, str]) -> bytes:
         """The body of the first attempt that succeeds."""
-        url = request.full_url
         for wait in (*RETRY_WAITS, None):
             try:
-                deadline = time.monotonic() + self._timeout
-                with self._opener.open(request, timeout=self._timeout) as response:
-                    return _read(response, deadline)
-            except urllib.error.HTTPError as error:
-                with error:
-                    if error.code in _RETRIED and wait is not None:
-                        time.sleep(_retry_after(error.headers.get("Retry-After"), wait))
-                        continue
-                    message = f"{url} answered {error.code}: {self._readable(error)}"
-                remedy = remedies.get(error.code) or _REMEDIES.get(error.code, "look at the server's log")
-                raise ModelError(message, remedy=remedy) from None
-            except (ConnectionResetError, http.client.HTTPException) as error:
-                if wait is None:
-                    raise self._unreachable(url, error) from None
-                time.sleep(wait)
-            except (OSError, ValueError) as error:
-                raise self._unreachable(url, error) from None
+                return self._sent(url, body)
+            except StatusError as error:
+                if error.status in _RETRIED and wait is not None:
+                    time.sleep(_retry_after(error.retry_after, wait))
+                    continue
+                raise ModelError(
+                    f"{url} answered {error.status}: {self._readable(error)}",
+                    remedy=remedies.get(error.status)
+                    or _REMEDIES.get(error.status, "look at the server's log"),
+                ) from None
+            except HttpError as error:
+                if isinstance(error, LostConnectionError) and wait is not None:
+                    time.sleep(wait)
+                    continue
+                raise ModelError(
+                    f"no answer from {url}: {error}",
+                    remedy="start the embedding server, or correct --embedding-url",
+                ) from None
         raise AssertionError("the last attempt returns or raises")
 
-    def _unreachable(self, url: str, error: Exception) -> ModelError:
-        reason = getattr(error, "reason", error) or type(error).__name__
-        return ModelError(
-            f"no answer from {url}: {reason}",
-            remedy="start the embedding server, or correct --embedding-url",
+    def _sent(self, url: str, body: bytes | None) -> bytes:
+        if body is None:
+            return get(url, headers=self._headers, deadline_s=self._timeout, limit_bytes=_LARGEST_ANSWER)
+        return post_json(
+            url, body, headers=self._headers, deadline_s=self._timeout, limit_bytes=_LARGEST_ANSWER
         )
 
-    def _readable(self, error: urllib.error.HTTPError) -> str:
+    def _readable(self, error: StatusError) -> str:
         """The first line of what the server said, without keys and control characters."""
-        try:
-            text = _read(error, time.monotonic() + 5.0)[:2000].decode("utf-8", "replace")
-        except (OSError, http.client.HTTPException):
-            text = ""
+        text = error.body[:2000].decode("utf-8", "replace")
         for secret in (self._key, self._password):
             text = text.replace(secret, "[key]") if secret else text
         shown = "".join(letter if letter.isprintable() else " " for letter in text)
-        return shown.strip()[:300] or str(error.reason)
+        return shown.strip()[:300] or error.reason
 
 
 class HttpEmbedder(ABC):
@@ -169,7 +157,7 @@ class HttpEmbedder(ABC):
             document_prefix=self.prefixes.document,
         )
 
-    def embed_documents(self, texts: Sequence[str], progress: Progress | None = None) -> Vectors:
+    def embed_documents(self, texts: Sequence[str], progress: Progress = no_progress) -> Vectors:
         """One unit row per text, in requests of at most 32 texts."""
         rows = np.empty((len(texts), self.identity.dimension), dtype=np.float32)
         for start in range(0, len(texts), BATCH):
@@ -177,8 +165,7 @@ class HttpEmbedder(ABC):
             rows[start : start + len(batch)] = self._checked(
                 [f"{self.prefixes.document}{text}" for text in batch]
             )
-            if progress is not None:
-                progress(start + len(batch), len(texts))
+            progress("embed", start + len(batch), len(texts))
         return rows
 
     def embed_query(self, text: str) -> Vectors:
@@ -220,13 +207,6 @@ class HttpEmbedder(ABC):
         return unit_rows(rows, origin=f"{self.model} at {self.endpoint.url}")
 
 
-class _NoRedirect(urllib.request.HTTPRedirectHandler):
-    """A redirect is an error: it would carry texts, and perhaps a key, to another host."""
-
-    def redirect_request(self, *arguments: Any) -> None:
-        return None
-
-
 _REMEDIES = {
     401: "set BRANCHRANK_EMBEDDING_KEY, and BRANCHRANK_EMBEDDING_KEY_HOST to the endpoint's host",
     403: "set BRANCHRANK_EMBEDDING_KEY, and BRANCHRANK_EMBEDDING_KEY_HOST to the endpoint's host",
@@ -244,22 +224,6 @@ def _key_for(host: str, *, https: bool, environment: Mapping[str, str]) -> str:
     if key and host == (own_host or named):
         return key
     return environment.get("OPENAI_API_KEY", "") if host == "api.openai.com" and https else ""
-
-
-def _read(stream: IO[bytes], deadline: float) -> bytes:
-    """The whole body; raises ``OSError`` past the deadline or the size limit."""
-    pieces: list[bytes] = []
-    size = 0
-    while piece := stream.read1(65536):  # type: ignore[attr-defined]
-        pieces.append(piece)
-        size += len(piece)
-        if size > _LARGEST_ANSWER:
-            raise OSError(f"the answer is larger than {_LARGEST_ANSWER} bytes")
-        if time.monotonic() > deadline:
-            raise TimeoutError("the answer took too long")
-    if getattr(stream, "length", None):  # what the server promised and didn't send
-        raise http.client.IncompleteRead(b"")
-    return b"".join(pieces)
 
 
 def _retry_after(header: str | None, otherwise: float) -> float:

@@ -22,10 +22,11 @@ import numpy as np
 from branchrank.artifacts import digest_file, digest_of
 from branchrank.embedders.hub import model_folder
 from branchrank.embedders.prefixes import Prefixes, conventional_prefixes
-from branchrank.embedders.protocol import EmbedderIdentity, Progress, Vectors, unit_rows
+from branchrank.embedders.protocol import EmbedderIdentity, Vectors, unit_rows
+from branchrank.environment import preserved_random_state, preserved_start_method
 from branchrank.errors import ModelError
 from branchrank.printable import encodable
-from branchrank.progress import Notify
+from branchrank.progress import Notify, Progress, no_progress
 from branchrank.records import Record
 
 #: Texts between two calls of ``progress``.
@@ -84,7 +85,7 @@ class SentenceTransformersEmbedder:
             weights_digest=_weights_digest(folder),
         )
 
-    def embed_documents(self, texts: Sequence[str], progress: Progress | None = None) -> Vectors:
+    def embed_documents(self, texts: Sequence[str], progress: Progress = no_progress) -> Vectors:
         """One unit row per text."""
         identity = self.identity
         rows = np.empty((len(texts), identity.dimension), dtype=np.float32)
@@ -98,8 +99,7 @@ class SentenceTransformersEmbedder:
                     batch_size=self._batch_size,
                     show_progress_bar=False,
                 )
-            if progress is not None:
-                progress(start + len(batch), len(texts))
+            progress("embed", start + len(batch), len(texts))
         return unit_rows(rows, origin=identity.model)
 
     def embed_query(self, text: str) -> Vectors:
@@ -134,7 +134,8 @@ def check_folder(folder: Path) -> None:
 
 
 def _check_architecture(path: Path) -> None:
-    from transformers import CONFIG_MAPPING
+    with preserved_random_state(), preserved_start_method():
+        from transformers import CONFIG_MAPPING
 
     config = _read(path, _Config, default=_Config())
     if config.auto_map and config.model_type not in CONFIG_MAPPING:
@@ -154,7 +155,8 @@ def _read(path: Path, record_type: type[Any], *, default: Any) -> Any:
 
 
 def _load(folder: Path, device: str | None, notify: Notify) -> Any:
-    from sentence_transformers import SentenceTransformer
+    with preserved_random_state(), preserved_start_method():
+        from sentence_transformers import SentenceTransformer
 
     try:
         with _without_progress_bars():

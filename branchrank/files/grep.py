@@ -1,11 +1,11 @@
-"""Grep: the lines that hold a query's terms, as passages with context, ranked by BM25.
+"""Grep: the lines that hold a query's terms, as passages with context, in BM25 order.
 
 1. The query becomes its terms (:mod:`branchrank.files.terms`); it is never one expression.
 2. ripgrep finds every line with any of them.
 3. Matches of a file that lie within twice the context of the match before them share a passage. It is
    matches that are compared, not windows: windows that touch would chain passages through a file.
-4. ``ranking="bm25"``: each passage is scored, sorted, dropped when its score lies below the 25th
-   percentile, and the best ``limit`` are kept. ``ranking="none"``: the order of paths and lines.
+4. Each passage is scored and sorted; ties keep the order of paths and lines. ``ranking="bm25"`` drops those
+   whose score lies below the 25th percentile. The best ``limit`` are kept.
 5. The text is read only for passages that are kept: the context on both sides, clipped at the file's ends.
 
 BM25 takes its statistics from the whole collection, not from the passages: a term's document frequency
@@ -42,7 +42,7 @@ Scores = NDArray[np.float64]
 class Passage(Record, frozen=True, kw_only=True):
     """Matches with their context. ``text`` is exactly the lines ``line_start..line_end`` of the file.
 
-    ``matched`` are the numbers of the matched lines. ``score`` is BM25, at least 0, and 0 when unranked.
+    ``matched`` are the numbers of the matched lines. ``score`` is BM25, at least 0.
     """
 
     source: str
@@ -71,14 +71,15 @@ class Passage(Record, frozen=True, kw_only=True):
 class GrepResult(Record, frozen=True, kw_only=True):
     """Passages, best first, and what was looked for.
 
-    ``weights`` are the terms' IDF (1 when unranked). ``matches`` counts the passages before any was cut.
+    ``weights`` are the terms' IDF. ``matches`` counts the passages before any was cut, ``files`` the files
+    that hold one.
     """
 
-    ranking: Ranking
     passages: tuple[Passage, ...]
     terms: tuple[Term, ...]
     weights: tuple[float, ...]
     matches: int
+    files: int = 0
     notices: tuple[str, ...] = ()
 
     def relevance(self, text: str) -> float:
@@ -114,7 +115,7 @@ class Grep:
         self._context = context_lines
         self._deadline_s = deadline_s
 
-    def search(self, query: str, *, ranking: Ranking = "bm25", limit: int | None = LIMIT) -> GrepResult:
+    def search(self, query: str, *, ranking: Ranking = "none", limit: int | None = LIMIT) -> GrepResult:
         """The passages that hold the query's terms; ``limit`` ``None`` keeps all.
 
         Raises :class:`~branchrank.errors.CorpusError` when the root is no folder.
@@ -131,26 +132,28 @@ class Grep:
             cluster for source, lines in found.files.items() for cluster in _clusters(source, lines, reach)
         ]
         matches = len(clusters)
-        weights = [1.0] * len(terms)
-        if ranking == "bm25" and clusters:
-            clusters, weights = self._ranked(clusters, terms)
+        weights = [0.0] * len(terms)
+        if clusters:
+            clusters, weights = self._ranked(clusters, terms, PERCENTILE if ranking == "bm25" else 0.0)
         kept = clusters[:limit]
         contents = {source: self.lines(source) for source in {cluster.source for cluster in kept}}
         passages = (self._passage(cluster, contents[cluster.source]) for cluster in kept)
         return GrepResult(
-            ranking=ranking,
             passages=tuple(passage for passage in passages if passage is not None),
             terms=terms,
             weights=tuple(weights),
             matches=matches,
+            files=len(found.files),
             notices=found.notices,
         )
 
-    def _ranked(self, clusters: list[_Cluster], terms: Sequence[Term]) -> tuple[list[_Cluster], list[float]]:
+    def _ranked(
+        self, clusters: list[_Cluster], terms: Sequence[Term], percentile: float
+    ) -> tuple[list[_Cluster], list[float]]:
         """The clusters at or past the percentile, best first, and the terms' IDF."""
         files = count_files(self._root) if self._sources is None else len(self._sources)
         scores, weights = _bm25(clusters, terms, files, self._context)
-        floor = np.percentile(scores, PERCENTILE)
+        floor = np.percentile(scores, percentile)
         order = np.lexsort((np.arange(len(clusters)), -scores))
         kept = [
             _Cluster(source=clusters[i].source, lines=clusters[i].lines, score=float(scores[i]))

@@ -1,11 +1,11 @@
 """From grep passages to the chunks they overlap, so that grep and vectors rank the same things. Pure.
 
 1. Of the chunks that a passage overlaps, those that hold one of its matched lines count; when none does (the
-   match lies between chunks), all of them do. A passage that overlaps no chunk keeps a place of its own.
+   match lies between chunks), all of them do. A passage that overlaps no chunk has no place.
 2. Passages are taken in their order, and the chunks of one by the relevance of what they share with it, then
    by line. A chunk counts once, at its first place.
-3. Where the passages are ranked, the places are then ordered by that relevance across passages: a passage of
-   common terms runs through dozens of chunks, and its weakest is not better than the best of the next one.
+3. The places are then ordered by that relevance across passages: a passage of common terms runs through
+   dozens of chunks, and its weakest is not better than the best of the next one.
 """
 
 from __future__ import annotations
@@ -17,12 +17,11 @@ from branchrank.records import Chunk, Record, Scored
 
 
 class Place(Record, frozen=True, kw_only=True):
-    """A chunk, or a passage that overlaps none, with the matched lines that it holds and its relevance."""
+    """A chunk with the matched lines that it holds and its relevance."""
 
     key: str
     matched: tuple[int, ...]
     relevance: float
-    passage: Passage | None = None
 
 
 def placed(result: GrepResult, chunks: Mapping[str, Sequence[Chunk]]) -> list[Place]:
@@ -30,10 +29,6 @@ def placed(result: GrepResult, chunks: Mapping[str, Sequence[Chunk]]) -> list[Pl
     places: dict[str, Place] = {}
     for passage in result.passages:
         overlapping = [c for c in chunks.get(passage.source, ()) if c.span.overlap(passage.span)]
-        if not overlapping:
-            relevance = result.relevance(passage.text)
-            place = Place(key=passage.citation, matched=passage.matched, relevance=relevance, passage=passage)
-            places.setdefault(place.key, place)
         held = {chunk.id: _held(chunk, passage) for chunk in overlapping}
         counting = [chunk for chunk in overlapping if held[chunk.id]] or overlapping
         lines = passage.text.split("\n")
@@ -45,8 +40,7 @@ def placed(result: GrepResult, chunks: Mapping[str, Sequence[Chunk]]) -> list[Pl
                 matched=tuple(sorted({*held[chunk.id], *(before.matched if before else ())})),
                 relevance=max(relevant[chunk.id], before.relevance if before else 0.0),
             )
-    found = list(places.values())
-    return sorted(found, key=lambda place: -place.relevance) if result.ranking == "bm25" else found
+    return sorted(places.values(), key=lambda place: -place.relevance)
 
 
 def ranking_of(places: Sequence[Place]) -> list[Scored]:

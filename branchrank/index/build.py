@@ -13,13 +13,13 @@ Everything but ``build.json`` and Chroma's files is the same, byte for byte, for
 from __future__ import annotations
 
 import contextlib
-import shutil
 import socket
 import time
 from collections.abc import Callable, Iterator, Sequence
 from datetime import UTC, datetime
+from functools import partial
 from pathlib import Path
-from typing import NamedTuple, Protocol
+from typing import NamedTuple
 
 import numpy as np
 
@@ -34,7 +34,7 @@ from branchrank.embedders.cache import cached_documents
 from branchrank.embedders.protocol import Vectors
 from branchrank.errors import ArtifactError, CorpusError
 from branchrank.index.failpoints import failpoint
-from branchrank.index.generations import MANIFEST, Generations, build_lock
+from branchrank.index.generations import MANIFEST, build_lock
 from branchrank.index.manifest import (
     SCHEMA_VERSION,
     BuildReport,
@@ -59,7 +59,8 @@ from branchrank.index.reader import (
     open_index,
 )
 from branchrank.index.user_files import given_chunks, given_nodes
-from branchrank.index.workspace_folder import Workspace
+from branchrank.index.workspace_folder import WorkspaceFolder
+from branchrank.progress import Progress, no_progress
 from branchrank.records import Chunk
 from branchrank.stores.bm25 import Bm25Index
 from branchrank.stores.indexed_text import chunk_terms, embedded_text, node_terms
@@ -67,13 +68,6 @@ from branchrank.stores.vectors_exact import save_vectors
 from branchrank.tree.build import build_nodes
 from branchrank.tree.navigate import Tree
 from branchrank.tree.store import write_nodes
-
-
-class Progress(Protocol):
-    """Told how far a stage is: ``read`` (documents), ``embed`` (chunks), ``store`` (steps)."""
-
-    def __call__(self, stage: str, done: int, total: int) -> None:
-        """``done`` of ``total`` units of a stage are finished."""
 
 
 class _Contents(NamedTuple):
@@ -86,20 +80,22 @@ class _Contents(NamedTuple):
     notes: tuple[str, ...]
 
 
-def build_index(workspace: Workspace, *, progress: Progress | None = None, force: bool = False) -> Index:
+def build_index(
+    workspace: WorkspaceFolder, *, progress: Progress = no_progress, force: bool = False
+) -> Index:
     """Build the index that the workspace's settings ask for, unless it is up to date, and open it.
 
-    ``force`` builds it in any case. Raises :class:`~branchrank.errors.BusyError` when another process is
+    ``force`` builds it in any case. ``progress`` counts documents (``read``), texts (``embed``) and steps
+    (``store``). Raises :class:`~branchrank.errors.BusyError` when another process is
     building, :class:`CorpusError`, :class:`~branchrank.errors.ModelError`,
     :class:`~branchrank.errors.StorageError`; whatever was there before then stays as it was.
     """
-    report = progress or (lambda stage, done, total: None)
     workspace.check_links()
     _ = workspace.corpus_root  # a workspace without a corpus is refused before anything is written
     with build_lock(workspace.data_dir):
         index = None if force else _up_to_date(workspace)
         if index is None:
-            _build(workspace, report)
+            _build(workspace, progress)
         if workspace.is_default_index:
             workspace.install_links()
         failpoint("linked")
@@ -109,7 +105,7 @@ def build_index(workspace: Workspace, *, progress: Progress | None = None, force
         return index
 
 
-def _up_to_date(workspace: Workspace) -> Index | None:
+def _up_to_date(workspace: WorkspaceFolder) -> Index | None:
     try:
         index = open_index(workspace)
     except ArtifactError:
@@ -123,7 +119,7 @@ def _up_to_date(workspace: Workspace) -> Index | None:
     return index
 
 
-def _build(workspace: Workspace, progress: Progress) -> None:
+def _build(workspace: WorkspaceFolder, progress: Progress) -> None:
     seconds: dict[str, float] = {}
     timed = _timer(seconds)
     with timed("discover"):
@@ -132,22 +128,23 @@ def _build(workspace: Workspace, progress: Progress) -> None:
         embedder = open_embedder(workspace.index_settings, notify=workspace.notify)
     with timed("read"):
         contents = _read(workspace, embedder, progress)
-    generations = Generations(workspace.index_directory)
+    generations = workspace.generations
     generation = generations.begin()
     failpoint("begun")
     try:
         _write(workspace, embedder, contents, generation, seconds, progress)
     except BaseException:
-        shutil.rmtree(generation, ignore_errors=True)
+        with contextlib.suppress(OSError):
+            generations.remove(generation)
         raise
     failpoint("manifest written")
     generations.publish(generation)
     failpoint("published")
-    generations.sweep(_discard_collection)
+    generations.sweep(partial(_discard_collection, workspace.index_settings.chroma_url))
 
 
 def _write(
-    workspace: Workspace,
+    workspace: WorkspaceFolder,
     embedder: Embedder,
     contents: _Contents,
     generation: Path,
@@ -182,11 +179,11 @@ def _write(
     write_record(generation / BUILD, report)
 
 
-def _read(workspace: Workspace, embedder: Embedder, progress: Progress) -> _Contents:
+def _read(workspace: WorkspaceFolder, embedder: Embedder, progress: Progress) -> _Contents:
     root = workspace.corpus_root
     # Before the reading: a file that changes meanwhile makes the index stale, not wrong.
     files = discover(root, workspace.exclude).files
-    corpus = load_corpus(root, workspace.exclude, lambda done, total: progress("read", done, total))
+    corpus = load_corpus(root, workspace.exclude, progress)
     notes = list(corpus.notes)
     if workspace.nodes_file is not None:
         tree = given_nodes(workspace.nodes_file, corpus)
@@ -218,13 +215,13 @@ def _read(workspace: Workspace, embedder: Embedder, progress: Progress) -> _Cont
 
 
 def _embed(
-    workspace: Workspace, embedder: Embedder, chunks: list[Chunk], progress: Progress
+    workspace: WorkspaceFolder, embedder: Embedder, chunks: list[Chunk], progress: Progress
 ) -> tuple[Vectors, int]:
     """The chunks' unit rows, and how many texts were embedded rather than remembered."""
     counting = _Counting(embedder)
     with contextlib.closing(workspace.open_cache()) as cache:
         texts = [embedded_text(chunk) for chunk in chunks]
-        matrix = cached_documents(counting, cache, texts, lambda done, total: progress("embed", done, total))
+        matrix = cached_documents(counting, cache, texts, progress)
     return matrix, counting.texts
 
 
@@ -237,16 +234,14 @@ class _Counting:
         self.texts = 0
         self._embedder = embedder
 
-    def embed_documents(
-        self, texts: Sequence[str], progress: Callable[[int, int], None] | None = None
-    ) -> Vectors:
+    def embed_documents(self, texts: Sequence[str], progress: Progress = no_progress) -> Vectors:
         self.texts += len(texts)
         failpoint("embedding")
         return self._embedder.embed_documents(texts, progress)
 
 
 def _store(
-    workspace: Workspace,
+    workspace: WorkspaceFolder,
     generation: Path,
     contents: _Contents,
     matrix: Vectors,
@@ -288,17 +283,19 @@ def _server_collection(generation: Path) -> str:
     return f"branchrank-{digest_of([socket.gethostname(), str(generation.resolve())])[:32]}"
 
 
-def _discard_collection(generation: Path) -> None:
-    """Delete the server's collection of a generation that is about to go, if the server can be reached."""
+def _discard_collection(url: str, generation: Path) -> None:
+    """Delete the collection that a generation has on the server ``url``, if the server can be reached."""
     with contextlib.suppress(ArtifactError):
         manifest = read_record(generation / MANIFEST, Manifest)
-        if manifest.chroma not in ("", "embedded"):
+        if url and manifest.chroma == url:
             from branchrank.stores.vectors_chroma import drop_collection
 
             drop_collection(manifest.chroma, read_record(generation / BUILD, BuildReport).collection)
 
 
-def _manifest(workspace: Workspace, embedder: Embedder, contents: _Contents, generation: Path) -> Manifest:
+def _manifest(
+    workspace: WorkspaceFolder, embedder: Embedder, contents: _Contents, generation: Path
+) -> Manifest:
     digest_of_source = {document.source: document.digest for document in contents.corpus.documents}
     digests = {
         name: digest for name, digest in file_digests(generation).items() if not name.startswith(f"{CHROMA}/")

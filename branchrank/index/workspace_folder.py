@@ -25,10 +25,11 @@ from typing import Any
 
 from branchrank.artifacts import digest_of, storage_errors, write_bytes
 from branchrank.corpus.named import known_corpora, locate_corpus
+from branchrank.embedders import portable_name
 from branchrank.embedders.cache import EmbeddingCache, open_cache
 from branchrank.errors import ArtifactError, BusyError, CorpusError, InputError, ModelError, UsageError
 from branchrank.index.config_file import read_config, update_config
-from branchrank.index.generations import replace_link
+from branchrank.index.generations import BUILD_LOCK, Generations, refuse_links, replace_link
 from branchrank.progress import Notify
 from branchrank.settings import Bm25Settings, CacheSettings, IndexSettings, Resolved, resolve
 
@@ -43,10 +44,17 @@ def index_name(settings: IndexSettings) -> str:
     return f"{readable or 'index'}-{settings.chunk_tokens}-{digest}"
 
 
-class Workspace:
+class WorkspaceFolder:
     """The folder ``data_dir`` under resolved settings."""
 
-    def __init__(self, data_dir: Path, settings: Resolved, notify: Notify | None = None) -> None:
+    def __init__(
+        self,
+        data_dir: Path,
+        settings: Resolved,
+        notify: Notify | None = None,
+        *,
+        flags: Mapping[str, Any] | None = None,
+    ) -> None:
         """Read ``branchrank.toml``, which may be missing. Raises :class:`UsageError` when it is wrong.
 
         ``notify`` hears, in one line each, of a download and of a cache that is not used.
@@ -54,6 +62,7 @@ class Workspace:
         self.data_dir = data_dir
         self.settings = settings
         self.notify = notify or (lambda line: None)
+        self._flags = flags or {}
         self.config, self._tables = read_config(data_dir / CONFIG)
 
     @classmethod
@@ -63,11 +72,22 @@ class Workspace:
         *,
         flags: Mapping[str, Any] | None = None,
         environment: Mapping[str, str] | None = None,
-    ) -> Workspace:
+        notify: Notify | None = None,
+    ) -> WorkspaceFolder:
         """The workspace with settings resolved from its ``branchrank.toml``, environment and flags."""
         _, tables = read_config(data_dir / CONFIG)
         name = str(data_dir / CONFIG)
-        return cls(data_dir, resolve(toml=tables, toml_name=name, environment=environment, flags=flags))
+        if flags and "index.embedder" in flags:
+            flags = {**flags, "index.embedder": portable_name(str(flags["index.embedder"]))}
+        resolved = resolve(toml=tables, toml_name=name, environment=environment, flags=flags)
+        folder = cls(data_dir, resolved, notify, flags=flags)
+        for warning in resolved.warnings:
+            folder.notify(f"warning: {warning}")
+        return folder
+
+    def with_flags(self, flags: Mapping[str, Any]) -> WorkspaceFolder:
+        """The same folder with further settings above those that it was opened with."""
+        return type(self).open(self.data_dir, flags={**self._flags, **flags}, notify=self.notify)
 
     @property
     def index_settings(self) -> IndexSettings:
@@ -83,6 +103,7 @@ class Workspace:
     def corpus_root(self) -> Path:
         """The corpus's folder. Raises :class:`CorpusError` when none is named, or it isn't there."""
         remedy = f"branchrank index FOLDER --data-dir {self.data_dir}"
+        self.check_exists()
         if not self.config.corpus:
             raise CorpusError(f"{self.data_dir / CONFIG} names no corpus", remedy=remedy)
         root = self.data_dir / self.config.corpus
@@ -91,6 +112,14 @@ class Workspace:
         if not root.is_dir():
             raise CorpusError(f"the corpus {self.config.corpus!r} is no folder ({root})", remedy=remedy)
         return root.resolve()
+
+    def check_exists(self) -> None:
+        """Raise :class:`CorpusError` when the folder is not a workspace."""
+        if not (self.data_dir / CONFIG).exists():
+            raise CorpusError(
+                f"{self.data_dir} is not a workspace: it has no {CONFIG}",
+                remedy=f"branchrank index FOLDER --data-dir {self.data_dir}",
+            )
 
     @property
     def corpus_name(self) -> str:
@@ -113,9 +142,14 @@ class Workspace:
         return self.data_dir / self.config.nodes if self.config.nodes else None
 
     @property
+    def generations(self) -> Generations:
+        """The generations of this index."""
+        return Generations(self.data_dir, f"indexes/{index_name(self.index_settings)}")
+
+    @property
     def index_directory(self) -> Path:
         """Where the generations of this index are."""
-        return self.data_dir / "indexes" / index_name(self.index_settings)
+        return self.generations.directory
 
     @property
     def index_names(self) -> tuple[str, ...]:
@@ -136,15 +170,29 @@ class Workspace:
         """Where embeddings are kept by content."""
         return self.data_dir / "hybrid" / "cache"
 
+    @property
+    def decisions_path(self) -> Path:
+        """Where LLM decisions are kept. Raises :class:`ArtifactError` for a link in its place."""
+        refuse_links(self.data_dir, "hybrid/cache/decisions.sqlite")
+        return self.cache_directory / "decisions.sqlite"
+
     def open_cache(self) -> EmbeddingCache:
         """The cache of embeddings: a file of the workspace, or the Redis that ``[cache]`` names."""
         url = self.settings.part(CacheSettings).redis_url
+        if not url:
+            refuse_links(self.data_dir, "hybrid/cache/embeddings.sqlite3")
         return open_cache(self.cache_directory / "embeddings.sqlite3", redis_url=url, notify=self.notify)
 
     @property
     def questions_path(self) -> Path:
-        """The question file that ``branchrank.toml`` names, or ``benchmark/questions.jsonl``."""
-        return self.data_dir / self.config.questions
+        """The question file that ``branchrank.toml`` names, or ``benchmark/questions.jsonl``.
+
+        Raises :class:`CorpusError` when there is neither that file nor a workspace.
+        """
+        path = self.data_dir / self.config.questions
+        if not path.exists():
+            self.check_exists()
+        return path
 
     @property
     def links(self) -> dict[Path, Path]:
@@ -156,7 +204,11 @@ class Workspace:
         }
 
     def check_links(self) -> None:
-        """Raise :class:`ArtifactError` where a file that is not ours has one of the fixed names."""
+        """Raise :class:`ArtifactError` where a file that is not ours has one of the fixed names, or where a
+        link stands in the place of a folder that is written to.
+        """
+        for name in (BUILD_LOCK, "pageindex"):
+            refuse_links(self.data_dir, name)
         for link in self.links:
             if not link.exists() or link.is_symlink() or link in (self.chunks_file, self.nodes_file):
                 continue

@@ -49,11 +49,12 @@ class RetrieveRequest(Record, frozen=True, kw_only=True, forbid_unknown_fields=T
 
 
 class RetrieveAnswer(Record, frozen=True, kw_only=True):
-    """Hits, best first, and each fallback that was taken as ``stage: reason``."""
+    """Hits, best first, each fallback that was taken as ``stage: reason``, and notices for the reader."""
 
     predictor: str
     hits: tuple[Hit, ...]
     fallbacks: tuple[str, ...] = ()
+    notices: tuple[str, ...] = ()
 
 
 class Health(Record, frozen=True, kw_only=True):
@@ -124,7 +125,8 @@ async def _retrieved(service: Service, workers: Workers, request: Request) -> Re
         # The message may name paths and hosts: it is for this machine's operator.
         _log.error("%s", safe(error.message))
         raise _failed() from None
-    return RetrieveAnswer(predictor=name, hits=found.hits, fallbacks=found.fallbacks)
+    notices = (*found.notices, *filter(None, [found.incomplete]))
+    return RetrieveAnswer(predictor=name, hits=found.hits, fallbacks=found.fallbacks, notices=notices)
 
 
 def _failed() -> Refusal:
@@ -132,13 +134,13 @@ def _failed() -> Refusal:
 
 
 def _health(service: Service) -> Health:
-    manifest = service.index.manifest
+    manifest = service.workspace.index.manifest
     model = manifest.embedder.model
     return Health(
         status="ok",
         version=__version__,
         predictors=service.predictors,
-        refused=service.offered.refused,
+        refused=service.refused,
         embedder=Path(model).name if Path(model).is_absolute() else model,
         corpus_digest=manifest.corpus_digest,
         chunks=manifest.chunks,

@@ -10,18 +10,16 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Callable
-from pathlib import Path
 from typing import Annotated, TypeVar
 
 from branchrank import __version__
 from branchrank.errors import BranchRankError, MissingDependencyError
-from branchrank.files.grep import Ranking
-from branchrank.files.read_file import FileReader, FileRefused
+from branchrank.library import FileRefused, Found, Ranking, ToolAnswer
 from branchrank.printable import safe
 from branchrank.serve.access import Access
 from branchrank.serve.guard import BODY_LIMIT, Guard
+from branchrank.serve.service import PredictorRefused, Service
 from branchrank.serve.workers import QueueFullError, Workers
-from branchrank.systems.search_tools import Found, SearchTools, ToolAnswer
 
 try:
     from mcp.server import MCPServer
@@ -41,12 +39,17 @@ INSTRUCTIONS = (
     "identifiers and exact words, vector_search for meaning, hybrid_search for both, read_file for a whole "
     "file."
 )
+PREDICTOR_SEARCH = (
+    "The passages that one of the workspace's retrieval systems finds, as the benchmark measures it. "
+    "Systems: {}."
+)
 
 T = TypeVar("T")
 _log = logging.getLogger(__name__)
 
 Text = Annotated[str, Field(min_length=1, max_length=QUERY_CHARACTERS)]
 Limit = Annotated[int, Field(ge=1, le=LIMIT, description="results at most")]
+Name = Annotated[str, Field(max_length=100, description="the system that searches; empty: the first one")]
 
 
 class Result(BaseModel):
@@ -72,9 +75,10 @@ class Answer(BaseModel):
 SearchAnswer = Annotated[CallToolResult, Answer]
 
 
-def mcp_server(tools: SearchTools, root: Path, workers: Workers) -> MCPServer:
-    """A server with the four tools over the corpus in ``root``."""
-    reader = FileReader([root])
+def mcp_server(service: Service, workers: Workers) -> MCPServer:
+    """A server with the search tools of a workspace, and one tool for its predictors."""
+    tools = service.workspace.tools
+    names = ", ".join(service.predictors)
     server = MCPServer(
         "branchrank", version=__version__, instructions=INSTRUCTIONS, log_level="ERROR", subscriptions=False
     )
@@ -91,10 +95,10 @@ def mcp_server(tools: SearchTools, root: Path, workers: Workers) -> MCPServer:
         )
 
     @server.tool(title="Grep search", annotations=reads)
-    async def grep_search(query: Text, ranking: Ranking = "bm25", limit: Limit = 10) -> SearchAnswer:
+    async def grep_search(query: Text, ranking: Ranking | None = None, limit: Limit = 10) -> SearchAnswer:
         """Passages that hold the query's words, quoted strings or identifiers, with the matched lines marked.
 
-        ranking "none" keeps the order of files and lines.
+        Passages come in BM25 order; ranking "bm25" drops the lowest quarter.
         """
         return await searched(lambda: tools.grep_search(query, ranking=ranking, limit=limit))
 
@@ -115,11 +119,15 @@ def mcp_server(tools: SearchTools, root: Path, workers: Workers) -> MCPServer:
         """
         return await searched(lambda: tools.hybrid_search(semantic_query, exact_keywords, limit=limit))
 
+    @server.tool(title="Predictor search", annotations=reads, description=PREDICTOR_SEARCH.format(names))
+    async def predictor_search(query: Text, predictor: Name = "", limit: Limit = 10) -> SearchAnswer:
+        return await searched(lambda: service.tool_search(query, predictor, limit))
+
     @server.tool(title="Read file", annotations=reads, structured_output=False)
     async def read_file(path: Annotated[str, Field(max_length=PATH_CHARACTERS)]) -> CallToolResult:
-        """The text of a file of the corpus, by its path as the results name it."""
+        """The text of an indexed file, by its path as the results name it."""
         try:
-            text = await _run(workers, lambda: reader.text(path))
+            text = await _run(workers, lambda: tools.file_text(path))
         except FileRefused as refusal:
             return CallToolResult(content=[TextContent(text=str(refusal))], is_error=True)
         return CallToolResult(content=[TextContent(text=text)])
@@ -151,6 +159,8 @@ async def _run(workers: Workers, work: Callable[[], T]) -> T:
         raise ToolError("busy: too many searches are waiting; try again") from None
     except FileRefused:
         raise
+    except PredictorRefused as refusal:
+        raise ToolError(str(refusal)) from None
     except BranchRankError as error:
         _log.error("%s", safe(error.message))
         raise ToolError("the search failed; the server's log says why") from None
@@ -164,7 +174,7 @@ def _result(found: Found) -> Result:
         line_end=hit.line_end,
         text=hit.text,
         score=hit.score,
-        matched_lines=list(found.matched),
+        matched_lines=list(hit.matched),
         breadcrumb=hit.breadcrumb,
         distance=hit.distance,
     )

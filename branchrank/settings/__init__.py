@@ -1,6 +1,7 @@
 """Settings: one frozen record per part, resolved as defaults < TOML < environment < flags.
 
-1. A part's record says each setting's type, default, range and meaning, once.
+1. A part's record says each setting's type, default, range and meaning, once. A setting of a built-in
+   system takes them from the field of the system that it is an alias of.
 2. :func:`resolve` merges the four layers, checks every value, and reports all problems together.
 3. The commands make their flags from the same records; the docs and ``run.json`` list them.
 
@@ -8,6 +9,7 @@ A setting ``vector_top_n`` of the section ``local`` is ``[local] vector_top_n`` 
 ``BRANCHRANK_LOCAL_VECTOR_TOP_N`` in the environment and ``--local-vector-top-n`` on the command line.
 """
 
+from branchrank.settings.base import Settings
 from branchrank.settings.layers import Resolved, Setting, checked, read_toml, resolve, settings_of
 from branchrank.settings.parts import (
     PARTS,
@@ -15,19 +17,25 @@ from branchrank.settings.parts import (
     Bm25Settings,
     CacheSettings,
     EmbeddingSettings,
-    GrepSettings,
-    HybridSettings,
     IndexSettings,
     LLMSettings,
+)
+from branchrank.settings.systems import (
+    ALIASES,
+    SYSTEM_PARTS,
+    GrepSettings,
+    HybridSettings,
     LocalSettings,
     PageindexSettings,
     QdrantSettings,
     RetrievalSettings,
-    Settings,
+    SystemSettings,
 )
 
 __all__ = [
+    "ALIASES",
     "PARTS",
+    "SYSTEM_PARTS",
     "BenchmarkSettings",
     "Bm25Settings",
     "CacheSettings",
@@ -43,6 +51,7 @@ __all__ = [
     "RetrievalSettings",
     "Setting",
     "Settings",
+    "SystemSettings",
     "checked",
     "read_toml",
     "resolve",

@@ -11,15 +11,21 @@ from typing import Any, TypeVar, get_args, get_type_hints
 
 import msgspec
 
-from branchrank.errors import UsageError
+from branchrank.errors import UsageError, or_else
 from branchrank.records import Record
-from branchrank.settings.parts import PARTS, Settings
+from branchrank.settings.base import Settings
+from branchrank.settings.parts import PARTS
+from branchrank.settings.systems import SystemSettings
+from branchrank.spec import RECOMMENDED
 
 S = TypeVar("S", bound=Settings)
 
 
 class Setting(Record, frozen=True, kw_only=True):
-    """One setting as flags, docs and error messages need it."""
+    """One setting as flags, docs and error messages need it.
+
+    ``reaches`` says what its value leads to outside the workspace, such as ``Qdrant server``; empty: nothing.
+    """
 
     section: str
     name: str
@@ -30,6 +36,11 @@ class Setting(Record, frozen=True, kw_only=True):
     low: float | None = None
     high: float | None = None
     choices: tuple[str, ...] = ()
+    #: Values outside this range are allowed, with a warning.
+    recommended: tuple[float, float] | None = None
+    #: The field of the built-in system that it sets; empty when it isn't an alias.
+    address: str = ""
+    reaches: str = ""
 
     @property
     def variable(self) -> str:
@@ -42,10 +53,16 @@ class Setting(Record, frozen=True, kw_only=True):
         if self.choices:
             return ", ".join(self.choices)
         if self.low is not None and self.high is not None:
-            return f"{self.low:g} to {self.high:g}"
+            advice = " (recommended: {:g} to {:g})".format(*self.recommended) if self.recommended else ""
+            return f"{_number(self.low)} to {_number(self.high)}{advice}"
         if self.low is not None:
-            return f"at least {self.low:g}"
+            return f"at least {_number(self.low)}"
         return ""
+
+
+def _number(value: float) -> str:
+    """A bound in digits, without an exponent."""
+    return str(int(value)) if value == int(value) else str(value)
 
 
 @cache
@@ -57,9 +74,10 @@ def _hints(part: type[Settings]) -> dict[str, Any]:
 def settings_of(part: type[Settings]) -> tuple[Setting, ...]:
     """Describe every setting of a part's record, in the order of its fields."""
     hints = _hints(part)
+    aliases = part.aliases if issubclass(part, SystemSettings) else {}
     described = []
     for field in msgspec.structs.fields(part):
-        bare, meta = get_args(hints[field.name])
+        bare, *marks, meta = get_args(hints[field.name])
         low = meta.ge if meta.ge is not None else meta.gt
         high = meta.le if meta.le is not None else meta.lt
         flag = part.flag_names.get(field.name, f"--{part.section}-{field.name}".replace("_", "-"))
@@ -74,6 +92,10 @@ def settings_of(part: type[Settings]) -> tuple[Setting, ...]:
                 low=low,
                 high=high,
                 choices=tuple(str(choice) for choice in get_args(bare)),
+                recommended=(meta.extra or {}).get(RECOMMENDED),
+                address=aliases.get(field.name, ""),
+                reaches="".join(mark.extra["reaches"] for mark in marks)
+                or (meta.extra or {}).get("reaches", ""),
             )
         )
     return tuple(described)
@@ -90,6 +112,22 @@ class Resolved(Record, frozen=True, kw_only=True):
         value = self.parts[record_type.section]
         assert isinstance(value, record_type)
         return value
+
+    @property
+    def warnings(self) -> list[str]:
+        """A line for each value that was set outside its recommended range."""
+        found = []
+        for part in PARTS:
+            for setting in settings_of(part):
+                value = getattr(self.parts[part.section], setting.name)
+                if setting.recommended and not setting.recommended[0] <= value <= setting.recommended[1]:
+                    low, high = setting.recommended
+                    found.append(
+                        f"{setting.section}.{setting.name} = {value} "
+                        f"({self.origins[f'{setting.section}.{setting.name}']}) is outside the recommended "
+                        f"range of {low:g} to {high:g}"
+                    )
+        return found
 
 
 def read_toml(path: Path) -> dict[str, Any]:
@@ -128,9 +166,11 @@ def resolve(
             problems.append(f"{toml_name}: [{part.section}] must be a table")
             table = {}
         settings = settings_of(part)
-        known = {setting.name for setting in settings}
+        known = [setting.name for setting in settings]
         problems.extend(
-            f"{toml_name}: [{part.section}] has no setting {name!r}" for name in table if name not in known
+            f"{toml_name}: [{part.section}] has no setting {name!r}{or_else(name, known)}"
+            for name in table
+            if name not in known
         )
         values: dict[str, Any] = {}
         for setting in settings:

@@ -16,7 +16,8 @@ from typing import Any, NamedTuple, Protocol
 from branchrank.embedders.protocol import Vectors
 from branchrank.errors import ArtifactError, MissingDependencyError
 from branchrank.printable import encodable
-from branchrank.records import Record, Scored
+from branchrank.records import Chunk, Record, Scored
+from branchrank.stores.indexed_text import chunk_terms
 
 DENSE = "dense"
 SPARSE = "sparse"
@@ -43,6 +44,24 @@ class Point(Record, frozen=True, kw_only=True):
     vector: Vectors
     text: str
     payload: dict[str, str | int]
+
+
+def chunk_points(chunks: Sequence[Chunk], vectors: Vectors) -> list[Point]:
+    """A point per chunk; ``vectors`` are their unit rows, ``(len(chunks), d)``."""
+    return [
+        Point(
+            key=chunk.id,
+            vector=vector,
+            text=chunk_terms(chunk),
+            payload={
+                "file_path": chunk.source,
+                "node_id": chunk.node_id,
+                "line_start": chunk.line_start,
+                "line_end": chunk.line_end,
+            },
+        )
+        for chunk, vector in zip(chunks, vectors, strict=True)
+    ]
 
 
 class QdrantCollection(Protocol):

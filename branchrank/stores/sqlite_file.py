@@ -1,10 +1,10 @@
-"""One SQLite file that holds chunks, their FTS5 index and, when there is an embedder, their vectors.
+"""One SQLite file that holds chunks and their FTS5 index.
 
 1. A file is built whole under a temporary name, with its digests, and renamed: it never changes after.
 2. It is opened read-only and immutable, with ``trusted_schema`` off. Another application id, a schema that
    is not exactly this one (a view, a trigger), or a failed ``quick_check`` is refused.
-3. Everything that is read is checked: the FTS5 index and the vectors against their digests, each chunk
-   against the checksum of its row. SQLite's own check does not see a flipped byte in a value.
+3. Everything that is read is checked: the FTS5 index against its digest, each chunk against the checksum
+   of its row. SQLite's own check does not see a flipped byte in a value.
 
 A digest detects corruption, not an attacker who also rewrites it.
 """
@@ -21,22 +21,19 @@ from functools import cache
 from pathlib import Path
 
 import msgspec
-import numpy as np
 
 from branchrank.artifacts import create_beside, fsync_directory, storage_errors
-from branchrank.embedders.protocol import EmbedderIdentity, Vectors
 from branchrank.errors import ArtifactError
 from branchrank.records import Chunk, Record
 
 APPLICATION_ID = 0x42524B31
-SCHEMA_VERSION = 1
+SCHEMA_VERSION = 2
 REMEDY = "rebuild the index: branchrank index"
 
 _TABLES = (
     "CREATE TABLE meta (header BLOB NOT NULL)",
     "CREATE TABLE chunks (rowid INTEGER PRIMARY KEY, id TEXT NOT NULL UNIQUE, chunk BLOB NOT NULL, "
     "checksum BLOB NOT NULL)",
-    "CREATE TABLE vectors (rowid INTEGER PRIMARY KEY, vector BLOB NOT NULL)",
     "CREATE VIRTUAL TABLE stems USING fts5(breadcrumb, text, content='', tokenize='porter unicode61')",
     "CREATE VIRTUAL TABLE words USING fts5(breadcrumb, text, content='', tokenize='unicode61')",
 )
@@ -52,13 +49,11 @@ _FTS_CONTENT = (
 
 
 class SqliteHeader(Record, frozen=True, kw_only=True):
-    """What the file was made from. ``embedder`` is ``None`` when it holds no vectors."""
+    """What the file was made from."""
 
     corpus_digest: str
     chunk_count: int
     fts_digest: str
-    embedder: EmbedderIdentity | None = None
-    vectors_digest: str = ""
 
 
 class SqliteFile:
@@ -85,10 +80,6 @@ class SqliteFile:
         with self._lock, self._damage():
             return self._connection.execute(statement, values).fetchall()
 
-    def ids(self) -> tuple[str, ...]:
-        """The chunks' ids, ascending; the first has row 1."""
-        return tuple(str(key) for (key,) in self.rows("SELECT id FROM chunks ORDER BY rowid"))
-
     def chunks(self, rows: Sequence[int]) -> list[Chunk]:
         """The chunks of some row numbers, in that order, each checked against its checksum."""
         marks = ",".join("?" * len(rows))
@@ -102,18 +93,6 @@ class SqliteFile:
         if len(chunks) != len(set(rows)):
             raise self._damaged("a chunk of the index is missing")
         return [chunks[row] for row in rows]
-
-    def vectors(self) -> Vectors:
-        """All vectors, float32 ``(chunk_count, d)``, in the order of ``ids``, checked."""
-        identity = self.header.embedder
-        if identity is None:
-            raise ArtifactError(f"{self.path} holds no embeddings", remedy=REMEDY)
-        blobs = [row[0] for row in self.rows("SELECT vector FROM vectors ORDER BY rowid")]
-        content = b"".join(blob for blob in blobs if isinstance(blob, bytes))
-        if hashlib.sha256(content).hexdigest() != self.header.vectors_digest:
-            raise self._damaged("the vectors do not match their digest")
-        matrix = np.frombuffer(content, dtype="<f4").reshape(self.header.chunk_count, identity.dimension)
-        return matrix.astype(np.float32, copy=False)
 
     def close(self) -> None:
         """Close the file."""
@@ -152,37 +131,20 @@ class SqliteFile:
             raise self._damaged(str(error)) from error
 
 
-def build_sqlite(
-    path: Path,
-    chunks: Sequence[Chunk],
-    *,
-    corpus_digest: str,
-    vectors: Vectors | None = None,
-    embedder: EmbedderIdentity | None = None,
-) -> None:
-    """Write the search file for ``chunks``; ``vectors`` are their unit rows, float32 ``(n, d)``, or ``None``.
+def build_sqlite(path: Path, chunks: Sequence[Chunk], *, corpus_digest: str) -> None:
+    """Write the search file for ``chunks``.
 
     Raises :class:`ArtifactError` for repeated ids, :class:`~branchrank.errors.StorageError` when the disk
     refuses; ``path`` then keeps its old content.
     """
-    if (vectors is None) != (embedder is None):
-        raise ValueError("vectors and the identity of their embedder go together")
-    if vectors is not None and len(vectors) != len(chunks):
-        raise ValueError(f"{len(chunks)} chunks, but {len(vectors)} vectors")
     # Rows ascend with ids, so that a tie broken by row is broken by id.
-    order = sorted(range(len(chunks)), key=lambda number: chunks[number].id)
+    ordered = sorted(chunks, key=lambda chunk: chunk.id)
     with storage_errors(path):
         path.parent.mkdir(parents=True, exist_ok=True)
         descriptor, name = create_beside(path)
         os.close(descriptor)
     try:
-        _write(
-            name,
-            [chunks[n] for n in order],
-            None if vectors is None else vectors[order],
-            embedder,
-            corpus_digest,
-        )
+        _write(name, ordered, corpus_digest)
         with storage_errors(path):
             with open(name, "rb") as stream:
                 os.fsync(stream.fileno())
@@ -193,13 +155,7 @@ def build_sqlite(
             os.unlink(name)
 
 
-def _write(
-    path: Path,
-    chunks: Sequence[Chunk],
-    vectors: Vectors | None,
-    embedder: EmbedderIdentity | None,
-    corpus_digest: str,
-) -> None:
+def _write(path: Path, chunks: Sequence[Chunk], corpus_digest: str) -> None:
     connection = sqlite3.connect(path, isolation_level=None)
     try:
         # The file is published by a rename; until then nobody needs a journal.
@@ -224,19 +180,12 @@ def _write(
                 ((row, chunk.breadcrumb, chunk.text) for row, chunk in enumerate(chunks, start=1)),
             )
             connection.execute(f"INSERT INTO {table} ({table}) VALUES ('optimize')")  # noqa: S608
-        digest = hashlib.sha256()
-        if vectors is not None:
-            blobs = [row.astype("<f4").tobytes() for row in vectors]
-            digest.update(b"".join(blobs))
-            connection.executemany("INSERT INTO vectors VALUES (?, ?)", enumerate(blobs, start=1))
         # Only a commit writes the full-text index out whole.
         connection.execute("COMMIT")
         header = SqliteHeader(
             corpus_digest=corpus_digest,
             chunk_count=len(chunks),
             fts_digest=_fts_digest(connection),
-            embedder=embedder,
-            vectors_digest="" if vectors is None else digest.hexdigest(),
         )
         connection.execute("INSERT INTO meta VALUES (?)", (msgspec.json.encode(header),))
     except sqlite3.IntegrityError as error:

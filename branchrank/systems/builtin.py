@@ -1,10 +1,14 @@
-"""The built-in systems, each a sentence made from its part's settings."""
+"""The built-in systems under the settings of a workspace: each default with the settings laid over it."""
 
 from __future__ import annotations
 
 from collections.abc import Callable
+from typing import Any
 
-from branchrank.errors import UsageError
+import msgspec
+
+from branchrank.addresses import with_values
+from branchrank.errors import UsageError, suggestion
 from branchrank.settings import (
     BenchmarkSettings,
     GrepSettings,
@@ -14,8 +18,10 @@ from branchrank.settings import (
     QdrantSettings,
     Resolved,
     RetrievalSettings,
+    SystemSettings,
 )
-from branchrank.systems.spec import Branch, Endpoint, Expand, Fuse, Group, Rerank, System, TreeSearch
+from branchrank.settings.systems import BM25, DENSE
+from branchrank.spec import System
 
 #: Predictors that stand for several.
 GROUPS: dict[str, tuple[str, ...]] = {
@@ -26,105 +32,86 @@ GROUPS: dict[str, tuple[str, ...]] = {
 
 def local(settings: Resolved) -> System:
     """dense(chunks) + BM25(chunks) -> RRF."""
-    part = settings.part(LocalSettings)
-    return System(
-        name="local",
-        branches=(
-            Branch(kind="dense", top_n=part.vector_top_n, weight=part.vector_weight),
-            Branch(kind="bm25", top_n=part.bm25_top_n, weight=part.bm25_weight),
-        ),
-        fuse=Fuse(k=part.rrf_k),
-        returns=settings.part(BenchmarkSettings).returns,
-    )
+    return _returning(settings, _laid(settings, LocalSettings))
+
+
+def bm25(settings: Resolved) -> System:
+    """BM25(chunks), the lexical baseline."""
+    return _returning(settings, BM25)
+
+
+def dense(settings: Resolved) -> System:
+    """dense(chunks), the vector baseline."""
+    return _returning(settings, DENSE)
 
 
 def pageindex(settings: Resolved) -> System:
-    """Tree search from the roots, by an LLM or lexically, then a final ranking of what was visited."""
+    """Tree search from the roots, by an LLM or lexically, then a final ranking of what was visited.
+
+    Without an endpoint, or with ``no_llm``, both are lexical.
+    """
     part = settings.part(PageindexSettings)
-    return System(
-        name="pageindex",
-        branches=(
-            Branch(
-                kind="tree",
-                unit="node",
-                tree=TreeSearch(
-                    beam=part.beam,
-                    depth=part.depth,
-                    max_steps=part.max_steps,
-                    step_candidates=part.step_candidates,
-                    final_candidates=part.final_candidates,
-                    steps_by="lexical" if part.no_llm or part.llm_final_only else "llm",
-                    final_by="lexical" if part.no_llm else "llm",
-                ),
-            ),
-        ),
-        llm=Endpoint(base_url=part.base_url, model=part.model),
-        returns=settings.part(BenchmarkSettings).returns,
-    )
+    changes = {"branches.tree.tree.steps_by": "lexical"} if part.llm_final_only else {}
+    system = _returning(settings, _laid(settings, PageindexSettings, changes))
+    return _without_llm(system) if part.no_llm or not part.base_url else system
 
 
 def hybrid(settings: Resolved) -> System:
-    """dense(chunks) -> nodes -> evidence -> neighbours; + BM25(nodes) -> RRF -> cap -> rerank."""
+    """dense(chunks) -> nodes -> evidence -> neighbours; + BM25(nodes) -> RRF -> cap -> rerank.
+
+    Without an endpoint, or with ``no_llm``, no LLM reranks; a cross-encoder still does.
+    """
     part = settings.part(HybridSettings)
-    reranks = not part.no_llm or part.reranker == "cross-encoder"
-    return System(
-        name="hybrid",
-        branches=(
-            Branch(
-                kind="dense",
-                top_n=part.vector_top_n,
-                weight=part.vector_weight,
-                expand=Expand(depth=part.neighbor_depth, siblings=part.siblings, file_roots=part.file_roots),
-            ),
-            Branch(kind="bm25", unit="node", top_n=part.bm25_top_n, weight=part.bm25_weight),
-        ),
-        fuse=Fuse(k=part.rrf_k, cap=part.candidate_cap),
-        rerank=Rerank(
-            method=part.reranker if reranks else "none",
-            candidate_order=part.candidate_order,
-            fusion_weight=part.rerank_fusion_weight,
-            context_tokens=part.context_tokens,
-            cross_encoder=part.cross_encoder,
-        ),
-        llm=Endpoint(base_url=part.base_url, model=part.model),
-        returns=settings.part(BenchmarkSettings).returns,
-    )
+    system = _returning(settings, _laid(settings, HybridSettings))
+    return _without_llm(system) if part.no_llm or not part.base_url else system
 
 
 def grep(settings: Resolved) -> System:
     """Grep passages, mapped onto the chunks they overlap, + thresholded dense -> RRF."""
-    part = settings.part(GrepSettings)
-    return System(
-        name="grep",
-        branches=(
-            Branch(kind="grep"),
-            Branch(kind="dense", top_n=part.vector_top_n, threshold=part.vector_score_threshold),
-        ),
-        fuse=Fuse(k=part.rrf_k),
-    )
+    return _laid(settings, GrepSettings)
 
 
 def qdrant(settings: Resolved) -> System:
     """Qdrant dense + Qdrant sparse BM25, 2N each -> weighted RRF."""
     part = settings.part(QdrantSettings)
-    branches = [Branch(kind="qdrant-dense", doubled=True, weight=part.fusion_weight)]
+    weights = {
+        "branches.qdrant-dense.weight": part.fusion_weight,
+        "branches.qdrant-sparse.weight": 1.0 - part.fusion_weight,
+    }
+    system = _laid(settings, QdrantSettings, weights)
     if part.enable_hybrid:
-        branches.append(Branch(kind="qdrant-sparse", doubled=True, weight=1.0 - part.fusion_weight))
-    return System(name="qdrant", branches=tuple(branches), fuse=Fuse(k=part.rrf_k))
+        return system
+    only_dense = tuple(branch for branch in system.branches if branch.kind != "qdrant-sparse")
+    return msgspec.structs.replace(system, branches=only_dense)
 
 
 def sqlite(settings: Resolved) -> System:
     """FTS5 + dense -> weighted RRF -> one hit per document, its best chunk; scores in 0..1."""
-    part = settings.part(RetrievalSettings)
-    return System(
-        name="sqlite",
-        branches=(
-            Branch(kind="fts5", top_n=part.candidate_k_keyword, weight=1.0 - part.hybrid_alpha),
-            Branch(kind="dense", top_n=part.candidate_k_vector, weight=part.hybrid_alpha),
-        ),
-        fuse=Fuse(k=part.rrf_k, unit_interval=True),
-        group=Group(by=part.group_by, aggregate=part.doc_agg, members=part.max_chunks_per_doc),
-    )
+    alpha = settings.part(RetrievalSettings).hybrid_alpha
+    weights = {"branches.fts5.weight": 1.0 - alpha, "branches.dense.weight": alpha}
+    return _laid(settings, RetrievalSettings, weights)
+
+
+def _laid(settings: Resolved, part: type[SystemSettings], changes: dict[str, Any] | None = None) -> System:
+    """The part's system with its settings, then ``changes``, at their addresses."""
+    values = settings.part(part)
+    aliased = {address: getattr(values, name) for name, address in part.aliases.items()}
+    return with_values(part.system, aliased | (changes or {}))
+
+
+def _returning(settings: Resolved, system: System) -> System:
+    """The system with what its hits return."""
+    return msgspec.structs.replace(system, returns=settings.part(BenchmarkSettings).returns)
+
+
+def _without_llm(system: System) -> System:
+    """The system with every stage that asks an LLM switched off."""
+    changes: dict[str, Any] = {}
+    if any(branch.tree is not None for branch in system.branches):
+        changes = {"branches.tree.tree.steps_by": "lexical", "branches.tree.tree.final_by": "lexical"}
+    if system.rerank.method in ("llm", "pointwise"):
+        changes["rerank.method"] = "none"
+    return with_values(system, changes)
 
 
 BUILTIN: dict[str, Callable[[Resolved], System]] = {
@@ -134,6 +121,8 @@ BUILTIN: dict[str, Callable[[Resolved], System]] = {
     "grep": grep,
     "qdrant": qdrant,
     "sqlite": sqlite,
+    "bm25": bm25,
+    "dense": dense,
 }
 
 
@@ -145,8 +134,10 @@ def builtin_systems(names: tuple[str, ...], settings: Resolved) -> list[System]:
     spelt = [member for name in names for member in GROUPS.get(name, (name,))]
     unknown = [name for name in spelt if name not in BUILTIN]
     if unknown:
+        known = [*BUILTIN, *GROUPS]
+        near = suggestion(unknown[0], known)
         raise UsageError(
-            f"no predictor is called {unknown[0]!r}",
-            remedy=f"choose from {', '.join([*BUILTIN, *GROUPS])}, or give your own as module:Class",
+            f"no predictor is called {unknown[0]!r}{near and '; ' + near}",
+            remedy=f"choose from {', '.join(known)}, or give your own as module:Class",
         )
     return [BUILTIN[name](settings) for name in dict.fromkeys(spelt)]

@@ -1,13 +1,15 @@
-"""The engine runs a system over an index.
+"""The engine: it runs every system over an index, behind every door.
 
-1. Each branch gives a ranked list: chunks, or nodes where the branch expands over the tree or walks it. A
-   branch of weight 0 isn't run.
-2. The lists are fused and cut to the candidate cap.
-3. Hits are grouped by document, where the system says so.
-4. The reranker reorders the candidates, where there is one; its fallback is the fused order.
-5. The first k become hits: a chunk is its own passage, a node returns its best chunk or its own span.
+1. Each branch gives a ranked list: chunks, spans, or nodes where the branch expands over the tree or walks
+   it. A branch of weight 0 isn't run. Branches that wait run side by side, each embedding the query if it
+   needs to.
+2. Entries that the query excludes or its filters reject are removed before anything is ranked.
+3. The lists are fused and cut to the candidate cap.
+4. Hits are grouped by document, where the system says so.
+5. The reranker reorders the candidates, where there is one. When its LLM fails, sections follow by evidence.
+6. The first k become hits: a chunk is its own passage, a node returns its best chunk or its own span.
 
-Nothing before step 5 depends on k (but for ``doubled`` branches, whose definition it is), so the top k
+Nothing before step 6 depends on k (but for ``doubled`` branches, whose definition it is), so the top k
 is a prefix of the top k + n. Every stage leaves its list in the trace.
 """
 
@@ -16,6 +18,10 @@ from __future__ import annotations
 import time
 from collections.abc import Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import ExitStack
+from pathlib import Path
+from threading import Lock, RLock
+from typing import NamedTuple
 
 from branchrank.embedders.cache import EmbeddingCache
 from branchrank.index import Index
@@ -25,158 +31,265 @@ from branchrank.ranking.fusion import convex, dbsf, rrf
 from branchrank.ranking.grouping import group
 from branchrank.ranking.lists import RankedList
 from branchrank.records import Retrieval, Scored, Span
-from branchrank.systems.hits import make_hits
+from branchrank.settings import Resolved
+from branchrank.spec import Branch, Expand, Fuse, System
+from branchrank.systems.branches import (
+    BranchKind,
+    BranchResult,
+    Lookup,
+    Opening,
+    Search,
+    branch_kind,
+    label,
+)
+from branchrank.systems.hits import HitMaker
 from branchrank.systems.llm_stages import BoundStages, LLMStages
 from branchrank.systems.memo import Memo
-from branchrank.systems.sources import BranchSearch, Sources
-from branchrank.systems.spec import Branch, Expand, Fuse, System
+from branchrank.systems.query import Filter, Query
+from branchrank.systems.sources import Sources
 from branchrank.systems.tracing import Trace
 
-#: Branches that wait for a process or a server, and so run side by side.
-WAITING = frozenset({"grep", "qdrant-dense", "qdrant-sparse"})
+
+class _Fused(NamedTuple):
+    """The branches' lists as they are fused, and their results, both by branch name."""
+
+    lists: dict[str, Sequence[Scored]]
+    results: dict[str, BranchResult]
 
 
 class Engine:
-    """Runs systems over one index. Not thread-safe for one trace; safe for several queries at once."""
+    """Runs systems over one index. Safe for several threads, with a memo that is. Close it.
+
+    ``corpus_root`` is the folder of the documents, ``cache`` remembers queries' vectors from run to run,
+    ``llm_stages`` gives the LLM of each system. What branches open is opened once, on first use.
+    """
 
     def __init__(
         self,
         index: Index,
+        corpus_root: Path,
+        settings: Resolved,
         *,
         memo: Memo | None = None,
-        further: Mapping[str, BranchSearch] | None = None,
         cache: EmbeddingCache | None = None,
         llm_stages: LLMStages | None = None,
     ) -> None:
         self.index = index
+        self.settings = settings
         self.memo = memo if memo is not None else Memo()
-        self.sources = Sources(index, self.memo, further, cache)
+        self.sources = Sources(index, corpus_root, self.memo, cache)
         self.llm_stages = llm_stages or LLMStages()
+        self._resources = ExitStack()
+        self._opening = Opening(index, corpus_root, settings, self._resources)
+        self._searches: dict[str, Search] = {}
+        self._lock = RLock()
+
+    def __enter__(self) -> Engine:
+        return self
+
+    def __exit__(self, *exception: object) -> None:
+        self.close()
+
+    def close(self) -> None:
+        """Release what the branches opened. The index stays open: it is the caller's."""
+        with self._lock:
+            self._searches.clear()
+            self._resources.close()
+
+    def open(self, system: System) -> None:
+        """Open everything that the system's branches search, so that its first query is not slower."""
+        for branch in system.searched:
+            self._search(branch.kind)
 
     def retrieve(
         self,
         system: System,
-        query: str,
+        text: str,
         k: int,
         *,
+        keywords: str = "",
         question_id: str = "",
         excluded: tuple[Span, ...] = (),
+        filters: tuple[Filter, ...] = (),
         repeat: int = 0,
     ) -> Retrieval:
-        """Run one query. Returns at most ``k`` hits, best first, with the trace of every stage."""
+        """Run one query. Returns at most ``k`` hits, best first, with the trace of every stage.
+
+        ``keywords`` are for the branches that match words, in place of the text's own. Raises what a branch
+        raises, such as :class:`~branchrank.errors.MissingDependencyError`.
+        """
+        query = Query(
+            text=text,
+            keywords=keywords,
+            excluded=excluded,
+            filters=filters,
+            question_id=question_id,
+            repeat=repeat,
+        )
         self.memo.begin_query()
         trace = Trace()
         stages = self.llm_stages.bound(system, question_id=question_id, repeat=repeat, trace=trace)
-        lists = self._branches(system, query, k, excluded, stages, trace)
-        with trace.timed("fuse"):
-            candidates: Sequence[Scored] = fuse(
-                lists, system.fuse, {branch.name: branch.weight for branch in system.searched}
-            )
-        trace.add("fusion", system.unit, candidates)
-        if system.fuse.cap:
-            candidates = candidates[: system.fuse.cap]
-            trace.add("cap", system.unit, candidates)
-        if system.group.by == "document":
-            candidates = self._grouped(system, candidates)
-            trace.add("group", system.unit, candidates)
-        if system.rerank.method != "none":
-            with trace.timed("rerank"):
-                candidates = stages.rerank(self.index, self.sources, query, candidates, lists)
-            trace.add("rerank", system.unit, candidates)
+        fused = self._branches(system, query, k, stages, trace)
+        candidates, members = self._ranked(system, query, fused.lists, stages, trace)
         with trace.timed("passages"):
-            hits = make_hits(self.sources, system, query, candidates[:k], lists, excluded)
+            maker = HitMaker(self.sources, system, query, fused.lists, fused.results)
+            hits = maker.hits(candidates[:k], members)
         trace.add("passages", "chunk", [Scored(hit.id, hit.score) for hit in hits])
+        results = fused.results
         return Retrieval(
             hits=tuple(hits),
             trace=tuple(trace.stages),
             stage_ms=trace.stage_ms,
             calls=tuple(trace.calls),
             fallbacks=tuple(trace.fallbacks),
+            found={
+                name: len(result.ranking) if result.found is None else result.found
+                for name, result in results.items()
+            },
+            notices=tuple(notice for result in results.values() for notice in result.notices),
+            incomplete="; ".join(result.incomplete for result in results.values() if result.incomplete),
         )
 
-    def _branches(
+    def _ranked(
         self,
         system: System,
-        query: str,
-        k: int,
-        excluded: tuple[Span, ...],
+        query: Query,
+        lists: Mapping[str, Sequence[Scored]],
         stages: BoundStages,
         trace: Trace,
-    ) -> dict[str, Sequence[Scored]]:
-        """Every branch's list of what the fusion takes, by the branch's name."""
+    ) -> tuple[Sequence[Scored], Mapping[str, Sequence[Scored]]]:
+        """The candidates after fusion, cap, grouping and rerank, and the members of each group."""
+        with trace.timed("fuse"):
+            candidates: Sequence[Scored] = fuse(
+                lists, system.fuse, {label(branch): branch.weight for branch in system.searched}
+            )
+        trace.add("fusion", system.unit, candidates)
+        members: dict[str, Sequence[Scored]] = {}
+        if system.fuse.cap:
+            candidates = candidates[: system.fuse.cap]
+            trace.add("cap", system.unit, candidates)
+        if system.group.by == "document":
+            groups = group(
+                candidates,
+                lambda key: self.index.chunks[key].source,
+                aggregate=system.group.aggregate,
+                members=system.group.members,
+            )
+            candidates = [best for best, _ in groups]
+            members = {best.key: chosen for best, chosen in groups}
+            trace.add("group", system.unit, candidates)
+        if system.rerank.method != "none":
+            with trace.timed("rerank"):
+                candidates = stages.rerank(self.index, self.sources, query.text, candidates, lists)
+            trace.add("rerank", system.unit, candidates)
+        return candidates, members
+
+    def _branches(self, system: System, query: Query, k: int, stages: BoundStages, trace: Trace) -> _Fused:
+        """Every branch's list as the fusion takes it, and its result, by the branch's name."""
         branches = system.searched
-        if any(branch.kind in ("dense", "qdrant-dense") for branch in branches):
-            with trace.timed("embed"), trace.timed("embed cpu", time.process_time):
-                self.sources.embedding(query)
+        kinds = [branch_kind(branch.kind) for branch in branches]
+        embedding = Lock()
 
-        def search(branch: Branch) -> Sequence[Scored]:
+        def search(branch: Branch, kind: BranchKind) -> BranchResult:
+            search = self._search(branch.kind)
+            if kind.needs_vector:
+                with embedding:
+                    self._embed(query.text, trace)
             depth = 2 * k if branch.doubled else branch.top_n
-            with trace.timed(branch.name):
-                if branch.kind == "tree":
-                    return stages.tree_search(self.index, self.sources, query, branch, excluded)
-                return self.sources.search(branch, query, depth, excluded)
+            with trace.timed(label(branch)):
+                return self._result(search, kind, Lookup(query, branch, depth, self.sources, stages))
 
-        if len(branches) > 1 and any(branch.kind in WAITING for branch in branches):
+        if len(branches) > 1 and any(kind.waits for kind in kinds):
             with ThreadPoolExecutor(len(branches)) as pool:
-                found = list(pool.map(search, branches))
+                found = list(pool.map(search, branches, kinds))
         else:
-            found = [search(branch) for branch in branches]
-        lists = {}
-        for branch, ranking in zip(branches, found, strict=True):
-            trace.add(branch.name, branch.unit, ranking)
+            found = [search(branch, kind) for branch, kind in zip(branches, kinds, strict=True)]
+        fused = _Fused({}, {})
+        for branch, result in zip(branches, found, strict=True):
+            name = label(branch)
+            ranking = result.ranking
+            trace.add(name, branch.unit, ranking)
             if branch.expand is not None:
-                ranking = self._expanded(branch, query, ranking, excluded, trace)
-            lists[branch.name] = ranking
-        return lists
+                ranking = self._expanded(branch, query, ranking, trace)
+            fused.lists[name] = ranking
+            fused.results[name] = result
+        return fused
+
+    def _search(self, kind: str) -> Search:
+        """The search of a kind, opened at its first use."""
+        found = self._searches.get(kind)
+        if found is None:
+            with self._lock:
+                if kind not in self._searches:
+                    self._searches[kind] = branch_kind(kind).open(self._opening)
+                found = self._searches[kind]
+        return found
+
+    def _embed(self, text: str, trace: Trace) -> None:
+        """Compute the query's vector; of several branches that need it, the first one pays."""
+        if "embed" not in trace.stage_ms:
+            with trace.timed("embed"), trace.timed("embed cpu", time.process_time):
+                self.sources.embedding(text)
+
+    def _result(self, search: Search, kind: BranchKind, lookup: Lookup) -> BranchResult:
+        """A branch's result, at most ``n`` entries that the query admits; remembered where the kind is."""
+        if not kind.remembered:
+            return self._searched(search, kind, lookup)
+        branch, query = lookup.branch, lookup.query
+        options = tuple(sorted(branch.options.items()))
+        asked = (query.text, query.keywords, query.excluded, query.filters)
+        key = (label(branch), branch.unit, lookup.n, branch.threshold, options, *asked)
+        return self.memo.get(key, lambda: self._searched(search, kind, lookup))
+
+    def _searched(self, search: Search, kind: BranchKind, lookup: Lookup) -> BranchResult:
+        query, unit = lookup.query, lookup.branch.unit
+        limit = None if kind.own_depth else lookup.n
+        if not query.restricted:
+            result = search(lookup)
+            return result._replace(ranking=result.ranking[:limit])
+        admits = self.sources.admits(unit, query)
+        # As many more as may be removed, so that the pool keeps its size.
+        removable = len(self.sources.banned(unit, query)) if unit != "span" else lookup.n
+        result = search(lookup._replace(n=lookup.n + removable))
+        return result._replace(ranking=[entry for entry in result.ranking if admits(entry.key)][:limit])
 
     def _expanded(
-        self,
-        branch: Branch,
-        query: str,
-        shortlist: Sequence[Scored],
-        excluded: tuple[Span, ...],
-        trace: Trace,
+        self, branch: Branch, query: Query, shortlist: Sequence[Scored], trace: Trace
     ) -> RankedList:
         """A chunk branch's nodes: mapped with evidence, then with their neighbours."""
         walk = branch.expand
         assert walk is not None
-        key = (query, branch.name, branch.top_n, branch.threshold, excluded)
+        key = (query.text, label(branch), branch.top_n, branch.threshold, query.excluded, query.filters)
         with trace.timed("mapping"):
             seeds = self.memo.get(("mapping", *key), lambda: evidence(shortlist, self.sources.nodes_of))
         trace.add("mapping", "node", seeds)
         with trace.timed("expansion"):
-            reached = self.memo.get(("expansion", walk, *key), lambda: self._reached(seeds, walk, excluded))
+            reached = self.memo.get(("expansion", walk, *key), lambda: self._reached(seeds, walk, query))
         trace.add("expansion", "node", reached)
         return reached
 
-    def _reached(self, seeds: Sequence[Scored], walk: Expand, excluded: tuple[Span, ...]) -> RankedList:
-        """Seeds and neighbours that can be hits: with lines of their own, some outside excluded spans."""
+    def _reached(self, seeds: Sequence[Scored], walk: Expand, query: Query) -> RankedList:
+        """Seeds and neighbours that can be hits: with lines of their own that the query admits."""
         nodes = expand(
             seeds, self.index.tree, depth=walk.depth, siblings=walk.siblings, file_roots=walk.file_roots
         )
         hittable = self.sources.hittable
-        banned = self.sources.banned("node", excluded)
+        banned = self.sources.banned("node", query)
         return nodes.where([key in hittable and key not in banned for key in nodes.ids])
-
-    def _grouped(self, system: System, candidates: Sequence[Scored]) -> Sequence[Scored]:
-        groups = group(
-            candidates,
-            lambda key: self.index.chunks[key].source,
-            aggregate=system.group.aggregate,
-            members=system.group.members,
-        )
-        return [representative for representative, _ in groups]
 
 
 def fuse(lists: Mapping[str, Sequence[Scored]], slot: Fuse, weights: Mapping[str, float]) -> RankedList:
-    """Fuse the branches as the slot says. With ``unit_interval`` RRF scores are scaled to 0..1."""
+    """Fuse the branches as the slot says. With ``unit_interval`` scores lie in 0..1."""
     if slot.method == "convex":
         return convex(lists, weights)
     if slot.method == "dbsf":
         return dbsf(lists, weights)
-    fused = rrf(lists, slot.k, weights)
+    if slot.method == "none":
+        (only,) = lists.values()
+        fused, scale = RankedList.of(only), 1.0
+    else:
+        fused, scale = rrf(lists, slot.k, weights), (slot.k + 1) / (sum(weights.values()) or 1.0)
     if not slot.unit_interval:
         return fused
-    scale = (slot.k + 1) / (sum(weights.values()) or 1.0)
-    # Rounding must not push a score past 1.
-    return RankedList(fused.ids, tuple(min(1.0, score * scale) for score in fused.scores))
+    # Rounding must not push a score past 1, and a cosine may be negative.
+    return RankedList(fused.ids, tuple(max(0.0, min(1.0, score * scale)) for score in fused.scores))

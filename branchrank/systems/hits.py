@@ -1,4 +1,4 @@
-"""From candidates to hits: a chunk is its own passage, a node returns its best chunk or its own span."""
+"""From candidates to hits: a chunk or span is its own passage, a node its best chunk or own span."""
 
 from __future__ import annotations
 
@@ -6,26 +6,13 @@ from collections.abc import Collection, Mapping, Sequence
 
 from branchrank.ranking.lists import RankedList
 from branchrank.ranking.passage_choice import best_passage
-from branchrank.records import Hit, Node, Placement, Scored, Span
-from branchrank.systems.sources import Sources, squared_distance
-from branchrank.systems.spec import System
+from branchrank.records import Chunk, Hit, Node, Placement, Scored
+from branchrank.spec import System
+from branchrank.systems.branches import BranchResult, branch_kind, label
+from branchrank.systems.query import Query
+from branchrank.systems.sources import Sources, span_of, squared_distance
 
-Placements = Mapping[str, Mapping[str, Placement]]
-
-
-def make_hits(
-    sources: Sources,
-    system: System,
-    query: str,
-    candidates: Sequence[Scored],
-    lists: Mapping[str, Sequence[Scored]],
-    excluded: tuple[Span, ...],
-) -> list[Hit]:
-    """One hit per candidate, in their order, with its rank in every branch."""
-    shown = {candidate.key for candidate in candidates}
-    placed = {name: placements(ranking, shown) for name, ranking in lists.items()}
-    make = HitMaker(sources, system, query, placed, sources.banned("chunk", excluded))
-    return [make.hit(candidate) for candidate in candidates]
+Lists = Mapping[str, Sequence[Scored]]
 
 
 def placements(ranking: Sequence[Scored], shown: Collection[str]) -> dict[str, Placement]:
@@ -39,30 +26,46 @@ def placements(ranking: Sequence[Scored], shown: Collection[str]) -> dict[str, P
 
 
 class HitMaker:
-    """Makes the hits of one query; chunks in ``banned`` are no node's passage."""
+    """Makes the hits of one query from the branches' lists and results, both by branch name."""
 
     def __init__(
         self,
         sources: Sources,
         system: System,
-        query: str,
-        placed: Placements,
-        banned: frozenset[str],
+        query: Query,
+        lists: Lists,
+        results: Mapping[str, BranchResult],
     ) -> None:
         self.sources = sources
         self.index = sources.index
         self.system = system
         self.query = query
-        self.placed = placed
-        self.banned = banned
-        self.kinds = frozenset(branch.kind for branch in system.searched)
+        self.lists = lists
+        self.results = results
+        self.banned = sources.banned("chunk", query)
+        self.evidence = frozenset(branch_kind(branch.kind).ranks_by for branch in system.searched)
+        self.placed: dict[str, dict[str, Placement]] = {}
 
-    def hit(self, candidate: Scored) -> Hit:
-        """The hit of a chunk or a node."""
+    def hits(
+        self, candidates: Sequence[Scored], members: Mapping[str, Sequence[Scored]] | None = None
+    ) -> list[Hit]:
+        """One hit per candidate, in their order; ``members`` are those of a candidate's group."""
+        groups = members or {}
+        shown = {candidate.key for candidate in candidates}
+        shown |= {each.key for candidate in candidates for each in groups.get(candidate.key, ())}
+        self.placed = {name: placements(ranking, shown) for name, ranking in self.lists.items()}
+        return [
+            self._hit(candidate, tuple(self._hit(each) for each in groups.get(candidate.key, ())))
+            for candidate in candidates
+        ]
+
+    def _hit(self, candidate: Scored, members: tuple[Hit, ...] = ()) -> Hit:
+        if self.system.unit == "span":
+            return self._span(candidate)
         if self.system.unit == "chunk":
-            return self._passage(candidate, candidate.key)
+            return self._passage(candidate, candidate.key, members)
         if self.system.returns == "passage":
-            key = ("passage", candidate.key, self.query, self.kinds, self.banned)
+            key = ("passage", candidate.key, self.query.text, self.evidence, self.banned)
             chunk_id = self.sources.memo.get(key, lambda: self._best(candidate.key))
             if chunk_id is not None:
                 return self._passage(candidate, chunk_id)
@@ -74,25 +77,37 @@ class HitMaker:
         if len(chunks) < 2:
             return chunks[0] if chunks else None
         signals = []
-        if "dense" in self.kinds:
-            signals.append(self.sources.similarities(self.query, chunks))
-        if self.kinds & {"bm25", "tree"}:
-            signals.append(self.sources.bm25_scores(self.query, chunks))
+        if "vectors" in self.evidence:
+            signals.append(self.sources.similarities(self.query.text, chunks))
+        if "words" in self.evidence:
+            signals.append(self.sources.bm25_scores(self.query.text, chunks))
         return best_passage(chunks, *signals)
 
-    def _passage(self, candidate: Scored, chunk_id: str) -> Hit:
+    def _passage(self, candidate: Scored, chunk_id: str, members: tuple[Hit, ...] = ()) -> Hit:
         chunk = self.index.chunks[chunk_id]
-        return Hit(
-            id=chunk.id,
-            source=chunk.source,
-            line_start=chunk.line_start,
-            line_end=chunk.line_end,
-            text=chunk.text,
-            score=candidate.score,
-            node_id=chunk.node_id,
-            breadcrumb=chunk.breadcrumb,
+        return chunk_hit(
+            chunk,
+            candidate.score,
             distance=self._distance(chunk.id),
             branches=self._branches(candidate.key),
+            notes=self._notes(candidate.key),
+            matched=self._matched(candidate.key),
+            members=members,
+        )
+
+    def _span(self, candidate: Scored) -> Hit:
+        span = span_of(candidate.key)
+        lines = self.sources.lines(span.source)[span.line_start - 1 : span.line_end]
+        return Hit(
+            id=candidate.key,
+            source=span.source,
+            line_start=span.line_start,
+            line_end=span.line_end,
+            text="\n".join(lines),
+            score=candidate.score,
+            branches=self._branches(candidate.key),
+            notes=self._notes(candidate.key),
+            matched=self._matched(candidate.key),
         )
 
     def _section(self, candidate: Scored, node: Node) -> Hit:
@@ -108,15 +123,44 @@ class HitMaker:
             node_id=node.id,
             breadcrumb=node.breadcrumb,
             branches=self._branches(candidate.key),
+            notes=self._notes(candidate.key),
         )
 
     def _branches(self, key: str) -> dict[str, Placement]:
         return {name: ranking[key] for name, ranking in self.placed.items() if key in ranking}
 
+    def _notes(self, key: str) -> dict[str, str]:
+        return {name: result.notes[key] for name, result in self.results.items() if key in result.notes}
+
+    def _matched(self, key: str) -> tuple[int, ...]:
+        found = {line for result in self.results.values() for line in result.matched.get(key, ())}
+        return tuple(sorted(found))
+
     def _distance(self, chunk_id: str) -> float | None:
-        if "dense" not in self.kinds:
+        if "vectors" not in self.evidence:
             return None
-        key = ("distance", chunk_id, self.query)
+        text = self.query.text
         return self.sources.memo.get(
-            key, lambda: squared_distance(self.sources.similarities(self.query, [chunk_id])[chunk_id])
+            ("distance", chunk_id, text),
+            lambda: squared_distance(self.sources.similarities(text, [chunk_id])[chunk_id]),
         )
+
+
+def chunk_hit(chunk: Chunk, score: float = 0.0, **more: object) -> Hit:
+    """The hit that returns exactly a chunk; ``more`` are further fields of the hit."""
+    return Hit(
+        id=chunk.id,
+        source=chunk.source,
+        line_start=chunk.line_start,
+        line_end=chunk.line_end,
+        text=chunk.text,
+        score=score,
+        node_id=chunk.node_id,
+        breadcrumb=chunk.breadcrumb,
+        **more,  # type: ignore[arg-type]
+    )
+
+
+def branch_names(system: System) -> list[str]:
+    """The names of the branches that are run, in their order."""
+    return [label(branch) for branch in system.searched]

@@ -1,7 +1,7 @@
 """The stages of a system that an LLM may take: the walk down the tree, and the rerank.
 
 Both run without an LLM as well (lexically, or with a cross-encoder). Their calls, their fallbacks and the
-order in which candidates were shown go into the query's trace.
+order in which candidates were shown go into the query's trace. The walk itself is the branch kind ``tree``.
 """
 
 from __future__ import annotations
@@ -12,12 +12,12 @@ from branchrank.index import Index
 from branchrank.llm.gateway import Gateway
 from branchrank.llm.request import CallContext
 from branchrank.ranking.lists import rescore
-from branchrank.records import Scored, Span
+from branchrank.records import Scored
+from branchrank.spec import Endpoint, System
+from branchrank.systems.branches import label
 from branchrank.systems.rerank import RerankCandidate, rerank
 from branchrank.systems.sources import Sources
-from branchrank.systems.spec import Branch, Endpoint, System
 from branchrank.systems.tracing import Trace
-from branchrank.systems.tree_search import tree_search
 
 GatewayOf = Callable[[Endpoint], Gateway]
 
@@ -41,47 +41,13 @@ class LLMStages:
 
 
 class BoundStages:
-    """The tree walk and the rerank of one query."""
+    """The LLM of one query, for the tree walk and the rerank."""
 
     def __init__(self, system: System, gateway: Gateway | None, context: CallContext, trace: Trace) -> None:
         self.system = system
         self.gateway = gateway
         self.context = context
         self.trace = trace
-
-    def tree_search(
-        self,
-        index: Index,
-        sources: Sources,
-        query: str,
-        branch: Branch,
-        excluded: tuple[Span, ...],
-    ) -> list[Scored]:
-        """Walk the tree. Sections inside an excluded span, and those without a lexical score where that
-        ranks, are not in the result."""
-        assert branch.tree is not None
-        found = tree_search(
-            index.tree,
-            query,
-            branch.tree,
-            subtree_scores=sources.subtree_scores(query),
-            own_scores=sources.own_scores(query),
-            llm=self.gateway,
-            context=self.context,
-        )
-        for number, step in enumerate(found.steps, start=1):
-            self.trace.add(f"tree step {number}", "node", [Scored(key, 0.0) for key in step.picked])
-        self.trace.calls += found.calls
-        self.trace.fallbacks += found.fallbacks
-        banned = sources.banned("node", excluded)
-        lexical = branch.tree.final_by == "lexical"
-        return [
-            entry
-            for entry in found.ranking
-            if entry.key in sources.hittable
-            and entry.key not in banned
-            and not (lexical and entry.score <= 0)
-        ]
 
     def rerank(
         self,
@@ -91,9 +57,14 @@ class BoundStages:
         candidates: Sequence[Scored],
         lists: Mapping[str, Sequence[Scored]],
     ) -> Sequence[Scored]:
-        """The candidates in the reranker's order, or, when it fails, in that of the first stage."""
+        """The candidates in the reranker's order.
+
+        When it fails, by evidence, then lexical score; a system that gathers no evidence keeps its order.
+        """
         nodes = self.system.unit == "node"
-        evidence = dict(lists.get(self.system.branches[0].name, ()))
+        branches = self.system.branches
+        gathering = [branch for branch in branches if branch.expand is not None]
+        evidence = dict(lists.get(label((gathering or branches)[0]), ()))
         lexical = sources.own_scores(query) if nodes else {}
         pool = [
             self._candidate(index, entry, nodes, evidence.get(entry.key, 0.0), lexical.get(entry.key, 0.0))
@@ -105,7 +76,8 @@ class BoundStages:
             self.trace.add("shown", self.system.unit, [Scored(key, 0.0) for key in shown])
         if result.fallback:
             self.trace.fallbacks.append(f"rerank: {result.fallback}")
-            return candidates
+            if not gathering:
+                return candidates
         return rescore(candidates, result.order)
 
     @staticmethod

@@ -1,27 +1,25 @@
-"""Branch sources: how each kind of branch turns a query into a ranked list.
+"""What every system shares of one index: the query's vector, scores of named passages, files' lines.
 
-1. A source searches ``n`` deep, more where spans are excluded, so that the pool keeps its size.
-2. Entries inside an excluded span are removed before anything is ranked.
-3. The memo keeps the list by branch, depth and query; systems that share a branch share the search.
+Results are remembered by what they depend on, so systems that share a stage share its work.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from functools import cached_property
+from pathlib import Path
 
 import numpy as np
 
 from branchrank.embedders.cache import EmbeddingCache, cached_query
 from branchrank.index import Index
-from branchrank.records import Node, Scored, Span
+from branchrank.records import Node, Span
+from branchrank.safe_open import read_beneath
+from branchrank.spec import Unit
 from branchrank.systems.memo import Memo
-from branchrank.systems.spec import Branch, Unit
+from branchrank.systems.query import Filter, Query
 
 Vector = np.ndarray[tuple[int], np.dtype[np.float32]]
-
-#: A branch's search: ``(sources, query, n)`` to a ranked list of at most ``n`` chunk ids.
-BranchSearch = Callable[["Sources", str, int], Sequence[Scored]]
 
 
 def squared_distance(similarity: float) -> float:
@@ -29,68 +27,70 @@ def squared_distance(similarity: float) -> float:
     return max(0.0, 2.0 - 2.0 * similarity)
 
 
-class Sources:
-    """Searches over one index.
+def span_of(key: str) -> Span:
+    """The span that a key ``source:first-last`` names. Raises ``ValueError`` for another key."""
+    source, _, lines = key.rpartition(":")
+    first, _, last = lines.partition("-")
+    return Span(source=source, line_start=int(first), line_end=int(last))
 
-    ``further`` maps branch kinds beyond vectors and BM25 to their search; ``cache`` remembers the vectors
-    of queries from run to run.
-    """
+
+class Sources:
+    """Shared lookups over one index. ``cache`` remembers the vectors of queries from run to run."""
 
     def __init__(
-        self,
-        index: Index,
-        memo: Memo,
-        further: Mapping[str, BranchSearch] | None = None,
-        cache: EmbeddingCache | None = None,
+        self, index: Index, corpus_root: Path, memo: Memo, cache: EmbeddingCache | None = None
     ) -> None:
         self.index = index
+        self.corpus_root = corpus_root
         self.memo = memo
-        self.further = further or {}
         self.cache = cache
 
     def embedding(self, query: str) -> Vector:
         """The query's vector, shape ``(d,)``, computed once per distinct query."""
         return self.memo.get(("embed", query), lambda: cached_query(self.index.embedder, self.cache, query))
 
-    def search(self, branch: Branch, query: str, n: int, excluded: tuple[Span, ...] = ()) -> list[Scored]:
-        """The branch's ranked list of at most ``n`` chunk or node ids, best first."""
-        key = (branch.name, n, branch.threshold, query, excluded)
-        return self.memo.get(key, lambda: self._searched(branch, query, n, excluded))
+    def lines(self, source: str) -> list[str]:
+        """A document's raw lines, without their ends; none when the file is gone."""
+        try:
+            text = read_beneath(self.corpus_root, source).decode("utf-8", "replace")
+        except OSError:
+            return []
+        return [line.removesuffix("\r") for line in text.removesuffix("\n").split("\n")]
 
-    def _searched(self, branch: Branch, query: str, n: int, excluded: tuple[Span, ...]) -> list[Scored]:
-        banned = self.banned(branch.unit, excluded)
-        depth = n + len(banned)
-        found: Sequence[Scored]
-        if branch.kind == "dense":
-            found = self.index.vectors.search(self.embedding(query), depth)
-            if branch.threshold is not None:
-                found = [entry for entry in found if squared_distance(entry.score) < branch.threshold]
-        elif branch.kind == "bm25":
-            bm25 = self.index.bm25_chunks if branch.unit == "chunk" else self.index.bm25_nodes
-            found = bm25.search(query, depth)
-        else:
-            found = self.further[branch.kind](self, query, depth)
-        return [entry for entry in found if entry.key not in banned][:n]
+    def admitted_sources(self, filters: tuple[Filter, ...]) -> frozenset[str]:
+        """The indexed documents that pass every filter."""
+        sources = (entry.source for entry in self.index.manifest.files)
+        return frozenset(source for source in sources if all(each.admits(source) for each in filters))
 
-    def banned(self, unit: Unit, excluded: tuple[Span, ...]) -> frozenset[str]:
-        """The chunks whose lines lie inside an excluded span; the nodes that have no other chunk."""
-        if not excluded:
+    def banned(self, unit: Unit, query: Query) -> frozenset[str]:
+        """The chunks that the query does not admit; the nodes that have no other chunk."""
+        if not query.restricted or unit == "span":
             return frozenset()
         inside = self._banned_nodes if unit == "node" else self._banned_chunks
-        return self.memo.get(("excluded", unit, excluded), lambda: inside(excluded))
+        key = ("excluded", unit, query.excluded, query.filters)
+        return self.memo.get(key, lambda: inside(query))
 
-    def _banned_chunks(self, excluded: tuple[Span, ...]) -> frozenset[str]:
-        sources = {span.source for span in excluded}
+    def admits(self, unit: Unit, query: Query) -> Callable[[str], bool]:
+        """Whether a key of this unit may be found."""
+        if unit == "span":
+            return lambda key: query.admits(span_of(key))
+        banned = self.banned(unit, query)
+        return lambda key: key not in banned
+
+    def _banned_chunks(self, query: Query) -> frozenset[str]:
+        sources = {span.source for span in query.excluded}
         return frozenset(
             key
             for key, chunk in self.index.chunks.items()
-            if chunk.source in sources
-            and any(chunk.span.overlap(outer) == chunk.span.lines for outer in excluded)
+            if (query.filters or chunk.source in sources) and not query.admits(chunk.span)
         )
 
-    def _banned_nodes(self, excluded: tuple[Span, ...]) -> frozenset[str]:
-        chunks = self.banned("chunk", excluded)
+    def _banned_nodes(self, query: Query) -> frozenset[str]:
+        chunks = self.banned("chunk", query)
         nodes = {node for chunk in chunks for node in self.nodes_of(chunk)}
+        if query.filters:
+            admitted = self.admitted_sources(query.filters)
+            nodes |= {node.id for node in self.index.tree.sections if node.source not in admitted}
         return frozenset(
             node for node in nodes if all(chunk.id in chunks for chunk in self.index.chunks_of(node))
         )

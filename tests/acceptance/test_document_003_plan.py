@@ -21,7 +21,7 @@ from support.worlds import PAGES, make_index, write_pages
 from branchrank.cli.main import main
 from branchrank.embedders.prefixes import conventional_prefixes
 from branchrank.index import Index, open_index
-from branchrank.index.workspace_folder import Workspace, configure
+from branchrank.index.workspace_folder import WorkspaceFolder, configure
 from branchrank.ranking.evidence import evidence
 from branchrank.ranking.fusion import rrf
 from branchrank.records import BREADCRUMB_SEPARATOR, Chunk, Scored
@@ -222,7 +222,7 @@ class TestStageAVectorShortlist:
             settings={"index.embedder": "fake:64", "index.vector_store": "exact"},
         )
         assert search(tmp_path, "retrieve", "green tea")[0]["id"] == "x1"
-        with open_index(Workspace.open(tmp_path / "data", environment={})) as index:
+        with open_index(WorkspaceFolder.open(tmp_path / "data", environment={})) as index:
             engine = Engine(index)
             assert engine.sources.nodes_of("x1") == (
                 "guide/brewing.md#choosing-a-temperature",

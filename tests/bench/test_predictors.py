@@ -275,13 +275,23 @@ def test_an_endpoint_is_asked_and_its_hits_are_read(endpoint: Endpoint) -> None:
     [
         (500, b"{}", {}),
         (200, b"no json", {}),
+        (200, b'{"hits": [{"source": "\xff"}]}', {}),
         (200, b'{"results": []}', {}),
         (200, json.dumps({"hits": [{"source": "a.md", "line_start": "x", "line_end": 2}]}).encode(), {}),
         (200, json.dumps({"hits": [{"source": "a.md", "line_start": 3, "line_end": 2}]}).encode(), {}),
         (302, b"", {"Location": "http://127.0.0.1:1/elsewhere"}),
         (303, b"", {"Location": "/elsewhere"}),
     ],
-    ids=["error", "no JSON", "no hits", "no lines", "no span", "redirect to another host", "redirect"],
+    ids=[
+        "error",
+        "no JSON",
+        "no UTF-8",
+        "no hits",
+        "no lines",
+        "no span",
+        "redirect to another host",
+        "redirect",
+    ],
 )
 def test_anything_but_an_answer_is_an_error_that_names_the_endpoint(endpoint: Endpoint, answer) -> None:
     endpoint.answer = lambda body: answer

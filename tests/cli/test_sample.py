@@ -102,7 +102,11 @@ def test_the_installed_command_has_the_same_verbs(sample: Path, first) -> None:
     project = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))["project"]
     module, _, name = project["scripts"]["branchrank"].partition(":")
     code = f"import sys; from {module} import {name}; sys.argv[0] = 'branchrank'; sys.exit({name}())"
-    done = program("-c", code, "retrieve", "how to configure symfony routing", cwd=sample)
+    done = program(
+        *("-c", code, "retrieve", "how to configure symfony routing"),
+        cwd=sample,
+        environment={"HF_HUB_OFFLINE": "1", "COLUMNS": "120"},
+    )
     assert (done.returncode, done.stdout) == (0, first.stdout)
 
 

@@ -11,7 +11,7 @@ from support.small_index import small_workspace
 
 from branchrank.cli.main import main
 from branchrank.index import build_index
-from branchrank.index.workspace_folder import Workspace, configure
+from branchrank.index.workspace_folder import WorkspaceFolder, configure
 
 QUESTIONS = ("How do I clear the cache?", "How often is a request sent again?", "How do I roll back?")
 
@@ -42,7 +42,7 @@ def embedding(workspace: Path, tmp_path_factory: pytest.TempPathFactory) -> Path
     folder = tmp_path_factory.mktemp("embedding")
     made = small_workspace(folder)
     configure(made.data_dir, settings={"embedding.model": "fake:64"})
-    build_index(Workspace.open(made.data_dir, environment={})).close()
+    build_index(WorkspaceFolder.open(made.data_dir, environment={})).close()
     return made.data_dir
 
 

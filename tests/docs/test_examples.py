@@ -11,7 +11,7 @@ import pytest
 
 from branchrank.bench.predictors import load_class_predictor
 from branchrank.index import build_index
-from branchrank.index.workspace_folder import Workspace, configure
+from branchrank.index.workspace_folder import WorkspaceFolder, configure
 from branchrank.records import Question
 
 DOCS = Path(__file__).parents[2] / "docs"
@@ -30,7 +30,7 @@ def project(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     (tmp_path / "docs" / "a.md").write_text("# Holidays\n\nHow do I write questions? So.\n")
     (tmp_path / "docs" / "b.md").write_text("# Travel\n\nBook early.\n")
     configure(tmp_path / "data", corpus=tmp_path / "docs", settings={"index.embedder": "fake"})
-    build_index(Workspace.open(tmp_path / "data")).close()
+    build_index(WorkspaceFolder.open(tmp_path / "data")).close()
     monkeypatch.chdir(tmp_path)
     return tmp_path
 

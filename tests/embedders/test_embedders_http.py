@@ -3,7 +3,6 @@ import importlib.util
 import socket
 import subprocess
 import sys
-import time
 from collections.abc import Iterator
 
 import numpy as np
@@ -35,12 +34,12 @@ def client(route: str, url: str, model: str = "nomic-embed-text") -> Embedder:
 def test_documents_and_queries_get_their_prefixes_and_unit_rows(server: EmbeddingServer, route: str) -> None:
     embedder = client(route, server.url)
     texts = [f"text {number}" for number in range(70)]
-    seen: list[tuple[int, int]] = []
+    seen: list[tuple[str, int, int]] = []
     rows = embedder.embed_documents(texts, lambda *at: seen.append(at))
     expected = FakeEmbedder(8).embed_documents([f"search_document: {text}" for text in texts])
     assert np.allclose(rows, expected, atol=1e-6)
     assert rows.dtype == np.float32
-    assert seen == [(32, 70), (64, 70), (70, 70)]
+    assert seen == [("embed", 32, 70), ("embed", 64, 70), ("embed", 70, 70)]
     query = embedder.embed_query("routing")
     assert np.allclose(query, FakeEmbedder(8).embed_query("search_query: routing"), atol=1e-6)
     assert server.inputs()[-1] == "search_query: routing"
@@ -177,19 +176,20 @@ def test_a_dead_server_is_a_model_error(route: str) -> None:
     assert "--embedding-url" in caught.value.remedy
 
 
-def test_a_silent_and_a_dripping_server_are_given_up() -> None:
-    silent = http.Endpoint("http://127.0.0.1:1", timeout=0.2)
+def test_a_silent_server_is_given_up() -> None:
     with socket.create_server(("127.0.0.1", 0)) as listener:
-        silent.url = f"http://127.0.0.1:{listener.getsockname()[1]}"
+        silent = http.Endpoint(f"http://127.0.0.1:{listener.getsockname()[1]}", timeout=0.2)
         with pytest.raises(ModelError, match="timed out"):
             silent.ask("/", {}, dict, remedies={})
 
-    class Drip:
-        def read1(self, size: int) -> bytes:
-            return b"x"
 
-    with pytest.raises(TimeoutError):
-        http._read(Drip(), time.monotonic() + 0.05)  # type: ignore[arg-type]
+def test_an_answer_past_the_limit_is_refused(
+    server: EmbeddingServer, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(http, "_LARGEST_ANSWER", 100)
+    with pytest.raises(ModelError, match="larger than 100 bytes"):
+        client("openai", server.url).embed_query("x")
+    assert len(server.requests) == 1
 
 
 @pytest.mark.parametrize("status", [301, 302, 303, 307, 308])

@@ -262,8 +262,8 @@ def test_opening_a_small_index_loads_no_heavy_package(tmp_path: Path) -> None:
 import sys
 from pathlib import Path
 from branchrank.index import open_index
-from branchrank.index.workspace_folder import Workspace
-index = open_index(Workspace.open(Path(sys.argv[1])))
+from branchrank.index.workspace_folder import WorkspaceFolder
+index = open_index(WorkspaceFolder.open(Path(sys.argv[1])))
 assert index.vectors.search(index.embedder.embed_query("lid"), 1)
 assert index.bm25_chunks.search("lid", 1) and index.bm25_nodes.search("lid", 1)
 heavy = {"chromadb", "torch", "transformers", "sentence_transformers", "pandas", "openai", "bm25s", "scipy"}

@@ -19,7 +19,7 @@ from support.small_corpus import PAGES, reopened, small_workspace, write_corpus
 from branchrank.errors import ArtifactError, BusyError, StorageError
 from branchrank.index import build_index, open_index
 from branchrank.index import generations as generations_module
-from branchrank.index.generations import Generations, build_lock
+from branchrank.index.generations import build_lock
 
 #: Where a build can be killed, and what a reader finds then.
 OLD = ("begun", "chunks written", "nodes written", "embedding", "embedded", "vectors written", "bm25 written")
@@ -151,9 +151,10 @@ def test_a_full_disk_is_said_and_leaves_the_old_index(tmp_path: Path) -> None:
     write_corpus(tmp_path / "docs", {"large.md": "# Large\n\n" + "word " * 20_000})
     code = (
         "import resource, sys; from pathlib import Path\n"
-        "from branchrank.index import build_index; from branchrank.index.workspace_folder import Workspace\n"
+        "from branchrank.index import build_index\n"
+        "from branchrank.index.workspace_folder import WorkspaceFolder\n"
         "from branchrank.errors import StorageError\n"
-        "workspace = Workspace.open(Path(sys.argv[1]))\n"
+        "workspace = WorkspaceFolder.open(Path(sys.argv[1]))\n"
         "resource.setrlimit(resource.RLIMIT_FSIZE, (60_000, 60_000))\n"
         "try: build_index(workspace)\n"
         "except StorageError as error: print(error); sys.exit(error.exit_code)\n"
@@ -235,7 +236,7 @@ def test_a_reader_that_loses_a_race_takes_the_newer_generation(
     workspace = small_workspace(tmp_path)
     for _ in range(3):
         build_index(workspace, force=True).close()
-    index_generations = Generations(workspace.index_directory)
+    index_generations = workspace.generations
     numbers = iter([1, 3])
     monkeypatch.setattr(index_generations, "_current", lambda: next(numbers))
     pin = index_generations.pin()

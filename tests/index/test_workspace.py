@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from branchrank.corpus.named import known_corpora
 from branchrank.errors import CorpusError, UsageError
 from branchrank.index.config_file import WorkspaceConfig, read_config, update_config
-from branchrank.index.workspace_folder import Workspace, configure, index_name
+from branchrank.index.workspace_folder import WorkspaceFolder, configure, index_name
 from branchrank.settings import IndexSettings
 
 
@@ -22,7 +22,7 @@ def test_configure_writes_a_corpus_relative_to_the_file(tmp_path: Path) -> None:
     assert (tmp_path / "data" / "branchrank.toml").read_text() == (
         'corpus = "../docs"\n\n[index]\nembedder = "fake"\n'
     )
-    workspace = Workspace.open(tmp_path / "data", environment={})
+    workspace = WorkspaceFolder.open(tmp_path / "data", environment={})
     assert workspace.corpus_root == (tmp_path / "docs").resolve()
     assert workspace.corpus_name == "docs"
     assert workspace.index_settings.embedder == "fake"
@@ -114,14 +114,14 @@ def test_what_is_written_is_what_is_read(
 def test_a_wrong_file_is_said(tmp_path: Path, content: str, message: str) -> None:
     (tmp_path / "branchrank.toml").write_text(content)
     with pytest.raises(UsageError, match=message) as caught:
-        Workspace.open(tmp_path, environment={})
+        WorkspaceFolder.open(tmp_path, environment={})
     assert caught.value.exit_code == 2
 
 
 def test_a_missing_workspace_or_corpus_is_said(tmp_path: Path) -> None:
     assert read_config(tmp_path / "branchrank.toml") == (WorkspaceConfig(), {})
     with pytest.raises(CorpusError, match="names no corpus") as caught:
-        _ = Workspace.open(tmp_path, environment={}).corpus_root
+        _ = WorkspaceFolder.open(tmp_path, environment={}).corpus_root
     assert caught.value.remedy == f"branchrank index FOLDER --data-dir {tmp_path}"
     with pytest.raises(CorpusError, match="no corpus folder"):
         configure(tmp_path, corpus=tmp_path / "missing")
@@ -137,14 +137,14 @@ def test_a_corpus_may_be_named(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) 
     (tmp_path / "corpora" / name).mkdir(parents=True)
     configure(tmp_path / "data", corpus=name)
     assert (tmp_path / "data" / "branchrank.toml").read_text() == f'corpus = "{name}"\n'
-    assert Workspace.open(tmp_path / "data", environment={}).corpus_root.name == name
+    assert WorkspaceFolder.open(tmp_path / "data", environment={}).corpus_root.name == name
 
 
 def test_flags_ask_for_an_index_beside_the_default(tmp_path: Path) -> None:
     configure(tmp_path, settings={"index.embedder": "fake"})
-    other = Workspace.open(tmp_path, flags={"index.embedder": "fake:8"}, environment={})
+    other = WorkspaceFolder.open(tmp_path, flags={"index.embedder": "fake:8"}, environment={})
     assert not other.is_default_index
-    named = Workspace.open(tmp_path, environment={"BRANCHRANK_INDEX_VECTOR_STORE": "exact"})
+    named = WorkspaceFolder.open(tmp_path, environment={"BRANCHRANK_INDEX_VECTOR_STORE": "exact"})
     assert named.is_default_index
 
 

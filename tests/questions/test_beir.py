@@ -15,6 +15,7 @@ from pathlib import Path
 import ir_measures
 import pytest
 import Stemmer
+from branchrank.runs.loading import load_run
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from support.commands import invoke
@@ -22,7 +23,7 @@ from support.made_runs import run_of
 
 from branchrank.corpus.beir import entry_source, read_entry, unpack_beir
 from branchrank.errors import InputError, QuestionError
-from branchrank.index.workspace_folder import Workspace
+from branchrank.index.workspace_folder import WorkspaceFolder
 from branchrank.questions.beir import beir_questions
 from branchrank.questions.question_files import load_questions
 from branchrank.records import GoldItem, Question, Span
@@ -216,7 +217,7 @@ def test_deep_runs_return_every_document_that_a_branch_ranks(run: Path) -> None:
 
 
 def test_the_index_counts_title_and_text_and_nothing_else(project: Path) -> None:
-    workspace = Workspace.open(project / "data")
+    workspace = WorkspaceFolder.open(project / "data")
     assert workspace.corpus_name == "small"
     documents = [read_entry(path.name, path.read_bytes()) for path in sorted(workspace.corpus_root.iterdir())]
     nodes, notes = build_nodes(documents, "small")
@@ -238,7 +239,7 @@ def test_a_long_document_is_one_node_of_several_chunks(tmp_path: Path) -> None:
     assert "5 documents, 6 nodes" in result.output
     from branchrank.index import open_index
 
-    with open_index(Workspace.open(data)) as index:
+    with open_index(WorkspaceFolder.open(data)) as index:
         chunks = index.chunks_of("long.beir")
         assert len(chunks) > 5
         assert [entry.key for entry in index.bm25_nodes.search("needle hay", 10)] == ["long.beir"]

@@ -8,7 +8,7 @@ from support.worlds import make_workspace
 
 from branchrank.cli.main import main
 from branchrank.corpus.loading import load_corpus
-from branchrank.index.workspace_folder import Workspace
+from branchrank.index.workspace_folder import WorkspaceFolder
 from branchrank.questions.anchoring import corpus_lines
 from branchrank.questions.checks import QuestionCheck, check_questions
 from branchrank.questions.question_files import write_questions
@@ -16,7 +16,7 @@ from branchrank.records import GoldItem, Question
 
 
 @pytest.fixture
-def workspace(tmp_path: Path) -> Workspace:
+def workspace(tmp_path: Path) -> WorkspaceFolder:
     return make_workspace(tmp_path)
 
 
@@ -27,7 +27,7 @@ def ask(
     return Question(id=identifier, question=text, gold=(gold,))
 
 
-def checked(workspace: Workspace, *questions: Question) -> QuestionCheck:
+def checked(workspace: WorkspaceFolder, *questions: Question) -> QuestionCheck:
     root = workspace.corpus_root
     return check_questions(questions, load_corpus(root).documents, corpus_lines(root))
 
@@ -36,13 +36,13 @@ def found(result: QuestionCheck) -> list[tuple[str, str, str]]:
     return [(each.severity, each.check, each.question_id) for each in result.findings]
 
 
-def test_sound_questions_have_no_findings(workspace: Workspace) -> None:
+def test_sound_questions_have_no_findings(workspace: WorkspaceFolder) -> None:
     result = checked(workspace, ask("a", "how hot should matcha be?"), ask("b", "is sencha brewed boiling?"))
     assert result.findings == ()
     assert result.errors == 0
 
 
-def test_gold_outside_the_corpus_is_an_error(workspace: Workspace) -> None:
+def test_gold_outside_the_corpus_is_an_error(workspace: WorkspaceFolder) -> None:
     result = checked(
         workspace, ask("a", "how hot?", source="nowhere.md"), ask("b", "steeping oolong", start=900, end=901)
     )
@@ -60,19 +60,19 @@ def test_gold_outside_the_corpus_is_an_error(workspace: Workspace) -> None:
         ("green tea degrees", False),
     ],
 )
-def test_leakage(workspace: Workspace, text: str, leaks: bool) -> None:
+def test_leakage(workspace: WorkspaceFolder, text: str, leaks: bool) -> None:
     result = checked(workspace, ask("a", text))
     assert found(result) == ([("warning", "leakage", "a")] if leaks else [])
 
 
-def test_the_title_of_a_page_leaks_where_the_page_is_gold(workspace: Workspace) -> None:
+def test_the_title_of_a_page_leaks_where_the_page_is_gold(workspace: WorkspaceFolder) -> None:
     gold = (GoldItem(source_file="guide/brewing.md"),)
     leaking = Question(id="a", question="brewing?", gold=gold, gold_level="file")
     sound = Question(id="b", question="choosing a temperature", gold=gold, gold_level="file")
     assert found(checked(workspace, leaking, sound)) == [("warning", "leakage", "a")]
 
 
-def test_duplicates_by_text_and_by_words(workspace: Workspace) -> None:
+def test_duplicates_by_text_and_by_words(workspace: WorkspaceFolder) -> None:
     result = checked(
         workspace,
         ask("a", "How hot should matcha be?"),
@@ -88,7 +88,7 @@ def test_duplicates_by_text_and_by_words(workspace: Workspace) -> None:
     ]
 
 
-def test_coverage(workspace: Workspace) -> None:
+def test_coverage(workspace: WorkspaceFolder) -> None:
     result = checked(
         workspace,
         ask("a", "matcha heat"),
@@ -104,13 +104,13 @@ def test_coverage(workspace: Workspace) -> None:
     )
 
 
-def run_check(workspace: Workspace, *questions: Question) -> tuple[int, str]:
+def run_check(workspace: WorkspaceFolder, *questions: Question) -> tuple[int, str]:
     write_questions(workspace.questions_path, questions)
     result = CliRunner().invoke(main, ["questions", "check", "--data-dir", str(workspace.data_dir)])
     return result.exit_code, result.output
 
 
-def test_warnings_leave_the_exit_code_alone(workspace: Workspace) -> None:
+def test_warnings_leave_the_exit_code_alone(workspace: WorkspaceFolder) -> None:
     code, output = run_check(workspace, ask("a", "choosing temperatures"), ask("b", "oolong heat"))
     assert code == 0
     assert "warning: question 'a' is worded as the heading of its gold" in output
@@ -118,7 +118,7 @@ def test_warnings_leave_the_exit_code_alone(workspace: Workspace) -> None:
     assert "1 of 5 documents" in output
 
 
-def test_errors_exit_with_3_and_the_remedy(workspace: Workspace) -> None:
+def test_errors_exit_with_3_and_the_remedy(workspace: WorkspaceFolder) -> None:
     code, output = run_check(workspace, ask("a", "oolong heat", start=900, end=901))
     assert code == 3
     assert "error: question 'a': lines 900-901 are not in guide/brewing.md" in output

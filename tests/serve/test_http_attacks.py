@@ -15,7 +15,7 @@ from hypothesis import strategies as st
 from support.http_server import Running, asking, eventually, parsed, post, received, running
 from support.traversal import traversals
 
-from branchrank.index.workspace_folder import Workspace
+from branchrank.index.workspace_folder import WorkspaceFolder
 from branchrank.serve.access import Access
 from branchrank.serve.guard import BODY_LIMIT, Guard
 from branchrank.serve.http import application
@@ -34,7 +34,7 @@ def server(service: Service) -> Iterator[Running]:
     workers.close()
 
 
-def test_no_path_leads_to_a_file(server: Running, workspace: Workspace) -> None:
+def test_no_path_leads_to_a_file(server: Running, workspace: WorkspaceFolder) -> None:
     secret = workspace.corpus_root.parent / "secret.txt"
     secret.write_text(CANARY)
     payloads = traversals("secret.txt", f"../{secret.name}", str(secret))

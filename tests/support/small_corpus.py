@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from branchrank.index.workspace_folder import Workspace, configure
+from branchrank.index.workspace_folder import WorkspaceFolder, configure
 
 PAGES = {
     "index.md": "# Kettle\n\nThe kettle boils water.\n\n## Safety\n\nNever touch the hot plate.\n",
@@ -24,7 +24,7 @@ def write_corpus(root: Path, pages: dict[str, str] = PAGES) -> Path:
     return root
 
 
-def small_workspace(folder: Path, **index: object) -> Workspace:
+def small_workspace(folder: Path, **index: object) -> WorkspaceFolder:
     """A workspace ``folder/data`` over a corpus ``folder/docs``, with the fake embedder and exact search."""
     folder.mkdir(parents=True, exist_ok=True)
     root = folder / "docs"
@@ -37,7 +37,7 @@ def small_workspace(folder: Path, **index: object) -> Workspace:
     return reopened(folder)
 
 
-def reopened(folder: Path, **flags: object) -> Workspace:
+def reopened(folder: Path, **flags: object) -> WorkspaceFolder:
     """The same workspace as a later command would see it, with flags such as ``index__embedder``."""
     named = {name.replace("__", "."): value for name, value in flags.items()}
-    return Workspace.open(folder / "data", flags=named, environment={})
+    return WorkspaceFolder.open(folder / "data", flags=named, environment={})

@@ -5,7 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 
 from branchrank.index import Index, build_index
-from branchrank.index.workspace_folder import Workspace, configure
+from branchrank.index.workspace_folder import WorkspaceFolder, configure
 from branchrank.settings import Resolved
 
 DOCUMENTS = {
@@ -57,7 +57,7 @@ Switch back to the release before. Nothing is deleted.
 }
 
 
-def small_workspace(folder: Path, embedder: str = "fake:64") -> Workspace:
+def small_workspace(folder: Path, embedder: str = "fake:64") -> WorkspaceFolder:
     """A workspace in ``folder/data`` over the documents in ``folder/docs``."""
     for source, text in DOCUMENTS.items():
         path = folder / "docs" / source
@@ -67,7 +67,7 @@ def small_workspace(folder: Path, embedder: str = "fake:64") -> Workspace:
     data.mkdir(exist_ok=True)
     settings = {"index.embedder": embedder, "index.vector_store": "exact", "index.chunk_tokens": 32}
     configure(data, corpus=folder / "docs", settings=settings)
-    return Workspace.open(data, environment={})
+    return WorkspaceFolder.open(data, environment={})
 
 
 def small_index(folder: Path) -> tuple[Index, Path, Resolved]:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 
 from branchrank.index import Index, build_index
-from branchrank.index.workspace_folder import Workspace, configure
+from branchrank.index.workspace_folder import WorkspaceFolder, configure
 from branchrank.settings import Resolved
 
 PAGES = {
@@ -57,13 +57,13 @@ def write_pages(root: Path, pages: dict[str, str] = PAGES) -> Path:
     return root
 
 
-def make_workspace(folder: Path, pages: dict[str, str] = PAGES, **flags: object) -> Workspace:
+def make_workspace(folder: Path, pages: dict[str, str] = PAGES, **flags: object) -> WorkspaceFolder:
     """A workspace ``folder/data`` over ``folder/docs`` with the fake embedder; flags as ``local__rrf_k``."""
     root = write_pages(folder / "docs", pages)
     data_dir = folder / "data"
     configure(data_dir, corpus=root, settings={"index.embedder": "fake:64", "index.vector_store": "exact"})
     named = {name.replace("__", "."): value for name, value in flags.items()}
-    return Workspace.open(data_dir, flags=named, environment={})
+    return WorkspaceFolder.open(data_dir, flags=named, environment={})
 
 
 def make_index(folder: Path, pages: dict[str, str] = PAGES, **flags: object) -> tuple[Index, Resolved]:

@@ -1,4 +1,4 @@
-"""Opening what a command needs: the workspace, its index (built where missing or stale), the LLM."""
+"""The LLM side of a search or a benchmark, opened and checked before any work."""
 
 from __future__ import annotations
 
@@ -6,37 +6,19 @@ from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 
-import click
-
-from branchrank.cli.terminal import progress_bars, safe, say
-from branchrank.errors import ArtifactError, BusyError
-from branchrank.index import Index, build_index, open_index
-from branchrank.index.workspace_folder import Workspace
 from branchrank.llm.gateway import Gateway
 from branchrank.llm.ledger import Ledger, PriceTable
+from branchrank.progress import Notify, no_notice
 from branchrank.records import LLMCall
 from branchrank.settings import BenchmarkSettings, CacheSettings, LLMSettings, Resolved
+from branchrank.spec import Endpoint, System
 from branchrank.systems.llm_stages import LLMStages
-from branchrank.systems.spec import Endpoint, System
-
-
-def open_or_build(data_dir: Path, settings: Resolved, *, quiet: bool = False) -> Index:
-    """Open the workspace's index; one that is missing or stale is built first, said in one line."""
-    workspace = Workspace(data_dir, settings, notify=say)
-    try:
-        return open_index(workspace)
-    except BusyError:
-        raise
-    except ArtifactError as reason:
-        click.echo(f"{safe(reason.message)}; building it", err=True)
-        with progress_bars(quiet) as progress:
-            return build_index(workspace, progress=progress)
 
 
 class LLMMeter:
-    """Counts the calls, tokens and cost of a command as they come, and shows them."""
+    """Counts calls, tokens and cost as they come, and hands the totals as one line to ``show``."""
 
-    def __init__(self, show: Callable[[str], None] = lambda text: None) -> None:
+    def __init__(self, show: Callable[[str], None] = no_notice) -> None:
         self.show = show
         self.prices: PriceTable | None = None
         self.calls = self.tokens = 0
@@ -54,10 +36,20 @@ class LLMMeter:
 
 
 @contextmanager
-def llm_stages(
-    data_dir: Path, settings: Resolved, systems: Sequence[System], meter: LLMMeter | None = None
+def open_llm(
+    data_dir: Path,
+    settings: Resolved,
+    systems: Sequence[System],
+    *,
+    notify: Notify = no_notice,
+    meter: LLMMeter | None = None,
 ) -> Iterator[LLMStages]:
-    """The LLM side of a command; endpoints are checked before any work, and nothing opens without need."""
+    """Open the LLM stages of ``systems``; every endpoint is checked first. Without an LLM nothing is opened.
+
+    Decisions are cached in the workspace ``data_dir``, or in the Redis that the settings name.
+    Raises :class:`~branchrank.errors.UsageError` and :class:`~branchrank.errors.LLMError` for an endpoint
+    that is missing, does not answer, or refuses the key.
+    """
     seed = settings.part(BenchmarkSettings).sample_seed
     asking = [system for system in systems if system.asks_llm]
     if not asking:
@@ -70,17 +62,27 @@ def llm_stages(
     # Rows of a benchmark hold their calls themselves, and a server that runs for months needs none.
     ledger = Ledger(meter.add, limit=0)
     redis_url = settings.part(CacheSettings).redis_url
+    typed = typed_endpoints(settings)
     with LLMSession(
-        settings.part(LLMSettings), cache_path=cache, redis_url=redis_url, notify=say, ledger=ledger
+        settings.part(LLMSettings), cache_path=cache, redis_url=redis_url, notify=notify, ledger=ledger
     ) as session:
         meter.prices = session.prices
 
         def gateway_of(endpoint: Endpoint) -> Gateway:
-            section = next(system for system in asking if system.llm == endpoint).name
-            origin = settings.origins.get(f"{section}.base_url", "default")
-            explicit = origin.startswith(("flag", "environment"))
-            return session.gateway(endpoint.base_url, endpoint.model, explicit=explicit)
+            return session.gateway(endpoint.base_url, endpoint.model, explicit=endpoint.base_url in typed)
 
         for system in asking:
             gateway_of(system.llm)
         yield LLMStages(gateway_of, seed=seed)
+
+
+def typed_endpoints(settings: Resolved) -> frozenset[str]:
+    """The LLM endpoints that a flag or the environment names, rather than a file of the workspace.
+
+    Only these may get a key that is not bound to a host.
+    """
+    return frozenset(
+        getattr(part, "base_url", "")
+        for section, part in settings.parts.items()
+        if settings.origins.get(f"{section}.base_url", "").startswith(("flag", "environment"))
+    )

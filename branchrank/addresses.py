@@ -1,0 +1,126 @@
+"""Addresses: the name of one field of a system, such as ``fuse.k`` or ``branches.dense.expand.depth``.
+
+1. A dot goes from a record to one of its fields.
+2. Below ``branches``, the next word is the kind of the branch.
+3. Changes are laid over a system's table: an address changes one field, a nested table changes the fields
+   that it names, a list replaces the whole list.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Mapping, Sequence
+from types import NoneType
+from typing import Annotated, Any, get_args, get_origin, get_type_hints
+
+import msgspec
+from msgspec import Meta
+
+from branchrank.errors import or_else
+from branchrank.spec import System
+
+#: The messages of msgspec about an unknown field, and about a value that is not one of the choices.
+_UNKNOWN = re.compile(
+    r"(?:Object contains unknown field `(?P<field>.*?)`|Invalid enum value '(?P<value>.*?)')"
+    r"(?: - at `(?P<path>\$.*)`)?$"
+)
+
+
+def value_at(system: System, address: str) -> Any:
+    """The value of a field. Raises ``AttributeError`` when the system has no such field."""
+    owner, name = _owner(system, address)
+    return getattr(owner, name)
+
+
+def hint_at(system: System, address: str) -> tuple[Any, Meta]:
+    """The type of a field without ``None``, and its range and description."""
+    owner, name = _owner(system, address)
+    hint = get_type_hints(type(owner), include_extras=True)[name]
+    if get_origin(hint) is not Annotated:
+        (hint,) = (each for each in get_args(hint) if each is not NoneType)
+    bare, meta = get_args(hint)
+    return bare, meta
+
+
+def _owner(system: System, address: str) -> tuple[Any, str]:
+    """The record that holds the field, and the name of the field."""
+    *path, name = address.split(".")
+    owner: Any = system
+    for step in path:
+        if isinstance(owner, tuple):
+            owner = next((branch for branch in owner if branch.kind == step), None)
+        else:
+            owner = getattr(owner, step)
+    return owner, name
+
+
+def explained(error: msgspec.ValidationError, more: Iterable[str] = ()) -> str:
+    """The message of an error about a system's table; it suggests the nearest name where one is unknown.
+
+    ``more`` are names that the table's top level takes besides the fields of a system.
+    """
+    found = _UNKNOWN.match(str(error))
+    if found is None:
+        return str(error)
+    steps = [step.split("[")[0] for step in (found["path"] or "").removeprefix("$").split(".") if step]
+    hint: Any = System
+    for step in steps:
+        hint = get_type_hints(_record(hint), include_extras=True)[step]
+    if found["value"] is not None:
+        return f"{error}{or_else(found['value'], _choices(hint))}"
+    fields = _record(hint).__struct_fields__
+    return f"{error}{or_else(found['field'], fields if steps else [*fields, *more])}"
+
+
+def _record(hint: Any) -> type[msgspec.Struct]:
+    """The record in a type such as ``tuple[Branch, ...]`` or ``Expand | None``."""
+    while not isinstance(hint, type) or not issubclass(hint, msgspec.Struct):
+        hint = get_args(hint)[0]
+    return hint
+
+
+def _choices(hint: Any) -> tuple[str, ...]:
+    """The values of a ``Literal``, whether or not it is annotated."""
+    return get_args(get_args(hint)[0]) if get_origin(hint) is Annotated else get_args(hint)
+
+
+def with_values(system: System, values: Mapping[str, Any]) -> System:
+    """The system with the values at their addresses. Raises ``msgspec.ValidationError`` for a wrong value."""
+    return msgspec.convert(laid_over(msgspec.to_builtins(system), values), System)
+
+
+def laid_over(base: Mapping[str, Any], changes: Mapping[str, Any]) -> dict[str, Any]:
+    """A system's table with changes. Raises ``ValueError`` for a branch that is not there."""
+    result = dict(base)
+    for key, value in changes.items():
+        head, _, rest = key.partition(".")
+        if rest:
+            result = laid_over(result, {head: _nested(rest, value)})
+        elif head == "branches" and isinstance(value, Mapping):
+            result["branches"] = _branches(result.get("branches", []), value)
+        elif isinstance(value, Mapping) and isinstance(result.get(head), Mapping):
+            result[head] = laid_over(result[head], value)
+        else:
+            result[head] = value
+    return result
+
+
+def _nested(address: str, value: object) -> dict[str, Any]:
+    head, _, rest = address.partition(".")
+    return {head: _nested(rest, value) if rest else value}
+
+
+def _branches(branches: Sequence[Mapping[str, Any]], changes: Mapping[str, Any]) -> list[dict[str, Any]]:
+    if not all(isinstance(branch, Mapping) and "kind" in branch for branch in branches):
+        raise ValueError("branches must be a list of tables, each with its kind")
+    kinds = [branch["kind"] for branch in branches]
+    unknown = [kind for kind in changes if kind not in kinds]
+    if unknown:
+        raise ValueError(f"there is no branch {unknown[0]!r}{or_else(unknown[0], map(str, kinds))}")
+    for kind, change in changes.items():
+        if not isinstance(change, Mapping):
+            raise ValueError(f"branches.{kind} must be a table, not {change!r}")
+    return [
+        laid_over(branch, changes[branch["kind"]]) if branch["kind"] in changes else dict(branch)
+        for branch in branches
+    ]

@@ -1,0 +1,62 @@
+"""Keep what belongs to the whole process as it was, while other libraries are imported or first used.
+
+1. BranchRank leaves ``os.environ`` as it found it. Where a library takes an option from there alone,
+   the variable is set for the one call that reads it.
+2. Some libraries draw from :mod:`random` when they are imported (rich, which httpx imports), or settle
+   multiprocessing's start method when they are first used (tqdm). Both are restored.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import sys
+import threading
+from collections.abc import Iterator
+
+_ONE_AT_A_TIME = threading.RLock()
+
+
+@contextlib.contextmanager
+def temporary_environment(**variables: str) -> Iterator[None]:
+    """Set variables for the length of a ``with`` block, then restore what was there before.
+
+    One thread at a time is inside. Threads that read the environment meanwhile see the variables, so keep the
+    block to the call that needs them.
+    """
+    with _ONE_AT_A_TIME:
+        before = {name: os.environ.get(name) for name in variables}
+        os.environ.update(variables)
+        try:
+            yield
+        finally:
+            for name, value in before.items():
+                if value is None:
+                    os.environ.pop(name, None)
+                else:
+                    os.environ[name] = value
+
+
+@contextlib.contextmanager
+def preserved_random_state() -> Iterator[None]:
+    """Restore the state of :mod:`random` at the end of a ``with`` block."""
+    import random
+
+    before = random.getstate()
+    try:
+        yield
+    finally:
+        random.setstate(before)
+
+
+@contextlib.contextmanager
+def preserved_start_method() -> Iterator[None]:
+    """Leave multiprocessing's start method open at the end of a ``with`` block, if it was open before."""
+    loaded = sys.modules.get("multiprocessing")
+    was_open = loaded is None or loaded.get_start_method(allow_none=True) is None
+    try:
+        yield
+    finally:
+        loaded = sys.modules.get("multiprocessing")
+        if was_open and loaded is not None:
+            loaded.set_start_method(None, force=True)

@@ -1,0 +1,261 @@
+"""One bounded HTTP request: what the embedders and the ``api`` predictor send.
+
+1. A request goes to the URL that is given and nowhere else: redirects are not followed.
+2. One deadline covers connecting, TLS, sending and the whole answer, however slowly it arrives. Only the
+   system's name resolution is outside it.
+3. An answer longer than ``limit_bytes`` is an error; no more than that is ever held.
+4. The environment's proxy is used, except for this machine's own loopback, which a proxy cannot reach.
+5. Nothing is kept between requests: each opens one connection and closes it.
+
+The errors name neither the URL nor a header, so they hold no credentials; callers name the endpoint::
+
+    HttpError
+    +-- StatusError            the server answered, with a status other than 2xx
+    +-- UnreachableError       no connection: refused, unknown host, failed TLS, bad proxy or URL
+    +-- LostConnectionError    the connection broke, or the answer is not HTTP; worth a retry
+    +-- DeadlineError          no whole answer within the deadline
+    +-- OversizedError         the answer is longer than the limit
+
+Importing this module imports httpcore (about 50 ms), so import it where a request is made.
+"""
+
+from __future__ import annotations
+
+import functools
+import ipaddress
+import socket
+import ssl
+import time
+from collections.abc import Iterable, Mapping
+from urllib.parse import unquote, urlsplit
+
+import httpcore
+
+#: Of an error's body, this much is read.
+ERROR_BODY_BYTES = 64 * 1024
+_WRITTEN_AT_ONCE = 16 * 1024
+_UNSENDABLE = "the URL or a header holds characters that HTTP does not allow"
+
+
+class HttpError(Exception):
+    """A request without a usable answer. Its text is the reason, without URL or credentials."""
+
+
+class StatusError(HttpError):
+    """The server answered with another status than 2xx."""
+
+    def __init__(self, status: int, reason: str, body: bytes, retry_after: str | None) -> None:
+        super().__init__(f"HTTP {status} {reason}".rstrip())
+        self.status = status
+        self.reason = reason
+        #: At most :data:`ERROR_BODY_BYTES` of the answer.
+        self.body = body
+        #: The header ``Retry-After`` as it was sent, or ``None``.
+        self.retry_after = retry_after
+
+
+class UnreachableError(HttpError):
+    """No connection was made."""
+
+
+class LostConnectionError(HttpError):
+    """The connection broke before the answer was complete, or the answer is not HTTP."""
+
+
+class DeadlineError(HttpError):
+    """The answer did not arrive within the deadline."""
+
+
+class OversizedError(HttpError):
+    """The answer is longer than the limit."""
+
+
+def post_json(
+    url: str, body: bytes, *, headers: Mapping[str, str], deadline_s: float, limit_bytes: int
+) -> bytes:
+    """POST a JSON body and return the body of a 2xx answer. Raises :class:`HttpError`."""
+    sent = {"Content-Type": "application/json", "Content-Length": str(len(body)), **headers}
+    return _exchange("POST", url, body, sent, deadline_s, limit_bytes)
+
+
+def get(url: str, *, headers: Mapping[str, str], deadline_s: float, limit_bytes: int) -> bytes:
+    """GET a URL and return the body of a 2xx answer. Raises :class:`HttpError`."""
+    return _exchange("GET", url, None, headers, deadline_s, limit_bytes)
+
+
+def is_loopback(host: str) -> bool:
+    """Whether a host name or address is this machine's own loopback."""
+    try:
+        return host == "localhost" or ipaddress.ip_address(host).is_loopback
+    except ValueError:
+        return False
+
+
+def _exchange(
+    method: str,
+    url: str,
+    body: bytes | None,
+    headers: Mapping[str, str],
+    deadline_s: float,
+    limit_bytes: int,
+) -> bytes:
+    if not (url.isascii() and all(value.isascii() for value in headers.values())):
+        raise UnreachableError(_UNSENDABLE)
+    network = _Network(time.monotonic() + deadline_s)
+    sent = {
+        "Host": urlsplit(url).netloc.rpartition("@")[2],
+        "User-Agent": "branchrank",
+        "Accept": "application/json",
+        "Accept-Encoding": "identity",
+        "Connection": "close",
+        **headers,
+    }
+    try:
+        with (
+            _pool(url, network) as pool,
+            pool.stream(method, url, headers=list(sent.items()), content=body) as response,
+        ):
+            if 200 <= response.status < 300:
+                return _read(response.iter_stream(), limit_bytes)
+            raise _status_error(response)
+    except httpcore.TimeoutException:
+        raise DeadlineError(f"timed out: no whole answer within {deadline_s:g} s") from None
+    except (httpcore.ConnectError, httpcore.ProxyError) as error:
+        raise UnreachableError(str(error) or "no connection") from None
+    except (httpcore.NetworkError, httpcore.RemoteProtocolError) as error:
+        raise LostConnectionError(str(error) or "the connection was lost") from None
+    except (httpcore.LocalProtocolError, httpcore.UnsupportedProtocol, ValueError):
+        # Its text could hold a header's value.
+        raise UnreachableError(_UNSENDABLE) from None
+
+
+def _status_error(response: httpcore.Response) -> StatusError:
+    """The error of an answer; a body that is cut, slow or too long is kept as far as it came."""
+    body = bytearray()
+    try:
+        for piece in response.iter_stream():
+            body += piece[: ERROR_BODY_BYTES - len(body)]
+            if len(body) == ERROR_BODY_BYTES:
+                break
+    except (httpcore.TimeoutException, httpcore.NetworkError, httpcore.ProtocolError):
+        pass
+    headers = {name.lower(): value.decode("latin-1") for name, value in response.headers}
+    phrase = response.extensions.get("reason_phrase", b"").decode("latin-1")
+    reason = "".join(letter if letter.isprintable() else " " for letter in phrase)
+    return StatusError(response.status, reason, bytes(body), headers.get(b"retry-after"))
+
+
+def _read(pieces: Iterable[bytes], limit_bytes: int) -> bytes:
+    body = bytearray()
+    for piece in pieces:
+        body += piece
+        if len(body) > limit_bytes:
+            raise OversizedError(f"the answer is larger than {limit_bytes} bytes")
+    return bytes(body)
+
+
+def _pool(url: str, network: _Network) -> httpcore.ConnectionPool:
+    """A pool for one request: straight to the host, or through the environment's proxy."""
+    proxy = _proxy_for(url)
+    if not proxy:
+        return httpcore.ConnectionPool(
+            ssl_context=_trusted(), max_keepalive_connections=0, network_backend=network
+        )
+    parts = urlsplit(proxy if "://" in proxy else f"http://{proxy}")
+    if parts.scheme not in ("http", "https") or not parts.hostname:
+        raise UnreachableError("the proxy that the environment names is not an HTTP proxy")
+    auth = (unquote(parts.username or ""), unquote(parts.password or "")) if parts.username else None
+    return httpcore.HTTPProxy(
+        f"{parts.scheme}://{parts.netloc.rpartition('@')[2]}",
+        proxy_auth=auth,
+        ssl_context=_trusted(),
+        max_keepalive_connections=0,
+        network_backend=network,
+    )
+
+
+def _proxy_for(url: str) -> str:
+    """The proxy that the environment names for a URL; empty for none."""
+    parts = urlsplit(url)
+    host = parts.hostname or ""
+    if is_loopback(host):
+        return ""
+    from urllib.request import getproxies, proxy_bypass
+
+    if proxy_bypass(host):
+        return ""
+    proxies = getproxies()
+    return proxies.get(parts.scheme) or proxies.get("all", "")
+
+
+@functools.cache
+def _trusted() -> ssl.SSLContext:
+    """The certificates that the system trusts; reading them takes some milliseconds."""
+    return ssl.create_default_context()
+
+
+class _Network(httpcore.NetworkBackend):
+    """Sockets whose every operation ends at one deadline (seconds of ``time.monotonic``)."""
+
+    def __init__(self, deadline: float) -> None:
+        self._deadline = deadline
+        self._sockets = httpcore.SyncBackend()
+
+    def connect_tcp(
+        self,
+        host: str,
+        port: int,
+        timeout: float | None = None,
+        local_address: str | None = None,
+        socket_options: Iterable[httpcore.SOCKET_OPTION] | None = None,
+    ) -> httpcore.NetworkStream:
+        """Connect to the first address of ``host`` that accepts."""
+        try:
+            found = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM)
+        except OSError as error:
+            raise httpcore.ConnectError(str(error)) from None
+        for last, address in ((address is found[-1], str(address[4][0])) for address in found):
+            try:
+                stream = self._sockets.connect_tcp(address, port, self.left(), local_address, socket_options)
+            except httpcore.ConnectError:
+                if last:
+                    raise
+            else:
+                return _Stream(stream, self)
+        raise httpcore.ConnectError("the host has no address")
+
+    def left(self) -> float:
+        """Seconds until the deadline. Raises ``httpcore.ReadTimeout`` when there are none."""
+        left = self._deadline - time.monotonic()
+        if left <= 0:
+            raise httpcore.ReadTimeout("timed out")
+        return left
+
+
+class _Stream(httpcore.NetworkStream):
+    def __init__(self, inner: httpcore.NetworkStream, network: _Network) -> None:
+        self._inner = inner
+        self._network = network
+
+    def read(self, max_bytes: int, timeout: float | None = None) -> bytes:
+        return self._inner.read(max_bytes, self._network.left())
+
+    def write(self, buffer: bytes, timeout: float | None = None) -> None:
+        # The timeout counts for one piece that the system takes, not for the whole buffer.
+        for start in range(0, len(buffer), _WRITTEN_AT_ONCE):
+            self._inner.write(buffer[start : start + _WRITTEN_AT_ONCE], self._network.left())
+
+    def close(self) -> None:
+        self._inner.close()
+
+    def start_tls(
+        self,
+        ssl_context: ssl.SSLContext,
+        server_hostname: str | None = None,
+        timeout: float | None = None,
+    ) -> httpcore.NetworkStream:
+        stream = self._inner.start_tls(ssl_context, server_hostname, self._network.left())
+        return _Stream(stream, self._network)
+
+    def get_extra_info(self, info: str) -> object:
+        return self._inner.get_extra_info(info)

@@ -1,0 +1,191 @@
+"""A system is data: branches -> expand -> fuse -> cap -> group -> rerank -> top k.
+
+Every slot is a frozen record, so a system can be read from TOML, compared, and hashed; two systems that
+share a slot share its results.
+"""
+
+from __future__ import annotations
+
+from typing import Annotated, Any, Literal
+
+import msgspec
+from msgspec import Meta
+
+from branchrank.records import Record
+
+Unit = Literal["chunk", "node", "span"]
+FusionMethod = Literal["rrf", "convex", "dbsf", "none"]
+RerankMethod = Literal["none", "llm", "pointwise", "cross-encoder"]
+
+#: What ``Meta(extra=...)`` of a field calls the range outside which a value is allowed but warned about.
+RECOMMENDED = "recommended"
+
+
+class Expand(Record, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """Map a chunk branch onto nodes with evidence, and walk to their neighbours in the tree."""
+
+    depth: Annotated[
+        int, Meta(ge=0, le=4, description="steps through the tree from a section that the branch found")
+    ] = 1
+    siblings: Annotated[int, Meta(ge=0, le=50, description="siblings added per section")] = 2
+    file_roots: Annotated[
+        int, Meta(ge=0, le=50, description="files whose top section is added, best evidence first")
+    ] = 5
+
+
+class TreeSearch(Record, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """How a ``tree`` branch walks: an LLM's choice, or the lexical score of each subtree."""
+
+    beam: Annotated[int, Meta(ge=1, le=100_000, description="nodes followed at each step")] = 4
+    depth: Annotated[int, Meta(ge=1, le=100_000, description="maximum steps down the tree")] = 12
+    max_steps: Annotated[
+        int, Meta(ge=1, le=100_000, description="maximum LLM calls per question for steps")
+    ] = 12
+    step_candidates: Annotated[
+        int, Meta(ge=1, le=100_000, description="children shown to the LLM in one call")
+    ] = 24
+    final_candidates: Annotated[
+        int, Meta(ge=1, le=100_000, description="visited nodes shown to the final ranking")
+    ] = 24
+    steps_by: Literal["llm", "lexical"] = "lexical"
+    final_by: Literal["llm", "lexical"] = "lexical"
+
+
+class Branch(Record, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """One ranked list: what is searched, how deep, and its weight in the fusion.
+
+    ``kind`` names a branch kind (:mod:`branchrank.systems.branches`), ``options`` are that kind's own.
+    ``doubled`` asks for twice the k of the query instead of ``top_n``. A branch with ``expand`` gives nodes.
+    """
+
+    kind: str
+    unit: Unit = "chunk"
+    top_n: Annotated[int, Meta(ge=1, le=100_000, description="results taken from the branch")] = 40
+    weight: Annotated[float, Meta(ge=0.0, le=100.0, description="weight of the branch in the fusion")] = 1.0
+    threshold: (
+        Annotated[
+            float,
+            Meta(gt=0.0, le=4.0, description="squared L2 distance from which on the branch drops a chunk"),
+        ]
+        | None
+    ) = None
+    doubled: bool = False
+    expand: Expand | None = None
+    tree: TreeSearch | None = None
+    options: dict[str, Any] = msgspec.field(default_factory=dict)
+
+    @property
+    def fused_unit(self) -> Unit:
+        """What the keys are when they reach the fusion."""
+        return "node" if self.expand is not None else self.unit
+
+
+class Fuse(Record, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """How the branches become one list, and how much of it goes on.
+
+    ``method`` ``none`` keeps the scores of a single branch. ``unit_interval`` puts the scores into 0..1.
+    """
+
+    method: FusionMethod = "rrf"
+    k: Annotated[int, Meta(ge=1, le=100_000, description="constant k of RRF")] = 60
+    cap: Annotated[
+        int,
+        Meta(
+            ge=0,
+            le=100_000,
+            description="candidates kept after the fusion; 0: all",
+            extra={RECOMMENDED: (20, 50)},
+        ),
+    ] = 0
+    unit_interval: bool = False
+
+
+class Group(Record, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """One hit per document, its best chunk."""
+
+    by: Annotated[Literal["none", "document"], Meta(description="how results are grouped")] = "none"
+    aggregate: Annotated[
+        Literal["max", "avg"], Meta(description="how a document's score is made from its chunks")
+    ] = "max"
+    members: Annotated[int, Meta(ge=1, le=100_000, description="chunks kept per document")] = 3
+
+
+class Rerank(Record, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """The last stage: none, one listwise LLM call, yes/no log-probabilities of an LLM, or a CrossEncoder."""
+
+    method: Annotated[
+        RerankMethod,
+        Meta(
+            description="reranker; llm: one listwise call; pointwise: yes/no log-probabilities; "
+            "cross-encoder: a model"
+        ),
+    ] = "none"
+    candidate_order: Annotated[
+        Literal["shuffled", "fused"],
+        Meta(description="order in which the LLM sees the candidates; shuffled: seeded and recorded"),
+    ] = "shuffled"
+    fusion_weight: Annotated[
+        float,
+        Meta(ge=0.0, le=1.0, description="weight of the reranker against the first stage; 1: reranker only"),
+    ] = 1.0
+    context_tokens: Annotated[
+        int,
+        Meta(ge=512, le=1_000_000, description="prompt budget in tokens; a larger pool takes two calls"),
+    ] = 8000
+    cross_encoder: Annotated[
+        str,
+        Meta(
+            description="sentence-transformers CrossEncoder: a model name or path",
+            extra={"reaches": "cross-encoder"},
+        ),
+    ] = ""
+
+
+class Endpoint(Record, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """The LLM of a system. Empty fields mean that none is named."""
+
+    base_url: Annotated[
+        str,
+        Meta(
+            description="OpenAI-compatible endpoint of the LLM; empty: no LLM is used",
+            extra={"reaches": "LLM endpoint"},
+        ),
+    ] = ""
+    model: Annotated[str, Meta(description="model of the LLM")] = ""
+
+
+class System(Record, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """A retrieval system, whole."""
+
+    name: str
+    branches: tuple[Branch, ...]
+    fuse: Fuse = Fuse()
+    group: Group = Group()
+    rerank: Rerank = Rerank()
+    llm: Endpoint = Endpoint()
+    returns: Annotated[
+        Literal["passage", "section"],
+        Meta(description="what a section's hit returns: its best passage, or all of its own lines"),
+    ] = "passage"
+
+    @property
+    def searched(self) -> tuple[Branch, ...]:
+        """The branches that are run: one of weight 0 contributes nothing and so costs nothing."""
+        return tuple(branch for branch in self.branches if branch.weight > 0)
+
+    @property
+    def unit(self) -> Unit:
+        """What the fused list holds."""
+        return self.branches[0].fused_unit
+
+    @property
+    def asks_llm(self) -> bool:
+        """Whether any stage calls an LLM."""
+        trees = (branch.tree for branch in self.searched if branch.tree is not None)
+        walks = any("llm" in (tree.steps_by, tree.final_by) for tree in trees)
+        return walks or self.rerank.method in ("llm", "pointwise")
+
+    @property
+    def llm_label(self) -> str:
+        """The report's column ``llm``: the model's name, or ``none``."""
+        return self.llm.model if self.asks_llm else "none"

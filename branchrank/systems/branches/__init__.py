@@ -1,0 +1,68 @@
+"""Branch kinds: what turns a query into a ranked list, one object each, by name.
+
+Built-in kinds are the modules beside this file. A package adds its own through the entry point group
+``branchrank.branches``: the entry's name is the kind's name, its value a :class:`BranchKind`.
+"""
+
+from __future__ import annotations
+
+import importlib
+from functools import cache
+from importlib.metadata import entry_points
+
+from branchrank.errors import UsageError, suggestion
+from branchrank.spec import Branch
+from branchrank.systems.branches.protocol import BranchKind, BranchResult, Lookup, Opening, Search
+
+__all__ = ["BranchKind", "BranchResult", "Lookup", "Opening", "Search", "branch_kind", "kind_names", "label"]
+
+ENTRY_POINTS = "branchrank.branches"
+
+#: Name -> where its object is; a module is imported when a system first names the kind.
+BUILTIN_KINDS = {
+    "dense": "vectors:DENSE",
+    "bm25": "words:BM25",
+    "fts5": "fts5:FTS5",
+    "grep": "grep:GREP",
+    "qdrant-dense": "qdrant:QDRANT_DENSE",
+    "qdrant-sparse": "qdrant:QDRANT_SPARSE",
+    "tree": "tree:TREE",
+}
+
+
+def kind_names() -> tuple[str, ...]:
+    """The kinds that can be named: the built-in ones, then those of installed packages."""
+    installed = (entry.name for entry in entry_points(group=ENTRY_POINTS))
+    return tuple(dict.fromkeys([*BUILTIN_KINDS, *installed]))
+
+
+@cache
+def branch_kind(name: str) -> BranchKind:
+    """The kind of this name. Raises :class:`UsageError` when there is none or it cannot be imported."""
+    if name in BUILTIN_KINDS:
+        module, _, attribute = BUILTIN_KINDS[name].partition(":")
+        found: BranchKind = getattr(importlib.import_module(f"{__name__}.{module}"), attribute)
+        return found
+    for entry in entry_points(group=ENTRY_POINTS, name=name):
+        try:
+            made = entry.load()
+        except Exception as error:
+            raise UsageError(
+                f"the branch kind {name!r} ({entry.value}) cannot be imported: {error}",
+                remedy="reinstall the package that provides it",
+            ) from error
+        if not isinstance(made, BranchKind):
+            raise UsageError(
+                f"the branch kind {name!r} ({entry.value}) is a {type(made).__name__}, not a BranchKind",
+                remedy="make its entry point name an instance of branchrank.systems.branches.BranchKind",
+            )
+        return made
+    raise UsageError(
+        f"there is no branch kind {name!r}",
+        remedy=suggestion(name, kind_names()) or f"choose one of {', '.join(kind_names())}",
+    )
+
+
+def label(branch: Branch) -> str:
+    """The branch's name in traces and hits, such as ``dense(chunks)`` or ``grep``."""
+    return branch_kind(branch.kind).label(branch.unit)

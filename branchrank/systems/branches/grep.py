@@ -1,0 +1,75 @@
+"""``grep``: the lines that hold the query's words, as passages of the files or as the chunks they overlap."""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Mapping, Sequence
+
+from branchrank.files.grep import Grep, GrepResult, Ranking
+from branchrank.files.grep_chunks import placed, ranking_of
+from branchrank.records import Chunk, Scored
+from branchrank.settings import GrepSettings
+from branchrank.spec import Branch
+from branchrank.systems.branches.protocol import BranchKind, BranchResult, Lookup, Opening, Search
+
+RANKINGS: tuple[Ranking, ...] = ("none", "bm25")
+
+
+class GrepKind(BranchKind):
+    """ripgrep over the indexed files. The option ``ranking`` replaces ``[grep] ranking``."""
+
+    name = "grep"
+    units = ("chunk", "span")
+    waits = True
+
+    def problems(self, branch: Branch) -> list[str]:
+        """Only the option ``ranking`` is known."""
+        found = super().problems(branch)
+        found += [f"grep has no option {name!r}" for name in branch.options if name != "ranking"]
+        if branch.options.get("ranking", "none") not in RANKINGS:
+            found.append(f"grep's option ranking is one of {', '.join(RANKINGS)}")
+        return found
+
+    def open(self, opening: Opening) -> Search:
+        """Return the search over the files of the index."""
+        settings = opening.settings.part(GrepSettings)
+        index = opening.index
+        grep = Grep(
+            opening.corpus_root,
+            sources=[entry.source for entry in index.manifest.files],
+            context_lines=settings.context_lines,
+        )
+        chunks: defaultdict[str, list[Chunk]] = defaultdict(list)
+        for chunk in index.chunks.values():
+            chunks[chunk.source].append(chunk)
+
+        def search(lookup: Lookup) -> BranchResult:
+            words = lookup.query.keywords.strip() or lookup.query.text
+            ranking = RANKINGS[RANKINGS.index(lookup.branch.options.get("ranking", settings.ranking))]
+            result = grep.search(words, ranking=ranking, limit=lookup.n)
+            return _spans(result) if lookup.branch.unit == "span" else _chunks(result, chunks)
+
+        return search
+
+
+def _spans(result: GrepResult) -> BranchResult:
+    passages = {passage.citation: passage for passage in result.passages}
+    return BranchResult(
+        [Scored(key, passage.score) for key, passage in passages.items()],
+        matched={key: passage.matched for key, passage in passages.items()},
+        found=result.files,
+        incomplete="; ".join(result.notices),
+    )
+
+
+def _chunks(result: GrepResult, chunks: Mapping[str, Sequence[Chunk]]) -> BranchResult:
+    places = placed(result, chunks)
+    return BranchResult(
+        ranking_of(places),
+        matched={place.key: place.matched for place in places},
+        found=result.files,
+        incomplete="; ".join(result.notices),
+    )
+
+
+GREP = GrepKind()

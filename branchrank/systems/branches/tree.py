@@ -1,0 +1,58 @@
+"""``tree``: sections found by walking the PageIndex tree, by an LLM's choices or lexically."""
+
+from __future__ import annotations
+
+from branchrank.records import Scored
+from branchrank.spec import Branch
+from branchrank.systems.branches.protocol import BranchKind, BranchResult, Lookup, Opening, Search
+from branchrank.systems.tree_search import tree_search
+
+
+class TreeKind(BranchKind):
+    """The walk down the tree. Its LLM calls differ from repeat to repeat, so it is not remembered."""
+
+    name = "tree"
+    units = ("node",)
+    ranks_by = "words"
+    remembered = False
+    own_depth = True
+
+    def problems(self, branch: Branch) -> list[str]:
+        """A walk needs its settings."""
+        if branch.tree is None:
+            return ["a branch of kind tree needs `tree` settings, such as tree = { beam = 4 }"]
+        return []
+
+    def open(self, opening: Opening) -> Search:
+        """Return the walk over the index's tree."""
+        tree = opening.index.tree
+
+        def search(lookup: Lookup) -> BranchResult:
+            settings, sources, stages = lookup.branch.tree, lookup.sources, lookup.stages
+            assert settings is not None
+            text = lookup.query.text
+            found = tree_search(
+                tree,
+                text,
+                settings,
+                subtree_scores=sources.subtree_scores(text),
+                own_scores=sources.own_scores(text),
+                llm=stages.gateway,
+                context=stages.context,
+            )
+            for number, step in enumerate(found.steps, start=1):
+                stages.trace.add(f"tree step {number}", "node", [Scored(key, 0.0) for key in step.picked])
+            stages.trace.calls += found.calls
+            stages.trace.fallbacks += found.fallbacks
+            lexical = settings.final_by == "lexical"
+            ranking = [
+                entry
+                for entry in found.ranking
+                if entry.key in sources.hittable and not (lexical and entry.score <= 0)
+            ]
+            return BranchResult(ranking)
+
+        return search
+
+
+TREE = TreeKind()

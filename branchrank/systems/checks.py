@@ -1,0 +1,53 @@
+"""What makes a system impossible, found before anything is run."""
+
+from __future__ import annotations
+
+from branchrank.errors import UsageError
+from branchrank.spec import Branch, System
+from branchrank.systems.branches import branch_kind, label
+
+
+def problems(system: System) -> list[str]:
+    """Everything that makes a system impossible, in words; empty when it can run."""
+    if not system.branches:
+        return [f"system {system.name!r} has no branches"]
+    found = [problem for branch in system.branches for problem in _branch_problems(branch)]
+    if not found:
+        found = _fusion_problems(system)
+    if system.asks_llm and not (system.llm.base_url and system.llm.model):
+        found.append("asks for an LLM but names no endpoint and model")
+    if system.rerank.method == "cross-encoder" and not system.rerank.cross_encoder:
+        found.append("asks for a cross-encoder but names no model")
+    if system.unit == "span" and system.rerank.method != "none":
+        found.append("reranks spans: only chunks and nodes can be reranked")
+    if system.unit != "chunk" and system.group.by == "document":
+        found.append(f"groups {system.unit}s by document: only chunks can be grouped")
+    return [f"system {system.name!r} {problem}" for problem in found]
+
+
+def _branch_problems(branch: Branch) -> list[str]:
+    try:
+        kind = branch_kind(branch.kind)
+    except UsageError as error:
+        return [f"names an unknown branch: {error.message}; {error.remedy}"]
+    found = []
+    if branch.unit not in kind.units:
+        can = " or ".join(f"{unit}s" for unit in kind.units)
+        found.append(f"asks {kind.name} for {branch.unit}s: it finds {can}")
+    if branch.expand is not None and branch.unit != "chunk":
+        found.append(f"expands {branch.unit}s: only chunks can be expanded over the tree")
+    return found + [f"has a branch that cannot run: {each}" for each in kind.problems(branch)]
+
+
+def _fusion_problems(system: System) -> list[str]:
+    found = []
+    if not system.searched:
+        found.append("has no branch of a weight above 0")
+    if len({branch.fused_unit for branch in system.branches}) > 1:
+        found.append("fuses chunks with nodes or spans: give every branch one unit")
+    names = [label(branch) for branch in system.branches]
+    twice = [name for name in dict.fromkeys(names) if names.count(name) > 1]
+    found += [f"has the branch {name} twice" for name in twice]
+    if system.fuse.method == "none" and len(system.searched) > 1:
+        found.append(f"fuses {len(system.searched)} branches by the method none, which is for one")
+    return found

@@ -1,0 +1,54 @@
+"""Keyword, semantic and hybrid search of documents: the predictor ``sqlite``, whole or one branch of it.
+
+Every score lies in 0..1: FTS5's keyword score, the cosine clipped at 0, or RRF scaled so that 1 is first in
+both. None depends on the other candidates of the query, so a score means the same from query to query.
+"""
+
+from __future__ import annotations
+
+from typing import Literal
+
+import msgspec
+
+from branchrank.errors import UsageError
+from branchrank.settings import EmbeddingSettings, IndexSettings, Resolved
+from branchrank.spec import System
+from branchrank.systems.builtin import sqlite
+
+Mode = Literal["keyword", "semantic", "hybrid"]
+
+BRANCH_OF = {"keyword": "fts5", "semantic": "dense"}
+
+
+def document_search(settings: Resolved, mode: Mode) -> System:
+    """The system of a search mode.
+
+    Raises :class:`UsageError` when the mode needs embeddings and ``[embedding]`` names none, or another
+    model than the index's.
+    """
+    if mode != "keyword":
+        _check_section(settings, mode)
+    system = sqlite(settings)
+    if mode == "hybrid":
+        return system
+    (branch,) = (each for each in system.branches if each.kind == BRANCH_OF[mode])
+    return msgspec.structs.replace(
+        system,
+        branches=(msgspec.structs.replace(branch, weight=1.0),),
+        fuse=msgspec.structs.replace(system.fuse, method="none"),
+    )
+
+
+def _check_section(settings: Resolved, mode: Mode) -> None:
+    model, embedder = settings.part(EmbeddingSettings).model, settings.part(IndexSettings).embedder
+    if not model:
+        raise UsageError(
+            f"{mode} search needs embeddings, and there is no [embedding] section",
+            remedy="use --mode keyword, or add this to branchrank.toml and index again:\n\n"
+            f'    [embedding]\n    model = "{embedder}"\n',
+        )
+    if model != embedder:
+        raise UsageError(
+            f"[embedding] names {model!r}, the index was embedded with {embedder!r}",
+            remedy=f'write model = "{embedder}", or index with --embedder {model}',
+        )
