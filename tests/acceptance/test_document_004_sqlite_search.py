@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import re
 from pathlib import Path
 from typing import Any
 
@@ -21,12 +22,12 @@ TEXTS = {
         "HttpClient interceptor order.",
     ],
     "auth.md": ["How to handle authentication of users.", "Logging in with a password."],
-    "deploy.md": [
+    "shipping.md": [
         "The deployment runbook.",
         "Deploying twice a day.",
         "They deploy on Monday, once all the other teams have finished.",
     ],
-    "queue.md": ["Messages wait in a queue."],
+    "waiting.md": ["Messages wait in a queue."],
 }
 #: Each text is a section, and a chunk, of its own.
 PAGES = {
@@ -89,7 +90,7 @@ def test_all_modes_return_results_normalized_to_a_0_1_score(command: Command, mo
 def test_a_score_means_the_same_from_query_to_query(command: Command) -> None:
     """No score is scaled by the other results of its query."""
     [alone] = command.hits("search", "runbook")
-    [both] = [hit for hit in command.hits("search", "runbook queue") if hit["source"] == "deploy.md"]
+    [both] = [hit for hit in command.hits("search", "runbook queue") if hit["source"] == "shipping.md"]
     assert alone["score"] == both["score"]
     assert 0.5 < alone["score"] < 1.0
     assert command.hits("search", "deployment runbook", *HYBRID)[0]["score"] == pytest.approx(1.0)
@@ -97,14 +98,10 @@ def test_a_score_means_the_same_from_query_to_query(command: Command) -> None:
 
 class TestModes:
     def test_the_mode_decides_what_is_searched(self, command: Command) -> None:
-        searched = {
-            mode: {
-                name
-                for hit in command.hits("search", "HttpClient retry", *CHUNKS, *flags)
-                for name in hit["branches"]
-            }
-            for mode, flags in (("keyword", ()), ("semantic", SEMANTIC), ("hybrid", HYBRID))
-        }
+        searched = {}
+        for mode in ("keyword", "semantic", "hybrid"):
+            hits = command.hits("search", "HttpClient retry", *CHUNKS, "--mode", mode)
+            searched[mode] = {name for hit in hits for name in hit["branches"]}
         assert searched == {"keyword": {FTS5}, "semantic": {DENSE}, "hybrid": {FTS5, DENSE}}
 
     def test_the_predictor_sqlite_is_the_hybrid_mode(self, command: Command, library: Library) -> None:
@@ -132,16 +129,14 @@ class TestKeywordSearch:
     def test_bm25_ranking_of_fts5(self, command: Command, chunks: list[dict[str, Any]]) -> None:
         assert sources(command.hits("search", "HttpClient interceptor"))[0] == "http.md"
         [found] = command.hits("search", "queue", *CHUNKS)
-        words = [
-            len(f"{c['breadcrumb']} {c['text']}".replace("#", " ").replace(">", " ").split()) for c in chunks
-        ]
-        own = words[ids(chunks).index(found["id"])]
-        holding = sum("queue" in f"{c['breadcrumb']} {c['text']}".lower() for c in chunks)
-        count = f"{found['breadcrumb']} {found['text']}".lower().count("queue")
-        idf = math.log((len(chunks) - holding + 0.5) / (holding + 0.5))
-        norm = 1.2 * (0.25 + 0.75 * own / (sum(words) / len(words)))
-        bm25 = idf * count * 2.2 / (count + norm)
-        assert found["score"] == pytest.approx((1 + bm25 / (1 + bm25)) / 2, abs=0.02)
+        texts = [f"{chunk['breadcrumb']} {chunk['text']}".lower() for chunk in chunks]
+        lengths = [len(re.findall(r"\w+", text)) for text in texts]
+        own = ids(chunks).index(found["id"])
+        assert [text.count("queue") for text in texts if "queue" in text] == [1]
+        idf = math.log((len(chunks) - 1 + 0.5) / 1.5)
+        norm = 1.2 * (0.25 + 0.75 * lengths[own] / (sum(lengths) / len(lengths)))
+        bm25 = idf * 2.2 / (1 + norm)
+        assert found["score"] == pytest.approx((1 + bm25 / (1 + bm25)) / 2, rel=1e-6)
 
     def test_no_embeddings_required(self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
         """Nor any section about them; the mode is the default."""
@@ -155,7 +150,7 @@ class TestKeywordSearch:
 
     def test_matches_exact_and_partial_terms(self, command: Command, chunks: list[dict[str, Any]]) -> None:
         for term in ("runbook", "runb"):
-            assert sources(command.hits("search", term)) == ["deploy.md"]
+            assert sources(command.hits("search", term)) == ["shipping.md"]
         found = command.hits("search", "deploy", *CHUNKS)
         assert ids(found) == [
             chunk_with(chunks, words) for words in ("They deploy", "Deploying twice", "The deployment")
@@ -173,19 +168,13 @@ class TestKeywordSearch:
 class TestSemanticSearch:
     def test_cosine_similarity_over_embeddings(self, command: Command, chunks: list[dict[str, Any]]) -> None:
         query = "how to handle authentication"
-        embedder = FakeEmbedder(64)
-        texts = {chunk["id"]: f"{chunk['breadcrumb']}\n{chunk['text']}" for chunk in chunks}
         found = command.hits("search", query, *SEMANTIC, *CHUNKS, "--retrieval-final-limit", 50)
         assert len(found) == len(chunks)
         for hit in found:
             assert hit["score"] == pytest.approx(max(0.0, 1 - hit["distance"] / 2), abs=1e-6)
         scores = [hit["score"] for hit in found]
         assert scores == sorted(scores, reverse=True)
-        cosines = {
-            key: float(embedder.embed_query(text) @ embedder.embed_query(query))
-            for key, text in texts.items()
-        }
-        assert found[0]["id"] == max(cosines, key=cosines.__getitem__)
+        assert sources(found)[0] == "auth.md"
 
     @pytest.mark.parametrize("mode", ["semantic", "hybrid"])
     def test_requires_embedding_configured(self, tmp_path: Path, mode: str) -> None:
