@@ -16,7 +16,7 @@ from branchrank.records import Record
 from branchrank.settings.base import Settings
 from branchrank.settings.parts import PARTS
 from branchrank.settings.systems import SystemSettings
-from branchrank.systems.spec import RECOMMENDED
+from branchrank.spec import RECOMMENDED
 
 S = TypeVar("S", bound=Settings)
 
@@ -99,6 +99,13 @@ def settings_of(part: type[Settings]) -> tuple[Setting, ...]:
             )
         )
     return tuple(described)
+
+
+@cache
+def reaching_settings() -> dict[str, Setting]:
+    """The settings whose values lead out of the workspace, by ``section.name``."""
+    described = (setting for part in PARTS for setting in settings_of(part))
+    return {f"{each.section}.{each.name}": each for each in described if each.reaches}
 
 
 class Resolved(Record, frozen=True, kw_only=True):

@@ -32,6 +32,7 @@ from branchrank.ranking.grouping import group
 from branchrank.ranking.lists import RankedList
 from branchrank.records import Retrieval, Scored, Span
 from branchrank.settings import Resolved
+from branchrank.spec import Branch, Expand, Fuse, System
 from branchrank.systems.branches import (
     BranchKind,
     BranchResult,
@@ -46,7 +47,6 @@ from branchrank.systems.llm_stages import BoundStages, LLMStages
 from branchrank.systems.memo import Memo
 from branchrank.systems.query import Filter, Query
 from branchrank.systems.sources import Sources
-from branchrank.systems.spec import Branch, Expand, Fuse, System
 from branchrank.systems.tracing import Trace
 
 

@@ -13,10 +13,10 @@ from branchrank.llm.gateway import Gateway
 from branchrank.llm.request import CallContext
 from branchrank.ranking.lists import rescore
 from branchrank.records import Scored
+from branchrank.spec import Endpoint, System
 from branchrank.systems.branches import label
 from branchrank.systems.rerank import RerankCandidate, rerank
 from branchrank.systems.sources import Sources
-from branchrank.systems.spec import Endpoint, System
 from branchrank.systems.tracing import Trace
 
 GatewayOf = Callable[[Endpoint], Gateway]

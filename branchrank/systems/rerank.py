@@ -20,6 +20,7 @@ from functools import lru_cache, partial
 from threading import Lock
 from typing import Any
 
+from branchrank.environment import preserved_random_state, preserved_start_method
 from branchrank.errors import ModelError
 from branchrank.llm.gateway import Gateway
 from branchrank.llm.parsing import yes_probability
@@ -27,6 +28,7 @@ from branchrank.llm.prompts import RANKED, pointwise_messages, rerank_messages
 from branchrank.llm.request import CallContext, LLMReply, LLMRequest, ReplyError
 from branchrank.ranking.fusion import rrf
 from branchrank.records import LLMCall, Record, Scored
+from branchrank.spec import Rerank
 from branchrank.systems.llm_choice import (
     BODY_CHARS,
     Option,
@@ -37,7 +39,6 @@ from branchrank.systems.llm_choice import (
     shuffled,
     tokens,
 )
-from branchrank.systems.spec import Rerank
 
 STAGE = "rerank"
 _LOGPROBS = 20
@@ -222,7 +223,8 @@ def cross_encoder(model: str) -> Any:
 
     Raises :class:`ModelError` when it can't be loaded.
     """
-    from sentence_transformers import CrossEncoder
+    with preserved_random_state(), preserved_start_method():
+        from sentence_transformers import CrossEncoder
 
     try:
         return CrossEncoder(
