@@ -5,6 +5,7 @@ from __future__ import annotations
 import ast
 import json
 import tomllib
+from functools import cache
 from pathlib import Path
 
 import pytest
@@ -27,6 +28,7 @@ def made(project: Path) -> Path:
     return benchmark(project, "--predictor", "all", *NO_LLM, "--sample-size", 6, "--sample-seed", 7)
 
 
+@cache
 def imported() -> set[str]:
     """Every package that BranchRank's code imports."""
     names: set[str] = set()
