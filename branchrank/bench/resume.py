@@ -52,7 +52,7 @@ _MODEL = "embedding model"
 class Named(Record, frozen=True, kw_only=True):
     """What the person who resumes a run names in the command.
 
-    ``settings`` maps names of settings (:func:`~branchrank.settings.reaching_settings`) to values. ``allowed``
+    ``settings`` maps names (:func:`~branchrank.settings.reaching_settings`) to values. ``allowed``
     are further hosts, models and files, for what an experiment file names. ``questions`` is needed where the
     run keeps no wording.
     """
