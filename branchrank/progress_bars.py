@@ -7,6 +7,7 @@ import sys
 from collections.abc import Iterator
 from typing import Any, Protocol
 
+from branchrank.environment import preserved_random_state
 from branchrank.printable import safe
 from branchrank.progress import Progress
 
@@ -136,7 +137,8 @@ def progress_bars(quiet: bool = False) -> Iterator[ProgressReporter]:
     if handle := _notebook_handle():
         yield NotebookLine(handle)
         return
-    from rich.console import Console
+    with preserved_random_state():
+        from rich.console import Console
 
     console = Console(stderr=True)
     if not console.is_terminal:

@@ -24,8 +24,8 @@ from branchrank.runs.directory import RUN_JSON
 from branchrank.runs.run import RunData, load_run
 from branchrank.runs.warnings import total_failures
 from branchrank.settings import GrepSettings
+from branchrank.spec import System
 from branchrank.systems.searcher import Searcher
-from branchrank.systems.spec import System
 from branchrank.workspace_questions import WorkspaceQuestions
 from branchrank.workspace_tree import WorkspaceTree
 
@@ -411,7 +411,10 @@ class Run(RunData):
         )
 
     def where(self, *conditions: str) -> Self:
-        """The run over the questions of a slice: ``run.where("kind=howto", "depth=1")``.
+        """The run over the questions of a slice.
+
+        >>> set(Run.load("reports/examples/sample").where("kind=howto").questions["kind"])
+        {'howto'}
 
         Slices are kind, difficulty, overlap, content, size and depth. Several conditions on one slice admit
         any of their values. A cut is exploratory: it was not declared before the run.

@@ -21,6 +21,7 @@ from branchrank.progress import Progress
 from branchrank.progress_bars import shown_progress
 from branchrank.records import Hit, Retrieval
 from branchrank.settings import BenchmarkSettings, Resolved, RetrievalSettings
+from branchrank.spec import Endpoint, System
 from branchrank.systems.builtin import builtin_systems
 from branchrank.systems.checks import problems
 from branchrank.systems.document_search import Mode, document_search
@@ -29,7 +30,6 @@ from branchrank.systems.llm_opening import open_llm
 from branchrank.systems.llm_stages import LLMStages
 from branchrank.systems.memo import RecentMemo
 from branchrank.systems.query import read_filter
-from branchrank.systems.spec import Endpoint, System
 
 if TYPE_CHECKING:
     from branchrank.llm.gateway import Gateway

@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from branchrank.systems.spec import Branch, System
 from support.commands import benchmark, invoke, json_lines, make_project
 from support.predictors import Failing, WholePages, passage
 
@@ -18,7 +19,6 @@ from branchrank.records import Hit
 from branchrank.runs import directory as names
 from branchrank.runs.directory import read_run
 from branchrank.systems.builtin import builtin_systems
-from branchrank.systems.spec import Branch, System
 
 NO_LLM = {"hybrid.no_llm": True, "pageindex.no_llm": True, "benchmark.latency_sample": 0}
 WORDS = System(name="words", branches=(Branch(kind="bm25"),))
