@@ -307,8 +307,9 @@ def test_a_flag_switches_off_what_the_workspace_switches_on(tmp_path: Path) -> N
     project = make_project(tmp_path)
     config = project / "data" / "branchrank.toml"
     config.write_text(config.read_text(encoding="utf-8") + "\n[hybrid]\nno_llm = true\n", encoding="utf-8")
-    quiet = invoke("hybrid", "tea", "--data-dir", project / "data")
+    words = ("--hybrid-base-url", "http://127.0.0.1:9/v1", "--hybrid-model", "m")
+    quiet = invoke("hybrid", "tea", "--data-dir", project / "data", *words)
     assert quiet.exit_code == 0, quiet.output
-    asking = invoke("hybrid", "tea", "--data-dir", project / "data", "--hybrid-llm")
-    assert asking.exit_code != 0
-    assert "endpoint" in asking.output + asking.stderr
+    asking = invoke("hybrid", "tea", "--data-dir", project / "data", *words, "--hybrid-llm")
+    assert asking.exit_code == 7
+    assert "127.0.0.1:9" in asking.stderr
