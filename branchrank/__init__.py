@@ -9,15 +9,16 @@ import logging
 TYPE_CHECKING = False  # type checkers take it as true; importing it costs as much as all the rest here
 if TYPE_CHECKING:
     from branchrank import errors as errors
+    from branchrank import library as library
     from branchrank.measures.verdicts import Comparison as Comparison
     from branchrank.predictor import Predictor as Predictor
     from branchrank.records import Hit as Hit
     from branchrank.records import Question as Question
-    from branchrank.systems.spec import System as System
+    from branchrank.spec import System as System
     from branchrank.workspace import Run as Run
     from branchrank.workspace import Workspace as Workspace
 
-__all__ = ["Comparison", "Hit", "Predictor", "Question", "Run", "System", "Workspace", "errors"]
+__all__ = ["Comparison", "Hit", "Predictor", "Question", "Run", "System", "Workspace", "errors", "library"]
 
 __version__ = "0.1.0"
 
@@ -27,7 +28,7 @@ _HOMES = {
     "Predictor": "branchrank.predictor",
     "Question": "branchrank.records",
     "Run": "branchrank.workspace",
-    "System": "branchrank.systems.spec",
+    "System": "branchrank.spec",
     "Workspace": "branchrank.workspace",
 }
 
@@ -38,8 +39,8 @@ logging.getLogger(__name__).addHandler(logging.NullHandler())
 def __getattr__(name: str) -> object:
     from importlib import import_module
 
-    if name == "errors":
-        return import_module("branchrank.errors")
+    if name in ("errors", "library"):
+        return import_module(f"branchrank.{name}")
     if name not in _HOMES:
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
     value: object = getattr(import_module(_HOMES[name]), name)

@@ -1,4 +1,8 @@
-"""What the commands do without a workspace or a run: list runs, score TREC files, plan a benchmark, import BEIR."""
+"""What the commands do besides a workspace's and a run's own methods.
+
+Plan and run benchmarks (from names, an experiment file or an interrupted run), list and verify runs, plan a
+number of questions, score TREC files, import BEIR folders, fetch corpora.
+"""
 
 from __future__ import annotations
 
@@ -6,12 +10,55 @@ from collections.abc import Iterable, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from branchrank.bench import (
+    Named,
+    Plan,
+    PlanEstimate,
+    estimate_plan,
+    plan_from_experiment,
+    plan_from_names,
+    plan_from_run,
+)
+from branchrank.files.grep import Ranking
+from branchrank.files.read_file import FileRefused
+from branchrank.progress import Progress, no_progress
+from branchrank.systems.search_tools import Found, Listener, SearchStatus, SearchTools, ToolAnswer
+from branchrank.workspace import run_benchmark
+from branchrank.workspace_questions import Spent
+
 if TYPE_CHECKING:
+    from branchrank.corpus.named import CorpusPlace
     from branchrank.questions.beir import BeirQuestions
     from branchrank.report.power_analysis import PowerAnalysis
     from branchrank.report.verify import Verification
     from branchrank.runs.listing import ListedRun
     from branchrank.runs.trec_files import TrecScores
+
+__all__ = [
+    "FileRefused",
+    "Found",
+    "Listener",
+    "Named",
+    "Plan",
+    "PlanEstimate",
+    "Ranking",
+    "SearchStatus",
+    "SearchTools",
+    "Spent",
+    "ToolAnswer",
+    "add_corpus",
+    "estimate_plan",
+    "import_beir",
+    "list_corpora",
+    "list_runs",
+    "plan_from_experiment",
+    "plan_from_names",
+    "plan_from_run",
+    "power",
+    "run_benchmark",
+    "score_trec",
+    "verify",
+]
 
 #: The measures of :func:`score_trec`, as ir-measures names them.
 TREC_MEASURES = ("Success@1", "Success@5", "RR", "nDCG@10", "R@100", "AP")
@@ -97,3 +144,20 @@ def import_beir(
     made = beir_questions(Path(folder), split, remove_query=remove_query)
     write_questions(Path(output), made.questions)
     return made
+
+
+def add_corpus(name: str, *, progress: Progress = no_progress) -> Path:
+    """Fetch a corpus by name, check it, and return the folder that holds its documents.
+
+    Nothing fetched is executed. Raises :class:`~branchrank.errors.CorpusError`.
+    """
+    from branchrank.corpus import named
+
+    return named.add_corpus(name, progress=progress)
+
+
+def list_corpora() -> list[CorpusPlace]:
+    """The corpora that can be fetched by name, and where those that were fetched are."""
+    from branchrank.corpus.named import corpus_places
+
+    return corpus_places()

@@ -13,5 +13,9 @@ Notify = Callable[[str], None]
 Progress = Callable[[str, int, int], None]
 
 
+def no_notice(line: str) -> None:
+    """Report nothing."""
+
+
 def no_progress(stage: str, done: int, total: int) -> None:
     """Report nothing."""

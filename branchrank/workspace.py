@@ -15,12 +15,16 @@ from typing import TYPE_CHECKING, Literal, Self
 from branchrank.errors import QuestionError, UsageError
 from branchrank.index.workspace_folder import WorkspaceFolder, configure, kept_if_right
 from branchrank.measures.verdicts import DELTA
-from branchrank.progress import Notify
-from branchrank.progress_bars import ProgressReporter
+from branchrank.predictor import Predictor
+from branchrank.progress import Notify, Progress, no_notice
+from branchrank.progress_bars import shown_progress
+from branchrank.records import Hit
 from branchrank.runs.cutting import cut_run
 from branchrank.runs.directory import RUN_JSON
 from branchrank.runs.run import RunData, load_run
+from branchrank.runs.warnings import total_failures
 from branchrank.settings import GrepSettings
+from branchrank.spec import System
 from branchrank.systems.searcher import Searcher
 from branchrank.workspace_questions import WorkspaceQuestions
 from branchrank.workspace_tree import WorkspaceTree
@@ -28,6 +32,7 @@ from branchrank.workspace_tree import WorkspaceTree
 if TYPE_CHECKING:
     import pandas as pd
 
+    from branchrank.bench import Plan
     from branchrank.measures.verdicts import Comparison
     from branchrank.report.verify import Verification
     from branchrank.runs.explanation import Explanation
@@ -35,6 +40,8 @@ if TYPE_CHECKING:
     from branchrank.systems.calibration import Calibration
 
 AnyPath = str | PathLike[str]
+#: A name, a system, an object with ``retrieve(query, k)``, or a function of the same arguments.
+PredictorLike = str | System | Predictor | Callable[[str, int], Sequence[Hit]]
 
 
 class Workspace(Searcher):
@@ -44,10 +51,11 @@ class Workspace(Searcher):
     first needed, may be used from several threads, and prints nothing. Close it, or use it as a context
     manager.
 
-    Example::
-
-        with Workspace.open("data") as workspace:
-            hits = workspace.search("how do I configure logging", system="hybrid", k=5)
+    >>> import branchrank as br
+    >>> with br.Workspace.open("data") as workspace:
+    ...     hits = workspace.search("which temperature for green tea", system="hybrid", k=2)
+    >>> hits[0].source, hits[0].line_start, hits[0].line_end
+    ('guide/brewing.md', 5, 8)
     """
 
     @classmethod
@@ -58,7 +66,7 @@ class Workspace(Searcher):
         settings: Mapping[str, object] | None = None,
         rebuild: bool = False,
         notify: Notify | None = None,
-        progress: bool | ProgressReporter = False,
+        progress: bool | Progress = False,
     ) -> Workspace:
         """Open the workspace in ``data_dir``.
 
@@ -84,7 +92,7 @@ class Workspace(Searcher):
         nodes: AnyPath | None = None,
         settings: Mapping[str, object] | None = None,
         notify: Notify | None = None,
-        progress: bool | ProgressReporter = False,
+        progress: bool | Progress = False,
     ) -> Workspace:
         """Index a folder of documents (or a named corpus) into ``data_dir`` and open the workspace.
 
@@ -97,16 +105,19 @@ class Workspace(Searcher):
         Raises :class:`~branchrank.errors.CorpusError`, :class:`~branchrank.errors.ModelError`,
         :class:`~branchrank.errors.UsageError` or :class:`~branchrank.errors.BusyError`.
 
-        Example::
-
-            workspace = Workspace.build("path/to/docs", "data/mine", embedder="all-MiniLM-L6-v2")
+        >>> from branchrank import Workspace
+        >>> with Workspace.build("docs", "data/mine", embedder="fake") as workspace:
+        ...     workspace.index.manifest.documents
+        5
         """
         from branchrank.corpus.beir import is_beir, unpack_beir
         from branchrank.corpus.named import locate_corpus
 
         folder = Path(data_dir)
         kept = {**(settings or {}), **({"index.embedder": embedder} if embedder else {})}
-        WorkspaceFolder.open(folder, flags=kept)  # a wrong value is refused before it is kept
+        opened = WorkspaceFolder.open(folder, flags=kept)  # a wrong value is refused before it is kept
+        if corpus is None:
+            opened.check_exists()
         root = locate_corpus(Path(corpus) if not isinstance(corpus, str) else corpus) if corpus else None
         if root is not None and is_beir(root):
             root = unpack_beir(root, folder / "beir" / root.resolve().name)
@@ -136,6 +147,73 @@ class Workspace(Searcher):
         """Build, check, summarise, export and import PageIndex trees."""
         return WorkspaceTree(self._folder)
 
+    def benchmark(
+        self,
+        predictors: Sequence[PredictorLike] = ("all",),
+        *,
+        questions: AnyPath | None = None,
+        primary: str = "",
+        measures: Sequence[str] = (),
+        baseline: str = "",
+        sample_size: int | None = None,
+        seed: int | None = None,
+        top_k: int | None = None,
+        latency_sample: int | None = None,
+        repeats: int | None = None,
+        experiment: str = "benchmark",
+        split: str = "",
+        reports: AnyPath = "reports",
+        settings: Mapping[str, object] | None = None,
+        fresh: bool = False,
+        progress: bool | Progress = False,
+    ) -> Run:
+        """Ask every predictor the same questions and return the finished run, with its report.
+
+        A predictor is a name (``local``, ``all``, ``module:Class``), a ``System``, an object with
+        ``retrieve(query, k)``, or a function ``f(query, k)``; both return hits, best first. ``questions`` is
+        a question file (default: the workspace's). ``primary`` is the measure that is tested (``Success@1``,
+        ``strict_hit@5``), ``measures`` are reported beside it, ``baseline`` names the predictor that the
+        others are compared with (default: the first). ``sample_size`` questions are drawn by ``seed``. Other
+        settings, such as ``"benchmark.delta"``, go into ``settings``.
+
+        Raises one error with every problem before any work. A query that fails is a miss, shown as a failure.
+
+        >>> from branchrank import Workspace
+        >>> workspace = Workspace.open("data")
+        >>> def nothing(query, k):
+        ...     return []
+        >>> run = workspace.benchmark(["local", nothing], measures=["nDCG@10"], latency_sample=0)
+        >>> run.summary[["predictor", "questions", "strict_hit@1"]].round(2)
+          predictor  questions  strict_hit@1
+        0     local          8          0.71
+        1   nothing          8          0.00
+        """
+        from branchrank.bench import plan_from_names
+
+        named = {
+            "primary": primary or None,
+            "measures": ",".join(measures) or None,
+            "baseline": baseline or None,
+            "sample_size": sample_size,
+            "sample_seed": seed,
+            "top_k": top_k,
+            "latency_sample": latency_sample,
+        }
+        flags = {f"benchmark.{name}": value for name, value in named.items() if value is not None}
+        if repeats is not None:
+            flags["llm.repeats"] = repeats
+        folder = self._folder.with_flags({**(settings or {}), **flags})
+        plan = plan_from_names(
+            predictors,
+            data_dir=self.data_dir,
+            settings=folder.settings,
+            questions=None if questions is None else Path(questions),
+            reports=Path(reports),
+            experiment=experiment,
+            split=split,
+        )
+        return run_benchmark(plan, fresh=fresh, notify=folder.notify, progress=progress)
+
     def calibrate(self, questions: AnyPath | None = None) -> Calibration:
         """The distance threshold that keeps the nearest chunk of 95 in 100 questions, for this model.
 
@@ -152,15 +230,54 @@ class Workspace(Searcher):
         return calibrate(self.index, asked, self.settings.part(GrepSettings).vector_score_threshold)
 
 
+def run_benchmark(
+    plan: Plan,
+    *,
+    fresh: bool = False,
+    resume: AnyPath | None = None,
+    notify: Notify = no_notice,
+    progress: bool | Progress = False,
+) -> Run:
+    """Run a plan, write its directory and its report, and return the finished run.
+
+    An interrupted run of the same plan is resumed unless the run is to be ``fresh``; ``resume`` is the
+    directory of the very run that the plan was read from. ``notify`` gets lines for a person, ``progress``
+    shows bars.
+
+    Raises one error with every problem of the plan before any work. A predictor whose queries all failed is
+    not an error: :attr:`Run.failed` names it.
+    """
+    from branchrank.bench import run_plan
+    from branchrank.report.writing import write_report
+
+    with shown_progress(progress) as shown:
+        made = run_plan(
+            plan,
+            progress=shown,
+            notify=notify,
+            status=shown.status,
+            fresh=fresh,
+            resume=None if resume is None else Path(resume),
+        )
+    run = Run.of(made)
+    write_report(run)
+    return run
+
+
 class Run(RunData):
     """A finished benchmark.
 
-    Its tables are pandas DataFrames, computed from the rows; a notebook shows it as a table and a plot::
+    Its tables are pandas DataFrames, computed from the rows; a notebook shows it as a table and a plot.
 
-        run = Run.load("reports/20260101T120000Z-fusion-42")
-        run.summary[["predictor", "strict_hit@1", "latency_p95_ms"]]
-        run.compare("hybrid", "local").verdict
-        run.report()
+    >>> from branchrank import Run, library
+    >>> run = Run.load(library.list_runs("reports")[0].directory)
+    >>> run
+    <Run ...-benchmark-42: 8 questions, local, hybrid>
+    >>> comparison = run.compare("hybrid", "local")
+    >>> comparison.wins, comparison.ties, comparison.losses
+    (0, 7, 0)
+    >>> [path.name for path in run.report()][:2]
+    ['report.md', 'report.html']
     """
 
     @classmethod
@@ -191,6 +308,11 @@ class Run(RunData):
         from branchrank.report.terminal import print_summary
 
         print_summary(self)
+
+    @cached_property
+    def failed(self) -> tuple[str, ...]:
+        """The predictors whose every query, or every LLM call, failed, with the reason."""
+        return tuple(total_failures(self.rows, self.record.predictors))
 
     @cached_property
     def summary(self) -> pd.DataFrame:
@@ -246,9 +368,9 @@ class Run(RunData):
     ) -> RunComparison:
         """Compare this run, the candidate, with a baseline run over the same questions.
 
-        Each predictor is compared with the one of the same name, or ``predictor`` with ``baseline_predictor``.
-        A positive difference means that this run is better. Printing the result shows what
-        ``branchrank compare`` shows.
+        Each predictor is compared with the one of the same name, or ``predictor`` with
+        ``baseline_predictor``. A positive difference means that this run is better. Printing the result
+        shows what ``branchrank compare`` shows.
 
         Raises :class:`~branchrank.errors.RunError` when the questions are not the same, and
         :class:`~branchrank.errors.UsageError` for an unknown predictor or measure.
@@ -289,7 +411,10 @@ class Run(RunData):
         )
 
     def where(self, *conditions: str) -> Self:
-        """The run over the questions of a slice: ``run.where("kind=howto", "depth=1")``.
+        """The run over the questions of a slice.
+
+        >>> set(Run.load("reports/examples/sample").where("kind=howto").questions["kind"])
+        {'howto'}
 
         Slices are kind, difficulty, overlap, content, size and depth. Several conditions on one slice admit
         any of their values. A cut is exploratory: it was not declared before the run.
@@ -318,8 +443,8 @@ class Run(RunData):
         """Write ``report.md``, ``report.html`` and the plots; returns their paths.
 
         They go into the run's directory unless ``into`` names another one; a cut needs ``into``.
-        ``with_text=False`` leaves the documents' text out. ``corpus`` says where the corpus is now; ``notice``
-        is called with a line when that is not the corpus that was searched.
+        ``with_text=False`` leaves the documents' text out. ``corpus`` says where the corpus is now;
+        ``notice`` is called with a line when that is not the corpus that was searched.
 
         Raises :class:`~branchrank.errors.UsageError` when another report would be overwritten.
         """
@@ -329,7 +454,7 @@ class Run(RunData):
         if into is None and self.conditions:
             raise UsageError(
                 "the report of a cut can't replace that of the whole run",
-                remedy="name another folder: into=...",
+                remedy="name another directory with into=",
             )
         if into is not None and (Path(into) / RUN_JSON).exists():
             raise UsageError(

@@ -18,6 +18,7 @@ import tempfile
 from collections.abc import Iterator
 from importlib import resources
 from pathlib import Path, PurePosixPath
+from typing import NamedTuple
 
 import msgspec
 
@@ -49,6 +50,26 @@ def known_corpora() -> dict[str, NamedCorpus]:
     """The corpora that can be added, by name."""
     content = resources.files("branchrank.corpus").joinpath("named.toml").read_bytes()
     return msgspec.toml.decode(content, type=dict[str, NamedCorpus])
+
+
+class CorpusPlace(NamedTuple):
+    """A corpus that can be fetched; ``place`` is its folder, ``None`` where it was not fetched."""
+
+    name: str
+    description: str
+    place: Path | None
+
+
+def corpus_places() -> list[CorpusPlace]:
+    """Every corpus that can be fetched, in the order of the list."""
+    places = []
+    for name, corpus in known_corpora().items():
+        try:
+            place: Path | None = locate_corpus(name)
+        except CorpusError:
+            place = None
+        places.append(CorpusPlace(name, corpus.description, place))
+    return places
 
 
 def corpora_home() -> Path:

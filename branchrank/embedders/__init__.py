@@ -27,6 +27,7 @@ __all__ = [
     "EmbedderIdentity",
     "FakeEmbedder",
     "Vectors",
+    "is_bundled",
     "open_embedder",
     "unit_rows",
 ]
@@ -60,3 +61,24 @@ def open_embedder(settings: IndexSettings, *, notify: Notify | None = None) -> E
     from branchrank.embedders.sentence_transformers import SentenceTransformersEmbedder
 
     return SentenceTransformersEmbedder(settings.embedder, settings.embedding_revision, notify=notify)
+
+
+def is_bundled(embedder: str) -> bool:
+    """Whether a name is an embedder that the program itself brings or defaults to.
+
+    False for folders, endpoints and other models of the hub, and where a folder here has the default's name.
+    """
+    route, _, dimension = embedder.partition(":")
+    if route == "fake":
+        return not dimension or dimension.isdecimal()
+    if embedder in (minilm.MODEL, minilm.HUB_NAME):
+        return True
+    return embedder == IndexSettings().embedder and not Path(embedder).exists()
+
+
+def portable_name(embedder: str) -> str:
+    """The embedder as a workspace can keep it: a model's folder by its absolute path."""
+    folder = Path(embedder).expanduser()
+    if embedder in (minilm.MODEL, minilm.HUB_NAME) or not folder.is_dir():
+        return embedder
+    return str(folder.resolve())

@@ -4,12 +4,24 @@ from __future__ import annotations
 
 from typing import ClassVar
 
+from msgspec import Meta
+
 from branchrank.records import Record
+
+
+def reaches(role: str) -> Meta:
+    """Mark a setting whose value leads out of the workspace: to a host, a model or a file.
+
+    A run directory may not choose such a value; the person who resumes the run names it.
+    """
+    return Meta(extra={"reaches": role})
 
 
 class Settings(Record, frozen=True, kw_only=True):
     """Base of every part's settings. ``section`` is the TOML table and the flag prefix."""
 
     section: ClassVar[str] = ""
+    #: The heading of its flags.
+    title: ClassVar[str] = ""
     #: Fields whose flag has another name than ``--<section>-<field>``.
     flag_names: ClassVar[dict[str, str]] = {}

@@ -15,10 +15,10 @@ from pathlib import Path
 import ir_measures
 import pytest
 import Stemmer
-from branchrank.runs.loading import load_run
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from support.commands import invoke
+from support.made_runs import run_of
 
 from branchrank.corpus.beir import entry_source, read_entry, unpack_beir
 from branchrank.errors import InputError, QuestionError
@@ -27,8 +27,9 @@ from branchrank.questions.beir import beir_questions
 from branchrank.questions.question_files import load_questions
 from branchrank.records import GoldItem, Question, Span
 from branchrank.runs.rows import Row, RowHit
+from branchrank.runs.run import load_run
 from branchrank.runs.scores import named_measure
-from branchrank.runs.trec_files import export_trec, read_run
+from branchrank.runs.trec_files import export_trec, read_trec
 from branchrank.settings import Bm25Settings
 from branchrank.stores.analyzer import STOP_WORDS
 from branchrank.stores.bm25 import Bm25Index
@@ -180,9 +181,9 @@ def test_an_id_that_would_end_a_column_is_encoded(tmp_path: Path) -> None:
     found = RowHit(id="h", source=source, line_start=1, line_end=2, characters=1, score=1.0, gain=0)
     row = Row(question_id="q", predictor="bm25", llm="none", hits=(found,))
     asked = Question(id="q", question="?", gold=(GoldItem(source_file="a b.md"),), gold_level="file")
-    qrels, run = export_trec(tmp_path, [row], [asked], "document")
+    qrels, run = export_trec(run_of([row], [asked]), tmp_path, "document")
     assert qrels.read_text() == "q 0 a%20b.md 1\n"
-    assert [scored.key for scored in read_run(run)["q"]] == ["a%20b%25%09%C2%85"]
+    assert [scored.key for scored in read_trec(run)["q"]] == ["a%20b%25%09%C2%85"]
 
 
 def test_a_judged_document_that_the_corpus_lacks_stays_in_the_ideal_order(odd: Path) -> None:
@@ -210,7 +211,7 @@ def test_gold_that_is_missing_without_a_word_stays_an_error(odd: Path) -> None:
 
 def test_deep_runs_return_every_document_that_a_branch_ranks(run: Path) -> None:
     loaded = load_run(run)
-    assert loaded.outcome.run.top_k == 1000
+    assert loaded.record.top_k == 1000
     assert all(len(row.hits) == 4 for row in loaded.scores.rows("local"))
 
 
