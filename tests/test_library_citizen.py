@@ -47,7 +47,7 @@ def run(script: Path, *arguments: object, **environment: str) -> subprocess.Comp
 
 
 #: Warning filters that other libraries add when they are imported, by the start of their ``repr``.
-FOREIGN_FILTERS = ("the matrix subclass is not the recommended way", "opentelemetry")
+FOREIGN_FILTERS = ("the matrix subclass is not the recommended way", "scipy.special", "opentelemetry")
 
 
 @pytest.mark.parametrize(("store", "embedder"), STORES)
