@@ -67,7 +67,11 @@ def open_plan(
         engines: dict[str, tuple[Engine, Engine]] = {}
         for name in used:
             workspace = WorkspaceFolder(plan.data_dir, plan.indexes[name], notify=notify)
-            index = open_or_build(workspace, partial(build_index, workspace, progress=progress)) if build else open_index(workspace)
+            index = (
+                open_or_build(workspace, partial(build_index, workspace, progress=progress))
+                if build
+                else open_index(workspace)
+            )
             indexes[name] = opened.enter_context(index)
             check_gold(questions, index, plan.questions_file)
             engines[name] = _engines(plan, name, index, stages, notify, opened)
