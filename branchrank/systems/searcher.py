@@ -9,7 +9,6 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from contextlib import ExitStack
-from functools import cached_property
 from pathlib import Path
 from threading import RLock
 from typing import TYPE_CHECKING, Self
@@ -50,6 +49,10 @@ class Searcher:
         self._lock = RLock()
         self._gateways: dict[Endpoint, Callable[[Endpoint], Gateway]] = {}
         self._systems: dict[str, System] = {}
+        # Not cached properties: in Python 3.11 each has a lock of its own, and two locks can deadlock.
+        self._index: Index | None = None
+        self._engine: Engine | None = None
+        self._tools: SearchTools | None = None
 
     def __enter__(self) -> Self:
         return self
@@ -62,8 +65,7 @@ class Searcher:
         with self._lock:
             self._resources.close()
             self._gateways.clear()
-            for name in ("engine", "index"):
-                self.__dict__.pop(name, None)
+            self._index = self._engine = self._tools = None
 
     @property
     def data_dir(self) -> Path:
@@ -80,52 +82,57 @@ class Searcher:
         """The workspace's files: corpus, questions, indexes, caches."""
         return self._folder
 
-    @cached_property
+    @property
     def index(self) -> Index:
         """The opened index. Raises :class:`~branchrank.errors.ArtifactError` when it is missing or stale."""
         with self._lock:
-            if "index" in self.__dict__:  # another thread was first
-                made: Index = self.__dict__["index"]
-                return made
-            try:
-                index = open_index(self._folder)
-            except BusyError:
-                raise
-            except ArtifactError as reason:
-                if not self._rebuild:
-                    raise
-                self._folder.notify(f"{reason.message}; building it")
-                return self.built()
-            self._resources.callback(index.close)
-            return index
+            if self._index is None:
+                self._index = self._opened()
+            return self._index
 
-    def built(self) -> Index:
+    def _opened(self) -> Index:
+        try:
+            index = open_index(self._folder)
+        except BusyError:
+            raise
+        except ArtifactError as reason:
+            if not self._rebuild:
+                raise
+            self._folder.notify(f"{reason.message}; building it")
+            return self._built()
+        self._resources.callback(index.close)
+        return index
+
+    def build_index(self) -> None:
         """Build the index, or bring it up to date, and open it."""
+        with self._lock:
+            self._index = self._built()
+
+    def _built(self) -> Index:
         with shown_progress(self._progress) as progress:
             index = build_index(self._folder, progress=progress)
         self._resources.callback(index.close)
         return index
 
-    @cached_property
+    @property
     def engine(self) -> Engine:
         """The engine that answers every query of this workspace; it remembers the latest stage results."""
         with self._lock:
-            if "engine" in self.__dict__:
-                made: Engine = self.__dict__["engine"]
-                return made
-            index = self.index
-            cache = self._folder.open_cache()
-            self._resources.callback(cache.close)
-            engine = Engine(
-                index,
-                self._folder.corpus_root,
-                self.settings,
-                memo=RecentMemo(),
-                cache=cache,
-                llm_stages=LLMStages(self._gateway, seed=self.settings.part(BenchmarkSettings).sample_seed),
-            )
-            self._resources.callback(engine.close)
-            return engine
+            if self._engine is None:
+                index = self.index
+                cache = self._folder.open_cache()
+                self._resources.callback(cache.close)
+                seed = self.settings.part(BenchmarkSettings).sample_seed
+                self._engine = Engine(
+                    index,
+                    self._folder.corpus_root,
+                    self.settings,
+                    memo=RecentMemo(),
+                    cache=cache,
+                    llm_stages=LLMStages(self._gateway, seed=seed),
+                )
+                self._resources.callback(self._engine.close)
+            return self._engine
 
     @property
     def tree(self) -> Tree:
@@ -222,12 +229,15 @@ class Searcher:
             if not system.asks_llm:
                 self.engine.retrieve(system, "warm up", 1)
 
-    @cached_property
+    @property
     def tools(self) -> SearchTools:
         """``grep_search``, ``vector_search``, ``hybrid_search`` and ``read_file`` over this workspace."""
         from branchrank.systems.search_tools import SearchTools
 
-        return SearchTools(self.engine)
+        with self._lock:
+            if self._tools is None:
+                self._tools = SearchTools(self.engine)
+            return self._tools
 
     def _asked(self, system: System) -> None:
         if system.asks_llm:
