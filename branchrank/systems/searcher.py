@@ -21,7 +21,7 @@ from branchrank.progress_bars import shown_progress
 from branchrank.records import Hit, Retrieval
 from branchrank.settings import BenchmarkSettings, Resolved, RetrievalSettings
 from branchrank.spec import Endpoint, System
-from branchrank.systems.builtin import builtin_systems
+from branchrank.systems.builtin import GROUPS, builtin_systems
 from branchrank.systems.checks import problems
 from branchrank.systems.document_search import Mode, document_search
 from branchrank.systems.engine import Engine
@@ -144,6 +144,10 @@ class Searcher:
 
         Raises :class:`~branchrank.errors.UsageError` for an unknown name or an impossible system.
         """
+        if isinstance(name, str) and name in GROUPS:
+            raise UsageError(
+                f"{name!r} stands for several predictors", remedy=f"choose one of {', '.join(GROUPS[name])}"
+            )
         (system,) = builtin_systems((name,), self.settings) if isinstance(name, str) else (name,)
         found = problems(system)
         if found:
