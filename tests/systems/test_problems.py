@@ -14,7 +14,6 @@ from support.worlds import QUERIES, make_index
 from branchrank import Workspace
 from branchrank.errors import UsageError
 from branchrank.spec import Branch, Expand, Fuse, Group, Rerank, System, TreeSearch
-from branchrank.systems.branches import BUILTIN_KINDS
 from branchrank.systems.checks import problems
 from branchrank.systems.engine import Engine
 
@@ -88,23 +87,48 @@ def engine(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Engine]:
         yield made
 
 
-BRANCHES = st.builds(
-    Branch,
-    kind=st.sampled_from(list(BUILTIN_KINDS)),
-    unit=st.sampled_from(["chunk", "node", "span"]),
-    top_n=st.integers(1, 60),
-    weight=st.sampled_from([0.0, 0.5, 1.0, 3.0]),
-    threshold=st.sampled_from([None, None, None, 0.5, 4.0]),
-    doubled=st.booleans(),
-    expand=st.none()
-    | st.builds(Expand, depth=st.integers(0, 3), siblings=st.integers(0, 3), file_roots=st.integers(0, 3)),
-    tree=st.none() | st.builds(TreeSearch, beam=st.integers(1, 3), depth=st.integers(1, 4)),
-    options=st.sampled_from([{}, {}, {"ranking": "bm25"}, {"other": [1]}]),
-)
+#: For each unit, how a branch comes to give it.
+MAKES = {
+    "chunk": ["dense", "bm25", "fts5", "grep", "qdrant-dense", "qdrant-sparse"],
+    "node": ["bm25", "tree"],
+    "span": ["grep"],
+}
+EXPANDS = st.builds(Expand, depth=st.integers(0, 3), siblings=st.integers(0, 3), file_roots=st.integers(0, 3))
+WALKS = st.builds(TreeSearch, beam=st.integers(1, 3), depth=st.integers(1, 4))
+
+
+@st.composite
+def branches(draw: st.DrawFn) -> tuple[Branch, ...]:
+    """Mostly possible branches of one unit; now and then a slot that does not fit."""
+    unit = draw(st.sampled_from(["chunk", "chunk", "node", "node", "span"]))
+    kinds = draw(st.lists(st.sampled_from(MAKES[unit]), min_size=1, max_size=3, unique=True))
+    expanded = []
+    if unit == "node":
+        expanded = draw(st.lists(st.sampled_from(["dense", "grep", "fts5"]), max_size=2, unique=True))
+    made = []
+    for kind in [*kinds, *expanded]:
+        expand = draw(EXPANDS) if kind in expanded else None
+        takes = draw(st.booleans()) and kind in ("dense", "qdrant-dense")
+        made.append(
+            Branch(
+                kind=kind,
+                unit="chunk" if kind in expanded else unit,
+                top_n=draw(st.integers(1, 60)),
+                weight=draw(st.sampled_from([0.0, 0.5, 1.0, 3.0])),
+                threshold=draw(st.sampled_from([0.5, 4.0])) if takes else None,
+                doubled=draw(st.booleans()),
+                expand=expand,
+                tree=draw(WALKS) if kind == "tree" else None,
+                options=draw(st.sampled_from([{}, {"ranking": "bm25"}])) if kind == "grep" else {},
+            )
+        )
+    return tuple(made)
+
+
 SYSTEMS = st.builds(
     System,
     name=st.just("any"),
-    branches=st.lists(BRANCHES, min_size=1, max_size=3).map(tuple),
+    branches=branches(),
     fuse=st.builds(
         Fuse,
         method=st.sampled_from(["rrf", "convex", "dbsf", "none"]),
