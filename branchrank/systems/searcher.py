@@ -13,8 +13,8 @@ from pathlib import Path
 from threading import RLock
 from typing import TYPE_CHECKING, Self
 
-from branchrank.errors import ArtifactError, BusyError, UsageError
-from branchrank.index import Index, build_index, open_index
+from branchrank.errors import UsageError
+from branchrank.index import Index, build_index, open_index, open_or_build
 from branchrank.index.workspace_folder import WorkspaceFolder
 from branchrank.progress import Progress
 from branchrank.progress_bars import shown_progress
@@ -87,32 +87,20 @@ class Searcher:
         """The opened index. Raises :class:`~branchrank.errors.ArtifactError` when it is missing or stale."""
         with self._lock:
             if self._index is None:
-                self._index = self._opened()
+                rebuild = self._rebuild
+                index = open_or_build(self._folder, self._build) if rebuild else open_index(self._folder)
+                self._index = self._resources.enter_context(index)
             return self._index
 
-    def _opened(self) -> Index:
-        try:
-            index = open_index(self._folder)
-        except BusyError:
-            raise
-        except ArtifactError as reason:
-            if not self._rebuild:
-                raise
-            self._folder.notify(f"{reason.message}; building it")
-            return self._built()
-        self._resources.callback(index.close)
-        return index
-
-    def build_index(self) -> None:
-        """Build the index, or bring it up to date, and open it."""
+    def build_index(self) -> Index:
+        """Build the index, or bring it up to date, and keep it open."""
         with self._lock:
-            self._index = self._built()
+            self._index = self._resources.enter_context(self._build())
+            return self._index
 
-    def _built(self) -> Index:
+    def _build(self) -> Index:
         with shown_progress(self._progress) as progress:
-            index = build_index(self._folder, progress=progress)
-        self._resources.callback(index.close)
-        return index
+            return build_index(self._folder, progress=progress)
 
     @property
     def engine(self) -> Engine:

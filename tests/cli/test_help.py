@@ -75,9 +75,9 @@ def test_a_bm25_only_query_loads_nothing_heavy(tmp_path: Path) -> None:
     """The lexical tree search is BM25 alone: no vectors, no model, no table library."""
     project = make_project(tmp_path)
     code = (
-        "import sys; from branchrank import Workspace\n"
-        "with Workspace.open('data') as workspace:\n"
-        "    hits = workspace.search('remove stains', 'pageindex', 3)\n"
+        "import sys, branchrank\n"
+        "with branchrank.Workspace.open('data') as workspace:\n"
+        "    hits = workspace.search('remove stains', system='pageindex', k=3)\n"
         "print(hits[0].node_id)\n"
         f"print([name for name in {UNNEEDED!r} if name in sys.modules])\n"
     )
