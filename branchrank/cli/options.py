@@ -62,7 +62,7 @@ def _click_type(setting: Setting) -> Any:
 
 def _help(setting: Setting) -> str:
     default = "" if setting.default in ("", False) else f" Default {setting.default}."
-    allowed = f" Range {setting.allowed}." if setting.low is not None else ""
+    allowed = "" if setting.low is None else f" {setting.allowed[:1].upper()}{setting.allowed[1:]}."
     text = setting.description[:1].upper() + setting.description[1:]
     return f"{text}.{default}{allowed}"
 

@@ -33,13 +33,10 @@ def open_workspace(data_dir: Path, settings: Mapping[str, object], *, quiet: boo
 
 
 def workspace_settings(data_dir: Path) -> Resolved:
-    """The workspace's settings under the command's flags, with a warning for each unusual value."""
+    """The workspace's settings under the command's flags."""
     from branchrank import Workspace
 
-    settings = Workspace.open(data_dir, settings=given_flags(), notify=say).settings
-    for warning in settings.warnings:
-        say(f"warning: {warning}")
-    return settings
+    return Workspace.open(data_dir, settings=given_flags(), notify=say).settings
 
 
 class Answer(Record, frozen=True, kw_only=True):

@@ -8,7 +8,6 @@ import shutil
 from pathlib import Path
 
 import pytest
-from branchrank.runs.loading import load_run
 from support.commands import (
     NO_LLM,
     QUESTIONS,

@@ -10,9 +10,9 @@ import importlib
 from functools import cache
 from importlib.metadata import entry_points
 
-from branchrank.errors import UsageError
+from branchrank.errors import UsageError, suggestion
+from branchrank.spec import Branch
 from branchrank.systems.branches.protocol import BranchKind, BranchResult, Lookup, Opening, Search
-from branchrank.systems.spec import Branch
 
 __all__ = ["BranchKind", "BranchResult", "Lookup", "Opening", "Search", "branch_kind", "kind_names", "label"]
 
@@ -57,7 +57,10 @@ def branch_kind(name: str) -> BranchKind:
                 remedy="make its entry point name an instance of branchrank.systems.branches.BranchKind",
             )
         return made
-    raise UsageError(f"there is no branch kind {name!r}", remedy=f"choose one of {', '.join(kind_names())}")
+    raise UsageError(
+        f"there is no branch kind {name!r}",
+        remedy=suggestion(name, kind_names()) or f"choose one of {', '.join(kind_names())}",
+    )
 
 
 def label(branch: Branch) -> str:
