@@ -39,6 +39,7 @@ from branchrank.runs import directory as names
 from branchrank.runs.directory import (
     IndexFacts,
     RunRecord,
+    check_files,
     check_resumable,
     latest_unfinished,
     new_directory,
@@ -180,6 +181,8 @@ def run_predictors(
         begun: Path | None = check_resumable(resume, run.plan)
     else:
         begun = None if fresh else latest_unfinished(reports, run.plan)
+    if begun is not None:
+        check_files(begun)
     directory = begun or new_directory(reports, run.experiment, run.seed)
     with RowLog(directory / names.ROWS) as log:
         if begun is None:
