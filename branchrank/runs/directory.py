@@ -12,7 +12,7 @@ from typing import Annotated, Any, Literal
 import msgspec
 
 from branchrank.artifacts import digest_file, digest_of, storage_errors, write_bytes
-from branchrank.errors import RunError
+from branchrank.errors import RunError, suggestion
 from branchrank.llm.ledger import PriceTable
 from branchrank.records import Record
 from branchrank.runs.provenance import Provenance
@@ -192,7 +192,9 @@ def read_run(directory: Path) -> RunRecord:
             )
         return msgspec.json.decode(content, type=RunRecord)
     except OSError as error:
-        raise RunError(f"no run in {directory}: {error.strerror}", remedy="`branchrank list`") from error
+        beside = [path.parent.name for path in directory.parent.glob(f"*/{RUN_JSON}")]
+        remedy = suggestion(directory.name, beside) or "`branchrank list`"
+        raise RunError(f"no run in {directory}: {error.strerror}", remedy=remedy) from error
     except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
         raise RunError(f"{path}: {error}", remedy="run the benchmark again") from None
 
@@ -216,12 +218,12 @@ def read_unfinished(directory: Path) -> RunRecord:
     Raises :class:`RunError` when there is no readable run, when it is finished, or when its directory holds a
     link or a special file, through which resuming it would write elsewhere.
     """
-    run = read_run(directory)
-    if run.status == "finished":
-        raise RunError(f"{directory} is finished", remedy=f"branchrank show {directory}")
     foreign = foreign_entry(directory)
     if foreign is not None:
         raise RunError(f"{foreign} is not a regular file or folder", remedy=f"remove {foreign}")
+    run = read_run(directory)
+    if run.status == "finished":
+        raise RunError(f"{directory} is finished", remedy=f"branchrank show {directory}")
     return run
 
 

@@ -152,8 +152,9 @@ class TestDocumentReadingWithExplicitErrorReporting:
             assert mcp("read_file", path=source).text == DOCUMENTS[source]
 
     def test_file_read_success(self, mcp: Mcp, project: Path) -> None:
-        answer = mcp("read_file", path=str(project / "docs" / "umlaut.txt"))
-        assert (answer.text, answer.is_error) == ("Grüße\n", False)
+        for path in ("umlaut.txt", project / "docs" / "umlaut.txt"):
+            answer = mcp("read_file", path=str(path))
+            assert (answer.text, answer.is_error) == ("Grüße\n", False)
 
     def test_file_not_found(self, mcp: Mcp) -> None:
         answer = mcp("read_file", path="missing.txt")
