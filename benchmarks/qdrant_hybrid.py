@@ -20,11 +20,12 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+from branchrank.stores.qdrant_hybrid import QdrantHybrid
 
 from branchrank.embedders.protocol import EmbedderIdentity, Vectors
+from branchrank.progress import Progress, no_progress
 from branchrank.records import Scored
 from branchrank.stores.qdrant_embedded import EmbeddedCollection
-from branchrank.stores.qdrant_hybrid import QdrantHybrid
 from branchrank.stores.qdrant_points import DENSE, SPARSE, Bm25Encoder, Point
 
 BAR_MS = 25.0
@@ -43,7 +44,7 @@ class GivenVectors:
     def embed_query(self, text: str) -> Vectors:
         return self._vectors[text]
 
-    def embed_documents(self, texts: Sequence[str], progress: object = None) -> Vectors:
+    def embed_documents(self, texts: Sequence[str], progress: Progress = no_progress) -> Vectors:
         return np.stack([self._vectors[text] for text in texts])
 
 

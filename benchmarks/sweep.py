@@ -19,7 +19,7 @@ from pathlib import Path
 import msgspec
 
 from branchrank.bench.predictors import SystemPredictor
-from branchrank.bench.quality_pass import answer, few_collections
+from branchrank.bench.quality_pass import answer
 from branchrank.index import Index, open_index
 from branchrank.index.workspace_folder import WorkspaceFolder
 from branchrank.questions.question_files import load_questions
@@ -79,8 +79,7 @@ def main() -> None:
     print("| --- | --- | --- | --- |")
     with open_index(workspace) as index:
         for system in builtin_systems(("local", "hybrid"), workspace.settings):
-            with few_collections():
-                rounds = [costs(index, system, questions) for _ in range(ROUNDS)]
+            rounds = [costs(index, system, questions) for _ in range(ROUNDS)]
             least = [min(spent) for spent in zip(*rounds, strict=True)]
             names = [setting.name for setting in variants(system)]
             dearest = max(range(len(least)), key=least.__getitem__)

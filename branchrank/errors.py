@@ -15,6 +15,7 @@
     +-- LLMError                    7   an LLM is asked for and can't be reached, or a budget is spent
     |   +-- ReplayError                 a cassette lacks a call
     +-- StorageError                8   the disk is full, read-only or failing
+    +-- FailedRunError              9   a run is written, but a predictor or its LLM failed every time
 
 Exit code 130 means interrupted (Ctrl-C) and 143 terminated. ``gate`` has codes of its own: 0 pass,
 1 fail, 10 undecided.
@@ -110,6 +111,12 @@ class StorageError(BranchRankError):
     """The disk is full, read-only or failing."""
 
     exit_code = 8
+
+
+class FailedRunError(BranchRankError):
+    """A benchmark ran and is written, but every query of a predictor or every call of its LLM failed."""
+
+    exit_code = 9
 
 
 def suggestion(name: str, known: Iterable[str]) -> str:

@@ -6,3 +6,16 @@ from collections.abc import Callable
 
 #: Called with one line of text for the person who runs the work.
 Notify = Callable[[str], None]
+
+#: Called as ``progress(stage, done, total)``: ``done`` of ``total`` units of a stage are finished. A total of
+#: 0 is unknown. Stages are ``read`` (documents), ``embed`` (texts), ``store`` (steps), ``summaries`` (nodes),
+#: ``questions`` and ``latency`` (queries), ``download`` (bytes), ``unpack`` and ``clone`` (steps).
+Progress = Callable[[str, int, int], None]
+
+
+def no_notice(line: str) -> None:
+    """Report nothing."""
+
+
+def no_progress(stage: str, done: int, total: int) -> None:
+    """Report nothing."""

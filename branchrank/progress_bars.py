@@ -97,6 +97,16 @@ class Bars:
 
 
 @contextlib.contextmanager
+def shown_progress(progress: bool | ProgressReporter) -> Iterator[ProgressReporter]:
+    """Bars where ``progress`` is true, nothing where it is false, else the reporter itself."""
+    if isinstance(progress, bool):
+        with progress_bars(quiet=not progress) as shown:
+            yield shown
+    else:
+        yield progress
+
+
+@contextlib.contextmanager
 def progress_bars(quiet: bool = False) -> Iterator[ProgressReporter]:
     """Progress for whoever watches: a notebook's output, the terminal, or the lines of a log.
 

@@ -6,40 +6,45 @@ Everything that the commands, the servers and the terminal UI do goes through he
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from contextlib import ExitStack, nullcontext
+from dataclasses import fields
 from functools import cached_property
 from os import PathLike
 from pathlib import Path
-from threading import RLock
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Literal, Self
 
-from branchrank.errors import ArtifactError, BusyError, QuestionError, UsageError
-from branchrank.index import Index, build_index, open_index
+from branchrank.bench.predictors import UserPredictor
+from branchrank.errors import QuestionError, UsageError
 from branchrank.index.workspace_folder import WorkspaceFolder, configure, kept_if_right
-from branchrank.progress import Notify
-from branchrank.progress_bars import ProgressReporter, Quiet, progress_bars
-from branchrank.records import Hit, Retrieval
-from branchrank.settings import BenchmarkSettings, GrepSettings, Resolved, RetrievalSettings
-from branchrank.systems.builtin import builtin_systems
-from branchrank.systems.checks import problems
-from branchrank.systems.document_search import Mode, document_search
-from branchrank.systems.engine import Engine
-from branchrank.systems.llm_opening import open_llm
-from branchrank.systems.llm_stages import LLMStages
-from branchrank.systems.memo import RecentMemo
-from branchrank.systems.query import read_filter
-from branchrank.systems.spec import Endpoint, System
+from branchrank.measures.verdicts import DELTA
+from branchrank.progress import Notify, no_notice
+from branchrank.progress_bars import ProgressReporter, shown_progress
+from branchrank.records import Hit
+from branchrank.runs.cutting import cut_run
+from branchrank.runs.directory import RUN_JSON
+from branchrank.runs.run import RunData, load_run
+from branchrank.runs.warnings import total_failures
+from branchrank.settings import GrepSettings
+from branchrank.systems.searcher import Searcher
+from branchrank.systems.spec import System
+from branchrank.workspace_questions import WorkspaceQuestions
+from branchrank.workspace_tree import WorkspaceTree
 
 if TYPE_CHECKING:
-    from branchrank.llm.gateway import Gateway
+    import pandas as pd
+
+    from branchrank.bench import Plan
+    from branchrank.measures.verdicts import Comparison
+    from branchrank.report.verify import Verification
+    from branchrank.runs.explanation import Explanation
+    from branchrank.runs.run_comparison import RunComparison, RunGate
     from branchrank.systems.calibration import Calibration
-    from branchrank.systems.search_tools import SearchTools
-    from branchrank.tree.navigate import Tree
 
 AnyPath = str | PathLike[str]
+#: A name, a system, an object with ``retrieve(query, k)``, or a function of the same arguments.
+PredictorLike = str | System | UserPredictor | Callable[[str, int], Sequence[Hit]]
 
 
-class Workspace:
+class Workspace(Searcher):
     """A corpus with its indexes, settings and caches, in one folder.
 
     Open one with :meth:`open`, or make one with :meth:`build`. It opens its index and model when they are
@@ -51,17 +56,6 @@ class Workspace:
         with Workspace.open("data") as workspace:
             hits = workspace.search("how do I configure logging", system="hybrid", k=5)
     """
-
-    def __init__(
-        self, folder: WorkspaceFolder, *, rebuild: bool = False, progress: bool | ProgressReporter = False
-    ) -> None:
-        self._folder = folder
-        self._rebuild = rebuild
-        self._progress = progress
-        self._resources = ExitStack()
-        self._lock = RLock()
-        self._gateways: dict[Endpoint, Callable[[Endpoint], Gateway]] = {}
-        self._systems: dict[str, System] = {}
 
     @classmethod
     def open(
@@ -133,193 +127,83 @@ class Workspace:
                 settings=kept,
             )
             workspace = cls(WorkspaceFolder.open(folder, flags=kept, notify=notify), progress=progress)
-            workspace.__dict__["index"] = workspace._built()
+            workspace.__dict__["index"] = workspace.built()
         return workspace
-
-    def __enter__(self) -> Workspace:
-        return self
-
-    def __exit__(self, *exception: object) -> None:
-        self.close()
 
     def __repr__(self) -> str:
         return f"Workspace({str(self.data_dir)!r})"
 
-    def close(self) -> None:
-        """Release the index, caches and connections. A closed workspace opens them again when it is used."""
-        with self._lock:
-            self._resources.close()
-            self._gateways.clear()
-            for name in ("engine", "index"):
-                self.__dict__.pop(name, None)
+    @property
+    def questions(self) -> WorkspaceQuestions:
+        """Question files: check, reanchor, mine, split and generate them."""
+        return WorkspaceQuestions(self._folder)
 
     @property
-    def data_dir(self) -> Path:
-        """The workspace's folder."""
-        return self._folder.data_dir
+    def tree_tools(self) -> WorkspaceTree:
+        """Build, check, summarise, export and import PageIndex trees."""
+        return WorkspaceTree(self._folder)
 
-    @property
-    def settings(self) -> Resolved:
-        """Every setting, and where each value came from."""
-        return self._folder.settings
-
-    @property
-    def folder(self) -> WorkspaceFolder:
-        """The workspace's files: corpus, questions, indexes, caches."""
-        return self._folder
-
-    @cached_property
-    def index(self) -> Index:
-        """The opened index. Raises :class:`~branchrank.errors.ArtifactError` when it is missing or stale."""
-        with self._lock:
-            if "index" in self.__dict__:  # another thread was first
-                made: Index = self.__dict__["index"]
-                return made
-            try:
-                index = open_index(self._folder)
-            except BusyError:
-                raise
-            except ArtifactError as reason:
-                if not self._rebuild:
-                    raise
-                self._folder.notify(f"{reason.message}; building it")
-                return self._built()
-            self._resources.callback(index.close)
-            return index
-
-    def _built(self) -> Index:
-        with self._shown() as progress:
-            index = build_index(self._folder, progress=progress)
-        self._resources.callback(index.close)
-        return index
-
-    def _shown(self) -> Any:
-        if isinstance(self._progress, bool):
-            return progress_bars(quiet=not self._progress)
-        return nullcontext(self._progress or Quiet())
-
-    @cached_property
-    def engine(self) -> Engine:
-        """The engine that answers every query of this workspace; it remembers the latest stage results."""
-        with self._lock:
-            if "engine" in self.__dict__:
-                made: Engine = self.__dict__["engine"]
-                return made
-            index = self.index
-            cache = self._folder.open_cache()
-            self._resources.callback(cache.close)
-            engine = Engine(
-                index,
-                self._folder.corpus_root,
-                self.settings,
-                memo=RecentMemo(),
-                cache=cache,
-                llm_stages=LLMStages(self._gateway, seed=self.settings.part(BenchmarkSettings).sample_seed),
-            )
-            self._resources.callback(engine.close)
-            return engine
-
-    @property
-    def tree(self) -> Tree:
-        """The PageIndex tree of the index."""
-        return self.index.tree
-
-    def system(self, name: str | System) -> System:
-        """The system of this name under the workspace's settings; a ``System`` record is checked.
-
-        Raises :class:`~branchrank.errors.UsageError` for an unknown name or an impossible system.
-        """
-        (system,) = builtin_systems((name,), self.settings) if isinstance(name, str) else (name,)
-        found = problems(system)
-        if found:
-            raise UsageError("\n".join(found), remedy="correct the system")
-        return system
-
-    def predictor_names(self, names: Sequence[str] = ("all",)) -> tuple[str, ...]:
-        """The built-in predictors that names stand for: ``all`` and ``family`` spelled out, each once.
-
-        Raises :class:`~branchrank.errors.UsageError` for an unknown name.
-        """
-        return tuple(system.name for system in builtin_systems(tuple(names), self.settings))
-
-    def search(
+    def benchmark(
         self,
-        query: str,
-        system: str | System = "hybrid",
-        k: int = 5,
+        predictors: Sequence[PredictorLike] = ("all",),
         *,
-        keywords: str = "",
-        filters: Sequence[str] = (),
-    ) -> list[Hit]:
-        """The ``k`` best passages for a query, best first.
+        questions: AnyPath | None = None,
+        primary: str = "",
+        measures: Sequence[str] = (),
+        baseline: str = "",
+        sample_size: int | None = None,
+        seed: int | None = None,
+        top_k: int | None = None,
+        latency_sample: int | None = None,
+        repeats: int | None = None,
+        experiment: str = "benchmark",
+        split: str = "",
+        reports: AnyPath = "reports",
+        settings: Mapping[str, object] | None = None,
+        fresh: bool = False,
+        progress: bool | ProgressReporter = False,
+    ) -> Run:
+        """Ask every predictor the same questions and return the finished run, with its report.
 
-        ``system`` is a predictor's name (``local``, ``hybrid``, ``pageindex``, ``grep``, ...) or a
-        ``System``. ``keywords`` are exact words for the branches that match words. ``filters`` such as
-        ``"file_path=guide/*.md"`` restrict the search to some documents.
+        A predictor is a name (``local``, ``all``, ``module:Class``), a ``System``, an object with
+        ``retrieve(query, k)``, or a function ``f(query, k)``; both return hits, best first. ``questions`` is
+        a question file (default: the workspace's). ``primary`` is the measure that is tested (``Success@1``,
+        ``strict_hit@5``), ``measures`` are reported beside it, ``baseline`` names the predictor that the
+        others are compared with (default: the first). ``sample_size`` questions are drawn by ``seed``. Other
+        settings, such as ``"benchmark.delta"``, go into ``settings``.
 
-        Raises :class:`~branchrank.errors.UsageError` for an unknown system or filter, and what opening the
-        index or a branch raises.
+        Raises one error with every problem before any work. A query that fails is a miss, shown as a failure.
 
         Example::
 
-            for hit in workspace.search("how do I configure logging", k=3):
-                print(hit.source, hit.line_start, hit.text)
+            run = workspace.benchmark(["local", "hybrid", MyRetriever()], questions="questions.jsonl")
+            run.summary
         """
-        return list(self.retrieve(query, system, k, keywords=keywords, filters=filters).hits)
+        from branchrank.bench import plan_from_names
 
-    def retrieve(
-        self,
-        query: str,
-        system: str | System = "hybrid",
-        k: int = 5,
-        *,
-        keywords: str = "",
-        filters: Sequence[str] = (),
-    ) -> Retrieval:
-        """As :meth:`search`, with the trace of every stage, stage times, LLM calls and notices."""
-        if k < 1:
-            raise UsageError(f"k = {k}; at least 1 hit must be asked for", remedy="k=5")
-        chosen = self.system(system)
-        conditions = tuple(read_filter(text) for text in filters)
-        self._asked(chosen)
-        return self.engine.retrieve(chosen, query, k, keywords=keywords, filters=conditions)
-
-    def search_documents(self, query: str, mode: Mode = "hybrid", limit: int | None = None) -> list[Hit]:
-        """Search whole documents: keyword (FTS5), semantic (vectors) or hybrid, scores in 0..1, best first.
-
-        A hit is its document's best chunk, ``members`` are the document's best chunks. ``limit`` defaults to
-        ``[retrieval] final_limit``. Raises :class:`~branchrank.errors.UsageError` when the mode needs
-        embeddings and ``[embedding]`` names none.
-        """
-        system = document_search(self.settings, mode)
-        k = limit or self.settings.part(RetrievalSettings).final_limit
-        return list(self.engine.retrieve(system, query, k).hits)
-
-    def check_llm(self, system: str | System) -> None:
-        """Check the LLM endpoint of a system that asks for one, before any other work.
-
-        Raises :class:`~branchrank.errors.LLMError` when it cannot be reached.
-        """
-        chosen = self.system(system)
-        self._asked(chosen)
-        if chosen.asks_llm:
-            self._gateway(chosen.llm)
-
-    def warm_up(self, systems: Sequence[str | System]) -> None:
-        """Open what these systems search, and check their LLM endpoints, so that no query waits for it."""
-        for name in systems:
-            system = self.system(name)
-            self.check_llm(system)
-            self.engine.open(system)
-            if not system.asks_llm:
-                self.engine.retrieve(system, "warm up", 1)
-
-    @cached_property
-    def tools(self) -> SearchTools:
-        """``grep_search``, ``vector_search``, ``hybrid_search`` and ``read_file`` over this workspace."""
-        from branchrank.systems.search_tools import SearchTools
-
-        return SearchTools(self.engine)
+        named = {
+            "primary": primary or None,
+            "measures": tuple(measures) or None,
+            "baseline": baseline or None,
+            "sample_size": sample_size,
+            "sample_seed": seed,
+            "top_k": top_k,
+            "latency_sample": latency_sample,
+        }
+        flags = {f"benchmark.{name}": value for name, value in named.items() if value is not None}
+        if repeats is not None:
+            flags["llm.repeats"] = repeats
+        folder = self._folder.with_flags({**(settings or {}), **flags})
+        plan = plan_from_names(
+            predictors,
+            data_dir=self.data_dir,
+            settings=folder.settings,
+            questions=None if questions is None else Path(questions),
+            reports=Path(reports),
+            experiment=experiment,
+            split=split,
+        )
+        return run_benchmark(plan, fresh=fresh, notify=folder.notify, progress=progress)
 
     def calibrate(self, questions: AnyPath | None = None) -> Calibration:
         """The distance threshold that keeps the nearest chunk of 95 in 100 questions, for this model.
@@ -336,18 +220,248 @@ class Workspace:
             raise QuestionError(f"{path} holds no answerable question", remedy="name others with --questions")
         return calibrate(self.index, asked, self.settings.part(GrepSettings).vector_score_threshold)
 
-    def _asked(self, system: System) -> None:
-        if system.asks_llm:
-            self._systems[system.name] = system
 
-    def _gateway(self, endpoint: Endpoint) -> Gateway:
-        """The LLM of an endpoint, opened when a system first asks for it."""
-        with self._lock:
-            if endpoint not in self._gateways:
-                asking = [system for system in self._systems.values() if system.llm == endpoint]
-                stages = self._resources.enter_context(
-                    open_llm(self.data_dir, self.settings, asking, notify=self._folder.notify)
-                )
-                assert stages.gateway_of is not None
-                self._gateways[endpoint] = stages.gateway_of
-            return self._gateways[endpoint](endpoint)
+def run_benchmark(
+    plan: Plan,
+    *,
+    fresh: bool = False,
+    resume: AnyPath | None = None,
+    notify: Notify = no_notice,
+    progress: bool | ProgressReporter = False,
+) -> Run:
+    """Run a plan, write its directory and its report, and return the finished run.
+
+    An interrupted run of the same plan is resumed unless the run is to be ``fresh``; ``resume`` is the
+    directory of the very run that the plan was read from. ``notify`` gets lines for a person, ``progress``
+    shows bars.
+
+    Raises one error with every problem of the plan before any work. A predictor whose queries all failed is
+    not an error: :attr:`Run.failed` names it.
+    """
+    from branchrank.bench import run_plan
+    from branchrank.report.writing import write_report
+
+    with shown_progress(progress) as shown:
+        made = run_plan(
+            plan,
+            progress=shown,
+            notify=notify,
+            status=shown.status,
+            fresh=fresh,
+            resume=None if resume is None else Path(resume),
+        )
+    run = Run.of(made)
+    write_report(run)
+    return run
+
+
+class Run(RunData):
+    """A finished benchmark.
+
+    Its tables are pandas DataFrames, computed from the rows; a notebook shows it as a table and a plot::
+
+        run = Run.load("reports/20260101T120000Z-fusion-42")
+        run.summary[["predictor", "strict_hit@1", "latency_p95_ms"]]
+        run.compare("hybrid", "local").verdict
+        run.report()
+    """
+
+    @classmethod
+    def load(cls, directory: str | Path) -> Self:
+        """Read a finished run from its directory.
+
+        Raises :class:`~branchrank.errors.RunError` when it is missing, unfinished, damaged or was made by
+        another version.
+        """
+        return cls.of(load_run(Path(directory)))
+
+    @classmethod
+    def of(cls, data: RunData) -> Self:
+        """The same run with these methods."""
+        return cls(**{field.name: getattr(data, field.name) for field in fields(data)})
+
+    def __repr__(self) -> str:
+        cut = f", {' and '.join(self.conditions)}" if self.conditions else ""
+        return f"<Run {self.directory.name}: {len(self.asked)} questions{cut}, {', '.join(self.predictors)}>"
+
+    def _repr_html_(self) -> str:
+        from branchrank.report.notebook import run_html
+
+        return run_html(self)
+
+    def print(self) -> None:
+        """Print the summary table and the verdicts, as ``branchrank show`` does."""
+        from branchrank.report.terminal import print_summary
+
+        print_summary(self)
+
+    @cached_property
+    def failed(self) -> tuple[str, ...]:
+        """The predictors whose every query, or every LLM call, failed, with the reason."""
+        return tuple(total_failures(self.rows, self.record.predictors))
+
+    @cached_property
+    def summary(self) -> pd.DataFrame:
+        """One row per predictor, the columns of ``summary.csv``: rates in 0..1, times in milliseconds."""
+        from branchrank.runs.frames import summary_frame
+
+        return summary_frame(self)
+
+    @cached_property
+    def questions(self) -> pd.DataFrame:
+        """One row per question, predictor and repeat, the columns of ``questions.csv``."""
+        from branchrank.runs.frames import questions_frame
+
+        return questions_frame(self)
+
+    @cached_property
+    def calls(self) -> pd.DataFrame:
+        """One row per logical LLM call, the columns of ``llm_calls.csv``."""
+        from branchrank.runs.frames import calls_frame
+
+        return calls_frame(self)
+
+    @cached_property
+    def timings(self) -> pd.DataFrame:
+        """One row per timed query and stage, the columns of ``timings.csv``."""
+        from branchrank.runs.frames import timings_frame
+
+        return timings_frame(self)
+
+    def compare(
+        self, candidate: str, baseline: str = "", measure: str = "", *, delta: float | None = None
+    ) -> Comparison:
+        """Compare two predictors of this run, question by question.
+
+        A positive ``difference`` means that the candidate is better. ``baseline``, ``measure`` and ``delta``
+        default to the declared ones. A comparison that the run declared is returned as its report has it,
+        adjusted for all candidates; any other one is a family of its own.
+
+        Raises :class:`~branchrank.errors.UsageError` for an unknown predictor or measure.
+        """
+        from branchrank.runs.run_comparison import compare_within
+
+        return compare_within(self, candidate, baseline, measure=measure, delta=delta)
+
+    def compare_with(
+        self,
+        baseline: RunData,
+        *,
+        predictor: str = "",
+        baseline_predictor: str = "",
+        measure: str = "",
+        delta: float = DELTA,
+    ) -> RunComparison:
+        """Compare this run, the candidate, with a baseline run over the same questions.
+
+        Each predictor is compared with the one of the same name, or ``predictor`` with
+        ``baseline_predictor``. A positive difference means that this run is better. Printing the result shows
+        what ``branchrank compare`` shows.
+
+        Raises :class:`~branchrank.errors.RunError` when the questions are not the same, and
+        :class:`~branchrank.errors.UsageError` for an unknown predictor or measure.
+        """
+        from branchrank.runs.run_comparison import compare_runs
+
+        return compare_runs(
+            self,
+            baseline,
+            predictor=predictor,
+            baseline_predictor=baseline_predictor,
+            measure=measure,
+            delta=delta,
+        )
+
+    def gate(
+        self,
+        baseline: RunData,
+        *,
+        delta: float = DELTA,
+        predictor: str = "",
+        baseline_predictor: str = "",
+        measure: str = "",
+    ) -> RunGate:
+        """Whether this run is not worse than the baseline by ``delta`` or more: pass, fail or undecided.
+
+        Raises as :meth:`compare_with` does.
+        """
+        from branchrank.runs.run_comparison import gate_runs
+
+        return gate_runs(
+            self,
+            baseline,
+            delta=delta,
+            predictor=predictor,
+            baseline_predictor=baseline_predictor,
+            measure=measure,
+        )
+
+    def where(self, *conditions: str) -> Self:
+        """The run over the questions of a slice: ``run.where("kind=howto", "depth=1")``.
+
+        Slices are kind, difficulty, overlap, content, size and depth. Several conditions on one slice admit
+        any of their values. A cut is exploratory: it was not declared before the run.
+
+        Raises :class:`~branchrank.errors.UsageError` for an unknown slice or value.
+        """
+        return cut_run(self, conditions)
+
+    def explain(self, question_id: str, predictors: Sequence[str] = (), *, top: int = 3) -> Explanation:
+        """The gold's rank after each stage, and the stage that lost it; printing the result shows it as text.
+
+        Raises :class:`~branchrank.errors.UsageError` for an unknown question or predictor.
+        """
+        from branchrank.runs.explanation import explain
+
+        return explain(self, question_id, predictors, top=top)
+
+    def report(
+        self,
+        *,
+        into: str | Path | None = None,
+        with_text: bool = True,
+        corpus: str | Path | None = None,
+        notice: Callable[[str], None] = lambda _: None,
+    ) -> list[Path]:
+        """Write ``report.md``, ``report.html`` and the plots; returns their paths.
+
+        They go into the run's directory unless ``into`` names another one; a cut needs ``into``.
+        ``with_text=False`` leaves the documents' text out. ``corpus`` says where the corpus is now;
+        ``notice`` is called with a line when that is not the corpus that was searched.
+
+        Raises :class:`~branchrank.errors.UsageError` when another report would be overwritten.
+        """
+        from branchrank.corpus.named import locate_corpus
+        from branchrank.report.writing import write_report
+
+        if into is None and self.conditions:
+            raise UsageError(
+                "the report of a cut can't replace that of the whole run",
+                remedy="name another folder: into=...",
+            )
+        if into is not None and (Path(into) / RUN_JSON).exists():
+            raise UsageError(
+                f"{into} is a run, whose report would be replaced", remedy="name another directory"
+            )
+        return write_report(
+            self,
+            with_text=with_text,
+            corpus=None if corpus is None else locate_corpus(corpus),
+            into=None if into is None else Path(into),
+            notice=notice,
+        )
+
+    def verify(self) -> Verification:
+        """Compute every printed number in the run's directory again and name each one that differs."""
+        from branchrank.report.verify import verify_run
+
+        return verify_run(self.directory)
+
+    def export_trec(self, output: str | Path, ids: Literal["gold", "document"] = "gold") -> list[Path]:
+        """Write ``qrels.txt`` and a TREC run file for each predictor into ``output``; returns their paths.
+
+        ``ids`` says what a document id is: the gold that a hit was credited with, or the hit's file.
+        """
+        from branchrank.runs.trec_files import export_trec
+
+        return export_trec(self, Path(output), ids)

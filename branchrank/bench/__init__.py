@@ -1,0 +1,23 @@
+"""Making a run: a plan, from predictors, an experiment file or an interrupted run, and how it is run."""
+
+from __future__ import annotations
+
+from branchrank.bench.benchmark import run_plan
+from branchrank.bench.estimate import PlanEstimate, estimate_plan
+from branchrank.bench.plan import Plan, check_plan, plan_from_experiment, plan_from_names
+from branchrank.bench.predictors import Predictor, predictor_of
+from branchrank.bench.resume import Named, plan_from_run
+
+__all__ = [
+    "Named",
+    "Plan",
+    "PlanEstimate",
+    "Predictor",
+    "check_plan",
+    "estimate_plan",
+    "plan_from_experiment",
+    "plan_from_names",
+    "plan_from_run",
+    "predictor_of",
+    "run_plan",
+]

@@ -1,28 +1,43 @@
-"""One benchmark from plan to files.
+"""Running a plan: from the checks to the files of the run's directory.
 
-1. Make the run's directory, or take up an interrupted run of the same plan.
-2. Write ``run.json`` before any work; its status is ``running`` until the end.
-3. The quality pass writes ``rows.jsonl``; the latency pass ``timings.csv``.
-4. Everything else is computed from these two, and ``run.json`` becomes ``finished``.
+1. Check the whole plan and open what it needs.
+2. Make the run's directory, or resume an interrupted run of the same plan.
+3. Write ``run.json`` before any work; its status is ``running`` until the end.
+4. The quality pass writes ``rows.jsonl``; the latency pass ``timings.csv``.
+5. Everything else is computed from these two, and ``run.json`` becomes ``finished``.
 """
 
 from __future__ import annotations
 
+import os
 from collections import Counter
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import replace
+from datetime import UTC, datetime
 from pathlib import Path
 
 import msgspec
 
-from branchrank.artifacts import write_jsonl
+from branchrank.artifacts import digest_of, write_jsonl
+from branchrank.bench.credentials import scrubbed
 from branchrank.bench.latency_pass import latency_pass
-from branchrank.bench.predictors import Predictor
-from branchrank.bench.quality_pass import Progress, quality_pass
-from branchrank.questions.question_files import hashed, sample_questions, write_questions
-from branchrank.records import Question, Record
+from branchrank.bench.opening import OpenPlan, OpenPredictor, open_plan
+from branchrank.bench.plan import Plan, check_plan
+from branchrank.bench.quality_pass import quality_pass
+from branchrank.index import Index
+from branchrank.index.workspace_folder import WorkspaceFolder
+from branchrank.llm.ledger import read_prices
+from branchrank.progress import Notify, Progress, no_notice, no_progress
+from branchrank.questions.question_files import (
+    hashed,
+    questions_digest,
+    sample_questions,
+    write_questions,
+)
+from branchrank.records import Question
 from branchrank.runs import directory as names
 from branchrank.runs.directory import (
+    IndexFacts,
     RunRecord,
     check_resumable,
     latest_unfinished,
@@ -31,59 +46,152 @@ from branchrank.runs.directory import (
     sealed,
     write_run,
 )
+from branchrank.runs.provenance import gather
 from branchrank.runs.rows import Row, RowLog
 from branchrank.runs.run import RunData
-from branchrank.runs.slices import GoldFacts
+from branchrank.runs.slices import GoldFacts, gold_facts
 from branchrank.runs.tables import write_tables
 from branchrank.runs.timings import Timing, read_timings, write_timings
 from branchrank.runs.warnings import lost_branches, lost_llms, shallow
-from branchrank.settings import BenchmarkSettings
+from branchrank.settings import BenchmarkSettings, IndexSettings, LLMSettings
 from branchrank.systems.memo import Memo
 
 
-class Contestant(Record, frozen=True, kw_only=True):
-    """A predictor with its twin for the latency pass, which remembers nothing, and its repeats."""
+def run_plan(
+    plan: Plan,
+    *,
+    progress: Progress = no_progress,
+    notify: Notify = no_notice,
+    status: Notify = no_notice,
+    fresh: bool = False,
+    resume: Path | None = None,
+) -> RunData:
+    """Run a plan and write the run's directory, all but its report.
 
-    predictor: Predictor
-    unmemoised: Predictor
-    repeats: int = 1
+    An interrupted run of the same plan under ``plan.reports`` is resumed, unless the run is to be ``fresh``
+    or a predictor is a Python object, whose state no record holds. ``resume`` is the directory of a run whose
+    plan this is (:func:`~branchrank.bench.resume.plan_from_run`); no index is built for it. ``status`` gets a
+    line that replaces the one before, such as running costs.
+
+    Raises what :func:`check_plan` and :func:`~branchrank.bench.opening.open_plan` raise, before any work, and
+    :class:`~branchrank.errors.RunError` where ``resume`` is no run of this plan.
+    """
+    questions = check_plan(plan)
+    with open_plan(
+        plan, questions, progress=progress, notify=notify, status=status, build=resume is None
+    ) as opened:
+        root = WorkspaceFolder(plan.data_dir, plan.settings).corpus_root if opened.indexes else None
+        return run_predictors(
+            run_record(plan, opened, questions),
+            opened.predictors,
+            questions,
+            plan.settings.part(BenchmarkSettings),
+            reports=plan.reports,
+            memos=opened.memos,
+            progress=progress,
+            notify=notify,
+            fresh=fresh or not plan.is_repeatable,
+            resume=resume,
+            gold_facts=gold_facts(questions, root) if root is not None else (),
+        )
 
 
-def run_benchmark(
+def run_record(plan: Plan, opened: OpenPlan, questions: Sequence[Question]) -> RunRecord:
+    """What ``run.json`` says when a run begins, without credentials."""
+    part = plan.settings.part(BenchmarkSettings)
+    workspace = WorkspaceFolder(plan.data_dir, plan.settings)
+    indexes = opened.indexes
+    first = next(iter(indexes.values()), None)
+    prices = plan.settings.part(LLMSettings).price_table
+    record = RunRecord(
+        experiment=plan.experiment,
+        created=datetime.now(UTC).isoformat(timespec="seconds"),
+        command=plan.command,
+        data_dir=relative(plan.data_dir),
+        seed=part.sample_seed,
+        split=plan.split,
+        corpus=relative(workspace.corpus_root) if first is not None else "",
+        corpus_digest=first.manifest.corpus_digest if first is not None else "",
+        corpus_exclude=workspace.exclude if first is not None else (),
+        questions_file=relative(plan.questions_file),
+        questions_digest=questions_digest(questions),
+        question_ids=tuple(question.id for question in questions),
+        top_k=part.top_k,
+        mode=part.mode,
+        predictors=tuple(each.record for each in opened.predictors),
+        indexes=tuple(index_facts(name, index) for name, index in indexes.items()),
+        index_settings={
+            name: msgspec.to_builtins(plan.indexes[name].part(IndexSettings)) for name in indexes
+        },
+        settings={name: msgspec.to_builtins(value) for name, value in plan.settings.parts.items()},
+        origins=plan.settings.origins,
+        provenance=gather(),
+        prices=read_prices(Path(prices)) if prices else None,
+    )
+    return scrubbed(record, os.environ)
+
+
+def index_facts(name: str, index: Index) -> IndexFacts:
+    """What ``run.json`` says of an index."""
+    manifest = index.manifest
+    return IndexFacts(
+        name=name,
+        generation=index.directory.name,
+        digest=digest_of(manifest),
+        embedder=manifest.settings.embedder,
+        model_revision=manifest.embedder.revision,
+        dimension=manifest.embedder.dimension,
+        vector_store=index.vectors.name,
+        chunks=manifest.chunks,
+        nodes=manifest.nodes,
+        build_seconds=round(sum(index.report.seconds.values()), 3),
+        bytes=index.report.bytes,
+    )
+
+
+def relative(path: Path) -> str:
+    """A path as a report shows it: relative to here where it lies near, so that it names no home."""
+    near = Path(os.path.relpath(path.resolve(), Path.cwd()))
+    return (path if near.parts[:3] == ("..", "..", "..") else near).as_posix()
+
+
+def run_predictors(
     run: RunRecord,
-    contestants: Sequence[Contestant],
+    predictors: Sequence[OpenPredictor],
     questions: Sequence[Question],
     settings: BenchmarkSettings,
     *,
     reports: Path,
-    memos: Iterable[Memo],
-    progress: Progress,
-    notice: Callable[[str], None],
+    memos: Iterable[Memo] = (),
+    progress: Progress = no_progress,
+    notify: Notify = no_notice,
     fresh: bool = False,
-    take_up: Path | None = None,
+    resume: Path | None = None,
     gold_facts: Sequence[GoldFacts] = (),
     on_row: Callable[[Row], None] = lambda row: None,
 ) -> RunData:
-    """Run ``run`` under ``reports``, or go on with a run of its plan: ``take_up``, or the newest that was
-    interrupted, unless it is to be ``fresh``."""
-    if take_up is not None:
-        taken_up: Path | None = check_resumable(take_up, run.plan)
+    """Run predictors that are open; the run is a new one under ``reports`` or an interrupted one.
+
+    ``run`` is resumed where it stopped: in the directory ``resume``, or, unless it is to be ``fresh``, in the
+    newest one under ``reports`` that was interrupted and has the same plan. Raises
+    :class:`~branchrank.errors.RunError` where ``resume`` has another plan or is finished.
+    """
+    if resume is not None:
+        begun: Path | None = check_resumable(resume, run.plan)
     else:
-        taken_up = None if fresh else latest_unfinished(reports, run.plan)
-    directory = taken_up or new_directory(reports, run.experiment, run.seed)
+        begun = None if fresh else latest_unfinished(reports, run.plan)
+    directory = begun or new_directory(reports, run.experiment, run.seed)
     with RowLog(directory / names.ROWS) as log:
-        if taken_up is None:
+        if begun is None:
             write_questions(directory / names.QUESTIONS, kept(questions, settings))
             write_run(directory, run)
         else:
-            notice(f"taking up the interrupted run {directory}")
-            begun = read_run(directory)
-            command = run.command if take_up is None else begun.command
-            run = msgspec.structs.replace(run, created=begun.created, command=command)
+            notify(f"resuming the interrupted run {directory}")
+            run = _continued(run, read_run(directory), whole=resume is not None)
         if log.torn:
-            notice(f"{log.path}: the last row was cut short; its question is asked again")
+            notify(f"{log.path}: the last row was cut short; its question is asked again")
         rows = quality_pass(
-            [(contestant.predictor, contestant.repeats) for contestant in contestants],
+            [(each.predictor, each.record.repeats) for each in predictors],
             questions,
             log,
             top_k=run.top_k,
@@ -91,10 +199,25 @@ def run_benchmark(
             progress=progress,
             on_row=on_row,
         )
-        timings = _timings(directory, contestants, questions, run, settings, progress)
+        timings = _timings(directory, predictors, questions, run, settings, progress)
         log.rewrite(rows)
-        # Until run.json says finished the log is held, so that nobody takes the run up.
+        # Until run.json says finished the log is held, so that nobody resumes the run.
         return _finished(directory, run, memos, rows, timings, kept(questions, settings), gold_facts)
+
+
+def _continued(run: RunRecord, begun: RunRecord, *, whole: bool) -> RunRecord:
+    """The record of a resumed run; one whose ``whole`` plan was read keeps what it said of its making."""
+    if not whole:
+        return msgspec.structs.replace(run, created=begun.created)
+    return msgspec.structs.replace(
+        run,
+        created=begun.created,
+        command=begun.command,
+        data_dir=begun.data_dir,
+        questions_file=begun.questions_file,
+        settings=begun.settings,
+        origins=begun.origins,
+    )
 
 
 def _finished(
@@ -144,7 +267,7 @@ def kept(questions: Sequence[Question], settings: BenchmarkSettings) -> list[Que
 
 def _timings(
     directory: Path,
-    contestants: Sequence[Contestant],
+    predictors: Sequence[OpenPredictor],
     questions: Sequence[Question],
     run: RunRecord,
     settings: BenchmarkSettings,
@@ -156,7 +279,7 @@ def _timings(
         return read_timings(path)
     size = min(settings.latency_sample, len(questions))
     timings = latency_pass(
-        [contestant.unmemoised for contestant in contestants],
+        [each.unmemoised for each in predictors],
         sample_questions(questions, size, run.seed) if size else [],
         top_k=run.top_k,
         seed=run.seed,

@@ -44,7 +44,7 @@ BULLET = "  - "
 T = TypeVar("T")
 
 
-class NamedSystem(Record, frozen=True, kw_only=True):
+class PlannedSystem(Record, frozen=True, kw_only=True):
     """A system of an experiment and the index that it runs on."""
 
     system: System
@@ -58,7 +58,7 @@ class Experiment(Record, frozen=True, kw_only=True):
     data_dir: Path
     questions: Path | None
     split: str
-    systems: tuple[NamedSystem, ...]
+    systems: tuple[PlannedSystem, ...]
     indexes: dict[str, Resolved]
     repeats: int
     settings: Resolved
@@ -230,9 +230,9 @@ class _Systems:
         self.failed: list[str] = []
         self._bases: dict[tuple[str, str], dict[str, Any] | None] = {}
 
-    def all(self) -> list[NamedSystem]:
+    def all(self) -> list[PlannedSystem]:
         """Every system, sweeps spelt out."""
-        made: list[NamedSystem] = []
+        made: list[PlannedSystem] = []
         for name in self.tables:
             named = self._named(name)
             made += named
@@ -240,7 +240,7 @@ class _Systems:
                 self.failed.append(name)
         return made
 
-    def _named(self, name: str) -> list[NamedSystem]:
+    def _named(self, name: str) -> list[PlannedSystem]:
         """The systems of a table; none when any is wrong."""
         base = self._base(name)
         if base is None:
@@ -258,7 +258,7 @@ class _Systems:
             label = ", ".join(f"{key}={value}" for key, value in point.items())
             shown = f"{name}[{label}]" if label else name
             try:
-                made.append(NamedSystem(system=self._swept(name, shown, base, point), index=str(index)))
+                made.append(PlannedSystem(system=self._swept(name, shown, base, point), index=str(index)))
             except (msgspec.ValidationError, ValueError) as error:
                 wrong += [f"[systems.{name}] sweep: {each}" for each in _wrong(base, point)] or [
                     f"[systems.{shown}] {error}"

@@ -15,14 +15,13 @@ from __future__ import annotations
 import random
 import resource
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 
 from branchrank.bench.predictors import Predictor
 from branchrank.bench.quality_pass import FATAL
+from branchrank.progress import Progress
 from branchrank.records import Question
 from branchrank.runs.timings import COMPUTE, CPU, LLM_WAIT, TOTAL, Timing
-
-Progress = Callable[[str, int, int], None]
 
 
 def latency_pass(

@@ -1,118 +1,242 @@
-"""From settings and predictor names to the contestants of a run."""
+"""A plan: everything that one benchmark is, checked whole before any work.
+
+A plan is made from predictors and settings (:func:`plan_from_names`), from an experiment file
+(:func:`plan_from_experiment`), or from an interrupted run (:mod:`branchrank.bench.resume`).
+"""
 
 from __future__ import annotations
 
 import os
-from collections.abc import Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from functools import partial
 from pathlib import Path
+from typing import Any, TypeVar
 
-from branchrank.artifacts import digest_of
-from branchrank.bench.benchmark import Contestant
-from branchrank.bench.predictors import ApiPredictor, ClassPredictor, SystemPredictor
-from branchrank.embedders.cache import EmbeddingCache
-from branchrank.errors import UsageError
-from branchrank.index import Index
-from branchrank.runs.directory import IndexFacts, PredictorRecord
-from branchrank.settings import Resolved
+from branchrank.bench.experiment import DEFAULT_INDEX, PlannedSystem, load_experiment
+from branchrank.bench.predictors import (
+    ApiPredictor,
+    Predictor,
+    is_repeatable,
+    load_class_predictor,
+    predictor_of,
+)
+from branchrank.errors import BranchRankError, InputError, UsageError
+from branchrank.index.workspace_folder import WorkspaceFolder
+from branchrank.questions.question_files import check_wording, load_questions, sample_questions
+from branchrank.records import Question, Record
+from branchrank.runs import comparisons
+from branchrank.settings import BenchmarkSettings, LLMSettings, Resolved
+from branchrank.systems.builtin import builtin_systems
 from branchrank.systems.checks import problems
-from branchrank.systems.engine import Engine
-from branchrank.systems.llm_stages import LLMStages
-from branchrank.systems.memo import Memo, QueryMemo
 from branchrank.systems.spec import System
 
+T = TypeVar("T")
 
-class Field:
-    """Everything that competes in a run: systems on their index, users' classes, an endpoint."""
 
-    def __init__(self) -> None:
-        self.contestants: list[Contestant] = []
-        self.predictors: list[PredictorRecord] = []
-        self.memos: list[Memo] = []
-        self.engines: list[Engine] = []
+class Plan(Record, frozen=True, kw_only=True):
+    """One benchmark, before it is run.
 
-    def add_systems(
-        self,
-        systems: Sequence[System],
-        index: Index,
-        *,
-        index_name: str = "default",
-        corpus_root: Path,
-        settings: Resolved,
-        cache: EmbeddingCache | None = None,
-        llm_stages: LLMStages | None = None,
-        repeats: int = 1,
-    ) -> None:
-        """Let systems compete over one index; they share one memo. The latency pass uses no ``cache``."""
-        memo = Memo()
-        self.memos.append(memo)
-        engine = Engine(index, corpus_root, settings, memo=memo, cache=cache, llm_stages=llm_stages)
-        timing = Engine(index, corpus_root, settings, memo=QueryMemo(), llm_stages=llm_stages)
-        self.engines += [engine, timing]
-        for system in systems:
-            times = repeats if system.asks_llm else 1
-            self.contestants.append(
-                Contestant(
-                    predictor=SystemPredictor(system, engine),
-                    unmemoised=SystemPredictor(system, timing),
-                    repeats=times,
-                )
-            )
-            self.predictors.append(
-                PredictorRecord(
-                    name=system.name, llm=system.llm_label, system=system, index=index_name, repeats=times
-                )
-            )
+    ``predictors`` are asked in this order; the first is the baseline where the settings name none.
+    ``indexes`` holds the settings of each index that a system names. ``questions`` is the question file,
+    ``None`` for the workspace's own; ``reports`` the folder of the run's directory; ``repeats`` how often a
+    system that asks an LLM answers each question; ``command`` what a person typed, kept in ``run.json``.
+    """
 
-    def add(self, predictor: ClassPredictor | ApiPredictor) -> None:
-        """Let a user's own class or an HTTP endpoint compete."""
-        self.contestants.append(Contestant(predictor=predictor, unmemoised=predictor))
-        self.predictors.append(
-            PredictorRecord(name=predictor.name, llm=predictor.llm, index="", origin=predictor.origin)
+    data_dir: Path
+    settings: Resolved
+    predictors: tuple[PlannedSystem | Predictor, ...]
+    indexes: Mapping[str, Resolved]
+    questions: Path | None = None
+    reports: Path = Path("reports")
+    experiment: str = "benchmark"
+    split: str = ""
+    repeats: int = 1
+    command: str = ""
+
+    @property
+    def systems(self) -> tuple[System, ...]:
+        """The systems among the predictors."""
+        return tuple(each.system for each in self.predictors if isinstance(each, PlannedSystem))
+
+    @property
+    def names(self) -> tuple[str, ...]:
+        """The predictors' names, in order."""
+        return tuple(
+            each.system.name if isinstance(each, PlannedSystem) else each.name for each in self.predictors
         )
 
+    @property
+    def is_repeatable(self) -> bool:
+        """Whether a later process can make the same predictors, so that an interrupted run can be resumed."""
+        return all(isinstance(each, PlannedSystem) or is_repeatable(each) for each in self.predictors)
 
-def check_names(names: Sequence[str]) -> None:
-    """Raise :class:`UsageError` when two contestants bear one name, or none competes."""
-    if not names:
-        raise UsageError("no predictor is named", remedy="--predictor local")
-    twice = sorted({name for name in names if names.count(name) > 1})
-    if twice:
-        raise UsageError(f"two predictors are called {twice[0]!r}", remedy="give each its own name")
+    @property
+    def questions_file(self) -> Path:
+        """The question file."""
+        return self.questions or WorkspaceFolder(self.data_dir, self.settings).questions_path
 
+    def repeats_of(self, system: System) -> int:
+        """How often a system answers each question."""
+        return self.repeats if system.asks_llm else 1
 
-def check_systems(systems: Sequence[System]) -> None:
-    """Raise one :class:`UsageError` with every problem of every system."""
-    found = [problem for system in systems for problem in problems(system)]
-    if not found:
-        return
-    remedies = []
-    if any("asks for an LLM" in problem for problem in found):
-        remedies.append(
-            "name the endpoint (--hybrid-base-url, --hybrid-model, --pageindex-base-url, --pageindex-model), "
-            "or leave the LLM out (--hybrid-no-llm, --pageindex-no-llm)"
-        )
-    raise UsageError("\n".join(found), remedy="; ".join(remedies) or "correct the systems")
+    def problems(self) -> list[str]:
+        """Everything that keeps the plan from being run, in words; empty when it can be."""
+        return [error.message for error in _errors(self)]
 
 
-def index_facts(name: str, index: Index) -> IndexFacts:
-    """What ``run.json`` says of an index."""
-    manifest = index.manifest
-    return IndexFacts(
-        name=name,
-        generation=index.directory.name,
-        digest=digest_of(manifest),
-        embedder=manifest.settings.embedder,
-        model_revision=manifest.embedder.revision,
-        dimension=manifest.embedder.dimension,
-        vector_store=index.vectors.name,
-        chunks=manifest.chunks,
-        nodes=manifest.nodes,
-        build_seconds=round(sum(index.report.seconds.values()), 3),
-        bytes=index.report.bytes,
+def check_plan(plan: Plan) -> list[Question]:
+    """Return the questions that the plan asks. Nothing is built and nobody is contacted.
+
+    Raises one error with every problem of the plan: a :class:`UsageError`, or an :class:`InputError` where
+    only files are wrong.
+    """
+    found = list(_errors(plan))
+    if found:
+        raise combined(found)
+    return asked_questions(plan)
+
+
+def asked_questions(plan: Plan) -> list[Question]:
+    """The plan's sample of its question file, in the order of ids. Raises
+    :class:`~branchrank.errors.QuestionError`."""
+    part = plan.settings.part(BenchmarkSettings)
+    questions = sample_questions(load_questions(plan.questions_file), part.sample_size, part.sample_seed)
+    check_wording(questions, plan.questions_file)
+    return questions
+
+
+def _errors(plan: Plan) -> Iterator[BranchRankError]:
+    """Every problem of a plan, as the error that it would be by itself."""
+    if not plan.predictors:
+        yield UsageError("no predictor is named", remedy="--predictor local")
+    names = plan.names
+    for name in sorted({name for name in names if names.count(name) > 1}):
+        yield UsageError(f"two predictors are called {name!r}", remedy="give each its own name")
+    wrong = [problem for system in plan.systems for problem in problems(system)]
+    if wrong:
+        yield UsageError("\n".join(wrong), remedy=_system_remedy(wrong))
+    for each in plan.predictors:
+        if isinstance(each, PlannedSystem) and each.index not in plan.indexes:
+            yield UsageError(f"system {each.system.name!r}: there is no index {each.index!r}")
+    checks: list[Callable[[], object]] = [
+        lambda: comparisons.check_plan(plan.settings.part(BenchmarkSettings), names),
+        lambda: asked_questions(plan),
+    ]
+    if plan.systems:
+        checks.append(lambda: WorkspaceFolder(plan.data_dir, plan.settings).corpus_root)
+    for check in checks:
+        found: list[BranchRankError] = []
+        _attempt(found, check)
+        yield from found
+
+
+def _system_remedy(wrong: Sequence[str]) -> str:
+    if not any("asks for an LLM" in problem for problem in wrong):
+        return "correct the systems"
+    return (
+        "name the endpoint (--hybrid-base-url, --hybrid-model, --pageindex-base-url, --pageindex-model), "
+        "or leave the LLM out (--hybrid-no-llm, --pageindex-no-llm)"
     )
 
 
-def relative(path: Path) -> str:
-    """A path as a report shows it: relative to here where it lies near, so that it names no home."""
-    near = Path(os.path.relpath(path.resolve(), Path.cwd()))
-    return (path if near.parts[:3] == ("..", "..", "..") else near).as_posix()
+def _attempt(found: list[BranchRankError], make: Callable[[], T]) -> T | None:
+    """What is made; ``None``, with the error noted, when a flag or a file is wrong."""
+    try:
+        return make()
+    except (UsageError, InputError) as error:
+        found.append(error)
+        return None
+
+
+def combined(found: Sequence[BranchRankError]) -> BranchRankError:
+    """One error that says everything that several say."""
+    kinds = {type(error) for error in found}
+    kind: type[BranchRankError]
+    if len(kinds) == 1:
+        [kind] = kinds
+    else:
+        kind = InputError if all(isinstance(error, InputError) for error in found) else UsageError
+    remedies = dict.fromkeys(error.remedy for error in found if error.remedy)
+    return kind("\n".join(error.message for error in found), remedy="; ".join(remedies))
+
+
+def plan_from_names(
+    predictors: Sequence[object],
+    *,
+    data_dir: Path,
+    settings: Resolved,
+    api_endpoint: str = "",
+    api_predictor: str = "",
+    **fields: Any,
+) -> Plan:
+    """Make a plan from predictors in the order given, all on the workspace's own index.
+
+    A predictor is a name (``local``, ``all``, ``api``, ``module:Class``), a :class:`System`, or what
+    :func:`~branchrank.bench.predictors.predictor_of` takes. A built-in system that several names stand for
+    is asked once. ``api_endpoint`` is the URL of the predictor ``api``, ``api_predictor`` the predictor that
+    it is asked for. ``fields`` are the plan's further fields.
+
+    Raises one :class:`UsageError` with every problem, those of the plan included.
+    """
+    found: list[BranchRankError] = []
+    made: dict[object, PlannedSystem | Predictor] = {}
+    for number, thing in enumerate(predictors):
+        if isinstance(thing, System):
+            made[number] = PlannedSystem(system=thing)
+        elif not isinstance(thing, str):
+            made |= _made(found, number, partial(predictor_of, thing))
+        elif ":" in thing:
+            made |= _made(found, number, partial(load_class_predictor, thing))
+        elif thing == "api":
+            made |= _made(found, number, partial(endpoint_predictor, api_endpoint, api_predictor))
+        else:
+            for system in _attempt(found, partial(builtin_systems, (thing,), settings)) or ():
+                made.setdefault(system.name, PlannedSystem(system=system))
+    fields = {"repeats": settings.part(LLMSettings).repeats, **fields}
+    plan = Plan(
+        data_dir=data_dir,
+        settings=settings,
+        predictors=tuple(made.values()),
+        indexes={DEFAULT_INDEX: settings},
+        **fields,
+    )
+    if found:
+        raise combined(found + (list(_errors(plan)) if made else []))
+    return plan
+
+
+def _made(
+    found: list[BranchRankError], key: object, make: Callable[[], Predictor]
+) -> dict[object, PlannedSystem | Predictor]:
+    predictor = _attempt(found, make)
+    return {} if predictor is None else {key: predictor}
+
+
+def endpoint_predictor(url: str, target: str) -> ApiPredictor:
+    """The predictor ``api``, which sends BRANCHRANK_API_TOKEN to its URL. Raises :class:`UsageError`."""
+    if not url:
+        raise UsageError(
+            "--predictor api needs an endpoint", remedy="--api-endpoint http://127.0.0.1:8000/retrieve"
+        )
+    return ApiPredictor(url, target=target, token=os.environ.get("BRANCHRANK_API_TOKEN", ""))
+
+
+def plan_from_experiment(path: Path, flags: Mapping[str, Any] | None = None, **fields: Any) -> Plan:
+    """Make a plan from an experiment file. ``flags`` maps ``"section.name"`` to settings that go before the
+    file's; ``fields`` are the plan's further fields, such as ``reports``.
+
+    Raises one :class:`UsageError` with every problem of the file.
+    """
+    experiment = load_experiment(path, flags)
+    used = {planned.index for planned in experiment.systems}
+    return Plan(
+        data_dir=experiment.data_dir,
+        settings=experiment.settings,
+        predictors=experiment.systems,
+        indexes={name: each for name, each in experiment.indexes.items() if name in used},
+        questions=experiment.questions,
+        experiment=experiment.name,
+        split=experiment.split,
+        repeats=experiment.repeats,
+        **fields,
+    )

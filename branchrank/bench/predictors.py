@@ -8,9 +8,9 @@ from __future__ import annotations
 
 import importlib
 import sys
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from pathlib import Path
-from typing import Protocol
+from typing import Protocol, cast
 from urllib.parse import urlsplit
 
 import msgspec
@@ -92,7 +92,11 @@ class UserPredictor(Protocol):
 
 
 class ClassPredictor(Untraced):
-    """A user's own predictor. Hits inside excluded spans are removed from what it returns."""
+    """A user's own predictor. Hits inside excluded spans are removed from what it returns.
+
+    It is called as its attribute ``name`` says, else ``name``. ``origin`` is ``module:Class`` where it was
+    named so, else the dotted name of its type, which no command can make again.
+    """
 
     def __init__(self, name: str, wrapped: UserPredictor, *, origin: str = "") -> None:
         self.name = str(getattr(wrapped, "name", name))
@@ -170,6 +174,61 @@ def load_class_predictor(name: str) -> ClassPredictor:
     if not callable(getattr(made, "retrieve", None)):
         raise UsageError(f"predictor {name!r} has no method retrieve(query, k)", remedy=remedy)
     return ClassPredictor(name, made, origin=name)
+
+
+class _Function:
+    """A function ``f(query, k)`` as a class with ``retrieve``."""
+
+    def __init__(self, function: Callable[[str, int], Sequence[Hit]]) -> None:
+        self.retrieve = function
+        self.name = _name_of(function)
+
+
+def predictor_of(thing: object) -> Predictor:
+    """Return the predictor that a Python object is, for what is no system and no name.
+
+    ``thing`` is a predictor already, an object with ``retrieve(query, k)``, a class of such objects that
+    needs no arguments, or a function ``f(query, k)`` that returns hits. Without an attribute ``name`` an
+    object is called after its class, a function after its own name.
+
+    Raises:
+        UsageError: it is none of these, or its class can't be made without arguments.
+    """
+    remedy = "give a name, a System, or an object or class with retrieve(query, k)"
+    if isinstance(thing, type):
+        try:
+            return predictor_of(thing())
+        except UsageError:
+            raise
+        except Exception as error:
+            raise UsageError(
+                f"predictor {thing.__qualname__}: {type(error).__name__}: {error}",
+                remedy=f"give an object: {thing.__qualname__}(...)",
+            ) from error
+    if callable(getattr(thing, "predict", None)) and callable(getattr(thing, "gold_keys", None)):
+        return cast("Predictor", thing)
+    if callable(getattr(thing, "retrieve", None)):
+        return ClassPredictor(type(thing).__name__, cast("UserPredictor", thing), origin=_dotted(type(thing)))
+    if callable(thing):
+        return ClassPredictor("", _Function(thing), origin=_dotted(thing))
+    raise UsageError(f"{thing!r} is not a predictor", remedy=remedy)
+
+
+def _name_of(thing: object) -> str:
+    return str(getattr(thing, "__name__", type(thing).__name__))
+
+
+def _dotted(thing: object) -> str:
+    """Where a class or a function is defined, without a colon: not a name that a command could import."""
+    return f"{getattr(thing, '__module__', '')}.{getattr(thing, '__qualname__', _name_of(thing))}"
+
+
+def is_repeatable(predictor: Predictor) -> bool:
+    """Whether a later process can make the same predictor: an endpoint, or a class named ``module:Class``.
+
+    The state of a Python object is not recorded, so a run of it is never resumed.
+    """
+    return ":" in getattr(predictor, "origin", "")
 
 
 class _ApiHit(Record, frozen=True, kw_only=True):

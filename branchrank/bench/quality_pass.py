@@ -8,10 +8,8 @@
 
 from __future__ import annotations
 
-import contextlib
-import gc
 import os
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Sequence
 from functools import lru_cache
 
 import msgspec
@@ -20,28 +18,14 @@ from branchrank.bench.predictors import Predictor
 from branchrank.errors import ReplayError, StorageError, UsageError
 from branchrank.llm.request import BudgetError
 from branchrank.llm.secrets import hide_credentials
+from branchrank.progress import Progress
 from branchrank.records import Question, StageTrace
 from branchrank.runs.attribution import DEPTH, gold_ranks, lost_at
 from branchrank.runs.judging import judged_hits
 from branchrank.runs.rows import Row, RowLog
 
-Progress = Callable[[str, int, int], None]
-
 #: Errors that concern the whole run, not one query.
 FATAL = (BudgetError, ReplayError, StorageError, UsageError)
-
-
-@contextlib.contextmanager
-def few_collections() -> Iterator[None]:
-    """Let the garbage collector look seldom, at what is new: rows and memos are many and hold no cycles."""
-    before = gc.get_threshold()
-    gc.freeze()
-    gc.set_threshold(100_000, 20, 100)
-    try:
-        yield
-    finally:
-        gc.set_threshold(*before)
-        gc.unfreeze()
 
 
 def quality_pass(
@@ -65,13 +49,12 @@ def quality_pass(
         for predictor, repeats in predictors
         for repeat in range(repeats)
     ]
-    with few_collections():
-        for done, (question, predictor, repeat) in enumerate(wanted):
-            progress("questions", done, len(wanted))
-            if (question.id, predictor.name, repeat) not in log.rows:
-                row = answer(predictor, question, top_k, repeat, trace_depth)
-                log.append(row)
-                on_row(row)
+    for done, (question, predictor, repeat) in enumerate(wanted):
+        progress("questions", done, len(wanted))
+        if (question.id, predictor.name, repeat) not in log.rows:
+            row = answer(predictor, question, top_k, repeat, trace_depth)
+            log.append(row)
+            on_row(row)
     progress("questions", len(wanted), len(wanted))
     return [log.rows[question.id, predictor.name, repeat] for question, predictor, repeat in wanted]
 

@@ -26,12 +26,10 @@ def command() -> None:
 @click.option("--remove-query", is_flag=True, help="A query's own document (of the same id) is no hit of it.")
 def questions(folder: Path, split: str, output: Path, remove_query: bool) -> None:
     """Make questions of the queries of FOLDER and their relevance judgements."""
-    from branchrank.questions.beir import beir_questions
-    from branchrank.questions.question_files import write_questions
+    from branchrank import library
 
-    made = beir_questions(folder, split, remove_query=remove_query)
+    made = library.import_beir(folder, output, split=split, remove_query=remove_query)
     for note in made.notes:
         click.echo(f"note: {safe(note)}", err=True)
-    write_questions(output, made.questions)
     relevant = sum(len(question.gold) for question in made.questions)
     click.echo(f"{output}: {len(made.questions)} questions, {relevant} relevant documents")

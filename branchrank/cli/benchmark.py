@@ -2,13 +2,17 @@
 
 from __future__ import annotations
 
-import shlex
-import sys
 from pathlib import Path
 
 import click
 
-from branchrank.cli.options import TAKE_UP, data_dir_option, resolved_settings, settings_options
+from branchrank.cli.options import (
+    data_dir_option,
+    resolved_settings,
+    running_options,
+    settings_options,
+    typed_command,
+)
 from branchrank.cli.terminal import Command
 from branchrank.settings import (
     BenchmarkSettings,
@@ -42,13 +46,6 @@ from branchrank.settings import (
     type=click.Path(path_type=Path, dir_okay=False),
     help="The question file. Default: the workspace's.",
 )
-@click.option(
-    "--reports",
-    type=click.Path(path_type=Path, file_okay=False),
-    default=Path("reports"),
-    show_default=True,
-    help="Where the run's directory is made.",
-)
 @click.option("--experiment", default="benchmark", show_default=True, help="Name in the run's directory.")
 @click.option("--split", default="", help="Name of the split that the questions are, such as tuning or test.")
 @click.option(
@@ -58,10 +55,7 @@ from branchrank.settings import (
     "BRANCHRANK_API_TOKEN in the environment is sent to it as a bearer token.",
 )
 @click.option("--api-predictor", default="", help="Predictor to ask that endpoint for.")
-@click.option("--fresh", is_flag=True, help="Start anew where an interrupted run of this plan exists.")
-@TAKE_UP
-@click.option("--dry-run", is_flag=True, help="Print the plan and its estimated LLM cost; run nothing.")
-@click.option("--quiet", is_flag=True, help="No progress.")
+@running_options
 @settings_options(
     BenchmarkSettings,
     LocalSettings,
@@ -85,39 +79,26 @@ def command(
     api_endpoint: str,
     api_predictor: str,
     fresh: bool,
-    take_up: Path | None,
     dry_run: bool,
     quiet: bool,
 ) -> None:
     """Run predictors over the same seeded questions, and report quality, latency and LLM cost.
 
-    An interrupted run of the same plan is taken up where it stopped.
+    An interrupted run of the same plan is resumed where it stopped.
     """
-    from branchrank.cli.benchmarking import execute, require_endpoint
-    from branchrank.cli.job import Job, Lineup
-    from branchrank.systems.builtin import builtin_systems
+    from branchrank.cli.benchmarking import run_and_report
+    from branchrank.library import plan_from_names
 
-    settings = resolved_settings(data_dir)
-    require_endpoint(predictors, api_endpoint)
-    built_in = tuple(name for name in predictors if ":" not in name and name != "api")
-    systems = tuple(builtin_systems(built_in, settings))
-    execute(
-        Job(
-            data_dir=data_dir,
-            questions_file=questions_file,
-            reports=reports,
-            experiment=experiment,
-            split=split,
-            command=shlex.join([Path(sys.argv[0]).name, *sys.argv[1:]]),
-            settings=settings,
-            lineups=(Lineup(index="default", settings=settings, systems=systems),) if systems else (),
-            classes=tuple(name for name in predictors if ":" in name),
-            endpoint=api_endpoint if "api" in predictors else "",
-            endpoint_predictor=api_predictor,
-            repeats=settings.part(LLMSettings).repeats,
-            fresh=fresh,
-            take_up=take_up,
-            dry_run=dry_run,
-            quiet=quiet,
-        )
+    plan = plan_from_names(
+        predictors,
+        data_dir=data_dir,
+        settings=resolved_settings(data_dir),
+        api_endpoint=api_endpoint,
+        api_predictor=api_predictor,
+        questions=questions_file,
+        reports=reports,
+        experiment=experiment,
+        split=split,
+        command=typed_command(),
     )
+    run_and_report(plan, quiet=quiet, fresh=fresh, dry_run=dry_run)

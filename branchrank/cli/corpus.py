@@ -17,7 +17,7 @@ def command() -> None:
 @click.option("--quiet", is_flag=True, help="No progress.")
 def add(name: str, quiet: bool) -> None:
     """Fetch the corpus NAME, check it, and keep its documents. Nothing fetched is executed."""
-    from branchrank.corpus.named import add_corpus
+    from branchrank.library import add_corpus
 
     with progress_bars(quiet) as progress:
         path = add_corpus(name, progress=progress)
@@ -26,13 +26,8 @@ def add(name: str, quiet: bool) -> None:
 
 @command.command("list")
 def show() -> None:
-    """List the corpora that can be fetched, and where those that were fetched lie."""
-    from branchrank.corpus.named import known_corpora, locate_corpus
-    from branchrank.errors import CorpusError
+    """List the corpora that can be fetched, and the folders of those that were fetched."""
+    from branchrank.library import list_corpora
 
-    for name, corpus in known_corpora().items():
-        try:
-            place = str(locate_corpus(name))
-        except CorpusError:
-            place = "not fetched"
-        click.echo(f"{name}: {corpus.description} ({place})")
+    for corpus in list_corpora():
+        click.echo(f"{corpus.name}: {corpus.description} ({corpus.place or 'not fetched'})")

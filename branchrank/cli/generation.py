@@ -2,20 +2,18 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any, TypeVar
 
 import click
 
-from branchrank.cli.options import data_dir_option, resolved_settings, settings_options
+from branchrank.cli.options import data_dir_option, given_flags, settings_options
 from branchrank.cli.terminal import Command, progress_bars, say
 from branchrank.errors import InputError
-from branchrank.index.workspace_folder import WorkspaceFolder
-from branchrank.llm.gateway import Gateway
-from branchrank.llm.ledger import PriceTable, Totals, totals
 from branchrank.settings import CacheSettings, LLMSettings
+from branchrank.workspace import Workspace
+from branchrank.workspace_questions import Spent
 
 F = TypeVar("F", bound=Callable[..., Any])
 
@@ -35,20 +33,6 @@ def _llm_options(function: F) -> F:
     ):
         function = option(function)
     return function
-
-
-@contextmanager
-def _gateway(
-    workspace: WorkspaceFolder, base_url: str, model: str
-) -> Iterator[tuple[Gateway, PriceTable | None]]:
-    from branchrank.llm.session import LLMSession
-
-    cache = workspace.data_dir / "hybrid" / "cache" / "decisions.sqlite"
-    redis_url = workspace.settings.part(CacheSettings).redis_url
-    with LLMSession(
-        workspace.settings.part(LLMSettings), cache_path=cache, redis_url=redis_url, notify=say
-    ) as session:
-        yield session.gateway(base_url, model, explicit=True), session.prices
 
 
 @click.command("generate", cls=Command)
@@ -81,37 +65,26 @@ def generate(
 
     An interrupted pass goes on where it stopped; finished calls are kept and cost nothing again.
     """
-    from branchrank.corpus.loading import load_corpus
-    from branchrank.questions.anchoring import corpus_lines
-    from branchrank.questions.generation import MIN_SECTION_WORDS, generate_questions
-    from branchrank.questions.question_files import write_questions
-    from branchrank.tree.build import build_nodes
-
-    workspace = WorkspaceFolder(data_dir, resolved_settings(data_dir))
-    root, exclude = workspace.corpus_root, workspace.exclude
-    nodes, _ = build_nodes(load_corpus(root, exclude).documents, workspace.corpus_name)
-    with _gateway(workspace, base_url, model) as (llm, prices), progress_bars(quiet) as progress:
-        result = generate_questions(
-            nodes,
-            corpus_lines(root, exclude),
-            llm,
+    with (
+        Workspace.open(data_dir, settings=given_flags(), notify=say) as opened,
+        progress_bars(quiet) as bars,
+    ):
+        result, spent = opened.questions.generate(
+            output,
+            base_url=base_url,
+            model=model,
             count=count,
             per_section=per_section,
-            seed=seed,
             max_leakage=max_leakage,
-            progress=lambda done, total: progress("questions", done, total),
+            seed=seed,
+            progress=bars,
         )
-        click.echo(_cost(totals(llm.ledger.rows, prices), prices))
+    click.echo(_cost(spent))
     click.echo(f"{result.sections_asked} sections asked, {result.failed_calls} calls failed")
     for reason, number in result.rejected.items():
         click.echo(f"  rejected, {reason}: {number}")
-    if not result.sections_asked:
-        raise InputError(
-            f"no section of {root} has {MIN_SECTION_WORDS} words", remedy="choose a corpus with more text"
-        )
     if not result.questions:
         raise InputError("no question was accepted", remedy="try a larger model, or --max-leakage 1")
-    write_questions(output, result.questions)
     click.echo(f"{output}: {len(result.questions)} questions, mean leakage {result.mean_leakage:.0%}")
 
 
@@ -125,26 +98,20 @@ def summarise(output: Path, data_dir: Path, base_url: str, model: str, seed: int
     Name OUTPUT as `nodes` in branchrank.toml to use it. After an edit of the corpus the same command asks
     for the edited sections and those above them alone.
     """
-    from branchrank.corpus.loading import load_corpus
-    from branchrank.systems.node_summaries import summarise_nodes
-    from branchrank.tree.build import build_nodes
-    from branchrank.tree.navigate import Tree
-    from branchrank.tree.store import write_nodes
-
-    workspace = WorkspaceFolder(data_dir, resolved_settings(data_dir))
-    documents = load_corpus(workspace.corpus_root, workspace.exclude).documents
-    nodes, _ = build_nodes(documents, workspace.corpus_name)
-    with _gateway(workspace, base_url, model) as (llm, prices), progress_bars(quiet) as progress:
-        result = summarise_nodes(
-            Tree(nodes), llm, seed=seed, progress=lambda done, total: progress("summaries", done, total)
+    with (
+        Workspace.open(data_dir, settings=given_flags(), notify=say) as opened,
+        progress_bars(quiet) as bars,
+    ):
+        result, spent = opened.tree_tools.summarise(
+            output, base_url=base_url, model=model, seed=seed, progress=bars
         )
-        click.echo(_cost(totals(llm.ledger.rows, prices), prices))
-    write_nodes(output, list(result.nodes))
+    click.echo(_cost(spent))
     click.echo(f"{output}: {len(result.nodes)} nodes, {len(result.failed)} kept their extractive summary")
 
 
-def _cost(spent: Totals, prices: PriceTable | None) -> str:
-    line = f"{spent.calls} LLM calls ({spent.cached_calls} from the cache), {spent.tokens} tokens"
-    if prices is None or spent.cost is None:
+def _cost(spent: Spent) -> str:
+    total, prices = spent.totals, spent.prices
+    line = f"{total.calls} LLM calls ({total.cached_calls} from the cache), {total.tokens} tokens"
+    if prices is None or total.cost is None:
         return line
-    return f"{line}, {spent.cost:.4f} {prices.currency} at the prices of {prices.date}"
+    return f"{line}, {total.cost:.4f} {prices.currency} at the prices of {prices.date}"

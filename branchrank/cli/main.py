@@ -19,7 +19,7 @@ VERBS: dict[str, tuple[str, str]] = {
     "pageindex": ("pageindex", "Build, show, check, import and export the PageIndex tree."),
     "questions": ("questions", "Check, re-anchor, mine, split and generate questions."),
     "run": ("run", "Run an experiment file."),
-    "resume": ("runs:resume_run", "Take up an interrupted run."),
+    "resume": ("resume", "Resume an interrupted run."),
     "list": ("runs:list_runs", "List the runs."),
     "show": ("runs:show_run", "Print a run's table."),
     "search": ("search", "Search the SQLite file: keyword, semantic or hybrid."),

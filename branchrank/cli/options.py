@@ -2,15 +2,20 @@
 
 from __future__ import annotations
 
+import shlex
+import sys
 from collections.abc import Callable, Mapping
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import TYPE_CHECKING, Any, TypeVar
 
 import click
 
 from branchrank.cli.terminal import say
 from branchrank.index.config_file import read_config
 from branchrank.settings import Resolved, Setting, Settings, resolve, settings_of
+
+if TYPE_CHECKING:
+    pass
 
 F = TypeVar("F", bound=Callable[..., Any])
 
@@ -103,12 +108,31 @@ def data_dir_option(function: F) -> F:
     )(function)
 
 
-#: The run that ``branchrank resume`` goes on with.
-TAKE_UP = click.option(
-    "--take-up",
-    type=click.Path(path_type=Path, file_okay=False),
-    help="Go on with this interrupted run, as `branchrank resume` does.",
-)
+def typed_command() -> str:
+    """The running command as it was typed, for ``run.json``."""
+    return shlex.join([Path(sys.argv[0]).name, *sys.argv[1:]])
+
+
+def running_options(function: F) -> F:
+    """The flags of the commands that start a run."""
+    for option in (
+        click.option("--quiet", is_flag=True, help="No progress."),
+        click.option(
+            "--dry-run", is_flag=True, help="Print the plan and its estimated LLM cost; run nothing."
+        ),
+        click.option(
+            "--fresh", is_flag=True, help="Start over where an interrupted run of this plan exists."
+        ),
+        click.option(
+            "--reports",
+            type=click.Path(path_type=Path, file_okay=False),
+            default=Path("reports"),
+            show_default=True,
+            help="Where the run's directory is made.",
+        ),
+    ):
+        function = option(function)
+    return function
 
 
 def resolved_settings(data_dir: Path, overrides: Mapping[str, Any] | None = None) -> Resolved:

@@ -3,16 +3,21 @@
 from __future__ import annotations
 
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import click
 
 from branchrank.cli.generation import summarise
-from branchrank.cli.options import data_dir_option, resolved_settings
+from branchrank.cli.options import data_dir_option, given_flags
+from branchrank.cli.querying import open_workspace
 from branchrank.cli.terminal import Group, safe
 from branchrank.errors import InputError
 from branchrank.printable import safe_line
 from branchrank.records import Node
-from branchrank.tree.navigate import Tree
+from branchrank.workspace import Workspace
+
+if TYPE_CHECKING:
+    from branchrank.tree.navigate import Tree
 
 
 @click.group("pageindex", cls=Group)
@@ -21,12 +26,6 @@ def command() -> None:
 
 
 command.add_command(summarise)
-
-
-def _tree(data_dir: Path) -> Tree:
-    from branchrank.cli.opening import open_or_build
-
-    return open_or_build(data_dir, resolved_settings(data_dir)).tree
 
 
 @command.command("build")
@@ -38,22 +37,20 @@ def _tree(data_dir: Path) -> Tree:
 )
 def build(data_dir: Path, output: Path | None) -> None:
     """Build the tree of the workspace's corpus."""
-    if output is None:
-        tree = _tree(data_dir)
-        click.echo(f"{data_dir / 'pageindex' / 'nodes.jsonl'}: {len(tree.nodes)} nodes")
-        return
-    from branchrank.corpus.loading import load_corpus
-    from branchrank.index.workspace_folder import WorkspaceFolder
-    from branchrank.tree.build import build_nodes
-    from branchrank.tree.store import write_nodes
+    with _opened(data_dir) as workspace:
+        if output is None:
+            path, nodes = data_dir / "pageindex" / "nodes.jsonl", len(workspace.tree.nodes)
+        else:
+            made = workspace.tree_tools.build(output)
+            path, nodes = made.path, made.nodes
+            for note in made.notes:
+                click.echo(f"note: {safe(note)}", err=True)
+    click.echo(f"{path}: {nodes} nodes")
 
-    workspace = WorkspaceFolder(data_dir, resolved_settings(data_dir))
-    corpus = load_corpus(workspace.corpus_root, exclude=workspace.exclude)
-    nodes, notes = build_nodes(corpus.documents, workspace.corpus_name)
-    for note in (*corpus.notes, *notes):
-        click.echo(f"note: {safe(note)}", err=True)
-    write_nodes(output, nodes)
-    click.echo(f"{output}: {len(nodes)} nodes")
+
+def _opened(data_dir: Path) -> Workspace:
+    """The workspace; an index that is missing or stale is built when the tree is asked for."""
+    return open_workspace(data_dir, given_flags(), quiet=False)
 
 
 @command.command("show")
@@ -62,7 +59,8 @@ def build(data_dir: Path, output: Path | None) -> None:
 @click.option("--depth", type=click.IntRange(1), default=3, show_default=True, help="Levels to print.")
 def show(node: str | None, data_dir: Path, depth: int) -> None:
     """Print the subtree of NODE (an id, or a file's path), or of the root."""
-    tree = _tree(data_dir)
+    with _opened(data_dir) as workspace:
+        tree = workspace.tree
     start = _find(tree, node) if node else tree.root
     _print(tree, start, depth, 0)
 
@@ -88,17 +86,9 @@ def _print(tree: Tree, node: Node, depth: int, level: int) -> None:
 @click.argument("nodes", required=False, type=click.Path(path_type=Path, dir_okay=False))
 def check(nodes: Path | None, data_dir: Path) -> None:
     """Check spans and links of the workspace's tree, or of the file NODES, against the corpus."""
-    from branchrank.corpus.loading import load_corpus
-    from branchrank.index.workspace_folder import WorkspaceFolder
-    from branchrank.tree.check import check_nodes
-    from branchrank.tree.store import load_nodes
-
-    workspace = WorkspaceFolder(data_dir, resolved_settings(data_dir))
-    tree = load_nodes(nodes) if nodes is not None else _tree(data_dir)
-    documents = load_corpus(workspace.corpus_root, exclude=workspace.exclude).documents
-    found = check_nodes(
-        list(tree.nodes.values()), {document.source: document.line_count for document in documents}
-    )
+    with _opened(data_dir) as workspace:
+        tree = workspace.tree_tools.load(nodes) if nodes is not None else workspace.tree
+        found = workspace.tree_tools.check(tree)
     for problem in found:
         click.echo(safe(problem))
     if found:
@@ -114,18 +104,9 @@ def check(nodes: Path | None, data_dir: Path) -> None:
 @click.option("--text/--no-text", default=True, help="Write the text of each section.")
 def export(source: str, output: Path, data_dir: Path, summaries: bool, text: bool) -> None:
     """Write the tree of the file SOURCE as the JSON that PageIndex writes for Markdown."""
-    from branchrank.artifacts import write_bytes
-    from branchrank.corpus.reading import read_document
-    from branchrank.tree.pageindex_json import encode_document, export_document
-
-    content = _content(data_dir, source)
-    written = export_document(
-        read_document(source, content),
-        content,
-        summaries={node.id: node.summary for node in _tree(data_dir).sections} if summaries else None,
-        with_text=text,
-    )
-    write_bytes(output, encode_document(written))
+    with _opened(data_dir) as workspace:
+        tree = workspace.tree if summaries else None
+        workspace.tree_tools.export(source, output, tree=tree, with_text=text)
     click.echo(f"{output}: the tree of {safe(source)}")
 
 
@@ -139,33 +120,8 @@ def import_(json_file: Path, source: str, output: Path, data_dir: Path) -> None:
 
     Spans are computed again from the source; what the format dropped is reported.
     """
-    from branchrank.index.workspace_folder import WorkspaceFolder
-    from branchrank.tree.pageindex_json import import_document, import_nodes
-    from branchrank.tree.store import write_nodes
-
-    try:
-        payload = json_file.read_bytes()
-    except OSError as error:
-        raise InputError(f"cannot read {json_file}: {error.strerror}") from error
-    imported = import_document(payload, source, _content(data_dir, source))
-    nodes, notes = import_nodes(
-        [imported], WorkspaceFolder(data_dir, resolved_settings(data_dir)).corpus_name
-    )
-    for note in notes:
+    with _opened(data_dir) as workspace:
+        made = workspace.tree_tools.import_json(json_file, source, output)
+    for note in made.notes:
         click.echo(f"note: {safe(note)}", err=True)
-    write_nodes(output, nodes)
-    click.echo(f"{output}: {len(nodes)} nodes")
-
-
-def _content(data_dir: Path, source: str) -> bytes:
-    """The bytes of a file of the workspace's corpus."""
-    from branchrank.index.workspace_folder import WorkspaceFolder
-    from branchrank.safe_open import read_beneath
-
-    root = WorkspaceFolder(data_dir, resolved_settings(data_dir)).corpus_root
-    try:
-        return read_beneath(root, source)
-    except OSError as error:
-        raise InputError(
-            f"the corpus has no file {source!r}: {error.strerror}", remedy="branchrank pageindex show"
-        ) from error
+    click.echo(f"{output}: {made.nodes} nodes")

@@ -2,16 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping
 from pathlib import Path
 
 import click
 
 from branchrank.cli.generation import generate
-from branchrank.cli.options import data_dir_option, resolved_settings
+from branchrank.cli.options import data_dir_option
 from branchrank.cli.terminal import Group, safe
 from branchrank.errors import QuestionError
-from branchrank.index.workspace_folder import WorkspaceFolder
+from branchrank.workspace import Workspace
+from branchrank.workspace_questions import require_questions
 
 QUESTIONS = click.argument(
     "questions", required=False, type=click.Path(path_type=Path, dir_okay=False, exists=False)
@@ -37,18 +38,9 @@ def check(questions: Path | None, data_dir: Path) -> None:
 
     Gold that does not hold is an error (exit code 3). Leakage and duplicates are warnings.
     """
-    from branchrank.corpus.loading import load_corpus
-    from branchrank.questions.anchoring import corpus_lines
-    from branchrank.questions.checks import check_questions
-    from branchrank.questions.question_files import load_questions, without_absent
-
-    workspace = WorkspaceFolder(data_dir, resolved_settings(data_dir))
-    path = questions or workspace.questions_path
-    loaded = load_questions(path)
-    root, exclude = workspace.corpus_root, workspace.exclude
-    lines = corpus_lines(root, exclude)
-    present, notes = without_absent(loaded, lines)
-    result = check_questions(present, load_corpus(root, exclude).documents, lines)
+    with Workspace.open(data_dir) as workspace:
+        checked = workspace.questions.check(questions)
+    path, notes, result = checked.path, checked.notes, checked.result
     for note in notes:
         click.echo(f"note: {safe(note)}")
     for finding in result.findings:
@@ -78,29 +70,16 @@ def check(questions: Path | None, data_dir: Path) -> None:
 @click.option("--output", type=click.Path(path_type=Path, dir_okay=False), help="Default: QUESTIONS itself.")
 def reanchor(questions: Path | None, data_dir: Path, output: Path | None) -> None:
     """Move the gold of QUESTIONS to where its lines or quotes stand now."""
-    from branchrank.questions.anchoring import corpus_lines
-    from branchrank.questions.anchoring import reanchor as moved
-    from branchrank.questions.question_files import load_questions, may_be_absent, write_questions
-
-    workspace = WorkspaceFolder(data_dir, resolved_settings(data_dir))
-    path = questions or workspace.questions_path
-    loaded = load_questions(path)
-    result = moved(loaded, corpus_lines(workspace.corpus_root, workspace.exclude))
-    asked = {question.id: question for question in loaded}
-    problems = [
-        problem
-        for problem in result.problems
-        if not may_be_absent(asked[problem.question_id].gold[problem.item], asked[problem.question_id])
-    ]
+    with Workspace.open(data_dir) as workspace:
+        result = workspace.questions.reanchor(questions, output)
     for move in result.moved:
         before = f"{move.before.source}:{move.before.line_start}" if move.before else "no lines"
         click.echo(safe(f"{move.question_id}: {before} -> {move.after.source}:{move.after.line_start}"))
-    write_questions(output or path, result.questions)
-    for problem in problems:
+    for problem in result.problems:
         click.echo(safe(str(problem)))
-    if problems:
-        raise QuestionError(f"{len(problems)} gold items could not be found again", remedy="edit them")
-    click.echo(f"{output or path}: {len(result.moved)} gold items moved")
+    if result.problems:
+        raise QuestionError(f"{len(result.problems)} gold items could not be found again", remedy="edit them")
+    click.echo(f"{result.path}: {len(result.moved)} gold items moved")
 
 
 @command.command("mine")
@@ -114,36 +93,22 @@ def reanchor(questions: Path | None, data_dir: Path, output: Path | None) -> Non
 )
 def mine(corpus: str | None, data_dir: Path, output: Path) -> None:
     """Make navigational questions from the cross references of CORPUS (default: the workspace's)."""
-    from branchrank.corpus.loading import load_corpus
-    from branchrank.corpus.named import locate_corpus
-    from branchrank.questions.anchoring import corpus_lines, reanchor
-    from branchrank.questions.mining import LINK_REASONS, QUERY_REASONS, mine_questions
-    from branchrank.questions.question_files import write_questions
-
-    if corpus is None:
-        workspace = WorkspaceFolder(data_dir, resolved_settings(data_dir))
-        root, exclude = workspace.corpus_root, workspace.exclude
-    else:
-        root, exclude = locate_corpus(corpus), ()
-    mined = mine_questions(load_corpus(root, exclude).documents)
+    with Workspace.open(data_dir) as workspace:
+        mined = workspace.questions.mine(output, corpus)
+        place = corpus or workspace.folder.corpus_root
     click.echo(f"{mined.links} links with a text of their own")
-    click.echo(f"  dropped: {_counts(mined.dropped, LINK_REASONS)}")
+    click.echo(f"  dropped: {_counts(mined.dropped_links)}")
     click.echo(f"{mined.queries} distinct texts")
-    click.echo(f"  dropped: {_counts(mined.dropped, QUERY_REASONS)}")
-    if not mined.questions:
-        raise QuestionError(
-            f"the corpus {root} has no cross reference that makes a question",
-            remedy="write questions yourself, or `branchrank questions generate`",
-        )
+    click.echo(f"  dropped: {_counts(mined.dropped_queries)}")
+    require_questions(mined, place)
     pages = sum(question.gold_level == "file" for question in mined.questions)
     click.echo(f"{len(mined.questions)} questions, {pages} with a page as gold")
-    click.echo(f"  overlap with the heading: {_counts(mined.overlaps, mined.overlaps)}")
-    write_questions(output, reanchor(mined.questions, corpus_lines(root, exclude)).questions)
+    click.echo(f"  overlap with the heading: {_counts(mined.overlaps)}")
     click.echo(f"written to {output}")
 
 
-def _counts(counts: Mapping[str, int], names: Iterable[str]) -> str:
-    return ", ".join(f"{counts[name]} {name}" for name in names)
+def _counts(counts: Mapping[str, int]) -> str:
+    return ", ".join(f"{count} {name}" for name, count in counts.items())
 
 
 @command.command("split")
@@ -159,22 +124,14 @@ def _counts(counts: Mapping[str, int], names: Iterable[str]) -> str:
 @click.option("--seed", type=int, default=42, show_default=True, help="Seed of the draw.")
 def split(questions: Path | None, data_dir: Path, share: float, seed: int) -> None:
     """Split QUESTIONS (default: the workspace's) by document into FILE-tuning.jsonl and FILE-test.jsonl."""
-    from branchrank.questions.question_files import load_questions, write_questions
-    from branchrank.questions.splits import largest_group, sources_of, split_questions
-
-    path = questions or WorkspaceFolder(data_dir, resolved_settings(data_dir)).questions_path
-    loaded = load_questions(path)
-    halves = split_questions(loaded, share, seed)
-    for name, half in zip(halves._fields, halves, strict=True):
-        output = path.with_name(f"{path.stem}-{name}.jsonl")
-        write_questions(output, half)
-        documents = len(frozenset[str]().union(*map(sources_of, half)))
-        click.echo(f"{output}: {len(half)} questions on {documents} documents")
-    found = len(halves.tuning) / len(loaded)
-    if abs(found - share) > WARN_BEYOND:
+    with Workspace.open(data_dir) as workspace:
+        made = workspace.questions.split(questions, share=share, seed=seed)
+    for part in made.parts:
+        click.echo(f"{part.path}: {part.questions} questions on {part.documents} documents")
+    if abs(made.share - share) > WARN_BEYOND:
+        total = sum(part.questions for part in made.parts)
         click.echo(
-            f"warning: {found:.0%} of the questions are for tuning instead of {share:.0%}, as questions that "
-            f"share documents stay together; the largest such group holds {largest_group(loaded)} of "
-            f"{len(loaded)}",
+            f"warning: {made.share:.0%} of the questions are for tuning instead of {share:.0%}, as questions "
+            f"that share documents stay together; the largest group has {made.largest_group} of {total}",
             err=True,
         )

@@ -6,22 +6,21 @@ from pathlib import Path
 
 import click
 
+from branchrank.cli.runs import RUN
 from branchrank.cli.terminal import Command, safe, say
-
-RUN = click.argument("run", type=click.Path(path_type=Path, file_okay=False))
 
 
 @click.command("verify", cls=Command)
-@RUN
+@click.argument("run", type=RUN)
 @click.pass_context
 def verify(ctx: click.Context, run: Path) -> None:
     """Compute every printed number of RUN again; name each that differs, and exit with 1 if any does.
 
     Digests find damage and careless edits, not someone who rewrites the digests too.
     """
-    from branchrank.report.verify import verify_run
+    from branchrank import library
 
-    verified = verify_run(run)
+    verified = library.verify(run)
     for note in verified.notes:
         click.echo(safe(note), err=True)
     for finding in verified.findings:
@@ -32,7 +31,7 @@ def verify(ctx: click.Context, run: Path) -> None:
 
 
 @click.command("report", cls=Command)
-@RUN
+@click.argument("run", type=RUN)
 @click.option("--no-text", is_flag=True, help="Leave the documents' text out of report.html.")
 @click.option(
     "--corpus",
@@ -41,11 +40,7 @@ def verify(ctx: click.Context, run: Path) -> None:
 )
 def report(run: Path, no_text: bool, corpus: Path | None) -> None:
     """Write report.md and report.html of RUN again."""
-    from branchrank.corpus.named import locate_corpus
-    from branchrank.report.writing import write_report
-    from branchrank.runs.loading import load_run
+    from branchrank.workspace import Run
 
-    loaded = load_run(run)
-    root = None if corpus is None else locate_corpus(corpus)
-    for path in write_report(loaded, with_text=not no_text, corpus=root, notice=say):
-        click.echo(f"{safe(str(path))}")
+    for path in Run.load(run).report(with_text=not no_text, corpus=corpus, notice=say):
+        click.echo(safe(str(path)))

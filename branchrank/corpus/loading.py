@@ -5,7 +5,7 @@ One process reads it: some 5 MB of documents take about a second, less than star
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Iterable
+from collections.abc import Collection, Iterable
 from pathlib import Path
 
 from branchrank.artifacts import digest_of
@@ -13,10 +13,9 @@ from branchrank.corpus.discovery import discover
 from branchrank.corpus.document import Document
 from branchrank.corpus.reading import read_document
 from branchrank.errors import CorpusError
+from branchrank.progress import Progress, no_progress
 from branchrank.records import Record
 from branchrank.safe_open import read_beneath
-
-Progress = Callable[[int, int], None]
 
 
 class Corpus(Record, frozen=True, kw_only=True):
@@ -37,8 +36,8 @@ def corpus_digest(digests: Iterable[tuple[str, str]]) -> str:
     return digest_of(sorted(digests))
 
 
-def load_corpus(root: Path, exclude: Collection[str] = (), progress: Progress | None = None) -> Corpus:
-    """Read every document below ``root``; ``progress`` is told the files done and their number.
+def load_corpus(root: Path, exclude: Collection[str] = (), progress: Progress = no_progress) -> Corpus:
+    """Read every document below ``root``; ``progress`` counts files.
 
     Raises:
         CorpusError: the folder is missing, or holds no document that can be read.
@@ -54,8 +53,7 @@ def load_corpus(root: Path, exclude: Collection[str] = (), progress: Progress | 
         else:
             documents.append(document)
             notes.extend(f"{file.source!a}: {note}" for note in document.notes)
-        if progress is not None:
-            progress(number, len(found.files))
+        progress("read", number, len(found.files))
     if not documents:
         raise CorpusError(
             f"no document of the corpus {root} can be read", remedy="look at the permissions of its files"

@@ -15,7 +15,7 @@ import shutil
 import subprocess
 import tarfile
 import tempfile
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from importlib import resources
 from pathlib import Path, PurePosixPath
 
@@ -23,10 +23,10 @@ import msgspec
 
 from branchrank.corpus.package_index import IndexConfiguration, fetch_pinned
 from branchrank.errors import CorpusError
+from branchrank.progress import Progress, no_progress
 from branchrank.records import Record
 
 #: Told the stage ("download", "unpack", "clone"), what is done and of how much.
-Progress = Callable[[str, int, int], None]
 
 MAX_FILES = 50_000
 MAX_BYTES = 2**29
@@ -49,6 +49,26 @@ def known_corpora() -> dict[str, NamedCorpus]:
     """The corpora that can be added, by name."""
     content = resources.files("branchrank.corpus").joinpath("named.toml").read_bytes()
     return msgspec.toml.decode(content, type=dict[str, NamedCorpus])
+
+
+class CorpusPlace(NamedTuple):
+    """A corpus that can be fetched; ``place`` is its folder, ``None`` where it was not fetched."""
+
+    name: str
+    description: str
+    place: Path | None
+
+
+def corpus_places() -> list[CorpusPlace]:
+    """Every corpus that can be fetched, in the order of the list."""
+    places = []
+    for name, corpus in known_corpora().items():
+        try:
+            place: Path | None = locate_corpus(name)
+        except CorpusError:
+            place = None
+        places.append(CorpusPlace(name, corpus.description, place))
+    return places
 
 
 def corpora_home() -> Path:
@@ -84,7 +104,7 @@ def locate_corpus(name_or_path: str | Path) -> Path:
 def add_corpus(
     name: str,
     destination: Path | None = None,
-    progress: Progress | None = None,
+    progress: Progress = no_progress,
     *,
     corpus: NamedCorpus | None = None,
     configuration: IndexConfiguration | None = None,
@@ -119,7 +139,7 @@ def add_corpus(
 
 
 def _fetch(
-    entry: NamedCorpus, temporary: Path, progress: Progress | None, configuration: IndexConfiguration | None
+    entry: NamedCorpus, temporary: Path, progress: Progress, configuration: IndexConfiguration | None
 ) -> Path:
     content = temporary / "content"
     if entry.repository:
@@ -127,22 +147,17 @@ def _fetch(
         return content / entry.folder
     archive = temporary / "archive"
 
-    def downloaded(done: int, total: int) -> None:
-        if progress is not None:
-            progress("download", done, total)
-
     fetch_pinned(
         entry.project,
         entry.filename,
         sha256=entry.sha256,
         size=entry.size,
         target=archive,
-        progress=downloaded,
+        progress=progress,
         configuration=configuration,
     )
     unpack_folder(archive, entry.folder, content)
-    if progress is not None:
-        progress("unpack", 1, 1)
+    progress("unpack", 1, 1)
     return content
 
 
@@ -180,17 +195,15 @@ def _members(tar: tarfile.TarFile, folder: str) -> Iterator[tarfile.TarInfo]:
         yield member.replace(name=str(PurePosixPath(*path.parts[2:])), mode=0o644, deep=False)
 
 
-def _clone(entry: NamedCorpus, target: Path, progress: Progress | None) -> None:
+def _clone(entry: NamedCorpus, target: Path, progress: Progress) -> None:
     """The tree of one commit, without history, hooks, filters or submodules."""
-    if progress is not None:
-        progress("clone", 0, 1)
+    progress("clone", 0, 1)
     target.mkdir()
     _git(entry, target, "init", "--quiet", "--template=")
     _git(entry, target, "fetch", "--quiet", "--depth=1", "--no-tags", "--", entry.repository, entry.commit)
     _git(entry, target, "checkout", "--quiet", "--detach", entry.commit)
     shutil.rmtree(target / ".git")
-    if progress is not None:
-        progress("clone", 1, 1)
+    progress("clone", 1, 1)
 
 
 def _git(entry: NamedCorpus, folder: Path, *arguments: str) -> None:

@@ -16,7 +16,7 @@ import ssl
 import subprocess
 import sys
 import urllib.request
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from html.parser import HTMLParser
 from pathlib import Path
 from typing import BinaryIO
@@ -25,6 +25,7 @@ from urllib.parse import unquote, urljoin, urlsplit, urlunsplit
 import msgspec
 
 from branchrank.errors import CorpusError
+from branchrank.progress import Progress, no_progress
 from branchrank.records import Record
 
 _ASK_PIP = """
@@ -72,7 +73,7 @@ def fetch_pinned(
     sha256: str,
     size: int,
     target: Path,
-    progress: Callable[[int, int], None] | None = None,
+    progress: Progress = no_progress,
     configuration: IndexConfiguration | None = None,
 ) -> None:
     """Download ``filename`` of ``project`` to ``target``; ``size`` is in bytes.
@@ -190,7 +191,7 @@ def _without_user(url: str) -> str:
     return urlunsplit(parts._replace(netloc=parts.netloc.rpartition("@")[2]))
 
 
-def _copy(stream: BinaryIO, target: Path, size: int, progress: Callable[[int, int], None] | None) -> str:
+def _copy(stream: BinaryIO, target: Path, size: int, progress: Progress) -> str:
     """Write at most ``size`` bytes to ``target``; the SHA-256 of what the stream holds up to there."""
     digest = hashlib.sha256()
     done = 0
@@ -201,6 +202,5 @@ def _copy(stream: BinaryIO, target: Path, size: int, progress: Callable[[int, in
                 raise ValueError(f"more than the pinned {size} bytes")
             digest.update(block)
             output.write(block)
-            if progress is not None:
-                progress(done, size)
+            progress("download", done, size)
     return digest.hexdigest()

@@ -17,7 +17,7 @@ from pathlib import Path
 
 from branchrank.embedders import minilm
 from branchrank.embedders.fake import FakeEmbedder
-from branchrank.embedders.protocol import Embedder, EmbedderIdentity, Progress, Vectors, unit_rows
+from branchrank.embedders.protocol import Embedder, EmbedderIdentity, Vectors, unit_rows
 from branchrank.errors import UsageError
 from branchrank.progress import Notify
 from branchrank.settings import IndexSettings
@@ -26,8 +26,8 @@ __all__ = [
     "Embedder",
     "EmbedderIdentity",
     "FakeEmbedder",
-    "Progress",
     "Vectors",
+    "is_bundled",
     "open_embedder",
     "unit_rows",
 ]
@@ -61,3 +61,16 @@ def open_embedder(settings: IndexSettings, *, notify: Notify | None = None) -> E
     from branchrank.embedders.sentence_transformers import SentenceTransformersEmbedder
 
     return SentenceTransformersEmbedder(settings.embedder, settings.embedding_revision, notify=notify)
+
+
+def is_bundled(embedder: str) -> bool:
+    """Whether a name is an embedder that the program itself brings or defaults to.
+
+    False for folders, endpoints and other models of the hub, and where a folder here has the default's name.
+    """
+    route, _, dimension = embedder.partition(":")
+    if route == "fake":
+        return not dimension or dimension.isdecimal()
+    if embedder in (minilm.MODEL, minilm.HUB_NAME):
+        return True
+    return embedder == IndexSettings().embedder and not Path(embedder).exists()

@@ -12,6 +12,8 @@ skip-layer-norm, written out, cost a tenth of the speed.
 
 from __future__ import annotations
 
+import os
+import sys
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
@@ -20,6 +22,7 @@ import msgspec
 import numpy as np
 from numpy.typing import NDArray
 
+from branchrank.environment import temporary_environment
 from branchrank.records import Record
 
 _HEAD = """
@@ -114,8 +117,7 @@ class BertEncoder:
     """Runs the graph on the CPU, one thread a call; calls from several threads run side by side."""
 
     def __init__(self, shape: BertShape, weights: Mapping[str, NDArray[np.float32]]) -> None:
-        import onnxruntime
-
+        onnxruntime = _onnxruntime()
         head = shape.hidden_size // shape.num_attention_heads
         constants: dict[str, NDArray[Any]] = {
             "zero": np.array([0]),
@@ -142,6 +144,21 @@ class BertEncoder:
         """The mean of the last layer's rows for one text's token ids: float32 ``(size,)``, not unit."""
         result: NDArray[np.float32] = self._session.run(None, {"ids": ids})[0]
         return result
+
+
+def _onnxruntime() -> Any:
+    """The module, imported with its telemetry switched off.
+
+    Version 1.31 and later report usage to their maker, and keep a device id and a database in the user's
+    cache, unless ``ORT_DISABLE_TELEMETRY`` is set; they read it once, when they are imported. A program that
+    imported ONNX Runtime before, or sets the variable itself, has decided that already.
+    """
+    if "onnxruntime" not in sys.modules and "ORT_DISABLE_TELEMETRY" not in os.environ:
+        with temporary_environment(ORT_DISABLE_TELEMETRY="1"):
+            import onnxruntime
+    else:
+        import onnxruntime
+    return onnxruntime
 
 
 def _model(

@@ -24,8 +24,8 @@ import msgspec
 import numpy as np
 
 from branchrank.artifacts import digest_of
-from branchrank.embedders.protocol import Embedder, EmbedderIdentity, Progress, Vectors, vector_checksum
-from branchrank.progress import Notify
+from branchrank.embedders.protocol import Embedder, EmbedderIdentity, Vectors, vector_checksum
+from branchrank.progress import Notify, Progress, no_progress
 
 #: Texts embedded between two commits: what a killed build can lose.
 BATCH = 64
@@ -70,7 +70,7 @@ def cached_documents(
     embedder: Embedder,
     cache: EmbeddingCache | None,
     texts: Sequence[str],
-    progress: Progress | None = None,
+    progress: Progress = no_progress,
 ) -> Vectors:
     """The documents' unit rows, float32 ``(len(texts), dimension)``; only what ``cache`` lacks is embedded.
 
@@ -83,8 +83,7 @@ def cached_documents(
     known = cache.get_many(list(dict.fromkeys(keys)), identity.dimension)
     missing = {key: text for key, text in zip(keys, texts, strict=True) if key not in known}
     done = len(texts) - len(missing)
-    if progress is not None:
-        progress(done, len(texts))
+    progress("embed", done, len(texts))
     pending = list(missing)
     for start in range(0, len(pending), BATCH):
         batch = pending[start : start + BATCH]
@@ -93,8 +92,7 @@ def cached_documents(
         cache.put_many(fresh)
         known |= fresh
         done += len(batch)
-        if progress is not None:
-            progress(done, len(texts))
+        progress("embed", done, len(texts))
     result = np.empty((len(texts), identity.dimension), dtype=np.float32)
     for row, key in enumerate(keys):
         result[row] = known[key]

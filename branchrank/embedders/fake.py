@@ -18,8 +18,9 @@ from functools import lru_cache
 import numpy as np
 import Stemmer
 
-from branchrank.embedders.protocol import EmbedderIdentity, Progress, Vectors, unit_rows
+from branchrank.embedders.protocol import EmbedderIdentity, Vectors, unit_rows
 from branchrank.errors import UsageError
+from branchrank.progress import Progress, no_progress
 
 DEFAULT_DIMENSION = 64
 MAX_TOKENS = 512
@@ -43,13 +44,12 @@ class FakeEmbedder:
             name="fake", model="fake", revision="1", dimension=dimension, max_tokens=MAX_TOKENS
         )
 
-    def embed_documents(self, texts: Sequence[str], progress: Progress | None = None) -> Vectors:
+    def embed_documents(self, texts: Sequence[str], progress: Progress = no_progress) -> Vectors:
         """One unit row per text."""
         rows = np.zeros((len(texts), self.identity.dimension), dtype=np.float32)
         for number, text in enumerate(texts):
             rows[number] = self._raw(text)
-            if progress is not None:
-                progress(number + 1, len(texts))
+            progress("embed", number + 1, len(texts))
         return unit_rows(rows, origin="the fake embedder")
 
     def embed_query(self, text: str) -> Vectors:

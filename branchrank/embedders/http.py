@@ -27,13 +27,13 @@ import numpy as np
 from branchrank.embedders.prefixes import conventional_prefixes
 from branchrank.embedders.protocol import (
     EmbedderIdentity,
-    Progress,
     Vectors,
     unit_rows,
 )
 from branchrank.errors import ModelError, UsageError
 from branchrank.http_client import HttpError, LostConnectionError, StatusError, get, post_json
 from branchrank.printable import encodable
+from branchrank.progress import Progress, no_progress
 
 T = TypeVar("T")
 
@@ -157,7 +157,7 @@ class HttpEmbedder(ABC):
             document_prefix=self.prefixes.document,
         )
 
-    def embed_documents(self, texts: Sequence[str], progress: Progress | None = None) -> Vectors:
+    def embed_documents(self, texts: Sequence[str], progress: Progress = no_progress) -> Vectors:
         """One unit row per text, in requests of at most 32 texts."""
         rows = np.empty((len(texts), self.identity.dimension), dtype=np.float32)
         for start in range(0, len(texts), BATCH):
@@ -165,8 +165,7 @@ class HttpEmbedder(ABC):
             rows[start : start + len(batch)] = self._checked(
                 [f"{self.prefixes.document}{text}" for text in batch]
             )
-            if progress is not None:
-                progress(start + len(batch), len(texts))
+            progress("embed", start + len(batch), len(texts))
         return rows
 
     def embed_query(self, text: str) -> Vectors:

@@ -24,12 +24,12 @@ from numpy.typing import NDArray
 from branchrank.artifacts import digest_file
 from branchrank.embedders.protocol import (
     EmbedderIdentity,
-    Progress,
     Vectors,
     unit_rows,
 )
 from branchrank.errors import ModelError
 from branchrank.printable import encodable
+from branchrank.progress import Progress, no_progress
 
 if TYPE_CHECKING:
     from tokenizers import Tokenizer
@@ -71,7 +71,7 @@ class MiniLMEmbedder:
             weights_digest=WEIGHTS_DIGEST,
         )
 
-    def embed_documents(self, texts: Sequence[str], progress: Progress | None = None) -> Vectors:
+    def embed_documents(self, texts: Sequence[str], progress: Progress = no_progress) -> Vectors:
         """One unit row per text."""
         rows = np.empty((len(texts), DIMENSION), dtype=np.float32)
 
@@ -81,8 +81,7 @@ class MiniLMEmbedder:
         longest_first = sorted(range(len(texts)), key=lambda number: -len(texts[number]))
         with ThreadPoolExecutor(self._threads, thread_name_prefix="embed") as pool:
             for done, _ in enumerate(pool.map(embed, longest_first), start=1):
-                if progress is not None:
-                    progress(done, len(texts))
+                progress("embed", done, len(texts))
         return unit_rows(rows, origin=MODEL)
 
     def embed_query(self, text: str) -> Vectors:

@@ -8,18 +8,17 @@
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from typing import Protocol
 
 import numpy as np
 from numpy.typing import NDArray
 
 from branchrank.errors import ModelError
+from branchrank.progress import Progress, no_progress
 from branchrank.records import Record
 
 Vectors = NDArray[np.float32]
-#: Called with the number of texts finished so far and the number of texts in all.
-Progress = Callable[[int, int], None]
 
 
 class EmbedderIdentity(Record, frozen=True, kw_only=True):
@@ -47,8 +46,11 @@ class Embedder(Protocol):
     def identity(self) -> EmbedderIdentity:
         """What the vectors depend on."""
 
-    def embed_documents(self, texts: Sequence[str], progress: Progress | None = None) -> Vectors:
-        """One unit row per text, in the order of ``texts``: float32, shape ``(len(texts), dimension)``."""
+    def embed_documents(self, texts: Sequence[str], progress: Progress = no_progress) -> Vectors:
+        """One unit row per text, in the order of ``texts``: float32, shape ``(len(texts), dimension)``.
+
+        ``progress("embed", done, total)`` counts texts.
+        """
 
     def embed_query(self, text: str) -> Vectors:
         """The unit vector of a query: float32, shape ``(dimension,)``."""

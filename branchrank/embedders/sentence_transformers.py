@@ -22,10 +22,10 @@ import numpy as np
 from branchrank.artifacts import digest_file, digest_of
 from branchrank.embedders.hub import model_folder
 from branchrank.embedders.prefixes import Prefixes, conventional_prefixes
-from branchrank.embedders.protocol import EmbedderIdentity, Progress, Vectors, unit_rows
+from branchrank.embedders.protocol import EmbedderIdentity, Vectors, unit_rows
 from branchrank.errors import ModelError
 from branchrank.printable import encodable
-from branchrank.progress import Notify
+from branchrank.progress import Notify, Progress, no_progress
 from branchrank.records import Record
 
 #: Texts between two calls of ``progress``.
@@ -84,7 +84,7 @@ class SentenceTransformersEmbedder:
             weights_digest=_weights_digest(folder),
         )
 
-    def embed_documents(self, texts: Sequence[str], progress: Progress | None = None) -> Vectors:
+    def embed_documents(self, texts: Sequence[str], progress: Progress = no_progress) -> Vectors:
         """One unit row per text."""
         identity = self.identity
         rows = np.empty((len(texts), identity.dimension), dtype=np.float32)
@@ -98,8 +98,7 @@ class SentenceTransformersEmbedder:
                     batch_size=self._batch_size,
                     show_progress_bar=False,
                 )
-            if progress is not None:
-                progress(start + len(batch), len(texts))
+            progress("embed", start + len(batch), len(texts))
         return unit_rows(rows, origin=identity.model)
 
     def embed_query(self, text: str) -> Vectors:

@@ -19,7 +19,7 @@ import time
 from collections.abc import Callable, Iterator, Sequence
 from datetime import UTC, datetime
 from pathlib import Path
-from typing import NamedTuple, Protocol
+from typing import NamedTuple
 
 import numpy as np
 
@@ -60,6 +60,7 @@ from branchrank.index.reader import (
 )
 from branchrank.index.user_files import given_chunks, given_nodes
 from branchrank.index.workspace_folder import WorkspaceFolder
+from branchrank.progress import Progress, no_progress
 from branchrank.records import Chunk
 from branchrank.stores.bm25 import Bm25Index
 from branchrank.stores.indexed_text import chunk_terms, embedded_text, node_terms
@@ -67,13 +68,6 @@ from branchrank.stores.vectors_exact import save_vectors
 from branchrank.tree.build import build_nodes
 from branchrank.tree.navigate import Tree
 from branchrank.tree.store import write_nodes
-
-
-class Progress(Protocol):
-    """Told how far a stage is: ``read`` (documents), ``embed`` (chunks), ``store`` (steps)."""
-
-    def __call__(self, stage: str, done: int, total: int) -> None:
-        """``done`` of ``total`` units of a stage are finished."""
 
 
 class _Contents(NamedTuple):
@@ -87,21 +81,21 @@ class _Contents(NamedTuple):
 
 
 def build_index(
-    workspace: WorkspaceFolder, *, progress: Progress | None = None, force: bool = False
+    workspace: WorkspaceFolder, *, progress: Progress = no_progress, force: bool = False
 ) -> Index:
     """Build the index that the workspace's settings ask for, unless it is up to date, and open it.
 
-    ``force`` builds it in any case. Raises :class:`~branchrank.errors.BusyError` when another process is
+    ``force`` builds it in any case. ``progress`` counts documents (``read``), texts (``embed``) and steps
+    (``store``). Raises :class:`~branchrank.errors.BusyError` when another process is
     building, :class:`CorpusError`, :class:`~branchrank.errors.ModelError`,
     :class:`~branchrank.errors.StorageError`; whatever was there before then stays as it was.
     """
-    report = progress or (lambda stage, done, total: None)
     workspace.check_links()
     _ = workspace.corpus_root  # a workspace without a corpus is refused before anything is written
     with build_lock(workspace.data_dir):
         index = None if force else _up_to_date(workspace)
         if index is None:
-            _build(workspace, report)
+            _build(workspace, progress)
         if workspace.is_default_index:
             workspace.install_links()
         failpoint("linked")
@@ -188,7 +182,7 @@ def _read(workspace: WorkspaceFolder, embedder: Embedder, progress: Progress) ->
     root = workspace.corpus_root
     # Before the reading: a file that changes meanwhile makes the index stale, not wrong.
     files = discover(root, workspace.exclude).files
-    corpus = load_corpus(root, workspace.exclude, lambda done, total: progress("read", done, total))
+    corpus = load_corpus(root, workspace.exclude, progress)
     notes = list(corpus.notes)
     if workspace.nodes_file is not None:
         tree = given_nodes(workspace.nodes_file, corpus)
@@ -226,7 +220,7 @@ def _embed(
     counting = _Counting(embedder)
     with contextlib.closing(workspace.open_cache()) as cache:
         texts = [embedded_text(chunk) for chunk in chunks]
-        matrix = cached_documents(counting, cache, texts, lambda done, total: progress("embed", done, total))
+        matrix = cached_documents(counting, cache, texts, progress)
     return matrix, counting.texts
 
 
@@ -239,9 +233,7 @@ class _Counting:
         self.texts = 0
         self._embedder = embedder
 
-    def embed_documents(
-        self, texts: Sequence[str], progress: Callable[[int, int], None] | None = None
-    ) -> Vectors:
+    def embed_documents(self, texts: Sequence[str], progress: Progress = no_progress) -> Vectors:
         self.texts += len(texts)
         failpoint("embedding")
         return self._embedder.embed_documents(texts, progress)

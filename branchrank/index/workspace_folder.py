@@ -46,7 +46,14 @@ def index_name(settings: IndexSettings) -> str:
 class WorkspaceFolder:
     """The folder ``data_dir`` under resolved settings."""
 
-    def __init__(self, data_dir: Path, settings: Resolved, notify: Notify | None = None) -> None:
+    def __init__(
+        self,
+        data_dir: Path,
+        settings: Resolved,
+        notify: Notify | None = None,
+        *,
+        flags: Mapping[str, Any] | None = None,
+    ) -> None:
         """Read ``branchrank.toml``, which may be missing. Raises :class:`UsageError` when it is wrong.
 
         ``notify`` hears, in one line each, of a download and of a cache that is not used.
@@ -54,6 +61,7 @@ class WorkspaceFolder:
         self.data_dir = data_dir
         self.settings = settings
         self.notify = notify or (lambda line: None)
+        self._flags = flags or {}
         self.config, self._tables = read_config(data_dir / CONFIG)
 
     @classmethod
@@ -69,7 +77,11 @@ class WorkspaceFolder:
         _, tables = read_config(data_dir / CONFIG)
         name = str(data_dir / CONFIG)
         resolved = resolve(toml=tables, toml_name=name, environment=environment, flags=flags)
-        return cls(data_dir, resolved, notify)
+        return cls(data_dir, resolved, notify, flags=flags)
+
+    def with_flags(self, flags: Mapping[str, Any]) -> WorkspaceFolder:
+        """The same folder with further settings above those that it was opened with."""
+        return type(self).open(self.data_dir, flags={**self._flags, **flags}, notify=self.notify)
 
     @property
     def index_settings(self) -> IndexSettings:
@@ -137,6 +149,11 @@ class WorkspaceFolder:
     def cache_directory(self) -> Path:
         """Where embeddings are kept by content."""
         return self.data_dir / "hybrid" / "cache"
+
+    @property
+    def decisions_path(self) -> Path:
+        """Where LLM decisions are kept."""
+        return self.cache_directory / "decisions.sqlite"
 
     def open_cache(self) -> EmbeddingCache:
         """The cache of embeddings: a file of the workspace, or the Redis that ``[cache]`` names."""

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Mapping
-from contextlib import ExitStack
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import ExitStack, contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -15,7 +15,8 @@ from branchrank.llm.client import ChatClient
 from branchrank.llm.gateway import Gateway
 from branchrank.llm.ledger import Ledger, PriceTable, read_prices
 from branchrank.llm.secrets import Redactor, environment_secrets, open_endpoint
-from branchrank.settings import LLMSettings
+from branchrank.progress import Notify
+from branchrank.settings import CacheSettings, LLMSettings, Resolved
 
 if TYPE_CHECKING:
     from branchrank.llm.decisions_redis import RedisDecisions
@@ -150,6 +151,18 @@ class LLMSession:
             concurrency=self.settings.concurrency,
             max_tokens=self.settings.completion_tokens,
         )
+
+
+@contextmanager
+def open_gateway(
+    settings: Resolved, cache_path: Path, base_url: str, model: str, notify: Notify
+) -> Iterator[tuple[Gateway, PriceTable | None]]:
+    """One gateway to an endpoint that the caller names, and the prices of its calls."""
+    redis_url = settings.part(CacheSettings).redis_url
+    with LLMSession(
+        settings.part(LLMSettings), cache_path=cache_path, redis_url=redis_url, notify=notify
+    ) as session:
+        yield session.gateway(base_url, model, explicit=True), session.prices
 
 
 def _only(models: list[str], where: str) -> str:

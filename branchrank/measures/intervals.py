@@ -77,7 +77,9 @@ def _resampled_means(sums: Floats, sizes: Floats, resamples: int, seed: int) -> 
     means = np.empty(resamples)
     for start in range(0, resamples, _BATCH):
         batch = counts[start : start + _BATCH].astype(np.float64)
-        means[start : start + _BATCH] = (batch @ sums) / (batch @ sizes)
+        # A BLAS product rounds differently for another number of threads.
+        totals, counted = (np.einsum("ij,j->i", batch, column) for column in (sums, sizes))
+        means[start : start + _BATCH] = totals / counted
     return means
 
 

@@ -15,7 +15,7 @@ from __future__ import annotations
 
 import hashlib
 from collections import Counter
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from itertools import islice
 from typing import Any
 
@@ -25,6 +25,7 @@ from branchrank.llm.parsing import read_json
 from branchrank.llm.prompts import question_messages, questions_schema
 from branchrank.llm.request import CallContext, LLMReply, LLMRequest, ReplyError
 from branchrank.measures.matching import normalise
+from branchrank.progress import Progress, no_progress
 from branchrank.records import GoldItem, LLMCall, Node, Question, Record, Span
 from branchrank.settings import Bm25Settings
 from branchrank.stores.analyzer import analyzer
@@ -78,7 +79,7 @@ def generate_questions(
     seed: int = 42,
     max_leakage: float = MAX_LEAKAGE,
     known: Sequence[Question] = (),
-    progress: Callable[[int, int], None] | None = None,
+    progress: Progress = no_progress,
 ) -> GeneratedQuestions:
     """Write up to ``count`` questions about the sections.
 
@@ -95,8 +96,7 @@ def generate_questions(
             for draft in answer.value or ():
                 if len(verify.accepted) < count:
                     verify.take(node, draft)
-        if progress is not None:
-            progress(len(verify.accepted), count)
+        progress("questions", len(verify.accepted), count)
     return GeneratedQuestions(
         questions=tuple(verify.accepted),
         leakage=verify.leakage,

@@ -84,6 +84,16 @@ class Mined(NamedTuple):
     dropped: dict[str, int]
 
     @property
+    def dropped_links(self) -> dict[str, int]:
+        """How many links each reason dropped."""
+        return {reason: self.dropped[reason] for reason in LINK_REASONS}
+
+    @property
+    def dropped_queries(self) -> dict[str, int]:
+        """How many distinct texts each reason dropped."""
+        return {reason: self.dropped[reason] for reason in QUERY_REASONS}
+
+    @property
     def overlaps(self) -> dict[str, int]:
         """The number of questions in each overlap slice."""
         counts = Counter(question.extra["overlap"] for question in self.questions)

@@ -222,8 +222,8 @@ def hard(run: RunData) -> Section:
     """The questions that nothing answers at rank 1."""
     ids = [question.id for question in run.hard_set]
     text = (
-        f"{len(ids)} of {len(run.scores.answerable)} answerable questions have no strict hit at rank 1 from any "
-        "predictor; hard.jsonl holds them as a question file."
+        f"{len(ids)} of {len(run.scores.answerable)} answerable questions have no strict hit at rank 1 from "
+        "any predictor; hard.jsonl holds them as a question file."
     )
     blocks = [Paragraph(text=text)]
     if ids:

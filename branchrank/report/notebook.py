@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from branchrank.report.blocks import Paragraph
+from branchrank.report.blocks import Block, Paragraph
 from branchrank.report.html import block_html, escape
 from branchrank.report.plots import draw
 from branchrank.report.result import rates_plot
@@ -14,7 +14,7 @@ def run_html(run: RunData) -> str:
     """The run as HTML in which every text is escaped; the plot is inline SVG."""
     plot = rates_plot(run)
     texts = [Paragraph(text=text) for text in (*notices(run), *verdicts(run))]
-    blocks = (summary_table(run), *texts, plot)
+    blocks: list[Block] = [summary_table(run), *texts, plot]
     drawings = {plot.name: draw(plot)}
     body = "\n".join(block_html(block, drawings) for block in blocks)
     return f"<div><p><strong>{escape(title(run))}</strong></p>\n{body}\n</div>"

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import os
 import re
+import stat
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any, Literal
@@ -86,8 +88,7 @@ class RunRecord(Record, frozen=True, kw_only=True):
     status: Literal["running", "finished"] = "running"
     created: str
     command: str
-    #: Whether a credential was taken out of the command, which then can't be repeated as it stands.
-    command_scrubbed: bool = False
+    data_dir: str = "data"
     seed: int
     split: str = ""
     corpus: str
@@ -100,6 +101,8 @@ class RunRecord(Record, frozen=True, kw_only=True):
     mode: str
     predictors: tuple[PredictorRecord, ...]
     indexes: tuple[IndexFacts, ...] = ()
+    #: The [index] settings of each index, by its name.
+    index_settings: dict[str, dict[str, Any]] = msgspec.field(default_factory=dict)
     settings: dict[str, Any] = msgspec.field(default_factory=dict)
     origins: dict[str, str] = msgspec.field(default_factory=dict)
     provenance: Provenance | None = None
@@ -193,19 +196,42 @@ def read_run(directory: Path) -> RunRecord:
         raise RunError(f"{path}: {error}", remedy="run the benchmark again") from None
 
 
-def check_resumable(directory: Path, plan: dict[str, object]) -> Path:
-    """The directory of a run that can go on under this plan.
+def read_unfinished(directory: Path) -> RunRecord:
+    """Read the record of a run that was interrupted.
 
-    Raises :class:`RunError` when the run is finished or what it depends on has changed since.
+    Raises :class:`RunError` when there is no readable run, when it is finished, or when its directory holds a
+    link or a special file, through which resuming it would write elsewhere.
     """
     run = read_run(directory)
     if run.status == "finished":
         raise RunError(f"{directory} is finished", remedy=f"branchrank show {directory}")
+    foreign = foreign_entry(directory)
+    if foreign is not None:
+        raise RunError(f"{foreign} is not a regular file or folder", remedy=f"remove {foreign}")
+    return run
+
+
+def foreign_entry(directory: Path) -> Path | None:
+    """The first entry below a run's directory that is neither a regular file nor a folder, such as a link."""
+    for folder, folders, files in os.walk(directory):
+        for name in sorted((*folders, *files)):
+            mode = os.lstat(os.path.join(folder, name)).st_mode
+            if not (stat.S_ISREG(mode) or stat.S_ISDIR(mode)):
+                return Path(folder, name)
+    return None
+
+
+def check_resumable(directory: Path, plan: dict[str, object]) -> Path:
+    """The directory of an interrupted run that can be resumed under this plan.
+
+    Raises :class:`RunError` when the run is finished or what it depends on has changed since.
+    """
+    run = read_unfinished(directory)
     changed = [name for name, value in run.plan.items() if plan.get(name) != value]
     if changed:
         raise RunError(
-            f"{directory} can't go on, {' and '.join(changed)} changed since it was started",
-            remedy="repeat its command for a new run",
+            f"{directory} can't be resumed: {', '.join(changed)} changed since it was started",
+            remedy="undo the change, or start a new run",
         )
     return directory
 
@@ -220,6 +246,8 @@ def latest_unfinished(reports: Path, plan: dict[str, object]) -> Path | None:
             run = read_run(path.parent)
         except RunError:
             continue
-        if run.status == "running" and run.plan == plan and not is_under_way(path.parent / ROWS):
+        if run.status != "running" or run.plan != plan or foreign_entry(path.parent) is not None:
+            continue
+        if not is_under_way(path.parent / ROWS):
             return path.parent
     return None

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 
 from branchrank.errors import UsageError, suggestion
+from branchrank.printable import safe
 from branchrank.records import Question, Record
 from branchrank.runs.attribution import DEPTH
 from branchrank.runs.rows import Row
@@ -23,8 +24,8 @@ class Explanation(Record, frozen=True, kw_only=True):
     top: int
 
     def __str__(self) -> str:
-        answers = ("\n".join(_row_lines(row, self.top)) for row in self.rows)
-        return "\n\n".join(["\n".join(_question_lines(self.question)), *answers])
+        parts = [_question_lines(self.question), *(_row_lines(row, self.top) for row in self.rows)]
+        return "\n\n".join("\n".join(map(safe, lines)) for lines in parts)
 
 
 def explain(run: RunData, question_id: str, predictors: Sequence[str] = (), *, top: int = 3) -> Explanation:

@@ -1,7 +1,6 @@
 """A finished run in memory: what was measured, and everything that is computed from it.
 
-1. What was measured is fixed: the record (``run.json``), the rows, the questions, the timings, the gold's
-   facts.
+1. What was measured is fixed: the record (``run.json``), rows, questions, timings, facts about the gold.
 2. Scores, summary, settings, measures and verdicts are properties, computed once, when first used.
 3. A run is read from its directory (:func:`load_run`), made in memory at the end of a benchmark, or cut from
    another one (:mod:`branchrank.runs.cutting`); whatever reads a run takes this one object.

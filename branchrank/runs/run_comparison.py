@@ -1,4 +1,4 @@
-"""Two runs over the same questions: paired comparisons, the questions that flipped, and a gate.
+"""Comparisons of two predictors of a run, and of two runs over the same questions: flips and a gate.
 
 Runs over other questions, or with other gold, can't be paired and are refused. Predictors that are compared
 at once are one family for Holm's correction. A positive difference means that the candidate is better.
@@ -6,11 +6,12 @@ at once are one family for Holm's correction. A positive difference means that t
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from pathlib import Path
 
 from branchrank.errors import RunError, UsageError, suggestion
 from branchrank.measures.verdicts import DELTA, Comparison, Decision, Gate, compare_pairs, gate
+from branchrank.printable import safe
 from branchrank.records import Record
 from branchrank.runs.run import RunData
 from branchrank.runs.summary import SummaryRow
@@ -40,7 +41,7 @@ class Pair(Record, frozen=True, kw_only=True):
         old, new = self.baseline, self.candidate
         won = [flip.question_id for flip in self.flips if flip.candidate > flip.baseline]
         lost = [flip.question_id for flip in self.flips if flip.candidate < flip.baseline]
-        return "\n".join(
+        return _text(
             (
                 f"{opening(self.comparison)} {sentence(self.comparison)}",
                 f"p50: {milliseconds(old.latency_p50_ms)} -> {milliseconds(new.latency_p50_ms)} ms",
@@ -71,7 +72,7 @@ class RunComparison(Record, frozen=True, kw_only=True):
         if self.conditions:
             lines.append(f"only {' and '.join(self.conditions)}: {self.questions} questions")
         lines += [f"changed: {change}" for change in self.changes]
-        return "\n".join(lines + [f"\n{pair}" for pair in self.pairs])
+        return "\n\n".join([_text(lines), *map(str, self.pairs)])
 
 
 class RunGate(Record, frozen=True, kw_only=True):
@@ -84,7 +85,49 @@ class RunGate(Record, frozen=True, kw_only=True):
     decisions: dict[str, Gate]
 
     def __str__(self) -> str:
-        return "\n".join(f"{each.outcome}: {name}: {each.reason}" for name, each in self.decisions.items())
+        return _text(f"{each.outcome}: {name}: {each.reason}" for name, each in self.decisions.items())
+
+
+def _text(lines: Iterable[str]) -> str:
+    """Lines as text that is safe to print."""
+    return "\n".join(map(safe, lines))
+
+
+def compare_within(
+    run: RunData, candidate: str, baseline: str = "", *, measure: str = "", delta: float | None = None
+) -> Comparison:
+    """Compare two predictors of one run; ``baseline``, ``measure`` and ``delta`` default to the declared ones.
+
+    A comparison that the run declared is returned as its report has it, adjusted for all of its candidates;
+    any other is a family of its own. Raises :class:`UsageError` for an unknown predictor or measure, for a
+    predictor compared with itself, and for a run without answerable questions.
+    """
+    baseline = baseline or run.judgement.baseline
+    for name in (candidate, baseline):
+        if name not in run.predictors:
+            raise unknown_predictor(str(run.directory), name, run.predictors)
+    if candidate == baseline:
+        raise UsageError(f"{candidate!r} is compared with itself", remedy="name another baseline")
+    chosen = run.measure(measure)
+    if chosen.same(run.primary) and delta in (None, run.settings.delta):
+        for declared in run.judgement.comparisons:
+            if (declared.candidate, declared.baseline) == (candidate, baseline):
+                return declared
+    [found] = compare_pairs(
+        [
+            (
+                (baseline, run.scores.per_question(baseline, chosen)),
+                (candidate, run.scores.per_question(candidate, chosen)),
+            )
+        ],
+        run.clusters,
+        measure=chosen.name,
+        delta=run.settings.delta if delta is None else delta,
+        alpha=run.settings.alpha,
+        seed=run.record.seed,
+        resamples=run.settings.bootstrap,
+    )
+    return found
 
 
 def compare_runs(
@@ -151,7 +194,10 @@ def gate_runs(
     baseline_predictor: str = "",
     measure: str = "",
 ) -> RunGate:
-    """Whether ``candidate`` is not worse than ``baseline`` by ``delta`` or more; raises as :func:`compare_runs`."""
+    """Whether ``candidate`` is not worse than ``baseline`` by ``delta`` or more.
+
+    Raises as :func:`compare_runs` does.
+    """
     compared = compare_runs(
         candidate,
         baseline,

@@ -14,7 +14,7 @@ from __future__ import annotations
 
 import re
 from collections import Counter, defaultdict
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator
 from pathlib import Path
 from typing import Literal
 from urllib.parse import quote
@@ -23,46 +23,45 @@ from branchrank.artifacts import write_text
 from branchrank.corpus.beir import entry_id
 from branchrank.errors import RunError
 from branchrank.measures.matching import resolve_source
-from branchrank.measures.measures import Measure, score
+from branchrank.measures.measures import Measure, mean, parse_measure, score
 from branchrank.measures.trec import question_qrels, question_run, run_ranking
-from branchrank.questions.qrels import Qrels, columns_of, number_of
-from branchrank.records import Question, Scored
+from branchrank.questions.qrels import Qrels, columns_of, number_of, read_qrels
+from branchrank.records import Question, Record, Scored
 from branchrank.runs.judging import hits_of, judged_row
 from branchrank.runs.rows import Row
+from branchrank.runs.run import RunData
 
 DocumentIds = Literal["gold", "document"]
-Run = dict[str, list[Scored]]
+TrecRun = dict[str, list[Scored]]
 
 QRELS = "qrels.txt"
 
 _COLUMN_END = re.compile(r"[\s\x00-\x1f\x7f-\x9f]")
 
 
-def export_trec(
-    directory: Path, rows: Iterable[Row], questions: Sequence[Question], ids: DocumentIds
-) -> list[Path]:
-    """Write ``qrels.txt`` and a run per predictor (and repeat) into ``directory``; returns what was written.
+def export_trec(run: RunData, output: Path, ids: DocumentIds = "gold") -> list[Path]:
+    """Write ``qrels.txt`` and a file per predictor (and repeat) into ``output``; returns what was written.
 
     Raises :class:`~branchrank.errors.StorageError`.
     """
-    asked = {question.id: question for question in questions}
+    asked = run.scores.questions
     runs: defaultdict[tuple[str, int], list[Row]] = defaultdict(list)
-    for row in rows:
+    for row in run.rows:
         runs[row.predictor, row.repeat].append(row)
     repeated = {predictor for predictor, repeat in runs if repeat}
     qrels = "".join(
         f"{_token(question.id)} 0 {document} {relevance}\n"
-        for question in questions
+        for question in run.asked
         for document, relevance in _qrels(question, ids).items()
     )
-    written = [directory / QRELS]
+    written = [output / QRELS]
     write_text(written[0], qrels)
     names: Counter[str] = Counter()
     for (predictor, repeat), ours in runs.items():
         tag = f"{predictor}-{repeat + 1}" if predictor in repeated else predictor
         name = re.sub(r"[^A-Za-z0-9._=-]+", "-", tag).strip("-.") or "run"
         names[name] += 1
-        path = directory / (f"{name}.run" if names[name] == 1 else f"{name}-{names[name]}.run")
+        path = output / (f"{name}.run" if names[name] == 1 else f"{name}-{names[name]}.run")
         lines = (line for row in ours for line in _run_lines(row, asked[row.question_id], tag, ids))
         write_text(path, "".join(lines))
         written.append(path)
@@ -97,32 +96,56 @@ def _token(text: str) -> str:
     return re.sub(rf"{_COLUMN_END.pattern}|%", lambda found: quote(found[0]), text)
 
 
-def read_run(path: Path) -> Run:
+def read_trec(path: Path) -> TrecRun:
     """A TREC run by query. Raises :class:`RunError` naming the line that isn't one, or repeats a document."""
-    run: defaultdict[str, dict[str, float]] = defaultdict(dict)
+    found: defaultdict[str, dict[str, float]] = defaultdict(dict)
     for number, columns in columns_of(path, 6, "`query Q0 document rank score tag`"):
         query, _, document, _, text, _ = columns
         value = number_of(text, f"{path}:{number}")
-        if document in run[query]:
+        if document in found[query]:
             raise RunError(
                 f"{path}:{number}: the document {document!r} is there twice for the query {query!r}"
             )
-        run[query][document] = value
-    return {query: [Scored(*pair) for pair in found.items()] for query, found in run.items()}
+        found[query][document] = value
+    return {query: [Scored(*pair) for pair in scores.items()] for query, scores in found.items()}
 
 
-def unmatched(run: Mapping[str, Sequence[Scored]], qrels: Qrels) -> list[str]:
-    """The queries of the qrels for which the run has no judged document."""
-    return [
-        query
-        for query, judged in qrels.items()
-        if all(document not in judged for document, _ in run.get(query, ()))
-    ]
+class TrecScores(Record, frozen=True, kw_only=True):
+    """A TREC run file scored with qrels.
+
+    ``by_query`` maps measure -> query -> value; ``unmatched`` are the judged queries for which the file has
+    no judged document: perhaps the two spell ids differently.
+    """
+
+    path: Path
+    by_query: dict[str, dict[str, float]]
+    unmatched: tuple[str, ...]
+
+    @property
+    def means(self) -> dict[str, float]:
+        """Measure -> the mean over all judged queries."""
+        return {measure: mean(values) for measure, values in self.by_query.items()}
 
 
-def score_run(
-    run: Mapping[str, Sequence[Scored]], qrels: Qrels, measures: Iterable[Measure]
-) -> list[dict[str, float]]:
-    """Each measure of every query of the qrels, in their order; one that the run lacks scores 0."""
+def score_trec(paths: Iterable[Path], qrels: Path, measures: Iterable[str]) -> list[TrecScores]:
+    """Score TREC run files; every query of the qrels counts, one that a file lacks scores 0.
+
+    Raises :class:`RunError` for a file that can't be read, :class:`~branchrank.errors.UsageError` for an
+    unknown measure.
+    """
+    parsed = [parse_measure(name) for name in measures]
+    judged = read_qrels(qrels)
+    return [_scored(path, read_trec(path), judged, parsed) for path in paths]
+
+
+def _scored(path: Path, run: TrecRun, qrels: Qrels, measures: Iterable[Measure]) -> TrecScores:
     rankings = {query: run_ranking(run[query], judged) for query, judged in qrels.items() if query in run}
-    return [score(measure, rankings, qrels) for measure in measures]
+    return TrecScores(
+        path=path,
+        by_query={str(measure): score(measure, rankings, qrels) for measure in measures},
+        unmatched=tuple(
+            query
+            for query, judged in qrels.items()
+            if all(document not in judged for document, _ in run.get(query, ()))
+        ),
+    )

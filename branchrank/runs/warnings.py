@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 
 from branchrank.runs.directory import PredictorRecord
 from branchrank.runs.rows import Row
@@ -11,6 +11,30 @@ from branchrank.systems.branches import label
 
 #: The depth of the standard measures.
 DEEPEST = 5
+
+
+def total_failures(rows: Sequence[Row], predictors: Sequence[PredictorRecord]) -> list[str]:
+    """Predictors that failed every query or whose LLM failed every call, with the commonest reason.
+
+    Their figures mean nothing.
+    """
+    found = []
+    for predictor in predictors:
+        own = [row for row in rows if row.predictor == predictor.name]
+        if own and all(row.status == "failed" for row in own):
+            reason = _commonest(row.error for row in own)
+            found.append(f"{predictor.name}: all {len(own)} queries failed, most often with {reason!r}")
+            continue
+        calls = [call.outcome for row in own for call in row.calls]
+        if calls and "ok" not in calls:
+            reason = _commonest(calls)
+            found.append(f"{predictor.name}: all {len(calls)} LLM calls failed, most often with {reason!r}")
+    return found
+
+
+def _commonest(reasons: Iterable[str]) -> str:
+    counts = Counter(reasons)
+    return min(counts, key=lambda reason: (-counts[reason], reason))
 
 
 def shallow(top_k: int) -> list[str]:

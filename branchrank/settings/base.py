@@ -4,7 +4,17 @@ from __future__ import annotations
 
 from typing import ClassVar
 
+from msgspec import Meta
+
 from branchrank.records import Record
+
+
+def reaches(role: str) -> Meta:
+    """Mark a setting whose value leads out of the workspace: to a host, a model or a file.
+
+    A run directory may not choose such a value; the person who resumes the run names it.
+    """
+    return Meta(extra={"reaches": role})
 
 
 class Settings(Record, frozen=True, kw_only=True):

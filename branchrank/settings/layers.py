@@ -22,7 +22,10 @@ S = TypeVar("S", bound=Settings)
 
 
 class Setting(Record, frozen=True, kw_only=True):
-    """One setting as flags, docs and error messages need it."""
+    """One setting as flags, docs and error messages need it.
+
+    ``reaches`` says what its value leads to outside the workspace, such as ``Qdrant server``; empty: nothing.
+    """
 
     section: str
     name: str
@@ -37,6 +40,7 @@ class Setting(Record, frozen=True, kw_only=True):
     recommended: tuple[float, float] | None = None
     #: The field of the built-in system that it sets; empty when it isn't an alias.
     address: str = ""
+    reaches: str = ""
 
     @property
     def variable(self) -> str:
@@ -73,7 +77,7 @@ def settings_of(part: type[Settings]) -> tuple[Setting, ...]:
     aliases = part.aliases if issubclass(part, SystemSettings) else {}
     described = []
     for field in msgspec.structs.fields(part):
-        bare, meta = get_args(hints[field.name])
+        bare, *marks, meta = get_args(hints[field.name])
         low = meta.ge if meta.ge is not None else meta.gt
         high = meta.le if meta.le is not None else meta.lt
         flag = part.flag_names.get(field.name, f"--{part.section}-{field.name}".replace("_", "-"))
@@ -90,6 +94,8 @@ def settings_of(part: type[Settings]) -> tuple[Setting, ...]:
                 choices=tuple(str(choice) for choice in get_args(bare)),
                 recommended=(meta.extra or {}).get(RECOMMENDED),
                 address=aliases.get(field.name, ""),
+                reaches="".join(mark.extra["reaches"] for mark in marks)
+                or (meta.extra or {}).get("reaches", ""),
             )
         )
     return tuple(described)

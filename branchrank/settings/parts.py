@@ -8,7 +8,7 @@ from msgspec import Meta
 
 from branchrank.addresses import hint_at
 from branchrank.records import Returns
-from branchrank.settings.base import Settings
+from branchrank.settings.base import Settings, reaches
 from branchrank.settings.systems import LOCAL, SYSTEM_PARTS
 
 
@@ -26,18 +26,25 @@ class IndexSettings(Settings, frozen=True, kw_only=True):
     }
     embedder: Annotated[
         str,
+        reaches("embedding model"),
         Meta(
             description="embedding model: all-MiniLM-L6-v2 (from a package), a sentence-transformers name "
             "or path, openai:MODEL or ollama:MODEL (see --embedding-url), or fake"
         ),
     ] = "nomic-ai/CodeRankEmbed"
-    embedding_url: Annotated[str, Meta(description="base URL of the embedding endpoint")] = ""
-    embedding_revision: Annotated[str, Meta(description="model revision on the hub; empty: its default")] = ""
+    embedding_url: Annotated[
+        str, reaches("embedding endpoint"), Meta(description="base URL of the embedding endpoint")
+    ] = ""
+    embedding_revision: Annotated[
+        str, reaches("embedding model"), Meta(description="model revision on the hub; empty: its default")
+    ] = ""
     vector_store: Annotated[
         Literal["auto", "chroma", "exact"],
         Meta(description="who searches the vectors; auto: exactly up to 50,000 chunks, Chroma above"),
     ] = "auto"
-    chroma_url: Annotated[str, Meta(description="URL of a Chroma server; empty: embedded")] = ""
+    chroma_url: Annotated[
+        str, reaches("Chroma server"), Meta(description="URL of a Chroma server; empty: embedded")
+    ] = ""
     chunk_tokens: Annotated[int, Meta(ge=32, le=8192, description="target size of a chunk in tokens")] = 256
     chunk_overlap: Annotated[
         int, Meta(ge=0, le=512, description="tokens that a chunk repeats from the one before it")
@@ -70,7 +77,9 @@ class CacheSettings(Settings, frozen=True, kw_only=True):
 
     section: ClassVar[str] = "cache"
     redis_url: Annotated[
-        str, Meta(description="Redis that remembers embeddings and LLM decisions; empty: SQLite files")
+        str,
+        reaches("Redis"),
+        Meta(description="Redis that remembers embeddings and LLM decisions; empty: SQLite files"),
     ] = ""
 
 
@@ -97,9 +106,13 @@ class LLMSettings(Settings, frozen=True, kw_only=True):
     completion_tokens: Annotated[
         int, Meta(ge=16, le=100_000, description="completion tokens asked for per call")
     ] = 512
-    record: Annotated[str, Meta(description="cassette file that keeps every call")] = ""
-    replay: Annotated[str, Meta(description="cassette file that answers every call, without a server")] = ""
-    price_table: Annotated[str, Meta(description="TOML file with prices per million tokens and a date")] = ""
+    record: Annotated[str, reaches("cassette"), Meta(description="cassette file that keeps every call")] = ""
+    replay: Annotated[
+        str, reaches("cassette"), Meta(description="cassette file that answers every call, without a server")
+    ] = ""
+    price_table: Annotated[
+        str, reaches("price table"), Meta(description="TOML file with prices per million tokens and a date")
+    ] = ""
 
 
 class BenchmarkSettings(Settings, frozen=True, kw_only=True):
@@ -156,7 +169,9 @@ class EmbeddingSettings(Settings, frozen=True, kw_only=True):
 
     section: ClassVar[str] = "embedding"
     model: Annotated[
-        str, Meta(description="the model of the index, named as for --embedder; empty: none")
+        str,
+        reaches("embedding model"),
+        Meta(description="the model of the index, named as for --embedder; empty: none"),
     ] = ""
 
 

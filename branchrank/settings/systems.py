@@ -15,7 +15,7 @@ import msgspec
 from msgspec import Meta
 
 from branchrank.addresses import hint_at, value_at
-from branchrank.settings.base import Settings
+from branchrank.settings.base import Settings, reaches
 from branchrank.systems.spec import Branch, Expand, Fuse, Group, Rerank, System, TreeSearch
 
 LOCAL = System(
@@ -189,7 +189,9 @@ class QdrantSettings(SystemSettings, frozen=True, kw_only=True):
     """The qdrant predictor: dense and sparse in one collection, weighted RRF."""
 
     section: ClassVar[str] = "qdrant"
-    url: Annotated[str, Meta(description="URL of a Qdrant server; empty: embedded")] = ""
+    url: Annotated[
+        str, reaches("Qdrant server"), Meta(description="URL of a Qdrant server; empty: embedded")
+    ] = ""
     fusion_weight: Annotated[
         float,
         Meta(ge=0.0, le=1.0, description="weight of dense; 0: sparse only, 1: dense only"),

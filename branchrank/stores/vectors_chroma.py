@@ -17,8 +17,7 @@ from __future__ import annotations
 
 import contextlib
 import os
-import threading
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any
 from urllib.parse import urlsplit
@@ -26,7 +25,9 @@ from urllib.parse import urlsplit
 import numpy as np
 
 from branchrank.embedders.protocol import Vectors
+from branchrank.environment import temporary_environment
 from branchrank.errors import ArtifactError, UsageError
+from branchrank.http_client import get, is_loopback
 from branchrank.records import Scored
 from branchrank.stores.ordering import IntArray
 from branchrank.stores.vectors import check_query
@@ -50,11 +51,10 @@ _TIE = 1e-6
 _PROBES = 64
 #: A server says within this that it is there, and answers any request within the other.
 _HEARTBEAT_SECONDS = 10.0
+_HEARTBEAT_BYTES = 64 * 1024
 _ANSWER_SECONDS = 120.0
 #: An HNSW graph may leave a few points unreachable; damage loses far more.
 _PROBES_FOUND = 0.95
-#: One thread at a time changes the environment.
-_ENVIRONMENT = threading.Lock()
 #: How Chroma writes that a collection has no embedding function.
 _NO_FUNCTION = ({"type": "legacy"}, {"type": "unknown"})
 _REBUILD = "rebuild the index: branchrank index"
@@ -81,7 +81,6 @@ def _chroma_errors(location: Location) -> Iterator[None]:
 
 def _connect(location: Location) -> Any:
     import chromadb
-    import httpx
     from chromadb.config import Settings
 
     # A .env file of the current folder could name other classes to load.
@@ -93,38 +92,38 @@ def _connect(location: Location) -> Any:
         port = parts.port or (443 if parts.scheme == "https" else 8000)
     except ValueError:
         port = 0
-    named = parts.hostname and not parts.username and parts.path in ("", "/") and not parts.query
+    host = parts.hostname or ""
+    named = host and not parts.username and parts.path in ("", "/") and not parts.query
     if parts.scheme not in ("http", "https") or not named or not port:
         raise UsageError(
             f"--chroma-url {location!r} is not the URL of a server",
             remedy="use --chroma-url http://HOST:PORT",
         )
-    with _loopback_unproxied():
-        # Chroma's own client waits for ever.
-        server = httpx.URL(scheme=parts.scheme, host=parts.hostname, port=port, path="/api/v2/heartbeat")
-        httpx.get(server, timeout=_HEARTBEAT_SECONDS).raise_for_status()
-        client = chromadb.HttpClient(
-            host=parts.hostname, port=port, ssl=parts.scheme == "https", settings=settings
-        )
+    # Chroma's own client waits for ever.
+    base = f"{parts.scheme}://{f'[{host}]' if ':' in host else host}:{port}"
+    get(f"{base}/api/v2/heartbeat", headers={}, deadline_s=_HEARTBEAT_SECONDS, limit_bytes=_HEARTBEAT_BYTES)
+    with _unproxied(host) if is_loopback(host) else contextlib.nullcontext():
+        client = chromadb.HttpClient(host=host, port=port, ssl=parts.scheme == "https", settings=settings)
     for session in _sessions(client):
-        session.timeout = httpx.Timeout(_ANSWER_SECONDS)
+        session.timeout = _ANSWER_SECONDS
     return client
 
 
 @contextlib.contextmanager
-def _loopback_unproxied() -> Iterator[None]:
-    """Chroma's client takes the environment's proxy, which can't reach this machine's own loopback."""
-    with _ENVIRONMENT:
-        before = os.environ.get("no_proxy")
-        hosts = before or os.environ.get("NO_PROXY", "")
-        os.environ["no_proxy"] = ",".join(filter(None, [hosts, "localhost", "127.0.0.1", "::1"]))
-        try:
+def _unproxied(host: str) -> Iterator[None]:
+    """Let Chroma's client be made without the environment's proxy, which cannot reach the loopback.
+
+    The client has no option for it. Where the environment names no proxy, nothing is changed.
+    """
+    from urllib.request import getproxies, proxy_bypass
+
+    with temporary_environment():  # another thread's variables are gone
+        if not getproxies() or proxy_bypass(host):
             yield
-        finally:
-            if before is None:
-                del os.environ["no_proxy"]
-            else:
-                os.environ["no_proxy"] = before
+        else:
+            hosts = os.environ.get("no_proxy") or os.environ.get("NO_PROXY", "")
+            with temporary_environment(no_proxy=f"{hosts},{host}".lstrip(",")):
+                yield
 
 
 def _disconnect(client: Any) -> None:
@@ -189,7 +188,6 @@ def build_collection(
     name: str,
     ids: Sequence[str],
     matrix: Vectors,
-    progress: Callable[[int, int], None] | None = None,
 ) -> None:
     """Create the collection ``name`` with unit vectors ``(len(ids), d)``, in place of one that is there.
 
@@ -199,7 +197,7 @@ def build_collection(
     for last in (*[False] * (_BUILDS - 1), True):
         if isinstance(location, str) or (location / "chroma.sqlite3").is_file():
             drop_collection(location, name)
-        _fill(location, name, ids, matrix, progress)
+        _fill(location, name, ids, matrix)
         try:
             ChromaVectors(location, name, ids, matrix).close()
         except UnreachableError as error:
@@ -214,7 +212,6 @@ def _fill(
     name: str,
     ids: Sequence[str],
     matrix: Vectors,
-    progress: Callable[[int, int], None] | None,
 ) -> None:
     with _connected(location) as client:
         collection = client.create_collection(
@@ -235,8 +232,6 @@ def _fill(
         for start in range(0, len(ids), batch):
             end = min(start + batch, len(ids))
             collection.add(ids=list(ids[start:end]), embeddings=np.asarray(matrix[start:end]))
-            if progress is not None:
-                progress(end, len(ids))
 
 
 def drop_collection(location: Location, name: str) -> None:

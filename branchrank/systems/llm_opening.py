@@ -1,4 +1,4 @@
-"""Opening the LLMs that systems ask for: one session, one gateway per endpoint."""
+"""The LLM side of a search or a benchmark, opened and checked before any work."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from pathlib import Path
 
 from branchrank.llm.gateway import Gateway
 from branchrank.llm.ledger import Ledger, PriceTable
-from branchrank.progress import Notify
+from branchrank.progress import Notify, no_notice
 from branchrank.records import LLMCall
 from branchrank.settings import BenchmarkSettings, CacheSettings, LLMSettings, Resolved
 from branchrank.systems.llm_stages import LLMStages
@@ -16,9 +16,9 @@ from branchrank.systems.spec import Endpoint, System
 
 
 class LLMMeter:
-    """Counts the calls, tokens and cost of some work as they come, and shows them."""
+    """Counts calls, tokens and cost as they come, and hands the totals as one line to ``show``."""
 
-    def __init__(self, show: Callable[[str], None] = lambda text: None) -> None:
+    def __init__(self, show: Callable[[str], None] = no_notice) -> None:
         self.show = show
         self.prices: PriceTable | None = None
         self.calls = self.tokens = 0
@@ -41,12 +41,14 @@ def open_llm(
     settings: Resolved,
     systems: Sequence[System],
     *,
-    notify: Notify = lambda line: None,
+    notify: Notify = no_notice,
     meter: LLMMeter | None = None,
 ) -> Iterator[LLMStages]:
-    """The LLM side of some systems. Their endpoints are checked first; without an LLM nothing is opened.
+    """Open the LLM stages of ``systems``; every endpoint is checked first. Without an LLM nothing is opened.
 
-    Raises :class:`~branchrank.errors.LLMError` for an endpoint that cannot be reached.
+    Decisions are cached in the workspace ``data_dir``, or in the Redis that the settings name.
+    Raises :class:`~branchrank.errors.UsageError` and :class:`~branchrank.errors.LLMError` for an endpoint
+    that is missing, does not answer, or refuses the key.
     """
     seed = settings.part(BenchmarkSettings).sample_seed
     asking = [system for system in systems if system.asks_llm]
@@ -60,17 +62,27 @@ def open_llm(
     # Rows of a benchmark hold their calls themselves, and a server that runs for months needs none.
     ledger = Ledger(meter.add, limit=0)
     redis_url = settings.part(CacheSettings).redis_url
+    typed = typed_endpoints(settings)
     with LLMSession(
         settings.part(LLMSettings), cache_path=cache, redis_url=redis_url, notify=notify, ledger=ledger
     ) as session:
         meter.prices = session.prices
 
         def gateway_of(endpoint: Endpoint) -> Gateway:
-            section = next(system for system in asking if system.llm == endpoint).name
-            origin = settings.origins.get(f"{section}.base_url", "default")
-            explicit = origin.startswith(("flag", "environment"))
-            return session.gateway(endpoint.base_url, endpoint.model, explicit=explicit)
+            return session.gateway(endpoint.base_url, endpoint.model, explicit=endpoint.base_url in typed)
 
         for system in asking:
             gateway_of(system.llm)
         yield LLMStages(gateway_of, seed=seed)
+
+
+def typed_endpoints(settings: Resolved) -> frozenset[str]:
+    """The LLM endpoints that a flag or the environment names, rather than a file of the workspace.
+
+    Only these may get a key that is not bound to a host.
+    """
+    return frozenset(
+        getattr(part, "base_url", "")
+        for section, part in settings.parts.items()
+        if settings.origins.get(f"{section}.base_url", "").startswith(("flag", "environment"))
+    )

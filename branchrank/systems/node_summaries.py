@@ -11,7 +11,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+from collections.abc import Iterable
 
 import msgspec
 
@@ -20,6 +20,7 @@ from branchrank.llm.ledger import Totals, totals
 from branchrank.llm.parsing import read_text
 from branchrank.llm.prompts import excerpt, summary_messages
 from branchrank.llm.request import CallContext, LLMReply, LLMRequest
+from branchrank.progress import Progress, no_progress
 from branchrank.records import Node, Record
 from branchrank.tree.navigate import Tree
 
@@ -39,7 +40,7 @@ class Summarised(Record, frozen=True, kw_only=True):
 
 
 def summarise_nodes(
-    tree: Tree, llm: Gateway, *, seed: int = 42, progress: Callable[[int, int], None] | None = None
+    tree: Tree, llm: Gateway, *, seed: int = 42, progress: Progress = no_progress
 ) -> Summarised:
     """Summarise every node but the root. ``progress`` is told the nodes done and all, after each height.
 
@@ -56,8 +57,7 @@ def summarise_nodes(
                 failed[node.id] = answer.call.outcome
             summaries[node.id] = node.summary if answer.value is None else answer.value
             calls.append(answer.call)
-        if progress is not None:
-            progress(len(summaries), count)
+        progress("summaries", len(summaries), count)
     return Summarised(
         nodes=tuple(_with_summaries(tree.nodes.values(), summaries)),
         failed=failed,

@@ -133,7 +133,11 @@ class Rerank(Record, frozen=True, kw_only=True, forbid_unknown_fields=True):
         Meta(ge=512, le=1_000_000, description="prompt budget in tokens; a larger pool takes two calls"),
     ] = 8000
     cross_encoder: Annotated[
-        str, Meta(description="sentence-transformers CrossEncoder: a model name or path")
+        str,
+        Meta(
+            description="sentence-transformers CrossEncoder: a model name or path",
+            extra={"reaches": "cross-encoder"},
+        ),
     ] = ""
 
 
@@ -141,7 +145,11 @@ class Endpoint(Record, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """The LLM of a system. Empty fields mean that none is named."""
 
     base_url: Annotated[
-        str, Meta(description="OpenAI-compatible endpoint of the LLM; empty: no LLM is used")
+        str,
+        Meta(
+            description="OpenAI-compatible endpoint of the LLM; empty: no LLM is used",
+            extra={"reaches": "LLM endpoint"},
+        ),
     ] = ""
     model: Annotated[str, Meta(description="model of the LLM")] = ""
 

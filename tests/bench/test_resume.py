@@ -1,13 +1,24 @@
-"""A run that was killed, wherever it stood, goes on and ends with the same rows, byte for byte."""
+"""A run that was killed, wherever it stood, is resumed and ends with the same rows, byte for byte."""
 
 from __future__ import annotations
 
-import shlex
+import shutil
 from pathlib import Path
 
 import msgspec
 import pytest
-from support.commands import NO_LLM, ROOT, benchmark, invoke, json_lines, make_project, program
+from click.testing import Result
+from support.commands import (
+    NO_LLM,
+    QUESTIONS,
+    ROOT,
+    benchmark,
+    invoke,
+    json_lines,
+    make_project,
+    program,
+    write_lines,
+)
 
 from branchrank.errors import RunError
 from branchrank.runs import directory as names
@@ -16,11 +27,11 @@ from branchrank.runs.rows import RowLog
 
 RACERS = (
     "--predictor",
-    "support.predictors:Killed",
-    "--predictor",
     "local",
     "--predictor",
     "hybrid",
+    "--predictor",
+    "support.predictors:Killed",
     *NO_LLM,
 )
 DOOR = ROOT / "benchmark_run.py"
@@ -65,7 +76,7 @@ def queries(reports: Path) -> int:
     return len((reports.parent / f"{reports.name}.counter").read_text())
 
 
-def test_a_killed_run_goes_on_where_it_stopped(project: Path, whole: bytes) -> None:
+def test_a_killed_run_is_resumed_where_it_stopped(project: Path, whole: bytes) -> None:
     reports = project / "killed"
     done = run(project, reports, 5)
     assert done.returncode == -9
@@ -78,7 +89,7 @@ def test_a_killed_run_goes_on_where_it_stopped(project: Path, whole: bytes) -> N
         stream.write(whole[len(kept) : len(kept) + 40])  # a row that was cut short
     done = run(project, reports, 0)
     assert done.returncode == 0, done.stderr
-    assert f"taking up the interrupted run {directory}" in done.stderr
+    assert f"resuming the interrupted run {directory}" in done.stderr
     assert "the last row was cut short" in done.stderr
     assert rows_of(reports) == whole
     assert read_run(directory).status == "finished"
@@ -94,6 +105,8 @@ def test_a_run_killed_while_timing_asks_no_question_again(project: Path, whole: 
         "branchrank.cli.main",
         "resume",
         next(reports.iterdir()),
+        "--predictor",
+        "support.predictors:Killed",
         cwd=project,
         environment={
             "PYTHONPATH": str(ROOT / "tests"),
@@ -134,7 +147,7 @@ def unfinished(reports: Path, finished: Path, **changes: object) -> Path:
     return directory
 
 
-def test_only_a_run_of_the_same_plan_is_taken_up(finished: Path, tmp_path: Path) -> None:
+def test_only_a_run_of_the_same_plan_is_resumed(finished: Path, tmp_path: Path) -> None:
     record = read_run(finished)
     assert latest_unfinished(finished.parent, record.plan) is None
     waiting = unfinished(tmp_path / "second", finished)
@@ -167,7 +180,7 @@ def test_only_a_run_of_the_same_plan_is_taken_up(finished: Path, tmp_path: Path)
     assert latest_unfinished(tmp_path / "second", alike.plan) == waiting
 
 
-def test_settings_that_only_the_report_reads_do_not_keep_a_run_from_going_on(
+def test_settings_that_only_the_report_reads_do_not_keep_a_run_from_being_resumed(
     project: Path, finished: Path, tmp_path: Path
 ) -> None:
     waiting = unfinished(tmp_path / "second", finished)
@@ -185,59 +198,86 @@ def test_half_a_run_is_not_shown_as_a_whole_one(finished: Path, tmp_path: Path, 
     assert "S@1" not in result.output
 
 
-def command_of(project: Path) -> str:
-    data = shlex.quote(str(project / "data"))
-    return (
-        f"branchrank benchmark --data-dir {data} --predictor local --latency-sample 0 --bootstrap 100 --quiet"
-    )
+def resume(project: Path, run: Path, *words: object) -> Result:
+    return invoke("resume", run, "--data-dir", project / "data", "--quiet", *words)
 
 
-def test_resume_goes_on_with_the_run_it_is_given(project: Path, finished: Path, tmp_path: Path) -> None:
-    """Not with the newest of the same plan."""
-    reports = tmp_path / "second"
-    command = command_of(project)
-    older, newer = (unfinished(reports, finished, command=command) for _ in range(2))
+def test_resume_continues_the_run_it_is_given(project: Path, finished: Path, tmp_path: Path) -> None:
+    """Not the newest of the same plan."""
+    older, newer = (unfinished(tmp_path / "second", finished) for _ in range(2))
     record = read_run(older)
-    resumed = invoke("resume", older)
+    resumed = resume(project, older)
     assert resumed.exit_code == 0, resumed.output
     done = read_run(older)
     assert (done.status, done.command, done.created) == ("finished", record.command, record.created)
+    assert (done.settings, done.origins) == (record.settings, record.origins)
     assert (older / names.ROWS).read_bytes() == (finished / names.ROWS).read_bytes()
     assert read_run(newer).status == "running"
     assert invoke("verify", older).exit_code == 0
 
 
-def test_a_run_whose_ground_has_changed_is_not_resumed(project: Path, finished: Path, tmp_path: Path) -> None:
+def test_resume_needs_neither_the_question_file_nor_the_command(
+    project: Path, finished: Path, tmp_path: Path
+) -> None:
+    waiting = unfinished(tmp_path / "second", finished, command="rm -rf /", questions_file="gone.jsonl")
+    assert resume(project, waiting).exit_code == 0
+    assert read_run(waiting).status == "finished"
+
+
+def test_a_run_without_wording_is_resumed_with_its_question_file(project: Path, tmp_path: Path) -> None:
+    hashed = benchmark(project, "--predictor", "local", "--question-text", "hash", reports=tmp_path / "first")
+    waiting = unfinished(tmp_path / "second", hashed)
+    resumed = resume(project, waiting)
+    assert resumed.exit_code == 0, resumed.output
+    assert (waiting / names.ROWS).read_bytes() == (hashed / names.ROWS).read_bytes()
+    other = write_lines(tmp_path / "other.jsonl", [QUESTIONS[0]])
+    again = unfinished(tmp_path / "third", hashed)
+    refused = resume(project, again, "--questions", other)
+    assert refused.exit_code == 3
+    assert "the questions changed since it was started" in refused.stderr
+
+
+def test_a_run_whose_corpus_or_settings_have_changed_is_not_resumed(
+    project: Path, finished: Path, tmp_path: Path
+) -> None:
     """And no other run is started in its place."""
     reports = tmp_path / "second"
-    waiting = unfinished(reports, finished, command=command_of(project), corpus_digest="0" * 64, top_k=7)
+    waiting = unfinished(reports, finished, corpus_digest="0" * 64, top_k=7)
     before = (waiting / names.ROWS).read_bytes()
-    resumed = invoke("resume", waiting)
+    resumed = resume(project, waiting)
     assert resumed.exit_code == 3
-    assert "can't go on, the corpus and --top-k changed since it was started" in resumed.stderr
+    assert "can't be resumed: the corpus, --top-k changed since it was started" in resumed.stderr
     assert [path.name for path in reports.iterdir()] == [waiting.name]
     assert (waiting / names.ROWS).read_bytes() == before
 
 
-def test_a_command_without_its_credential_is_not_repeated(finished: Path, tmp_path: Path) -> None:
-    waiting = unfinished(tmp_path / "second", finished, command_scrubbed=True)
-    resumed = invoke("resume", waiting)
-    assert resumed.exit_code == 3
-    assert "held a credential" in resumed.stderr
-    assert read_run(waiting).status == "running"
+def test_an_index_is_not_built_to_resume_a_run(finished: Path, tmp_path: Path) -> None:
+    other = make_project(tmp_path / "other")
+    shutil.rmtree(other / "data" / "indexes")
+    resumed = resume(other, unfinished(tmp_path / "second", finished))
+    assert resumed.exit_code == 4
+    assert "branchrank index" in resumed.stderr
+    assert not (other / "data" / "indexes").exists()
 
 
-def test_a_credential_in_the_command_is_left_out_and_said(project: Path, tmp_path: Path) -> None:
+def test_a_credential_in_the_command_is_not_kept_and_resume_takes_it_again(
+    project: Path, tmp_path: Path
+) -> None:
     url = "redis://:Sup3rSecretPW@127.0.0.1:9/0"
     words = ("--predictor", "local", "--cache-redis-url", url, "--latency-sample", 0, "--bootstrap", 100)
     done = program(DOOR, *words, "--reports", tmp_path / "reports", cwd=project)
     assert done.returncode == 0, done.stderr
     [made] = (tmp_path / "reports").iterdir()
-    assert read_run(made).command_scrubbed
     assert all(b"Sup3rSecretPW" not in path.read_bytes() for path in made.rglob("*") if path.is_file())
+    waiting = unfinished(tmp_path / "second", made)
+    refused = resume(project, waiting)
+    assert refused.exit_code == 3
+    assert "--cache-redis-url redis://127.0.0.1:9/0" in refused.stderr
+    assert resume(project, waiting, "--cache-redis-url", url).exit_code == 0
+    assert b"Sup3rSecretPW" not in (waiting / names.RUN_JSON).read_bytes()
 
 
-def test_fresh_starts_anew(project: Path, finished: Path, tmp_path: Path) -> None:
+def test_fresh_starts_over(project: Path, finished: Path, tmp_path: Path) -> None:
     waiting = unfinished(tmp_path / "second", finished)
     made = benchmark(project, "--predictor", "local", "--fresh", reports=tmp_path / "second")
     assert made != waiting

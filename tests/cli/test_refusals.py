@@ -10,7 +10,7 @@ import pytest
 from support.commands import NO_LLM, ROOT, benchmark, invoke, make_project, program, table, write_lines
 from support.worlds import write_pages
 
-from branchrank.cli import opening
+from branchrank.index import opening
 from branchrank.index.workspace_folder import configure
 from branchrank.runs.directory import read_run
 from branchrank.settings import (

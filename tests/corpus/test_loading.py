@@ -15,10 +15,10 @@ from branchrank.errors import CorpusError
 def test_a_corpus_is_its_documents_in_order_with_a_digest_of_their_bytes(tmp_path: Path) -> None:
     (tmp_path / "b.rst").write_text("B\n=\n")
     (tmp_path / "a.txt").write_text("A\n=\n")
-    told: list[tuple[int, int]] = []
-    corpus = load_corpus(tmp_path, progress=lambda done, total: told.append((done, total)))
+    told: list[tuple[str, int, int]] = []
+    corpus = load_corpus(tmp_path, progress=lambda *state: told.append(state))
     assert [(d.source, d.title) for d in corpus.documents] == [("a.txt", "A"), ("b.rst", "B")]
-    assert told == [(1, 2), (2, 2)]
+    assert told == [("read", 1, 2), ("read", 2, 2)]
 
     copy = tmp_path / "copy"
     copy.mkdir()

@@ -50,9 +50,9 @@ def test_another_process_gives_the_same_bytes() -> None:
 
 
 def test_progress_counts_texts() -> None:
-    seen: list[tuple[int, int]] = []
-    FakeEmbedder().embed_documents(["a", "b"], lambda done, total: seen.append((done, total)))
-    assert seen == [(1, 2), (2, 2)]
+    seen: list[tuple[str, int, int]] = []
+    FakeEmbedder().embed_documents(["a", "b"], lambda *at: seen.append(at))
+    assert seen == [("embed", 1, 2), ("embed", 2, 2)]
 
 
 def test_the_name_sets_the_dimension() -> None:

@@ -74,9 +74,9 @@ def test_no_texts_give_no_rows() -> None:
 
 
 def test_progress_reaches_the_end() -> None:
-    seen: list[tuple[int, int]] = []
-    embedder().embed_documents(TEXTS, lambda done, total: seen.append((done, total)))
-    assert seen == [(number, len(TEXTS)) for number in range(1, len(TEXTS) + 1)]
+    seen: list[tuple[str, int, int]] = []
+    embedder().embed_documents(TEXTS, lambda *at: seen.append(at))
+    assert seen == [("embed", number, len(TEXTS)) for number in range(1, len(TEXTS) + 1)]
 
 
 def test_a_first_query_loads_no_heavy_library_and_leaves_no_file(tmp_path: Path) -> None:

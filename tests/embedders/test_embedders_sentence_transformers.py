@@ -121,9 +121,9 @@ def test_a_larger_batch_gives_nearly_the_same_vectors(nomic: Path) -> None:
 
 def test_progress_and_no_texts(nomic: Path) -> None:
     embedder = SentenceTransformersEmbedder(str(nomic))
-    seen: list[tuple[int, int]] = []
+    seen: list[tuple[str, int, int]] = []
     embedder.embed_documents(["text"] * 20, lambda *at: seen.append(at))
-    assert seen == [(16, 20), (20, 20)]
+    assert seen == [("embed", 16, 20), ("embed", 20, 20)]
     assert embedder.embed_documents([]).shape == (0, 32)
 
 

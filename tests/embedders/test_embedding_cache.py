@@ -14,7 +14,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from branchrank.embedders import EmbedderIdentity, FakeEmbedder, Progress, Vectors
+from branchrank.embedders import EmbedderIdentity, FakeEmbedder, Vectors
 from branchrank.embedders.cache import (
     BATCH,
     SqliteEmbeddingCache,
@@ -22,7 +22,7 @@ from branchrank.embedders.cache import (
     cached_documents,
     cached_query,
 )
-from branchrank.progress import Notify
+from branchrank.progress import Notify, Progress, no_progress
 
 TEXTS = [f"section {number} about routing" for number in range(10)]
 
@@ -35,7 +35,7 @@ class Counting:
         self.identity: EmbedderIdentity = msgspec.structs.replace(self._inner.identity, **changes)
         self.asked: list[str] = []
 
-    def embed_documents(self, texts: Sequence[str], progress: Progress | None = None) -> Vectors:
+    def embed_documents(self, texts: Sequence[str], progress: Progress = no_progress) -> Vectors:
         self.asked.extend(texts)
         return self._inner.embed_documents(texts, progress)
 
@@ -134,9 +134,9 @@ def test_keys_depend_on_prefix_and_text_as_embedded() -> None:
 
 def test_progress_counts_cached_texts_at_once(path: Path) -> None:
     fill(path)
-    seen: list[tuple[int, int]] = []
+    seen: list[tuple[str, int, int]] = []
     cached_documents(Counting(), opened(path), [*TEXTS, "new"], lambda *at: seen.append(at))
-    assert seen == [(10, 11), (11, 11)]
+    assert seen == [("embed", 10, 11), ("embed", 11, 11)]
 
 
 @pytest.mark.parametrize(
@@ -335,7 +335,7 @@ def test_a_killed_build_loses_at_most_the_batch_in_hand(path: Path, after: int) 
 
 def test_a_batch_is_kept_before_the_next_is_embedded(path: Path) -> None:
     class Failing(Counting):
-        def embed_documents(self, texts: Sequence[str], progress: Progress | None = None) -> Vectors:
+        def embed_documents(self, texts: Sequence[str], progress: Progress = no_progress) -> Vectors:
             if len(self.asked) >= 2 * BATCH:
                 raise KeyboardInterrupt
             return super().embed_documents(texts, progress)

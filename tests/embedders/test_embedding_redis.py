@@ -17,6 +17,7 @@ from branchrank.embedders import FakeEmbedder
 from branchrank.embedders.cache import cache_keys, cached_documents, cached_query, open_cache
 from branchrank.embedders.cache_redis import RedisEmbeddingCache
 from branchrank.errors import MissingDependencyError, UsageError
+from branchrank.progress import no_progress
 
 pytestmark = pytest.mark.skipif(
     shutil.which("redis-server") is None and not os.environ.get("CI"), reason="redis-server is not installed"
@@ -60,7 +61,7 @@ class Counting(FakeEmbedder):
 
     asked = 0
 
-    def embed_documents(self, texts, progress=None):
+    def embed_documents(self, texts, progress=no_progress):
         self.asked += len(texts)
         return super().embed_documents(texts, progress)
 

@@ -10,7 +10,8 @@ from typing import Any
 import msgspec
 from branchrank.runs.loading import LoadedRun, load_run
 
-from branchrank.bench.benchmark import Contestant, run_benchmark
+from branchrank.bench.benchmark import run_predictors
+from branchrank.bench.opening import OpenPredictor
 from branchrank.llm.ledger import PriceTable
 from branchrank.questions.question_files import questions_digest
 from branchrank.records import GoldItem, Hit, LLMCall, Question, Retrieval, StageTrace
@@ -144,6 +145,16 @@ def make_run(
     if not root.exists():
         make_corpus(root, 60)
     part = BenchmarkSettings(**{"latency_sample": 4, "bootstrap": 200, **settings})
+    opened = [
+        OpenPredictor(
+            predictor=each,
+            unmemoised=each,
+            record=PredictorRecord(
+                name=each.name, llm=each.llm, repeats=repeats if each.llm != "none" else 1
+            ),
+        )
+        for each in predictors
+    ]
     run = RunRecord(
         experiment=experiment,
         created="2026-01-01T00:00:00+00:00",
@@ -157,25 +168,16 @@ def make_run(
         question_ids=tuple(question.id for question in asked),
         top_k=5,
         mode=part.mode,
-        predictors=tuple(
-            PredictorRecord(name=each.name, llm=each.llm, repeats=repeats if each.llm != "none" else 1)
-            for each in predictors
-        ),
+        predictors=tuple(each.record for each in opened),
         settings={"benchmark": msgspec.to_builtins(part)},
         prices=prices,
     )
-    outcome = run_benchmark(
+    outcome = run_predictors(
         change(run),
-        [
-            Contestant(predictor=each, unmemoised=each, repeats=repeats if each.llm != "none" else 1)
-            for each in predictors
-        ],
+        opened,
         asked,
         part,
         reports=folder / "reports",
-        memos=(),
-        progress=lambda stage, done, total: None,
-        notice=lambda text: None,
         fresh=True,
         gold_facts=gold_facts(asked, root),
     )

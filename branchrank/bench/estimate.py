@@ -1,0 +1,72 @@
+"""What a plan would ask and cost, before it is run: the answer to ``--dry-run``."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from branchrank.bench.experiment import PlannedSystem
+from branchrank.bench.plan import Plan, check_plan
+from branchrank.llm.ledger import PriceTable, read_prices
+from branchrank.records import Record
+from branchrank.settings import LLMSettings
+from branchrank.systems.llm_estimate import Estimate, estimate
+
+
+class PredictorEstimate(Record, frozen=True, kw_only=True):
+    """What one predictor would ask: queries of the quality pass, and upper bounds for its LLM.
+
+    ``index``, ``model`` and ``llm`` are empty where there is none; ``cost`` is ``None`` without a price.
+    """
+
+    predictor: str
+    queries: int
+    index: str = ""
+    model: str = ""
+    llm: Estimate | None = None
+    cost: float | None = None
+
+
+class PlanEstimate(Record, frozen=True, kw_only=True):
+    """What a plan would ask, predictor by predictor."""
+
+    experiment: str
+    questions: int
+    predictors: tuple[PredictorEstimate, ...]
+    prices: PriceTable | None = None
+
+
+def estimate_plan(plan: Plan) -> PlanEstimate:
+    """Check a plan and say what it would ask. Nothing is built, and nobody is contacted.
+
+    Raises what :func:`~branchrank.bench.plan.check_plan` raises.
+    """
+    questions = len(check_plan(plan))
+    settings = plan.settings.part(LLMSettings)
+    prices = read_prices(Path(settings.price_table)) if settings.price_table else None
+    rows = []
+    for each in plan.predictors:
+        if isinstance(each, PlannedSystem):
+            rows.append(_system(plan, each, questions, settings.completion_tokens, prices))
+        else:
+            rows.append(PredictorEstimate(predictor=each.name, queries=questions))
+    return PlanEstimate(
+        experiment=plan.experiment, questions=questions, predictors=tuple(rows), prices=prices
+    )
+
+
+def _system(
+    plan: Plan, planned: PlannedSystem, questions: int, completion_tokens: int, prices: PriceTable | None
+) -> PredictorEstimate:
+    system = planned.system
+    queries = questions * plan.repeats_of(system)
+    if not system.asks_llm:
+        return PredictorEstimate(predictor=system.name, queries=queries, index=planned.index)
+    bound = estimate(system, queries, completion_tokens)
+    return PredictorEstimate(
+        predictor=system.name,
+        queries=queries,
+        index=planned.index,
+        model=system.llm.model,
+        llm=bound,
+        cost=prices.cost(bound.as_call(system.llm.model)) if prices is not None else None,
+    )

@@ -1,0 +1,125 @@
+"""What a plan needs open while it runs: LLM endpoints, indexes, engines, predictors."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from contextlib import ExitStack, closing, contextmanager
+from pathlib import Path
+
+from branchrank.bench.experiment import PlannedSystem
+from branchrank.bench.plan import Plan
+from branchrank.bench.predictors import ApiPredictor, Predictor, SystemPredictor
+from branchrank.errors import QuestionError
+from branchrank.index import Index, open_index, open_or_build
+from branchrank.index.workspace_folder import WorkspaceFolder
+from branchrank.progress import Notify, Progress
+from branchrank.questions.question_files import check_sources
+from branchrank.records import Question, Record
+from branchrank.runs.directory import PredictorRecord
+from branchrank.systems.engine import Engine
+from branchrank.systems.llm_opening import LLMMeter, open_llm
+from branchrank.systems.llm_stages import LLMStages
+from branchrank.systems.memo import Memo, QueryMemo
+
+
+class OpenPredictor(Record, frozen=True, kw_only=True):
+    """A predictor that can be asked, its twin for the latency pass, which caches nothing, and its record."""
+
+    predictor: Predictor
+    unmemoised: Predictor
+    record: PredictorRecord
+
+
+class OpenPlan(Record, frozen=True, kw_only=True):
+    """Everything that a plan opened: predictors in its order, indexes by name, the memos of their stages."""
+
+    predictors: tuple[OpenPredictor, ...]
+    indexes: dict[str, Index]
+    memos: tuple[Memo, ...]
+
+
+@contextmanager
+def open_plan(
+    plan: Plan,
+    questions: Sequence[Question],
+    *,
+    progress: Progress,
+    notify: Notify,
+    status: Notify,
+    build: bool = True,
+) -> Iterator[OpenPlan]:
+    """Open a plan; leaving the context closes all of it.
+
+    Endpoints are checked first: that is quick, and an index may take long to build. An index that is missing
+    or stale is built, or, without ``build``, refused. Raises :class:`QuestionError` for gold outside the
+    corpus, and what opening an endpoint, a model, an index or a branch raises.
+    """
+    for each in plan.predictors:
+        if isinstance(each, ApiPredictor):
+            each.check()
+    used = dict.fromkeys(each.index for each in plan.predictors if isinstance(each, PlannedSystem))
+    with ExitStack() as opened:
+        stages = opened.enter_context(
+            open_llm(plan.data_dir, plan.settings, plan.systems, notify=notify, meter=LLMMeter(status))
+        )
+        indexes: dict[str, Index] = {}
+        engines: dict[str, tuple[Engine, Engine]] = {}
+        for name in used:
+            workspace = WorkspaceFolder(plan.data_dir, plan.indexes[name], notify=notify)
+            index = open_or_build(workspace, progress=progress) if build else open_index(workspace)
+            indexes[name] = opened.enter_context(index)
+            check_gold(questions, index, plan.questions_file)
+            engines[name] = _engines(plan, name, index, stages, notify, opened)
+        yield OpenPlan(
+            predictors=tuple(_opened(plan, each, engines) for each in plan.predictors),
+            indexes=indexes,
+            memos=tuple(engine.memo for engine, _ in engines.values()),
+        )
+
+
+def _engines(
+    plan: Plan, name: str, index: Index, stages: LLMStages, notify: Notify, opened: ExitStack
+) -> tuple[Engine, Engine]:
+    """The engine of an index for the quality pass, and the one for the latency pass, which caches nothing."""
+    workspace = WorkspaceFolder(plan.data_dir, plan.settings, notify=notify)
+    cache = opened.enter_context(closing(workspace.open_cache()))
+    root, settings = workspace.corpus_root, plan.indexes[name]
+    quality = Engine(index, root, settings, memo=Memo(), cache=cache, llm_stages=stages)
+    latency = Engine(index, root, settings, memo=QueryMemo(), llm_stages=stages)
+    for engine in (quality, latency):
+        opened.callback(engine.close)
+    return quality, latency
+
+
+def _opened(
+    plan: Plan, each: PlannedSystem | Predictor, engines: dict[str, tuple[Engine, Engine]]
+) -> OpenPredictor:
+    if not isinstance(each, PlannedSystem):
+        record = PredictorRecord(name=each.name, llm=each.llm, index="", origin=getattr(each, "origin", ""))
+        return OpenPredictor(predictor=each, unmemoised=each, record=record)
+    engine, timing = engines[each.index]
+    return OpenPredictor(
+        predictor=SystemPredictor(each.system, engine),
+        unmemoised=SystemPredictor(each.system, timing),
+        record=PredictorRecord(
+            name=each.system.name,
+            llm=each.system.llm_label,
+            system=each.system,
+            index=each.index,
+            repeats=plan.repeats_of(each.system),
+        ),
+    )
+
+
+def check_gold(questions: Sequence[Question], index: Index, questions_file: Path) -> None:
+    """Raise :class:`QuestionError` when gold lies outside the corpus."""
+    line_counts: dict[str, int] = {}
+    for node in index.tree.sections:
+        line_counts[node.source] = max(line_counts.get(node.source, 0), node.line_end or 0)
+    found = check_sources(questions, line_counts)
+    if found:
+        more = [f"... and {len(found) - 10} more"] if len(found) > 10 else []
+        raise QuestionError(
+            "\n".join([f"{questions_file} does not fit the corpus:", *found[:10], *more]),
+            remedy="name the corpus's own questions with --questions, or `branchrank questions reanchor`",
+        )

@@ -1,0 +1,297 @@
+"""Resuming a run: its plan, read from its directory.
+
+A run directory may come from somebody else, so it is data.
+
+1. Numbers, choices, systems and questions come from the directory, after the checks that flags pass.
+2. What leads out of the workspace (a host, a model, a file, a class) is never taken from it: the command
+   names it, and it must be what the run used. One error lists what is missing, with the whole command.
+3. Before a row is written, the whole plan is compared with the run's
+   (:func:`~branchrank.runs.directory.check_resumable`).
+"""
+
+from __future__ import annotations
+
+import shlex
+from collections.abc import Callable, Iterable, Mapping
+from functools import partial
+from pathlib import Path
+from typing import Any, TypeVar, get_args
+
+import msgspec
+from msgspec import Meta
+
+from branchrank.bench.experiment import PlannedSystem
+from branchrank.bench.plan import Plan, check_plan, endpoint_predictor
+from branchrank.bench.predictors import Predictor, load_class_predictor
+from branchrank.embedders import is_bundled
+from branchrank.errors import InputError, RunError, UsageError
+from branchrank.llm.secrets import bare_url, is_url
+from branchrank.records import Record
+from branchrank.runs import directory as names
+from branchrank.runs.directory import PredictorRecord, RunRecord, read_unfinished
+from branchrank.settings import (
+    PARTS,
+    BenchmarkSettings,
+    IndexSettings,
+    LLMSettings,
+    Resolved,
+    Setting,
+    checked,
+    resolve,
+    settings_of,
+)
+
+R = TypeVar("R", bound=Record)
+Change = Callable[[str, str], str]
+
+DEFAULT_DATA_DIR = Path("data")
+#: The settings that a run directory can't choose, by ``section.name``.
+REACHING: dict[str, Setting] = {
+    f"{setting.section}.{setting.name}": setting
+    for part in PARTS
+    for setting in settings_of(part)
+    if setting.reaches
+}
+_MODEL = "embedding model"
+
+
+class Named(Record, frozen=True, kw_only=True):
+    """What the person who resumes a run names in the command.
+
+    ``settings`` maps names in ``REACHING`` to values; ``allowed`` are further hosts, models and files, for
+    the systems and indexes of an experiment file. ``questions`` is needed where the run keeps no wording.
+    """
+
+    data_dir: Path | None = None
+    questions: Path | None = None
+    predictors: tuple[str, ...] = ()
+    api_endpoint: str = ""
+    settings: Mapping[str, str] = msgspec.field(default_factory=dict)
+    allowed: tuple[str, ...] = ()
+
+    @property
+    def words(self) -> list[str]:
+        """The flags of the command, without credentials."""
+        words = ["--data-dir", str(self.data_dir)] if self.data_dir is not None else []
+        words += ["--questions", str(self.questions)] if self.questions is not None else []
+        for name in self.predictors:
+            words += ["--predictor", name]
+        words += ["--api-endpoint", bare_url(self.api_endpoint)] if self.api_endpoint else []
+        for key, value in self.settings.items():
+            words += [REACHING[key].flag, bare_url(value)]
+        for value in self.allowed:
+            words += ["--allow", bare_url(value)]
+        return words
+
+
+def plan_from_run(directory: Path, named: Named) -> Plan:
+    """The plan of an interrupted run, to be given to :func:`~branchrank.bench.benchmark.run_plan`.
+
+    Nothing is imported, opened or contacted that ``named`` does not hold. Raises :class:`RunError` when the
+    run is finished or damaged, a value is out of its range, or something is not named.
+    """
+    run = read_unfinished(directory)
+    found = _Names(directory, named)
+    settings = _settings(directory, run, found)
+    indexes = {name: _index(directory, table, settings, found) for name, table in run.index_settings.items()}
+    makers = [_maker(record, found) for record in run.predictors]
+    data_dir = found.data_dir(run.data_dir)
+    found.check()
+    plan = Plan(
+        data_dir=data_dir,
+        settings=settings,
+        predictors=tuple(make() for make in makers),
+        indexes=indexes,
+        questions=_questions(directory, named, settings),
+        reports=directory.resolve().parent,
+        experiment=run.experiment,
+        split=run.split,
+        repeats=_repeats(directory, run),
+        command=run.command,
+    )
+    try:
+        check_plan(plan)
+    except (UsageError, InputError) as error:
+        raise RunError(f"{directory} can't be resumed: {error.message}", remedy=error.remedy) from error
+    return plan
+
+
+class _Names:
+    """Compares what a run reaches with what the command names; collects what is missing or differs."""
+
+    def __init__(self, directory: Path, named: Named) -> None:
+        self.directory = directory
+        self.named = named
+        self.missing: dict[tuple[str, str], str] = {}
+        self.wrong: list[str] = []
+        self.flags: dict[tuple[str, str], str] = {}
+        self.values: dict[tuple[str, str], str] = {}
+        for key, value in named.settings.items():
+            self.values[REACHING[key].reaches, bare_url(value)] = value
+
+    def setting(self, setting: Setting, recorded: str) -> str:
+        """The value of a setting: the named one, which must be the run's."""
+        self.flags[setting.reaches, recorded] = setting.flag
+        value = self.named.settings.get(f"{setting.section}.{setting.name}")
+        if value is None:
+            return (
+                recorded
+                if self._needs_no_name(setting.reaches, recorded)
+                else self._missing(setting.flag, setting.reaches, recorded)
+            )
+        if bare_url(value) != recorded:
+            self.wrong.append(f"{setting.flag} {bare_url(value)}: the run used {recorded or 'none'}")
+        return value
+
+    def value(self, role: str, recorded: str) -> str:
+        """A value inside a system or an index of its own: one that was named for this role, or allowed."""
+        if self._needs_no_name(role, recorded):
+            return recorded
+        if (role, recorded) in self.values:
+            return self.values[role, recorded]
+        for allowed in self.named.allowed:
+            if bare_url(allowed) == recorded:
+                return allowed
+        return self._missing(self.flags.get((role, recorded), "--allow"), role, recorded)
+
+    @staticmethod
+    def _needs_no_name(role: str, recorded: str) -> bool:
+        return not recorded or (role == _MODEL and is_bundled(recorded))
+
+    def _missing(self, flag: str, role: str, recorded: str) -> str:
+        self.missing[flag, recorded] = role
+        return recorded
+
+    def predictor(self, name: str) -> None:
+        """A class ``module:Class``."""
+        if name not in self.named.predictors:
+            self._missing("--predictor", "predictor", name)
+
+    def endpoint(self, url: str) -> None:
+        """The endpoint of the predictor ``api``."""
+        if not self.named.api_endpoint:
+            self._missing("--api-endpoint", "HTTP endpoint", url)
+        elif bare_url(self.named.api_endpoint) != url:
+            self.wrong.append(f"--api-endpoint {bare_url(self.named.api_endpoint)}: the run used {url}")
+
+    def data_dir(self, recorded: str) -> Path:
+        """The workspace; one other than the default must be named."""
+        if self.named.data_dir is None and Path(recorded).absolute() != DEFAULT_DATA_DIR.absolute():
+            self._missing("--data-dir", "workspace", recorded)
+        return self.named.data_dir or DEFAULT_DATA_DIR
+
+    def check(self) -> None:
+        """Raise :class:`RunError` with everything that is missing or differs."""
+        if self.wrong:
+            raise RunError(
+                f"{self.directory} can't be resumed, its plan differs:\n" + "\n".join(self.wrong),
+                remedy="name what the run used, or start a new run",
+            )
+        if self.missing:
+            listed = "\n".join(f"  - {role} {value}" for (_, value), role in self.missing.items())
+            words = ["branchrank", "resume", str(self.directory), *self.named.words]
+            words += [word for flag, value in self.missing for word in (flag, value)]
+            raise RunError(
+                f"{self.directory} reaches what this command does not name:\n{listed}",
+                remedy=f"if you trust it: {shlex.join(words)}",
+            )
+
+
+def _settings(directory: Path, run: RunRecord, found: _Names) -> Resolved:
+    """The run's settings, checked like those of a TOML file, with what reaches out as it was named."""
+    recorded = _resolved(directory, run.settings)
+    tables = {
+        part.section: msgspec.to_builtins(recorded.part(part))
+        for part in PARTS
+        if part.section in run.settings
+    }
+    flags = {}
+    for key, setting in REACHING.items():
+        value = found.setting(setting, getattr(recorded.parts[setting.section], setting.name))
+        if key in found.named.settings:
+            flags[key] = value
+    return _resolved(directory, tables, flags)
+
+
+def _resolved(directory: Path, tables: Mapping[str, Any], flags: Mapping[str, Any] | None = None) -> Resolved:
+    path = directory / names.RUN_JSON
+    try:
+        return resolve(toml=tables, toml_name=str(path), environment={}, flags=flags)
+    except UsageError as error:
+        raise RunError(f"{path}: {error.message}", remedy="start a new run") from None
+
+
+def _index(directory: Path, table: Mapping[str, Any], settings: Resolved, found: _Names) -> Resolved:
+    """The settings of one index of the run."""
+    recorded = _resolved(directory, {IndexSettings.section: table}).part(IndexSettings)
+    return msgspec.structs.replace(
+        settings, parts={**settings.parts, IndexSettings.section: with_reached(recorded, found.value)}
+    )
+
+
+def _maker(record: PredictorRecord, found: _Names) -> Callable[[], PlannedSystem | Predictor]:
+    """What makes a predictor once all that it reaches is known to be named."""
+    if record.system is not None:
+        planned = PlannedSystem(system=with_reached(record.system, found.value), index=record.index)
+        return lambda: planned
+    url, _, target = record.origin.partition(" ")
+    if is_url(url):
+        found.endpoint(url)
+        return partial(endpoint_predictor, found.named.api_endpoint, target)
+    if ":" in record.origin:
+        found.predictor(record.origin)
+        return partial(load_class_predictor, record.origin)
+    raise RunError(
+        f"{found.directory} can't be resumed: {record.name!r} was an object of a Python program",
+        remedy="run that program again",
+    )
+
+
+def _questions(directory: Path, named: Named, settings: Resolved) -> Path | None:
+    """The question file: the run's own copy, unless that keeps no wording."""
+    if named.questions is not None:
+        return named.questions
+    keeps = settings.part(BenchmarkSettings).question_text == "keep"
+    return directory / names.QUESTIONS if keeps else None
+
+
+def _repeats(directory: Path, run: RunRecord) -> int:
+    [setting] = (each for each in settings_of(LLMSettings) if each.name == "repeats")
+    repeats = max((each.repeats for each in run.predictors), default=1)
+    try:
+        return int(checked(LLMSettings, setting, repeats))
+    except ValueError:
+        raise RunError(
+            f"{directory / names.RUN_JSON}: repeats = {repeats}; allowed: {setting.allowed}",
+            remedy="start a new run",
+        ) from None
+
+
+def with_reached(record: R, change: Change) -> R:
+    """The record with ``change(role, value)`` in place of every value that is marked to reach out.
+
+    Records inside are changed too. Text in a free table, such as the options of a branch kind, counts where
+    it looks like a URL or a path.
+    """
+    changed = {
+        field.name: _changed(getattr(record, field.name), _role(field.type), change)
+        for field in msgspec.structs.fields(type(record))
+    }
+    return msgspec.structs.replace(record, **changed)
+
+
+def _changed(value: Any, role: str, change: Change) -> Any:
+    if isinstance(value, Record):
+        return with_reached(value, change)
+    if isinstance(value, tuple | list):
+        return type(value)(_changed(each, role, change) for each in value)
+    if isinstance(value, dict):
+        return {key: _changed(each, role or "option", change) for key, each in value.items()}
+    if not isinstance(value, str) or not role or (role == "option" and not set(value) & set(":/\\~")):
+        return value
+    return change(role, value)
+
+
+def _role(annotation: Any) -> str:
+    metas: Iterable[Meta] = (each for each in get_args(annotation) if isinstance(each, Meta))
+    return next((meta.extra["reaches"] for meta in metas if meta.extra), "")

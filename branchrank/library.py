@@ -1,0 +1,151 @@
+"""What the commands do besides a workspace's and a run's own methods.
+
+Plan and run benchmarks (from names, an experiment file or an interrupted run), list and verify runs, plan a
+number of questions, score TREC files, import BEIR folders, fetch corpora.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from branchrank.bench import (
+    Named,
+    Plan,
+    PlanEstimate,
+    estimate_plan,
+    plan_from_experiment,
+    plan_from_names,
+    plan_from_run,
+)
+from branchrank.progress import Progress, no_progress
+from branchrank.workspace import run_benchmark
+
+if TYPE_CHECKING:
+    from branchrank.corpus.named import CorpusPlace
+    from branchrank.questions.beir import BeirQuestions
+    from branchrank.report.power_analysis import PowerAnalysis
+    from branchrank.report.verify import Verification
+    from branchrank.runs.listing import ListedRun
+    from branchrank.runs.trec_files import TrecScores
+
+__all__ = [
+    "Named",
+    "Plan",
+    "PlanEstimate",
+    "add_corpus",
+    "estimate_plan",
+    "import_beir",
+    "list_corpora",
+    "list_runs",
+    "plan_from_experiment",
+    "plan_from_names",
+    "plan_from_run",
+    "power",
+    "run_benchmark",
+    "score_trec",
+    "verify",
+]
+
+#: The measures of :func:`score_trec`, as ir-measures names them.
+TREC_MEASURES = ("Success@1", "Success@5", "RR", "nDCG@10", "R@100", "AP")
+#: The numbers of questions of :func:`power`.
+POWER_QUESTIONS = (20, 50, 100, 200, 400)
+
+
+def list_runs(reports: str | Path = "reports") -> list[ListedRun]:
+    """The runs in a folder of reports, oldest first; one that can't be read says why.
+
+    >>> list_runs("no/such/folder")
+    []
+    """
+    from branchrank.runs import listing
+
+    return listing.list_runs(Path(reports))
+
+
+def verify(directory: str | Path) -> Verification:
+    """Compute every printed number of a run again and name each one that differs.
+
+    Raises :class:`~branchrank.errors.RunError` when the directory holds no run.
+    """
+    from branchrank.report.verify import verify_run
+
+    return verify_run(Path(directory))
+
+
+def power(
+    questions: Sequence[int] = POWER_QUESTIONS,
+    *,
+    rate: float = 0.7,
+    disagreement: float = 0.2,
+    difference: float | None = None,
+    candidates: int = 1,
+    alpha: float = 0.05,
+) -> PowerAnalysis:
+    """What a benchmark of so many questions can detect, before any query is run.
+
+    ``rate`` is the hit rate that you expect, ``disagreement`` the share of questions that two predictors
+    answer differently, ``difference`` the difference in hit rate that you want to confirm, ``candidates`` how
+    many predictors are compared with the baseline. Printing the result shows a table.
+
+    >>> [plan.unanimous for plan in power([100]).plans]
+    [6]
+    """
+    from branchrank.report.power_analysis import power_analysis
+
+    return power_analysis(
+        questions,
+        rate=rate,
+        disagreement=disagreement,
+        difference=difference,
+        candidates=candidates,
+        alpha=alpha,
+    )
+
+
+def score_trec(
+    runs: Iterable[str | Path], qrels: str | Path, measures: Iterable[str] = TREC_MEASURES
+) -> list[TrecScores]:
+    """Score TREC run files from anywhere with qrels, averaged over all judged queries.
+
+    Raises :class:`~branchrank.errors.RunError` for a file that can't be read, and
+    :class:`~branchrank.errors.UsageError` for an unknown measure.
+    """
+    from branchrank.runs import trec_files
+
+    return trec_files.score_trec([Path(path) for path in runs], Path(qrels), measures)
+
+
+def import_beir(
+    folder: str | Path, output: str | Path, *, split: str = "test", remove_query: bool = False
+) -> BeirQuestions:
+    """Write the queries of a BEIR folder and their relevance judgements as a question file.
+
+    With ``remove_query`` a query's own document (of the same id) is never a hit. Raises
+    :class:`~branchrank.errors.QuestionError` or :class:`~branchrank.errors.InputError`.
+    """
+    from branchrank.questions.beir import beir_questions
+    from branchrank.questions.question_files import write_questions
+
+    made = beir_questions(Path(folder), split, remove_query=remove_query)
+    write_questions(Path(output), made.questions)
+    return made
+
+
+def add_corpus(name: str, *, progress: Progress = no_progress) -> Path:
+    """Fetch a corpus by name, check it, and return the folder that holds its documents.
+
+    Nothing fetched is executed. Raises :class:`~branchrank.errors.CorpusError`.
+    """
+    from branchrank.corpus import named
+
+    return named.add_corpus(name, progress=progress)
+
+
+def list_corpora() -> list[CorpusPlace]:
+    """The corpora that can be fetched by name, and where those that were fetched are."""
+    from branchrank.corpus.named import corpus_places
+
+    return corpus_places()

@@ -1,0 +1,47 @@
+"""The runs in a folder of reports, the unreadable ones included."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from branchrank.errors import RunError
+from branchrank.printable import safe
+from branchrank.records import Record
+from branchrank.runs.directory import RUN_JSON, read_run
+
+
+class ListedRun(Record, frozen=True, kw_only=True):
+    """A run's directory with its status, its number of questions and its predictors.
+
+    ``problem`` says why it can't be read; the other fields are then empty. ``str()`` is one line.
+    """
+
+    directory: Path
+    status: str = ""
+    questions: int = 0
+    predictors: tuple[str, ...] = ()
+    problem: str = ""
+
+    def __str__(self) -> str:
+        if self.problem:
+            return safe(f"{self.directory}  unreadable: {self.problem}")
+        names = ", ".join(self.predictors)
+        return safe(f"{self.directory}  {self.status}  {self.questions} questions  {names}")
+
+
+def list_runs(reports: Path) -> list[ListedRun]:
+    """The runs in ``reports``, oldest first."""
+    return [_listed(path.parent) for path in sorted(reports.glob(f"*/{RUN_JSON}"))]
+
+
+def _listed(directory: Path) -> ListedRun:
+    try:
+        run = read_run(directory)
+    except RunError as error:
+        return ListedRun(directory=directory, problem=error.message)
+    return ListedRun(
+        directory=directory,
+        status=run.status,
+        questions=len(run.question_ids),
+        predictors=tuple(each.name for each in run.predictors),
+    )

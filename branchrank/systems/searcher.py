@@ -1,0 +1,245 @@
+"""Searching a workspace: one index, one engine, the LLMs that its systems ask for.
+
+1. Nothing is opened before it is needed; what is opened stays open until the searcher is closed.
+2. A missing or stale index is built where that was asked for, and is an error otherwise.
+3. The engine remembers the latest stage results, so that a process that answers for ever stays small.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from contextlib import ExitStack
+from functools import cached_property
+from pathlib import Path
+from threading import RLock
+from typing import TYPE_CHECKING, Self
+
+from branchrank.errors import ArtifactError, BusyError, UsageError
+from branchrank.index import Index, build_index, open_index
+from branchrank.index.workspace_folder import WorkspaceFolder
+from branchrank.progress_bars import ProgressReporter, shown_progress
+from branchrank.records import Hit, Retrieval
+from branchrank.settings import BenchmarkSettings, Resolved, RetrievalSettings
+from branchrank.systems.builtin import builtin_systems
+from branchrank.systems.checks import problems
+from branchrank.systems.document_search import Mode, document_search
+from branchrank.systems.engine import Engine
+from branchrank.systems.llm_opening import open_llm
+from branchrank.systems.llm_stages import LLMStages
+from branchrank.systems.memo import RecentMemo
+from branchrank.systems.query import read_filter
+from branchrank.systems.spec import Endpoint, System
+
+if TYPE_CHECKING:
+    from branchrank.llm.gateway import Gateway
+    from branchrank.systems.search_tools import SearchTools
+    from branchrank.tree.navigate import Tree
+
+
+class Searcher:
+    """A workspace's index and engine, opened when they are first used. Safe for several threads. Close it."""
+
+    def __init__(
+        self, folder: WorkspaceFolder, *, rebuild: bool = False, progress: bool | ProgressReporter = False
+    ) -> None:
+        self._folder = folder
+        self._rebuild = rebuild
+        self._progress = progress
+        self._resources = ExitStack()
+        self._lock = RLock()
+        self._gateways: dict[Endpoint, Callable[[Endpoint], Gateway]] = {}
+        self._systems: dict[str, System] = {}
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *exception: object) -> None:
+        self.close()
+
+    def close(self) -> None:
+        """Release the index, caches and connections. A closed workspace opens them again when it is used."""
+        with self._lock:
+            self._resources.close()
+            self._gateways.clear()
+            for name in ("engine", "index"):
+                self.__dict__.pop(name, None)
+
+    @property
+    def data_dir(self) -> Path:
+        """The workspace's folder."""
+        return self._folder.data_dir
+
+    @property
+    def settings(self) -> Resolved:
+        """Every setting, and where each value came from."""
+        return self._folder.settings
+
+    @property
+    def folder(self) -> WorkspaceFolder:
+        """The workspace's files: corpus, questions, indexes, caches."""
+        return self._folder
+
+    @cached_property
+    def index(self) -> Index:
+        """The opened index. Raises :class:`~branchrank.errors.ArtifactError` when it is missing or stale."""
+        with self._lock:
+            if "index" in self.__dict__:  # another thread was first
+                made: Index = self.__dict__["index"]
+                return made
+            try:
+                index = open_index(self._folder)
+            except BusyError:
+                raise
+            except ArtifactError as reason:
+                if not self._rebuild:
+                    raise
+                self._folder.notify(f"{reason.message}; building it")
+                return self.built()
+            self._resources.callback(index.close)
+            return index
+
+    def built(self) -> Index:
+        """Build the index, or bring it up to date, and open it."""
+        with shown_progress(self._progress) as progress:
+            index = build_index(self._folder, progress=progress)
+        self._resources.callback(index.close)
+        return index
+
+    @cached_property
+    def engine(self) -> Engine:
+        """The engine that answers every query of this workspace; it remembers the latest stage results."""
+        with self._lock:
+            if "engine" in self.__dict__:
+                made: Engine = self.__dict__["engine"]
+                return made
+            index = self.index
+            cache = self._folder.open_cache()
+            self._resources.callback(cache.close)
+            engine = Engine(
+                index,
+                self._folder.corpus_root,
+                self.settings,
+                memo=RecentMemo(),
+                cache=cache,
+                llm_stages=LLMStages(self._gateway, seed=self.settings.part(BenchmarkSettings).sample_seed),
+            )
+            self._resources.callback(engine.close)
+            return engine
+
+    @property
+    def tree(self) -> Tree:
+        """The PageIndex tree of the index."""
+        return self.index.tree
+
+    def system(self, name: str | System) -> System:
+        """The system of this name under the workspace's settings; a ``System`` record is checked.
+
+        Raises :class:`~branchrank.errors.UsageError` for an unknown name or an impossible system.
+        """
+        (system,) = builtin_systems((name,), self.settings) if isinstance(name, str) else (name,)
+        found = problems(system)
+        if found:
+            raise UsageError("\n".join(found), remedy="correct the system")
+        return system
+
+    def predictor_names(self, names: Sequence[str] = ("all",)) -> tuple[str, ...]:
+        """The built-in predictors that names stand for: ``all`` and ``family`` spelled out, each once.
+
+        Raises :class:`~branchrank.errors.UsageError` for an unknown name.
+        """
+        return tuple(system.name for system in builtin_systems(tuple(names), self.settings))
+
+    def search(
+        self,
+        query: str,
+        system: str | System = "hybrid",
+        k: int = 5,
+        *,
+        keywords: str = "",
+        filters: Sequence[str] = (),
+    ) -> list[Hit]:
+        """The ``k`` best passages for a query, best first.
+
+        ``system`` is a predictor's name (``local``, ``hybrid``, ``pageindex``, ``grep``, ...) or a
+        ``System``. ``keywords`` are exact words for the branches that match words. ``filters`` such as
+        ``"file_path=guide/*.md"`` restrict the search to some documents.
+
+        Raises :class:`~branchrank.errors.UsageError` for an unknown system or filter, and what opening the
+        index or a branch raises.
+
+        Example::
+
+            for hit in workspace.search("how do I configure logging", k=3):
+                print(hit.source, hit.line_start, hit.text)
+        """
+        return list(self.retrieve(query, system, k, keywords=keywords, filters=filters).hits)
+
+    def retrieve(
+        self,
+        query: str,
+        system: str | System = "hybrid",
+        k: int = 5,
+        *,
+        keywords: str = "",
+        filters: Sequence[str] = (),
+    ) -> Retrieval:
+        """As :meth:`search`, with the trace of every stage, stage times, LLM calls and notices."""
+        if k < 1:
+            raise UsageError(f"k = {k}; at least 1 hit must be asked for", remedy="k=5")
+        chosen = self.system(system)
+        conditions = tuple(read_filter(text) for text in filters)
+        self._asked(chosen)
+        return self.engine.retrieve(chosen, query, k, keywords=keywords, filters=conditions)
+
+    def search_documents(self, query: str, mode: Mode = "hybrid", limit: int | None = None) -> list[Hit]:
+        """Search whole documents: keyword (FTS5), semantic (vectors) or hybrid, scores in 0..1, best first.
+
+        A hit is its document's best chunk, ``members`` are the document's best chunks. ``limit`` defaults to
+        ``[retrieval] final_limit``. Raises :class:`~branchrank.errors.UsageError` when the mode needs
+        embeddings and ``[embedding]`` names none.
+        """
+        system = document_search(self.settings, mode)
+        k = limit or self.settings.part(RetrievalSettings).final_limit
+        return list(self.engine.retrieve(system, query, k).hits)
+
+    def check_llm(self, system: str | System) -> None:
+        """Check the LLM endpoint of a system that asks for one, before any other work.
+
+        Raises :class:`~branchrank.errors.LLMError` when it cannot be reached.
+        """
+        chosen = self.system(system)
+        self._asked(chosen)
+        if chosen.asks_llm:
+            self._gateway(chosen.llm)
+
+    def warm_up(self, systems: Sequence[str | System]) -> None:
+        """Open what these systems search, and check their LLM endpoints, so that no query waits for it."""
+        for name in systems:
+            system = self.system(name)
+            self.check_llm(system)
+            self.engine.open(system)
+            if not system.asks_llm:
+                self.engine.retrieve(system, "warm up", 1)
+
+    @cached_property
+    def tools(self) -> SearchTools:
+        """``grep_search``, ``vector_search``, ``hybrid_search`` and ``read_file`` over this workspace."""
+        from branchrank.systems.search_tools import SearchTools
+
+        return SearchTools(self.engine)
+
+    def _asked(self, system: System) -> None:
+        if system.asks_llm:
+            self._systems[system.name] = system
+
+    def _gateway(self, endpoint: Endpoint) -> Gateway:
+        """The LLM of an endpoint, opened when a system first asks for it."""
+        with self._lock:
+            if endpoint not in self._gateways:
+                asking = [system for system in self._systems.values() if system.llm == endpoint]
+                stages = self._resources.enter_context(
+                    open_llm(self.data_dir, self.settings, asking, notify=self._folder.notify)
+                )
+                assert stages.gateway_of is not None
+                self._gateways[endpoint] = stages.gateway_of
+            return self._gateways[endpoint](endpoint)

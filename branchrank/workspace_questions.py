@@ -1,0 +1,221 @@
+"""A workspace's questions: check them, move their gold, mine, split and generate them."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from os import PathLike
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from branchrank.errors import InputError, QuestionError
+from branchrank.index.workspace_folder import WorkspaceFolder
+from branchrank.progress import Progress, no_progress
+from branchrank.records import Question, Record
+
+if TYPE_CHECKING:
+    from branchrank.llm.ledger import PriceTable, Totals
+    from branchrank.questions.anchoring import AnchorMove, AnchorProblem
+    from branchrank.questions.checks import QuestionCheck
+    from branchrank.questions.generation import GeneratedQuestions
+    from branchrank.questions.mining import Mined
+
+AnyPath = str | PathLike[str]
+
+
+class CheckedFile(Record, frozen=True, kw_only=True):
+    """A question file against the corpus. ``notes`` name documents that the corpus lacks."""
+
+    path: Path
+    notes: tuple[str, ...]
+    result: QuestionCheck
+
+
+class MovedGold(Record, frozen=True, kw_only=True):
+    """Where gold was found again, and which could not be; ``path`` holds the questions as they are now."""
+
+    path: Path
+    moved: tuple[AnchorMove, ...]
+    problems: tuple[AnchorProblem, ...]
+
+
+class SplitFile(Record, frozen=True, kw_only=True):
+    """One part of a split: its file, and how many questions about how many documents it has."""
+
+    path: Path
+    questions: int
+    documents: int
+
+
+class SplitFiles(Record, frozen=True, kw_only=True):
+    """Both parts of a split. ``share`` is the tuning part's; ``largest_group`` questions stay together."""
+
+    parts: tuple[SplitFile, ...]
+    share: float
+    largest_group: int
+
+
+class Spent(Record, frozen=True, kw_only=True):
+    """What LLM calls cost, with the prices they were computed from, if there are any."""
+
+    totals: Totals
+    prices: PriceTable | None
+
+
+class WorkspaceQuestions:
+    """The questions of one workspace; every method takes another question file as well."""
+
+    def __init__(self, folder: WorkspaceFolder) -> None:
+        self._folder = folder
+
+    @property
+    def path(self) -> Path:
+        """The workspace's question file."""
+        return self._folder.questions_path
+
+    def load(self, path: AnyPath | None = None) -> list[Question]:
+        """The questions of a file. Raises :class:`~branchrank.errors.QuestionError` naming the line."""
+        from branchrank.questions.question_files import load_questions
+
+        return load_questions(self._path(path))
+
+    def write(self, path: AnyPath, questions: Sequence[Question]) -> None:
+        """Write questions to a file, one JSON object a line."""
+        from branchrank.questions.question_files import write_questions
+
+        write_questions(Path(path), questions)
+
+    def check(self, path: AnyPath | None = None) -> CheckedFile:
+        """Check gold, leakage and duplicates against the corpus; nothing is changed."""
+        from branchrank.corpus.loading import load_corpus
+        from branchrank.questions.anchoring import corpus_lines
+        from branchrank.questions.checks import check_questions
+        from branchrank.questions.question_files import without_absent
+
+        root, exclude = self._folder.corpus_root, self._folder.exclude
+        loaded = self.load(path)
+        lines = corpus_lines(root, exclude)
+        present, notes = without_absent(loaded, lines)
+        result = check_questions(present, load_corpus(root, exclude).documents, lines)
+        return CheckedFile(path=self._path(path), notes=tuple(notes), result=result)
+
+    def reanchor(self, path: AnyPath | None = None, output: AnyPath | None = None) -> MovedGold:
+        """Move gold to where its lines or quotes are now, and write the questions to ``output`` (or back)."""
+        from branchrank.questions.anchoring import corpus_lines, reanchor
+        from branchrank.questions.question_files import may_be_absent
+
+        loaded = self.load(path)
+        result = reanchor(loaded, corpus_lines(self._folder.corpus_root, self._folder.exclude))
+        asked = {question.id: question for question in loaded}
+        problems = tuple(
+            problem
+            for problem in result.problems
+            if not may_be_absent(asked[problem.question_id].gold[problem.item], asked[problem.question_id])
+        )
+        target = Path(output) if output is not None else self._path(path)
+        self.write(target, result.questions)
+        return MovedGold(path=target, moved=tuple(result.moved), problems=problems)
+
+    def mine(self, output: AnyPath, corpus: AnyPath | None = None) -> Mined:
+        """Make navigational questions from cross references and write them to ``output``.
+
+        ``corpus`` is another folder or named corpus. Raises :class:`~branchrank.errors.QuestionError` when no
+        cross reference makes a question.
+        """
+        from branchrank.corpus.loading import load_corpus
+        from branchrank.corpus.named import locate_corpus
+        from branchrank.questions.anchoring import corpus_lines, reanchor
+        from branchrank.questions.mining import mine_questions
+
+        if corpus is None:
+            root, exclude = self._folder.corpus_root, self._folder.exclude
+        else:
+            root, exclude = locate_corpus(Path(corpus) if not isinstance(corpus, str) else corpus), ()
+        mined = mine_questions(load_corpus(root, exclude).documents)
+        if mined.questions:
+            self.write(output, reanchor(mined.questions, corpus_lines(root, exclude)).questions)
+        return mined
+
+    def split(self, path: AnyPath | None = None, *, share: float = 0.3, seed: int = 42) -> SplitFiles:
+        """Split a question file by document into ``NAME-tuning.jsonl`` and ``NAME-test.jsonl`` beside it.
+
+        ``share``, between 0 and 1, is that of the tuning part. Questions that share documents stay together.
+        """
+        from branchrank.questions.splits import largest_group, sources_of, split_questions
+
+        source = self._path(path)
+        loaded = self.load(path)
+        halves = split_questions(loaded, share, seed)
+        parts = []
+        for name, half in zip(halves._fields, halves, strict=True):
+            output = source.with_name(f"{source.stem}-{name}.jsonl")
+            self.write(output, half)
+            documents = len(frozenset[str]().union(*map(sources_of, half)))
+            parts.append(SplitFile(path=output, questions=len(half), documents=documents))
+        return SplitFiles(
+            parts=tuple(parts),
+            share=len(halves.tuning) / len(loaded),
+            largest_group=largest_group(loaded),
+        )
+
+    def generate(
+        self,
+        output: AnyPath,
+        *,
+        base_url: str,
+        model: str = "",
+        count: int = 100,
+        per_section: int = 1,
+        max_leakage: float = 0.8,
+        seed: int = 42,
+        progress: Progress = no_progress,
+    ) -> tuple[GeneratedQuestions, Spent]:
+        """Let an LLM write questions with gold that was found in the corpus, and write them to ``output``.
+
+        Calls that are finished are kept and cost nothing again. Raises
+        :class:`~branchrank.errors.InputError` when no section is long enough or no question was accepted.
+        """
+        from branchrank.corpus.loading import load_corpus
+        from branchrank.llm.ledger import totals
+        from branchrank.llm.session import open_gateway
+        from branchrank.questions.anchoring import corpus_lines
+        from branchrank.questions.generation import MIN_SECTION_WORDS, generate_questions
+        from branchrank.tree.build import build_nodes
+
+        folder = self._folder
+        root, exclude = folder.corpus_root, folder.exclude
+        nodes, _ = build_nodes(load_corpus(root, exclude).documents, folder.corpus_name)
+        with open_gateway(folder.settings, folder.decisions_path, base_url, model, folder.notify) as (
+            llm,
+            prices,
+        ):
+            result = generate_questions(
+                nodes,
+                corpus_lines(root, exclude),
+                llm,
+                count=count,
+                per_section=per_section,
+                seed=seed,
+                max_leakage=max_leakage,
+                progress=progress,
+            )
+            spent = Spent(totals=totals(llm.ledger.rows, prices), prices=prices)
+        if not result.sections_asked:
+            raise InputError(
+                f"no section of {root} has {MIN_SECTION_WORDS} words",
+                remedy="choose a corpus with more text",
+            )
+        if result.questions:
+            self.write(output, result.questions)
+        return result, spent
+
+    def _path(self, path: AnyPath | None) -> Path:
+        return self.path if path is None else Path(path)
+
+
+def require_questions(mined: Mined, place: object) -> None:
+    """Raise :class:`~branchrank.errors.QuestionError` when mining made no question."""
+    if not mined.questions:
+        raise QuestionError(
+            f"the corpus {place} has no cross reference that makes a question",
+            remedy="write questions yourself, or `branchrank questions generate`",
+        )

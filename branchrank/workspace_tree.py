@@ -1,0 +1,136 @@
+"""A workspace's PageIndex tree: build, check, summarise, export and import it."""
+
+from __future__ import annotations
+
+from os import PathLike
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from branchrank.errors import InputError
+from branchrank.index.workspace_folder import WorkspaceFolder
+from branchrank.progress import Progress, no_progress
+from branchrank.records import Record
+from branchrank.workspace_questions import Spent
+
+if TYPE_CHECKING:
+    from branchrank.systems.node_summaries import Summarised
+    from branchrank.tree.navigate import Tree
+
+AnyPath = str | PathLike[str]
+
+
+class BuiltTree(Record, frozen=True, kw_only=True):
+    """A written tree: how many nodes, and what a reader should know of them."""
+
+    path: Path
+    nodes: int
+    notes: tuple[str, ...] = ()
+
+
+class WorkspaceTree:
+    """The tree tools of one workspace; they need no index."""
+
+    def __init__(self, folder: WorkspaceFolder) -> None:
+        self._folder = folder
+
+    def build(self, output: AnyPath) -> BuiltTree:
+        """Build the tree of the corpus and write it to ``output``."""
+        from branchrank.corpus.loading import load_corpus
+        from branchrank.tree.build import build_nodes
+        from branchrank.tree.store import write_nodes
+
+        corpus = load_corpus(self._folder.corpus_root, exclude=self._folder.exclude)
+        nodes, notes = build_nodes(corpus.documents, self._folder.corpus_name)
+        write_nodes(Path(output), nodes)
+        return BuiltTree(path=Path(output), nodes=len(nodes), notes=(*corpus.notes, *notes))
+
+    def load(self, path: AnyPath) -> Tree:
+        """The tree of a ``nodes.jsonl``. Raises :class:`~branchrank.errors.ArtifactError`."""
+        from branchrank.tree.store import load_nodes
+
+        return load_nodes(Path(path))
+
+    def check(self, tree: Tree) -> list[str]:
+        """Every problem of a tree's links and spans against the corpus, in words."""
+        from branchrank.corpus.loading import load_corpus
+        from branchrank.tree.check import check_nodes
+
+        documents = load_corpus(self._folder.corpus_root, exclude=self._folder.exclude).documents
+        lines = {document.source: document.line_count for document in documents}
+        return check_nodes(list(tree.nodes.values()), lines)
+
+    def summarise(
+        self,
+        output: AnyPath,
+        *,
+        base_url: str,
+        model: str = "",
+        seed: int = 42,
+        progress: Progress = no_progress,
+    ) -> tuple[Summarised, Spent]:
+        """Let an LLM summarise every node, and write the nodes to ``output``.
+
+        After an edit of the corpus only the edited sections and those above them are asked again.
+        """
+        from branchrank.corpus.loading import load_corpus
+        from branchrank.llm.ledger import totals
+        from branchrank.llm.session import open_gateway
+        from branchrank.systems.node_summaries import summarise_nodes
+        from branchrank.tree.build import build_nodes
+        from branchrank.tree.navigate import Tree
+        from branchrank.tree.store import write_nodes
+
+        folder = self._folder
+        documents = load_corpus(folder.corpus_root, folder.exclude).documents
+        nodes, _ = build_nodes(documents, folder.corpus_name)
+        with open_gateway(folder.settings, folder.decisions_path, base_url, model, folder.notify) as (
+            llm,
+            prices,
+        ):
+            result = summarise_nodes(Tree(nodes), llm, seed=seed, progress=progress)
+            spent = Spent(totals=totals(llm.ledger.rows, prices), prices=prices)
+        write_nodes(Path(output), list(result.nodes))
+        return result, spent
+
+    def export(
+        self, source: str, output: AnyPath, *, tree: Tree | None = None, with_text: bool = True
+    ) -> None:
+        """Write the tree of one document as the JSON that PageIndex writes for Markdown.
+
+        With ``tree`` its summaries are written. Raises :class:`~branchrank.errors.InputError` for a document
+        that the corpus lacks.
+        """
+        from branchrank.artifacts import write_bytes
+        from branchrank.corpus.reading import read_document
+        from branchrank.tree.pageindex_json import encode_document, export_document
+
+        content = self._content(source)
+        summaries = None if tree is None else {node.id: node.summary for node in tree.sections}
+        document = read_document(source, content)
+        written = export_document(document, content, summaries=summaries, with_text=with_text)
+        write_bytes(Path(output), encode_document(written))
+
+    def import_json(self, json_file: AnyPath, source: str, output: AnyPath) -> BuiltTree:
+        """Turn PageIndex's JSON for one document into nodes at ``output``; spans are computed again."""
+        from branchrank.tree.pageindex_json import import_document, import_nodes
+        from branchrank.tree.store import write_nodes
+
+        try:
+            payload = Path(json_file).read_bytes()
+        except OSError as error:
+            raise InputError(f"cannot read {json_file}: {error.strerror}", remedy="check the path") from error
+        imported = import_document(payload, source, self._content(source))
+        nodes, notes = import_nodes([imported], self._folder.corpus_name)
+        write_nodes(Path(output), nodes)
+        return BuiltTree(path=Path(output), nodes=len(nodes), notes=tuple(notes))
+
+    def _content(self, source: str) -> bytes:
+        """The bytes of a document of the corpus."""
+        from branchrank.safe_open import read_beneath
+
+        try:
+            return read_beneath(self._folder.corpus_root, source)
+        except OSError as error:
+            raise InputError(
+                f"the corpus has no file {source!r}: {error.strerror}", remedy="branchrank pageindex show"
+            ) from error
