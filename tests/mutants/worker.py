@@ -15,6 +15,8 @@ from pathlib import Path
 
 from mutants.mutant import ROOT, Mutant
 
+#: The plugins that tests need; loading every installed one takes longer than most mutants' tests.
+_PLUGINS = ("pytest_asyncio.plugin", "_hypothesis_pytestplugin")
 #: A run of a mutant's tests that takes longer, in seconds, is stopped and counts as broken.
 TIME_LIMIT = 300
 _OUTCOME = re.compile(r"^(tests/\S+?\.py::.*?) (PASSED|FAILED|ERROR|SKIPPED|XFAIL|XPASS)\b", re.MULTILINE)
@@ -67,7 +69,9 @@ class Worker:
 
     def run(self, tests: Sequence[str], *, stop_at_first: bool = True) -> TestRun:
         """Run these tests in the copy. Raises ``subprocess.TimeoutExpired`` when they hang."""
-        words = ["-vv", "--tb=short", "-p", "no:cacheprovider", f"--basetemp={self._folder / 'tmp'}"]
+        words = ["-vv", "--tb=short", f"--basetemp={self._folder / 'tmp'}", "-p", "no:cacheprovider"]
+        for plugin in _PLUGINS:
+            words += ["-p", plugin]
         done = subprocess.run(
             [sys.executable, "-m", "pytest", *words, *(["-x"] if stop_at_first else []), *tests],
             cwd=self._tree,
@@ -82,7 +86,8 @@ class Worker:
         return TestRun(done.returncode, dict(_OUTCOME.findall(done.stdout)), done.stdout)
 
     def _environment(self) -> dict[str, str]:
-        return {**os.environ, "PYTHONPATH": str(self._tree), "COLUMNS": "200"}
+        changes = {"PYTHONPATH": str(self._tree), "COLUMNS": "200", "PYTEST_DISABLE_PLUGIN_AUTOLOAD": "1"}
+        return {**os.environ, **changes}
 
     def _write(self, file: Path, text: str) -> None:
         file.write_text(text, encoding="utf-8")
