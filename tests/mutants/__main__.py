@@ -10,7 +10,6 @@ The exit code is 1 when a mutant survived (no listed test failed) or is broken.
 from __future__ import annotations
 
 import argparse
-import subprocess
 import sys
 import tempfile
 import time
@@ -28,7 +27,7 @@ from mutants.worker import TestRun, Worker
 
 WORKERS = 2
 Result = TypeVar("Result")
-# pytest's exit codes: some tests failed; no test was collected and so on are above.
+# Exit codes of pytest; those above say that nothing was collected, and so on.
 ALL_PASSED, SOME_FAILED = 0, 1
 
 
@@ -94,25 +93,20 @@ def examine(chosen: Sequence[tuple[str, Mutant]], folder: Path) -> list[Verdict]
         worker = Worker(folder / str(number))
         worker.check_isolation()
         free.put(worker)
-    files = sorted({test.partition("::")[0] for _, mutant in chosen for test in mutant.tests})
-    listed = sorted({test for _, mutant in chosen for test in mutant.tests})
-    shares = [
-        [test for test in listed if files.index(test.partition("::")[0]) % WORKERS == number]
-        for number in range(WORKERS)
-    ]
+    by_file: dict[str, set[str]] = {}
+    for _, mutant in chosen:
+        for test in mutant.tests:
+            by_file.setdefault(test.partition("::")[0], set()).add(test)
     with ThreadPoolExecutor(WORKERS) as pool:
-        print(f"{len(listed)} listed tests, first without a defect", flush=True)
-        healthy = list(
-            pool.map(
-                lambda tests: on_a_worker(lambda worker: worker.run(tests, stop_at_first=False)),
-                filter(None, shares),
-            )
-        )
+        print(f"the tests of {len(by_file)} files, first without a defect", flush=True)
         outcomes: dict[str, str] = {}
-        for run in healthy:
+        for run in pool.map(
+            lambda tests: on_a_worker(lambda worker: worker.run(sorted(tests), stop_at_first=False)),
+            by_file.values(),
+        ):
             outcomes |= run.outcomes
-            if run.code not in (ALL_PASSED, SOME_FAILED):
-                print(run.output)
+            if run.code != ALL_PASSED:
+                print(run.output, flush=True)
         verdicts = []
         for verdict in pool.map(
             lambda pair: on_a_worker(lambda worker: judge(*pair, worker, outcomes)), chosen
@@ -143,8 +137,6 @@ def judge(room: str, mutant: Mutant, worker: Worker, healthy: dict[str, str]) ->
             run = worker.run(mutant.tests)
     except BrokenMutantError as error:
         return verdict("broken", str(error))
-    except subprocess.TimeoutExpired:
-        return verdict("broken", "its tests did not end in time")
     return verdict(*conclusion(run))
 
 

@@ -19,6 +19,7 @@ from mutants.mutant import ROOT, Mutant
 _PLUGINS = ("pytest_asyncio.plugin", "_hypothesis_pytestplugin")
 #: A run of a mutant's tests that takes longer, in seconds, is stopped and counts as broken.
 TIME_LIMIT = 300
+TIMED_OUT = -1
 _OUTCOME = re.compile(r"^(tests/\S+?\.py::.*?) (PASSED|FAILED|ERROR|SKIPPED|XFAIL|XPASS)\b", re.MULTILINE)
 
 
@@ -68,21 +69,24 @@ class Worker:
             self._write(file, original)
 
     def run(self, tests: Sequence[str], *, stop_at_first: bool = True) -> TestRun:
-        """Run these tests in the copy. Raises ``subprocess.TimeoutExpired`` when they hang."""
+        """Run these tests in the copy. Tests that don't end in time give the code :data:`TIMED_OUT`."""
         words = ["-vv", "--tb=short", f"--basetemp={self._folder / 'tmp'}", "-p", "no:cacheprovider"]
         for plugin in _PLUGINS:
             words += ["-p", plugin]
-        done = subprocess.run(
-            [sys.executable, "-m", "pytest", *words, *(["-x"] if stop_at_first else []), *tests],
-            cwd=self._tree,
-            env=self._environment(),
-            stdin=subprocess.DEVNULL,
-            stdout=subprocess.PIPE,
-            stderr=subprocess.STDOUT,
-            text=True,
-            check=False,
-            timeout=TIME_LIMIT if stop_at_first else None,
-        )
+        try:
+            done = subprocess.run(
+                [sys.executable, "-m", "pytest", *words, *(["-x"] if stop_at_first else []), *tests],
+                cwd=self._tree,
+                env=self._environment(),
+                stdin=subprocess.DEVNULL,
+                stdout=subprocess.PIPE,
+                stderr=subprocess.STDOUT,
+                text=True,
+                check=False,
+                timeout=TIME_LIMIT,
+            )
+        except subprocess.TimeoutExpired:
+            return TestRun(TIMED_OUT, {}, f"not done in {TIME_LIMIT} seconds")
         return TestRun(done.returncode, dict(_OUTCOME.findall(done.stdout)), done.stdout)
 
     def _environment(self) -> dict[str, str]:

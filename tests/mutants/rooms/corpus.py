@@ -62,6 +62,6 @@ MUTANTS = (
         "branchrank/corpus/lines.py",
         'return [line.removesuffix("\\r") for line in lines]',
         "return lines",
-        ("tests/corpus/test_markdown.py::test_crlf_and_a_byte_order_mark_change_nothing",),
+        ("tests/corpus/test_rst_odd.py::test_carriage_returns_do_not_shift_lines",),
     ),
 )

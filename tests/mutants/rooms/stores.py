@@ -86,14 +86,14 @@ MUTANTS = (
         FTS5,
         "return (self.exact + self.bm25 / (1.0 + self.bm25)) / 2.0",
         "return (1.0 + self.bm25 / (1.0 + self.bm25)) / 2.0",
-        ("tests/stores/test_sqlite_search.py",),
+        ("tests/stores/test_sqlite_fts5.py::test_exact_terms_come_before_partial_ones",),
     ),
     Mutant(
         "sqlite-file-without-checksums",
         "branchrank/stores/sqlite_file.py",
         "if not isinstance(encoded, bytes) or checksum != _checksum(encoded):",
         "if not isinstance(encoded, bytes):",
-        (f"{TEST_SQLITE}::test_a_doctored_chunk_or_vector_is_refused_when_it_is_read",),
+        (f"{TEST_SQLITE}::test_a_doctored_chunk_is_refused_when_it_is_read",),
     ),
     Mutant(
         "fts5-digest-unchecked",
