@@ -18,6 +18,7 @@ import tempfile
 from collections.abc import Iterator
 from importlib import resources
 from pathlib import Path, PurePosixPath
+from typing import NamedTuple
 
 import msgspec
 
