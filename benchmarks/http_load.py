@@ -23,18 +23,15 @@ import sys
 import tempfile
 import time
 from collections.abc import Sequence
-from contextlib import ExitStack
 from pathlib import Path
 from typing import NamedTuple
 
 import msgspec
 import numpy as np
-from branchrank.systems.further_branches import further_branches
 
 from branchrank.index import build_index
 from branchrank.index.workspace_folder import WorkspaceFolder, configure
-from branchrank.serve.service import Service, offer
-from branchrank.systems.builtin import builtin_systems
+from branchrank.workspace import Workspace
 
 PREDICTORS = ("local", "hybrid", "sqlite")
 PAGES = 120
@@ -84,18 +81,14 @@ def make_workspace(folder: Path) -> WorkspaceFolder:
 
 def make_cases(workspace: WorkspaceFolder) -> list[Case]:
     """The queries and what the engine answers when it is asked directly."""
-    offered = offer(builtin_systems(PREDICTORS, workspace.settings))
     cases = []
-    with ExitStack() as opened:
-        index = opened.enter_context(build_index(workspace))
-        further = further_branches(index, workspace.corpus_root, offered.ready, workspace.settings, opened)
-        service = Service(index, offered, further=further)
+    with Workspace(workspace) as opened:
         for number in range(QUERIES):
             query = f"how to set {WORDS[number % len(WORDS)]} {WORDS[number * 7 % len(WORDS)]} {number}"
             predictor = PREDICTORS[number % len(PREDICTORS)]
-            _, found = service.retrieve(query, TOP_K, predictor)
+            hits = opened.search(query, predictor, TOP_K)
             body = msgspec.json.encode({"query": query, "top_k": TOP_K, "predictor": predictor})
-            cases.append(Case(body, json.loads(msgspec.json.encode(found.hits))))
+            cases.append(Case(body, json.loads(msgspec.json.encode(hits))))
     return cases
 
 

@@ -10,6 +10,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+from branchrank.stores.qdrant_hybrid import DENSE_ONLY, QdrantHybrid, chunk_points
 from support.embedding_servers import EmbeddingServer, serving
 from support.fake_qdrant import fake_qdrant
 from support.redis_server import RedisServer
@@ -19,7 +20,6 @@ from branchrank.embedders.cache_redis import RedisEmbeddingCache
 from branchrank.records import Chunk, Scored
 from branchrank.settings import IndexSettings, QdrantSettings
 from branchrank.stores.qdrant_embedded import EmbeddedCollection
-from branchrank.stores.qdrant_hybrid import DENSE_ONLY, QdrantHybrid, chunk_points
 from branchrank.stores.qdrant_points import Bm25Encoder, Point
 from branchrank.stores.qdrant_server import ServerCollection
 

@@ -5,13 +5,13 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
+from branchrank.stores.sqlite_search import SqliteSearch
 
 from branchrank.embedders import FakeEmbedder
 from branchrank.errors import UsageError
 from branchrank.records import Chunk
 from branchrank.settings import RetrievalSettings, resolve
 from branchrank.stores.sqlite_file import build_sqlite
-from branchrank.stores.sqlite_search import SqliteSearch
 
 EMBEDDER = FakeEmbedder(64)
 TEXTS = {

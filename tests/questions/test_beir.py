@@ -15,6 +15,7 @@ from pathlib import Path
 import ir_measures
 import pytest
 import Stemmer
+from branchrank.runs.loading import load_run
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from support.commands import invoke
@@ -25,7 +26,6 @@ from branchrank.index.workspace_folder import WorkspaceFolder
 from branchrank.questions.beir import beir_questions
 from branchrank.questions.question_files import load_questions
 from branchrank.records import GoldItem, Question, Span
-from branchrank.runs.loading import load_run
 from branchrank.runs.rows import Row, RowHit
 from branchrank.runs.scores import named_measure
 from branchrank.runs.trec_files import export_trec, read_run

@@ -7,6 +7,8 @@ from pathlib import Path
 
 import msgspec
 import pytest
+from branchrank.report.words import percent
+from branchrank.runs.loading import LoadedRun
 from markdown_it import MarkdownIt
 from support.made_runs import Planned, make_corpus, make_questions, make_run
 
@@ -15,9 +17,7 @@ from branchrank.report.blocks import Paragraph, Plot, Report, Section, Strong, T
 from branchrank.report.content import heading, report_content
 from branchrank.report.markdown import escape, markdown
 from branchrank.report.verify import verify_run
-from branchrank.report.words import percent
 from branchrank.report.writing import write_report
-from branchrank.runs.loading import LoadedRun
 
 
 def table(text: str, caption: str) -> list[dict[str, str]]:

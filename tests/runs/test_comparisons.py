@@ -6,6 +6,7 @@ from pathlib import Path
 
 import msgspec
 import pytest
+from branchrank.runs.loading import LoadedRun
 from statsmodels.stats.proportion import proportion_confint
 from support.made_runs import Planned, luck, make_questions, make_run
 
@@ -22,7 +23,6 @@ from branchrank.runs.comparisons import (
     primary_measure,
     standings,
 )
-from branchrank.runs.loading import LoadedRun
 from branchrank.runs.run_comparison import compare_runs
 from branchrank.runs.scores import named_measure
 from branchrank.runs.timings import Timing

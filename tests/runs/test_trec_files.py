@@ -5,12 +5,12 @@ from pathlib import Path
 
 import ir_measures
 import pytest
+from branchrank.runs.loading import load_run
 from support.commands import NO_LLM, benchmark, invoke, make_project
 
 from branchrank.errors import BranchRankError, InputError, RunError
 from branchrank.measures.measures import mean, parse_measure
 from branchrank.questions.qrels import read_qrels
-from branchrank.runs.loading import load_run
 from branchrank.runs.scores import named_measure
 from branchrank.runs.trec_files import read_run, score_run
 

@@ -3,27 +3,27 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from contextlib import ExitStack
 from pathlib import Path
 
 import pytest
-from branchrank.systems.further_branches import further_branches
 from support.small_index import small_workspace
 
-from branchrank.index import Index, build_index
+from branchrank.index import build_index
 from branchrank.index.workspace_folder import WorkspaceFolder
-from branchrank.serve.service import Service, offer
-from branchrank.systems.builtin import builtin_systems
+from branchrank.serve.service import Service
+from branchrank.workspace import Workspace
 
 
 @pytest.fixture(scope="session")
 def workspace(tmp_path_factory: pytest.TempPathFactory) -> WorkspaceFolder:
-    """A workspace with an index, every LLM switched off; a secret and a link to it lie around it."""
+    """A workspace with an index. Its pageindex names an endpoint without a model, so it cannot run."""
     folder = tmp_path_factory.mktemp("serve")
     made = small_workspace(folder)
     config = made.data_dir / "branchrank.toml"
     config.write_text(
-        config.read_text() + "\n[hybrid]\nno_llm = true\n[grep]\nvector_score_threshold = 4.0\n"
+        config.read_text()
+        + "\n[grep]\nvector_score_threshold = 4.0\n"
+        + '\n[pageindex]\nbase_url = "http://127.0.0.1:9/v1"\n'
     )
     opened = WorkspaceFolder.open(made.data_dir, environment={})
     build_index(opened).close()
@@ -31,19 +31,10 @@ def workspace(tmp_path_factory: pytest.TempPathFactory) -> WorkspaceFolder:
 
 
 @pytest.fixture(scope="session")
-def index(workspace: WorkspaceFolder) -> Iterator[Index]:
-    """The opened index."""
-    with build_index(workspace) as opened:
-        yield opened
-
-
-@pytest.fixture(scope="session")
-def service(workspace: WorkspaceFolder, index: Index) -> Iterator[Service]:
-    """All built-in predictors but pageindex, which asks for an LLM that isn't named."""
-    offered = offer(builtin_systems(("family",), workspace.settings))
-    with ExitStack() as opened:
-        further = further_branches(index, workspace.corpus_root, offered.ready, workspace.settings, opened)
-        made = Service(index, offered, further=further)
+def service(workspace: WorkspaceFolder) -> Iterator[Service]:
+    """All built-in predictors but pageindex; all are warm."""
+    with Workspace(workspace) as opened:
+        made = Service(opened, ("family",))
         made.warm_up()
         yield made
 

@@ -85,7 +85,7 @@ def test_health_names_what_is_served_and_what_is_not(server: Running, service: S
     assert health.status == "ok"
     assert health.predictors == service.predictors
     assert "LLM" in health.refused["pageindex"]
-    assert health.chunks == len(service.index.chunks)
+    assert health.chunks == len(service.workspace.index.chunks)
 
 
 @pytest.mark.parametrize(
@@ -151,7 +151,7 @@ def test_what_was_sent_is_not_sent_back_at_length(server: Running) -> None:
 
 
 def test_health_names_no_path(server: Running, service: Service, monkeypatch: pytest.MonkeyPatch) -> None:
-    manifest = service.index.manifest
+    manifest = service.workspace.index.manifest
     local = msgspec.structs.replace(manifest.embedder, model="/home/someone/models/small")
     monkeypatch.setattr(service.index, "manifest", msgspec.structs.replace(manifest, embedder=local))
     assert httpx.get(f"{server.url}/health").json()["embedder"] == "small"

@@ -20,12 +20,11 @@ from support.http_server import Running, post, running
 from support.traversal import traversals
 
 from branchrank.errors import ArtifactError
-from branchrank.index import Index
 from branchrank.index.workspace_folder import WorkspaceFolder
 from branchrank.serve.access import Access, access_for
 from branchrank.serve.mcp import mcp_application, mcp_server
+from branchrank.serve.service import Service
 from branchrank.serve.workers import Workers
-from branchrank.settings import GrepSettings
 from branchrank.systems.search_tools import SearchTools
 
 CANARY = "canary-5f1d"
@@ -34,12 +33,12 @@ INITIALIZE = (
     b'{"jsonrpc":"2.0","id":1,"method":"initialize","params":{"protocolVersion":"2025-06-18",'
     b'"capabilities":{},"clientInfo":{"name":"test","version":"1"}}}'
 )
-TOOLS = ["grep_search", "vector_search", "hybrid_search", "read_file"]
+TOOLS = ["grep_search", "vector_search", "hybrid_search", "predictor_search", "read_file"]
 
 
 @pytest.fixture(scope="module")
-def tools(index: Index, workspace: WorkspaceFolder) -> SearchTools:
-    return SearchTools(index, workspace.corpus_root, settings=GrepSettings(vector_score_threshold=4.0))
+def tools(service: Service) -> SearchTools:
+    return service.workspace.tools
 
 
 @pytest.fixture(scope="module")
@@ -50,8 +49,8 @@ def workers() -> Iterator[Workers]:
 
 
 @pytest.fixture
-def server(tools: SearchTools, workspace: WorkspaceFolder, workers: Workers) -> Any:
-    return mcp_server(tools, workspace.corpus_root, workers)
+def server(service: Service, workers: Workers) -> Any:
+    return mcp_server(service, workers)
 
 
 def text(result: CallToolResult) -> str:
@@ -69,7 +68,7 @@ async def check_tools(client: Client, tools: SearchTools) -> None:
         assert tool.annotations.open_world_hint is False
         assert tool.description
     for name, arguments, direct in (
-        ("grep_search", {"query": "max_retries"}, tools.grep_search("max_retries", ranking="bm25")),
+        ("grep_search", {"query": "max_retries"}, tools.grep_search("max_retries")),
         (
             "vector_search",
             {"query": "clear the cache", "limit": 3},

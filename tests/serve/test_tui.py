@@ -23,15 +23,13 @@ from textual.pilot import Pilot
 from textual.widgets import Input, OptionList, RichLog, Static, Tabs
 
 from branchrank.errors import ArtifactError
-from branchrank.index import Index, build_index
+from branchrank.index import build_index
 from branchrank.index.workspace_folder import WorkspaceFolder
-from branchrank.serve.service import Service, offer
+from branchrank.serve.service import Service
 from branchrank.serve.tui.app import SearchApp
 from branchrank.serve.tui.searching import Searches, preview
 from branchrank.serve.tui.source_view import SourceView
-from branchrank.settings import GrepSettings
-from branchrank.systems.builtin import builtin_systems
-from branchrank.systems.search_tools import SearchTools
+from branchrank.workspace import Workspace
 
 SIZE = (130, 40)
 OSC, BIDI = "\x1b]0;pwned\x07", "\u202eevil\u202c"
@@ -43,11 +41,8 @@ The wombat digs {OSC} a hole {BIDI} and \x9b31m sleeps [link=file:///etc/passwd]
 
 
 @pytest.fixture
-def searches(index: Index, service: Service, workspace: WorkspaceFolder) -> Searches:
-    settings = GrepSettings(vector_score_threshold=4.0)
-    return Searches(
-        SearchTools(index, workspace.corpus_root, settings=settings), service, workspace.corpus_root
-    )
+def searches(service: Service) -> Searches:
+    return Searches(service)
 
 
 @pytest.fixture(scope="module")
@@ -85,9 +80,9 @@ def text_of(app: SearchApp, selector: str) -> str:
     return str(app.query_one(selector, Static).render())
 
 
-async def test_a_query_shows_results_source_and_status(searches: Searches, index: Index) -> None:
+async def test_a_query_shows_results_source_and_status(searches: Searches) -> None:
     (found,) = searches.search("grep", "max_retries")
-    (line,) = found.matched
+    (line,) = found.hit.matched
     app = SearchApp(searches, mode="grep")
     async with app.run_test(size=SIZE) as pilot:
         await pilot.press(*"max_retries", "enter")
@@ -105,7 +100,9 @@ async def test_a_query_shows_results_source_and_status(searches: Searches, index
 
 async def test_every_mode_searches_and_reports(searches: Searches) -> None:
     query = "clear the cache pool"
-    direct = {mode.name: [each.citation for each in mode.search(query)] for mode in searches.modes}
+    direct = {
+        mode.name: [each.citation for each in searches.search(mode.name, query)] for mode in searches.modes
+    }
     assert [*direct][:5] == ["grep", "vector", "hybrid", "predictor-local", "predictor-hybrid"]
     app = SearchApp(searches, mode="grep", query=query)
     async with app.run_test(size=SIZE) as pilot:
@@ -186,10 +183,8 @@ def hidden(text: str) -> set[str]:
 
 
 async def test_text_of_documents_is_no_markup_and_no_control(hostile: WorkspaceFolder) -> None:
-    with build_index(hostile) as index:
-        root = hostile.corpus_root
-        service = Service(index, offer(builtin_systems(("local",), hostile.settings)))
-        searches = Searches(SearchTools(index, root), service, root)
+    with Workspace(hostile) as opened:
+        searches = Searches(Service(opened, ("local",)))
         for mode in ("grep", "predictor-local"):
             app = SearchApp(searches, mode=mode, query="wombat [red]markup")
             async with app.run_test(size=SIZE) as pilot:
@@ -204,7 +199,7 @@ async def test_text_of_documents_is_no_markup_and_no_control(hostile: WorkspaceF
 def test_a_preview_shows_the_matched_lines(searches: Searches) -> None:
     (found,) = searches.search("grep", "max_retries")
     ((number, line),) = preview(found)
-    assert (number,) == found.matched
+    assert (number,) == found.hit.matched
     assert line.startswith("A request that fails is sent again")
     (first, *_) = searches.search("predictor-local", "max_retries")
     assert all(number is None for number, _ in preview(first))

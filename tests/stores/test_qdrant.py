@@ -1,7 +1,5 @@
-"""Qdrant collections, embedded and on a server: one contract, hybrid search, failures."""
+"""Qdrant collections, embedded and on a server: one contract, failures."""
 
-import asyncio
-import threading
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -17,8 +15,14 @@ from branchrank.errors import ArtifactError, MissingDependencyError, UsageError
 from branchrank.records import Chunk, Scored
 from branchrank.stores import qdrant_points
 from branchrank.stores.qdrant_embedded import EmbeddedCollection
-from branchrank.stores.qdrant_hybrid import DENSE_ONLY, QdrantHybrid, chunk_points
-from branchrank.stores.qdrant_points import Bm25Encoder, Point, QdrantCollection, SparseWeights, point_id
+from branchrank.stores.qdrant_points import (
+    Bm25Encoder,
+    Point,
+    QdrantCollection,
+    SparseWeights,
+    chunk_points,
+    point_id,
+)
 from branchrank.stores.qdrant_server import ServerCollection, key_for
 
 EMBEDDER = FakeEmbedder(16)
@@ -143,19 +147,21 @@ def test_embedded_and_server_answer_alike(tmp_path: Path, server: FakeQdrant) ->
     answers = []
     for place in (embedded, remote):
         place.upsert(POINTS)
-        hybrid = QdrantHybrid(place, EMBEDDER)
         answers.append(
             [
-                keys(list(hybrid.search(query, 4, filters=filters).ranking))
+                (
+                    keys(place.dense(EMBEDDER.embed_query(query), 4, filters)),
+                    keys(place.sparse(weights(query), 4, filters)),
+                )
                 for query in ("cached response", "http request timeout", "zzz", "the")
                 for filters in (None, {"file_path": "2.rst"})
             ]
         )
-        hybrid.close()
+        place.close()
     assert answers[0] == answers[1]
 
 
-def test_a_dense_only_collection_searches_with_a_notice(tmp_path: Path, server: FakeQdrant) -> None:
+def test_a_dense_only_collection_has_no_sparse_search(tmp_path: Path, server: FakeQdrant) -> None:
     for made in (
         EmbeddedCollection.create(tmp_path / "shard", 16, enable_hybrid=False),
         ServerCollection.create(server.url, "old", 16, enable_hybrid=False),
@@ -163,13 +169,8 @@ def test_a_dense_only_collection_searches_with_a_notice(tmp_path: Path, server: 
         made.upsert(POINTS)
         assert not made.has_sparse
         assert made.sparse(weights("cache"), 3) == []
-        hybrid = QdrantHybrid(made, EMBEDDER)
-        for fusion_weight in (0.0, 0.5, 1.0):
-            answer = hybrid.search("cache", 3, fusion_weight=fusion_weight)
-            assert answer.notices == (DENSE_ONLY,)
-            assert answer.sparse == ()
-            assert keys(list(answer.ranking)) == keys(list(answer.dense[:3]))
-        hybrid.close()
+        assert len(made.dense(EMBEDDER.embed_query("cache"), 3)) == 3
+        made.close()
     assert server.collections["old"]["layout"].get("sparse_vectors") is None
 
 
@@ -288,82 +289,6 @@ def test_the_missing_package_is_named(monkeypatch: pytest.MonkeyPatch, tmp_path:
     with pytest.raises(MissingDependencyError) as error:
         qdrant_points.edge()
     assert error.value.remedy == 'pip install "branchrank[qdrant]"'
-
-
-@pytest.fixture
-def hybrid(tmp_path: Path) -> Iterator[QdrantHybrid]:
-    made = EmbeddedCollection.create(tmp_path / "shard", 16)
-    made.upsert(POINTS)
-    search = QdrantHybrid(made, EMBEDDER)
-    yield search
-    search.close()
-
-
-def test_the_score_is_the_weighted_rrf(hybrid: QdrantHybrid) -> None:
-    for weight in (0.0, 0.3, 0.5, 1.0):
-        answer = hybrid.search("cached request", 6, fusion_weight=weight)
-        dense = {entry.key: rank for rank, entry in enumerate(answer.dense, start=1)}
-        sparse = {entry.key: rank for rank, entry in enumerate(answer.sparse, start=1)}
-        assert len(keys(list(answer.ranking))) == len(set(keys(list(answer.ranking))))
-        for key, score in answer.ranking:
-            expected = weight / (60 + dense[key]) if key in dense else 0.0
-            expected += (1 - weight) / (60 + sparse[key]) if key in sparse else 0.0
-            assert score == pytest.approx(expected)
-
-
-def test_the_weight_chooses_the_branch(hybrid: QdrantHybrid) -> None:
-    only_sparse = hybrid.search("cached request", 3, fusion_weight=0.0)
-    assert keys(list(only_sparse.ranking)) == keys(list(only_sparse.sparse))[:3]
-    only_dense = hybrid.search("cached request", 3, fusion_weight=1.0)
-    assert keys(list(only_dense.ranking)) == keys(list(only_dense.dense))[:3]
-    assert hybrid.search("cached request", 3) == hybrid.search("cached request", 3, fusion_weight=0.5)
-    with pytest.raises(ValueError, match=r"0\.\.1"):
-        hybrid.search("x", 3, fusion_weight=1.5)
-
-
-def test_each_branch_fetches_twice_as_many(hybrid: QdrantHybrid, monkeypatch: pytest.MonkeyPatch) -> None:
-    depths = []
-    for name in ("dense", "sparse"):
-        method = getattr(hybrid.collection, name)
-        monkeypatch.setattr(
-            hybrid.collection, name, lambda *a, m=method: (depths.append(a[1]), m(*a))[1]
-        )  # fmt: skip
-    answer = hybrid.search("cached request", 2)
-    assert depths == [4, 4]
-    assert len(answer.ranking) == 2
-    assert len(answer.dense) == 4
-
-
-@pytest.mark.parametrize("asynchronous", [False, True])
-def test_the_branches_run_at_the_same_time(
-    hybrid: QdrantHybrid, monkeypatch: pytest.MonkeyPatch, asynchronous: bool
-) -> None:
-    """Each branch waits for the other: one after the other, they would wait in vain."""
-    together = threading.Barrier(2, timeout=10)
-    plain = hybrid.search("cached request", 3)
-    embed, encode = EMBEDDER.embed_query, hybrid._encoder.query
-    # Both wait at their very first step: the sparse search does not stand behind the embedding.
-    monkeypatch.setattr(EMBEDDER, "embed_query", lambda text: (together.wait(), embed(text))[1])
-    monkeypatch.setattr(hybrid._encoder, "query", lambda text: (together.wait(), encode(text))[1])
-    if asynchronous:
-        answer = asyncio.run(hybrid.search_async("cached request", 3))
-    else:
-        answer = hybrid.search("cached request", 3)
-    assert answer == plain
-
-
-def test_a_branch_that_fails_is_an_error(hybrid: QdrantHybrid, monkeypatch: pytest.MonkeyPatch) -> None:
-    def fail(*arguments: object) -> list[Scored]:
-        raise ArtifactError("the sparse branch failed")
-
-    monkeypatch.setattr(hybrid.collection, "sparse", fail)
-    with pytest.raises(ArtifactError, match="sparse branch"):
-        hybrid.search("x cache", 3)
-
-
-def test_any_query_text_is_safe(hybrid: QdrantHybrid) -> None:
-    for query in ("\0", "😀", "\ud800 cache", "a" * 10_240, '" OR {}', "用户", "*", "\u202e"):
-        assert len(hybrid.search(query, 3).ranking) == 3
 
 
 class DictionaryMachine(RuleBasedStateMachine):

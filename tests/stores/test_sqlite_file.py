@@ -5,14 +5,12 @@ from pathlib import Path
 
 import pytest
 
-from branchrank.embedders import FakeEmbedder
 from branchrank.errors import ArtifactError, StorageError
 from branchrank.records import Chunk
 from branchrank.stores import sqlite_file
 from branchrank.stores.sqlite_file import SqliteFile, build_sqlite
-from branchrank.stores.sqlite_search import SqliteSearch
+from branchrank.stores.sqlite_fts5 import Fts5Table
 
-EMBEDDER = FakeEmbedder(16)
 CHUNKS = [
     Chunk(
         id=f"{n}.rst@1",
@@ -30,28 +28,26 @@ CHUNKS = [
 @pytest.fixture
 def path(tmp_path: Path) -> Path:
     file = tmp_path / "search.sqlite"
-    vectors = EMBEDDER.embed_documents([c.text for c in CHUNKS])
-    build_sqlite(file, CHUNKS, corpus_digest="abc", vectors=vectors, embedder=EMBEDDER.identity)
+    build_sqlite(file, CHUNKS, corpus_digest="abc")
     return file
 
 
 def test_the_header_says_what_the_file_was_made_from(path: Path) -> None:
     header = SqliteFile(path).header
-    assert (header.corpus_digest, header.chunk_count, header.embedder) == ("abc", 3, EMBEDDER.identity)
+    assert (header.corpus_digest, header.chunk_count) == ("abc", 3)
     assert SqliteFile(path).chunks([3, 1]) == [CHUNKS[2], CHUNKS[0]]
     assert list(path.parent.iterdir()) == [path]
 
 
 def test_two_builds_give_the_same_bytes(path: Path, tmp_path: Path) -> None:
     again = tmp_path / "again.sqlite"
-    vectors = EMBEDDER.embed_documents([c.text for c in reversed(CHUNKS)])
-    build_sqlite(again, CHUNKS[::-1], corpus_digest="abc", vectors=vectors, embedder=EMBEDDER.identity)
+    build_sqlite(again, CHUNKS[::-1], corpus_digest="abc")
     assert again.read_bytes() == path.read_bytes()
 
 
 def test_an_empty_corpus_gives_an_empty_answer(tmp_path: Path) -> None:
     build_sqlite(tmp_path / "s", [], corpus_digest="")
-    assert SqliteSearch(tmp_path / "s").search("anything", mode="keyword") == []
+    assert Fts5Table(tmp_path / "s").matches("anything", 5) == []
 
 
 def test_a_failed_build_keeps_the_old_file(path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -67,14 +63,6 @@ def test_a_failed_build_keeps_the_old_file(path: Path, monkeypatch: pytest.Monke
         build_sqlite(path, CHUNKS, corpus_digest="")
     assert path.read_bytes() == before
     assert list(path.parent.iterdir()) == [path]
-
-
-def test_vectors_and_their_embedder_go_together(tmp_path: Path) -> None:
-    vectors = EMBEDDER.embed_documents(["x"])
-    with pytest.raises(ValueError, match="together"):
-        build_sqlite(tmp_path / "s", CHUNKS, corpus_digest="", vectors=vectors)
-    with pytest.raises(ValueError, match="3 chunks, but 1 vectors"):
-        build_sqlite(tmp_path / "s", CHUNKS, corpus_digest="", vectors=vectors, embedder=EMBEDDER.identity)
 
 
 def test_missing_and_foreign_files_are_refused(tmp_path: Path) -> None:
@@ -99,7 +87,7 @@ def test_missing_and_foreign_files_are_refused(tmp_path: Path) -> None:
         ("CREATE VIEW trap AS SELECT load_extension('evil')", "tables"),
         ("CREATE TRIGGER trap AFTER INSERT ON chunks BEGIN DELETE FROM chunks; END", "tables"),
         ("CREATE TABLE more (x)", "tables"),
-        ("DROP TABLE vectors", "tables"),
+        ("DROP TABLE words", "tables"),
         ("DELETE FROM chunks WHERE rowid = 2", "chunks are missing"),
         ("PRAGMA user_version = 99", "schema 99"),
         ("DELETE FROM meta", "damaged"),
@@ -117,17 +105,16 @@ def test_a_doctored_file_is_refused(path: Path, statement: str, reason: str) -> 
         SqliteFile(path)
 
 
-def test_a_doctored_chunk_or_vector_is_refused_when_it_is_read(path: Path) -> None:
+def test_a_doctored_chunk_is_refused_when_it_is_read(path: Path) -> None:
     connection = sqlite3.connect(path)
     connection.execute("UPDATE chunks SET chunk = replace(chunk, 'alpha', 'omega') WHERE rowid = 1")
-    connection.execute("UPDATE vectors SET vector = zeroblob(64) WHERE rowid = 2")
     connection.commit()
     connection.close()
-    search = SqliteSearch(path, embedder=EMBEDDER)
+    table = Fts5Table(path)
     with pytest.raises(ArtifactError, match="checksum"):
-        search.search("alpha", mode="keyword")
-    with pytest.raises(ArtifactError, match="vectors do not match"):
-        search.search("gamma", mode="semantic")
+        table.matches("alpha", 5)
+    assert table.matches("gamma", 5)[0].key == "1.rst@1"
+    table.close()
 
 
 def test_no_flipped_byte_changes_an_answer(path: Path) -> None:
@@ -135,7 +122,7 @@ def test_no_flipped_byte_changes_an_answer(path: Path) -> None:
     content = path.read_bytes()
     right = answers(path)
     refused = 0
-    for position in range(0, len(content), 211):
+    for position in range(0, len(content), 97):
         damaged = bytearray(content)
         damaged[position] ^= 0x15
         path.write_bytes(damaged)
@@ -147,16 +134,12 @@ def test_no_flipped_byte_changes_an_answer(path: Path) -> None:
 
 
 def answers(path: Path) -> list[tuple[str, float]]:
-    search = SqliteSearch(path, embedder=EMBEDDER)
+    table = Fts5Table(path)
     try:
-        found = [
-            search.search(query, mode=mode)
-            for query in ("beta", "zeta eta", "gam")
-            for mode in ("keyword", "hybrid")
-        ]
-        return [(result.id, result.score) for results in found for result in results]
+        found = [table.matches(query, 5) for query in ("beta", "zeta eta", "gam")]
+        return [(match.key, match.score) for matches in found for match in matches]
     finally:
-        search.close()
+        table.close()
 
 
 def test_a_truncated_file_is_refused(path: Path) -> None:

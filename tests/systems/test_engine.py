@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from contextlib import ExitStack
+import threading
 
 import msgspec
 import pytest
@@ -10,11 +10,12 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from support.worlds import PAGES, QUERIES, make_index
 
+from branchrank.errors import ArtifactError
 from branchrank.records import Span
 from branchrank.systems.builtin import builtin_systems
 from branchrank.systems.engine import Engine
-from branchrank.systems.further_branches import further_branches
 from branchrank.systems.memo import Memo, QueryMemo
+from branchrank.systems.query import Filter
 from branchrank.systems.spec import Fuse
 
 NAMES = ("local", "pageindex", "hybrid")
@@ -29,19 +30,15 @@ def folder(tmp_path_factory):
 
 @pytest.fixture(scope="module")
 def world(folder):
-    return make_index(folder, **FLAGS)
+    index, resolved = make_index(folder, **FLAGS)
+    with index:
+        yield index, resolved
 
 
 @pytest.fixture(scope="module")
-def further(folder, world):
-    index, resolved = world
-    with ExitStack() as opened:
-        yield further_branches(index, folder / "docs", builtin_systems(FAMILY, resolved), resolved, opened)
-
-
-@pytest.fixture(scope="module")
-def engine(world, further):
-    return Engine(world[0], further=further)
+def engine(world, folder):
+    with Engine(world[0], folder / "docs", world[1]) as made:
+        yield made
 
 
 @pytest.fixture(params=FAMILY)
@@ -53,7 +50,7 @@ VOCABULARY = ("tea", "brew", "temperature", "teapot", "setup", "418", "stains", 
 WORDS = st.lists(st.sampled_from(VOCABULARY), max_size=5)
 
 
-@settings(suppress_health_check=[HealthCheck.function_scoped_fixture])
+@settings(derandomize=True, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(words=WORDS, k=st.integers(1, 8), more=st.integers(1, 60))
 def test_the_top_k_is_a_prefix_of_the_top_k_plus_n(engine, system, words, k, more) -> None:
     if system.name == "qdrant":
@@ -133,15 +130,15 @@ def test_a_branch_of_weight_zero_contributes_nothing(engine, world) -> None:
 
 def test_one_document_and_k_past_the_end(tmp_path) -> None:
     index, resolved = make_index(tmp_path, {"only.md": PAGES["guide/cleaning.md"]}, **FLAGS)
-    engine = Engine(index)
-    for system in builtin_systems(NAMES, resolved):
-        hits = engine.retrieve(system, "vinegar stains", 1000).hits
-        assert 1 <= len(hits) <= len(index.chunks)
+    with index, Engine(index, tmp_path / "docs", resolved) as engine:
+        for system in builtin_systems(FAMILY, resolved):
+            hits = engine.retrieve(system, "vinegar stains", 1000).hits
+            assert 1 <= len(hits) <= len(index.chunks)
 
 
-def test_shared_stages_are_computed_once(world) -> None:
+def test_shared_stages_are_computed_once(world, folder) -> None:
     memo = Memo()
-    engine = Engine(world[0], memo=memo)
+    engine = Engine(world[0], folder / "docs", world[1], memo=memo)
     local = builtin_systems(("local",), world[1])[0]
     variants = [msgspec.structs.replace(local, name=f"k{k}", fuse=Fuse(k=k)) for k in (2, 10, 60)]
     for query in QUERIES:
@@ -152,11 +149,11 @@ def test_shared_stages_are_computed_once(world) -> None:
     assert memo.reused["dense(chunks)"] == 2 * len(QUERIES)
 
 
-def test_memory_changes_no_answer(world, further, engine, system) -> None:
-    forgetful = Engine(world[0], memo=QueryMemo(), further=further)
-    for query in QUERIES * 2:
-        assert forgetful.retrieve(system, query, 10).hits == engine.retrieve(system, query, 10).hits
-    assert forgetful.memo.computed["embed"] in (0, 2 * len(QUERIES))
+def test_memory_changes_no_answer(world, folder, engine, system) -> None:
+    with Engine(world[0], folder / "docs", world[1], memo=QueryMemo()) as forgetful:
+        for query in QUERIES * 2:
+            assert forgetful.retrieve(system, query, 10).hits == engine.retrieve(system, query, 10).hits
+        assert forgetful.memo.computed["embed"] in (0, 2 * len(QUERIES))
 
 
 def test_every_stage_leaves_a_trace_and_a_time(engine, world) -> None:
@@ -173,3 +170,72 @@ def test_the_unit_interval_scale_keeps_scores_within_0_and_1(engine, world) -> N
     scaled = msgspec.structs.replace(local, fuse=Fuse(k=60, unit_interval=True))
     for query in QUERIES:
         assert all(0 < hit.score <= 1 for hit in engine.retrieve(scaled, query, 50).hits)
+
+
+PART = {"grep": "grep", "sqlite": "retrieval", "qdrant": "qdrant"}
+
+
+@pytest.mark.parametrize(
+    ("predictor", "setting", "absent"),
+    [
+        ("sqlite", {"hybrid_alpha": 0.0}, {"embed", "dense(chunks)"}),
+        ("sqlite", {"hybrid_alpha": 1.0}, {"fts5"}),
+        ("qdrant", {"fusion_weight": 0.0}, {"embed", "qdrant-dense"}),
+        ("qdrant", {"fusion_weight": 1.0}, {"qdrant-sparse"}),
+    ],
+)
+def test_a_branch_of_weight_0_is_not_run(world, engine, predictor, setting, absent) -> None:
+    section = PART[predictor]
+    part = msgspec.structs.replace(world[1].parts[section], **setting)
+    changed = msgspec.structs.replace(world[1], parts={**world[1].parts, section: part})
+    (system,) = builtin_systems((predictor,), changed)
+    for query in QUERIES:
+        answer = engine.retrieve(system, query, 50)
+        assert not absent & set(answer.stage_ms)
+        assert not absent & {stage.stage for stage in answer.trace}
+        assert all(not absent & hit.branches.keys() for hit in answer.hits)
+
+
+@pytest.mark.parametrize("name", ["grep", "qdrant"])
+def test_branches_that_wait_run_side_by_side(world, folder, monkeypatch, name) -> None:
+    """Each branch waits for the other before its first step: one after the other, they would wait in vain."""
+    together = threading.Barrier(2, timeout=30)
+    (system,) = builtin_systems((name,), world[1])
+    with Engine(world[0], folder / "docs", world[1]) as engine:
+        engine.open(system)
+        for kind, search in list(engine._searches.items()):
+            monkeypatch.setitem(
+                engine._searches, kind, lambda lookup, search=search: (together.wait(), search(lookup))[1]
+            )
+        assert engine.retrieve(system, "tea temperature", 5).hits
+
+
+def test_a_branch_that_fails_is_an_error(world, folder, monkeypatch) -> None:
+    def fail(lookup):
+        raise ArtifactError("this branch failed")
+
+    (system,) = builtin_systems(("qdrant",), world[1])
+    with Engine(world[0], folder / "docs", world[1]) as engine:
+        engine.open(system)
+        monkeypatch.setitem(engine._searches, "qdrant-sparse", fail)
+        with pytest.raises(ArtifactError, match="this branch failed"):
+            engine.retrieve(system, "tea", 3)
+
+
+def test_a_filter_leaves_the_other_documents_out_of_every_ranking(engine, system) -> None:
+    pattern = Filter(key="file_path", pattern="guide/*.md")
+    found = engine.retrieve(system, "tea temperature stains", 30, filters=(pattern,))
+    assert found.hits
+    assert all(hit.source.startswith("guide/") for hit in found.hits)
+    for stage in found.trace:
+        if stage.unit == "chunk":
+            assert all(engine.index.chunks[key].source.startswith("guide/") for key in stage.keys)
+
+
+def test_a_closed_engine_opens_its_branches_again(world, folder) -> None:
+    engine = Engine(world[0], folder / "docs", world[1])
+    for system in builtin_systems(FAMILY, world[1]):
+        before = engine.retrieve(system, "tea", 5).hits
+        engine.close()
+        assert engine.retrieve(system, "tea", 5).hits == before
+    engine.close()

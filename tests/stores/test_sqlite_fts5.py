@@ -1,0 +1,185 @@
+"""Keyword search in one SQLite file: terms, exact and partial matches, scores, any query text."""
+
+import math
+import random
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from branchrank.records import Chunk
+from branchrank.stores.sqlite_file import build_sqlite
+from branchrank.stores.sqlite_fts5 import TERM_LIMIT, Fts5Table, fts_expression, query_terms
+
+TEXTS = {
+    "http.rst": [
+        "The HttpClient interceptor retries.",
+        "Requests are sent by a client.",
+        "Timeouts in seconds.",
+    ],
+    "cache.rst": ["Clear the cache pool.", "Caching of responses.", "A cached response is served again."],
+    "deploy.rst": ["The deployment runbook.", "Deploy to production with care."],
+}
+
+
+def chunk(source: str, number: int, text: str) -> Chunk:
+    return Chunk(
+        id=f"{source}@{number}",
+        node_id=source,
+        source=source,
+        line_start=number * 10,
+        line_end=number * 10 + 5,
+        breadcrumb=source.removesuffix(".rst"),
+        text=text,
+    )
+
+
+CHUNKS = [chunk(source, n, text) for source, texts in TEXTS.items() for n, text in enumerate(texts, start=1)]
+
+
+def build(path: Path, chunks: list[Chunk]) -> Path:
+    build_sqlite(path, chunks, corpus_digest="d")
+    return path
+
+
+@pytest.fixture(scope="module")
+def table(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Fts5Table]:
+    made = Fts5Table(build(tmp_path_factory.mktemp("s") / "s.sqlite", CHUNKS))
+    yield made
+    made.close()
+
+
+def test_exact_terms_come_before_partial_ones(table: Fts5Table) -> None:
+    matches = table.matches("cache", 10)
+    assert {m.key for m in matches} == {"cache.rst@1", "cache.rst@2", "cache.rst@3"}
+    # All three carry the breadcrumb "cache", so look at one that doesn't.
+    assert [m.exact for m in table.matches("deploying", 10)] == [False, False]
+    found = table.matches("client deploy", 10)
+    exact = [m.exact for m in found]
+    assert exact == sorted(exact, reverse=True)
+    assert all((m.score >= 0.5) == m.exact for m in found)
+
+
+@pytest.mark.parametrize(
+    ("query", "exact"),
+    [
+        ('"--cache-redis-url"', True),
+        ('"[cache] redis_url"', True),
+        ("\"redis_url = ''\"", True),
+        ('"set  it to\nthe address"', True),
+        ('"cache-redis-ur"', False),
+        ('"ache-redis-url"', False),
+        ("addres", False),
+    ],
+)
+def test_a_phrase_is_exact_where_it_stands_as_written(tmp_path: Path, query: str, exact: bool) -> None:
+    text = "Give `--cache-redis-url`, or [cache]\n  redis_url = ''; set it\nto the address."
+    store = Fts5Table(build(tmp_path / "s.sqlite", [chunk("a.md", 1, text)]))
+    assert any(match.exact for match in store.matches(query, 5)) == exact
+    store.close()
+
+
+@pytest.mark.parametrize(
+    ("query", "key"), [("interc", "http.rst@1"), ("runb", "deploy.rst@1"), ("timeo", "http.rst@3")]
+)
+def test_a_beginning_of_a_word_matches(table: Fts5Table, query: str, key: str) -> None:
+    (match,) = table.matches(query, 10)
+    assert (match.key, match.exact) == (key, False)
+    assert match.score <= 0.5
+
+
+def test_the_keyword_score_is_the_stated_formula(table: Fts5Table) -> None:
+    for match in table.matches("client response", 10):
+        assert match.score == pytest.approx((match.exact + match.bm25 / (1 + match.bm25)) / 2)
+        assert match.bm25 > 0
+
+
+def test_bm25_is_that_of_the_literature(tmp_path: Path) -> None:
+    """FTS5's BM25 (k1 1.2, b 0.75) of a term that one of four equally long chunks holds twice."""
+    chunks = [
+        chunk(f"{n}.rst", 1, text) for n, text in enumerate(["fig fig", "oak ash", "elm yew", "ivy bay"])
+    ]
+    (match,) = Fts5Table(build(tmp_path / "s.sqlite", chunks)).matches("fig", 10)
+    idf = math.log((4 - 1 + 0.5) / (1 + 0.5))
+    assert match.bm25 == pytest.approx(idf * 2 * 2.2 / (2 + 1.2))
+
+
+def test_limits_hold_and_ties_break_by_id(tmp_path: Path) -> None:
+    chunks = [chunk(f"{n:03}.rst", 1, "the same words") for n in range(99, -1, -1)]
+    table = Fts5Table(build(tmp_path / "s.sqlite", chunks))
+    for n in (1, 12, 80):
+        assert [match.key for match in table.matches("same words", n)] == [f"{i:03}.rst@1" for i in range(n)]
+    table.close()
+
+
+def test_a_note_says_how_the_score_came_about(table: Fts5Table) -> None:
+    first = table.matches("HttpClient interceptor", 10)[0]
+    assert first.note == f"BM25 {first.bm25:.4f}, exact"
+    (begun,) = table.matches("interc", 10)
+    assert begun.note.endswith(", partial")
+
+
+def test_terms_of_a_query() -> None:
+    assert query_terms('how do I clear the "cache pool" (fast)') == ["clear", "cache pool", "fast"]
+    assert query_terms("how do I") == ["how", "do", "i"]
+    assert query_terms('"" ... ***') == []
+    assert len(query_terms(" ".join(f"w{n}" for n in range(1000)))) == TERM_LIMIT
+    assert fts_expression(['a"b', "NOT"], prefix=True) == '"a""b"* OR "NOT"*'
+
+
+NASTY = [
+    '"', "'", '""', '*', '^', ':', '(', ')', '()', '-', '+', '{}', 'NEAR(a b)', 'NEAR', 'AND', 'OR',
+    'NOT', 'a AND', 'OR b', 'NOT c', 'text:cache', 'breadcrumb : x', 'cache*', '^cache', 'a + b', '--',
+    '; DROP TABLE fts', '\x00', 'a\x00b', '😀', 'é', '用户', '_', '___', 'ﷺ', '\ud800', '\x1f', '%', '?',
+    '?1', ':a', '$a', '@a', '\\', '/*', '*/', "''", '" OR 1=1 --', 'cache\n\rpool', '\u202e', 'İ', 'ß',
+]  # fmt: skip
+
+
+def test_ten_thousand_generated_queries_are_answered(table: Fts5Table) -> None:
+    random_ = random.Random(5)
+    queries = [
+        " ".join(random_.choices([*NASTY, "cache", "client"], k=random_.randint(1, 6))) for _ in range(5000)
+    ]
+    queries += [
+        "".join(random_.choices("\"'*()^:+-{}ANDORTNE cachelient\0\n😀é_", k=random_.randint(0, 24)))
+        for _ in range(4990)
+    ]
+    queries += [piece * 10_240 for piece in ("a", '"', "a ", '"a" ', "(", "😀", "cache OR ", "\0", "'", "_")]
+    assert len(queries) == 10_000
+    known = {c.id for c in CHUNKS}
+    for query in queries:
+        for match in table.matches(query, 5):
+            assert match.key in known
+            assert 0.0 <= match.score <= 1.0
+
+
+@settings(derandomize=True, max_examples=100, deadline=None)
+@given(query=st.text(max_size=60))
+def test_scores_lie_in_the_unit_interval_best_first(table: Fts5Table, query: str) -> None:
+    matches = table.matches(query + " cache", 10)
+    assert all(0.0 <= match.score <= 1.0 for match in matches)
+    assert [m.score for m in matches] == sorted((m.score for m in matches), reverse=True)
+
+
+@settings(derandomize=True, max_examples=40, deadline=None)
+@given(
+    texts=st.lists(
+        st.lists(st.sampled_from(["red", "green", "blue", "grey"]), min_size=1, max_size=5), max_size=12
+    ),
+    query=st.lists(st.sampled_from(["red", "green", "blue", "grey", "gr"]), min_size=1, max_size=3),
+)
+def test_keyword_search_finds_what_a_dictionary_of_words_finds(
+    texts: list[list[str]], query: list[str], tmp_path_factory: pytest.TempPathFactory
+) -> None:
+    chunks = [chunk(f"{n:02}.rst", 1, " ".join(words)) for n, words in enumerate(texts)]
+    store = Fts5Table(build(tmp_path_factory.getbasetemp() / "model.sqlite", chunks))
+    found = {match.key: match.exact for match in store.matches(" ".join(query), 100)}
+    store.close()
+    expected = {
+        c.id: any(word in words for word in query)
+        for c, words in zip(chunks, texts, strict=True)
+        if any(word.startswith(begin) for word in words for begin in query)
+    }
+    assert found == expected

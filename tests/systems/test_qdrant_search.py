@@ -1,0 +1,127 @@
+"""The predictor ``qdrant`` on the engine: its scores, its weight, its depth, embedded and on a server."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+
+import msgspec
+import pytest
+from support.fake_qdrant import fake_qdrant
+from support.worlds import QUERIES, make_index
+
+from branchrank.errors import ArtifactError
+from branchrank.index import Index
+from branchrank.records import Retrieval
+from branchrank.settings import QdrantSettings, Resolved
+from branchrank.systems.branches.qdrant import DENSE_ONLY
+from branchrank.systems.builtin import builtin_systems
+from branchrank.systems.engine import Engine
+from branchrank.systems.query import Filter
+from branchrank.systems.spec import System
+
+World = tuple[Index, Path, Resolved]
+
+
+@pytest.fixture(scope="module")
+def world(tmp_path_factory: pytest.TempPathFactory) -> Iterator[World]:
+    folder = tmp_path_factory.mktemp("qdrant")
+    index, resolved = make_index(folder)
+    with index:
+        yield index, folder / "docs", resolved
+
+
+@pytest.fixture(scope="module")
+def engine(world: World) -> Iterator[Engine]:
+    with opened(world) as made:
+        yield made
+
+
+def settings_with(world: World, **values: object) -> Resolved:
+    part = QdrantSettings(**values)
+    return msgspec.structs.replace(world[2], parts={**world[2].parts, "qdrant": part})
+
+
+def opened(world: World, **values: object) -> Engine:
+    return Engine(world[0], world[1], settings_with(world, **values))
+
+
+def qdrant(world: World, **values: object) -> System:
+    (system,) = builtin_systems(("qdrant",), settings_with(world, **values))
+    return system
+
+
+def listed(found: Retrieval, branch: str) -> dict[str, int]:
+    """Key -> rank in a branch; empty for one that was not run."""
+    keys = [key for stage in found.trace if stage.stage == branch for key in stage.keys]
+    return {key: rank for rank, key in enumerate(keys, start=1)}
+
+
+@pytest.mark.parametrize("weight", [0.0, 0.3, 0.5, 1.0])
+def test_the_score_is_the_weighted_rrf(world: World, engine: Engine, weight: float) -> None:
+    for query in QUERIES:
+        found = engine.retrieve(qdrant(world, fusion_weight=weight), query, 6)
+        dense, sparse = listed(found, "qdrant-dense"), listed(found, "qdrant-sparse")
+        assert bool(dense) == (weight > 0)
+        for hit in found.hits:
+            expected = weight / (60 + dense[hit.id]) if hit.id in dense else 0.0
+            expected += (1 - weight) / (60 + sparse[hit.id]) if hit.id in sparse else 0.0
+            assert hit.score == pytest.approx(expected)
+
+
+def test_the_weight_chooses_the_branch(world: World, engine: Engine) -> None:
+    for weight, branch in ((0.0, "qdrant-sparse"), (1.0, "qdrant-dense")):
+        found = engine.retrieve(qdrant(world, fusion_weight=weight), "tea temperature", 3)
+        assert [hit.id for hit in found.hits] == list(listed(found, branch))[:3]
+    usual = engine.retrieve(qdrant(world), "tea temperature", 3)
+    assert usual.hits == engine.retrieve(qdrant(world, fusion_weight=0.5), "tea temperature", 3).hits
+
+
+@pytest.mark.parametrize("k", [1, 2, 4])
+def test_each_branch_fetches_twice_as_many(world: World, engine: Engine, k: int) -> None:
+    found = engine.retrieve(qdrant(world), "tea temperature brew", k)
+    assert len(listed(found, "qdrant-dense")) == 2 * k
+    matching = len(listed(engine.retrieve(qdrant(world), "tea temperature brew", 50), "qdrant-sparse"))
+    assert len(listed(found, "qdrant-sparse")) == min(2 * k, matching)
+    assert len(found.hits) == k
+
+
+def test_any_query_text_is_safe(world: World, engine: Engine) -> None:
+    for query in ("\0", "😀", "\ud800 cache", "a" * 10_240, '" OR {}', "用户", "*", "\u202e"):
+        assert len(engine.retrieve(qdrant(world), query, 3).hits) == 3
+
+
+def test_a_collection_without_sparse_vectors_is_searched_with_a_notice(world: World) -> None:
+    with opened(world, enable_hybrid=False) as engine:
+        for weight in (0.0, 0.5):
+            found = engine.retrieve(qdrant(world, fusion_weight=weight), "tea", 3)
+            assert found.notices == (DENSE_ONLY,)
+        only_dense = engine.retrieve(qdrant(world, enable_hybrid=False), "tea", 3)
+        assert only_dense.notices == ()
+        assert [hit.id for hit in only_dense.hits] == list(listed(only_dense, "qdrant-dense"))[:3]
+
+
+def test_a_server_answers_as_the_embedded_collection(world: World, engine: Engine) -> None:
+    pages = (Filter(key="file_path", pattern="guide/*.md"),)
+    with fake_qdrant() as server:
+        for _ in range(2):  # the second engine finds the collection of the first
+            with opened(world, url=server.url) as remote:
+                for query in QUERIES:
+                    for filters in ((), pages):
+                        found, expected = (
+                            each.retrieve(qdrant(world), query, 4, filters=filters).hits
+                            for each in (remote, engine)
+                        )
+                        assert [(hit.id, hit.score) for hit in found] == [
+                            (hit.id, hit.score) for hit in expected
+                        ]
+        assert len(server.collections) == 1
+
+
+@pytest.mark.parametrize("status", [401, 429, 503])
+def test_a_failing_server_is_an_error_never_an_empty_answer(world: World, status: int) -> None:
+    with fake_qdrant() as server, opened(world, url=server.url) as remote:
+        assert remote.retrieve(qdrant(world), "tea", 3).hits
+        server.failing = status
+        with pytest.raises(ArtifactError, match=str(status)):
+            remote.retrieve(qdrant(world), "temperature", 3)
