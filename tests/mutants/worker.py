@@ -16,7 +16,7 @@ from pathlib import Path
 from mutants.mutant import ROOT, Mutant
 
 #: The plugins that tests need; loading every installed one takes longer than most mutants' tests.
-_PLUGINS = ("pytest_asyncio.plugin", "_hypothesis_pytestplugin")
+_PLUGINS = ("pytest_asyncio.plugin", "_hypothesis_pytestplugin", "mutants.no_shrinking")
 #: A run of a mutant's tests that takes longer, in seconds, is stopped and counts as broken.
 TIME_LIMIT = 300
 TIMED_OUT = -1
@@ -90,8 +90,12 @@ class Worker:
         return TestRun(done.returncode, dict(_OUTCOME.findall(done.stdout)), done.stdout)
 
     def _environment(self) -> dict[str, str]:
-        changes = {"PYTHONPATH": str(self._tree), "COLUMNS": "200", "PYTEST_DISABLE_PLUGIN_AUTOLOAD": "1"}
-        return {**os.environ, **changes}
+        return {
+            **os.environ,
+            "PYTHONPATH": os.pathsep.join([str(self._tree), str(self._tree / "tests")]),
+            "PYTEST_DISABLE_PLUGIN_AUTOLOAD": "1",
+            "COLUMNS": "200",
+        }
 
     def _write(self, file: Path, text: str) -> None:
         file.write_text(text, encoding="utf-8")

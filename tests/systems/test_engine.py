@@ -101,6 +101,15 @@ def test_nothing_inside_an_excluded_span_is_ranked(engine, system) -> None:
     assert not any(inside & set(stage.keys) for stage in after.trace if stage.unit == "chunk")
 
 
+def test_exclusion_does_not_shrink_the_pool(engine, world) -> None:
+    local = builtin_systems(("local",), world[1])[0]
+    shallow = tuple(msgspec.structs.replace(branch, top_n=3) for branch in local.branches)
+    local = msgspec.structs.replace(local, branches=shallow)
+    best = engine.retrieve(local, "tea temperature", 1).hits[0].span
+    found = engine.retrieve(local, "tea temperature", 5, excluded=(best,))
+    assert {stage.stage: len(stage.keys) for stage in found.trace}["dense(chunks)"] == 3
+
+
 def test_a_partly_excluded_chunk_stays(engine, system) -> None:
     first = engine.retrieve(system, "tea temperature", 1).hits[0]
     if first.span.lines == 1:

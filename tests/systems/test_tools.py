@@ -80,6 +80,14 @@ def test_vector_search_drops_what_is_at_or_past_the_threshold(opened: Opened) ->
     assert everything.status.notices == ()
 
 
+def test_vector_search_reports_squared_distances(opened: Opened) -> None:
+    index = opened[0]
+    query = index.embedder.embed_query("clear the cache pool")
+    for found in tools(opened).vector_search("clear the cache pool").results:
+        difference = index.vectors.vector(found.hit.id) - query
+        assert found.hit.distance == pytest.approx(float(difference @ difference), abs=1e-5)
+
+
 def test_hybrid_fuses_both_sides_by_rrf(opened: Opened) -> None:
     answer = tools(opened).hybrid_search("requests are sent again", "max_retries timeout")
     assert len(answer.results) <= 10

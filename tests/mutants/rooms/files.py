@@ -37,7 +37,7 @@ MUTANTS = (
         GREP,
         "weights.append(math.log1p((max(files, holding) - holding + 0.5) / (holding + 0.5)))",
         "weights.append(1.0)",
-        (f"{TEST_GREP}::test_a_rare_term_outweighs_a_common_one_and_ties_keep_their_order",),
+        (f"{TEST_GREP}::test_relevance_weighs_rare_terms_more",),
     ),
     Mutant(
         "terms-are-regular-expressions",
