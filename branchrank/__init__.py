@@ -1,3 +1,51 @@
-"""BranchRank: benchmark retrieval pipelines over documentation."""
+"""BranchRank: benchmark retrieval pipelines over documentation.
+
+The names in ``__all__`` are the public API. Each is loaded when it is first used, so that the import itself
+loads nothing heavy.
+"""
+
+import logging
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from branchrank import errors as errors
+    from branchrank import library as library
+    from branchrank.measures.verdicts import Comparison as Comparison
+    from branchrank.predictor import Predictor as Predictor
+    from branchrank.records import Hit as Hit
+    from branchrank.records import Question as Question
+    from branchrank.systems.spec import System as System
+    from branchrank.workspace import Run as Run
+    from branchrank.workspace import Workspace as Workspace
+
+__all__ = ["Comparison", "Hit", "Predictor", "Question", "Run", "System", "Workspace", "errors", "library"]
 
 __version__ = "0.1.0"
+
+_HOMES = {
+    "Comparison": "branchrank.measures.verdicts",
+    "Hit": "branchrank.records",
+    "Predictor": "branchrank.predictor",
+    "Question": "branchrank.records",
+    "Run": "branchrank.workspace",
+    "System": "branchrank.systems.spec",
+    "Workspace": "branchrank.workspace",
+}
+
+# The application decides where log records go.
+logging.getLogger(__name__).addHandler(logging.NullHandler())
+
+
+def __getattr__(name: str) -> Any:
+    from importlib import import_module
+
+    if name in ("errors", "library"):
+        return import_module(f"branchrank.{name}")
+    if name not in _HOMES:
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    value = globals()[name] = getattr(import_module(_HOMES[name]), name)
+    return value
+
+
+def __dir__() -> list[str]:
+    return sorted({*__all__, *(name for name in globals() if name.startswith("__"))})

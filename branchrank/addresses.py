@@ -8,7 +8,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+import re
+from collections.abc import Iterable, Mapping, Sequence
 from types import NoneType
 from typing import Annotated, Any, get_args, get_origin, get_type_hints
 
@@ -17,6 +18,12 @@ from msgspec import Meta
 
 from branchrank.errors import or_else
 from branchrank.systems.spec import System
+
+#: The messages of msgspec about an unknown field, and about a value that is not one of the choices.
+_UNKNOWN = re.compile(
+    r"(?:Object contains unknown field `(?P<field>.*?)`|Invalid enum value '(?P<value>.*?)')"
+    r"(?: - at `(?P<path>\$.*)`)?$"
+)
 
 
 def value_at(system: System, address: str) -> Any:
@@ -45,6 +52,36 @@ def _owner(system: System, address: str) -> tuple[Any, str]:
         else:
             owner = getattr(owner, step)
     return owner, name
+
+
+def explained(error: msgspec.ValidationError, more: Iterable[str] = ()) -> str:
+    """The message of an error about a system's table; it suggests the nearest name where one is unknown.
+
+    ``more`` are names that the table's top level takes besides the fields of a system.
+    """
+    found = _UNKNOWN.match(str(error))
+    if found is None:
+        return str(error)
+    steps = [step.split("[")[0] for step in (found["path"] or "").removeprefix("$").split(".") if step]
+    hint: Any = System
+    for step in steps:
+        hint = get_type_hints(_record(hint), include_extras=True)[step]
+    if found["value"] is not None:
+        return f"{error}{or_else(found['value'], _choices(hint))}"
+    fields = _record(hint).__struct_fields__
+    return f"{error}{or_else(found['field'], fields if steps else [*fields, *more])}"
+
+
+def _record(hint: Any) -> type[msgspec.Struct]:
+    """The record in a type such as ``tuple[Branch, ...]`` or ``Expand | None``."""
+    while not isinstance(hint, type) or not issubclass(hint, msgspec.Struct):
+        hint = get_args(hint)[0]
+    return hint
+
+
+def _choices(hint: Any) -> tuple[str, ...]:
+    """The values of a ``Literal``, whether or not it is annotated."""
+    return get_args(get_args(hint)[0]) if get_origin(hint) is Annotated else get_args(hint)
 
 
 def with_values(system: System, values: Mapping[str, Any]) -> System:

@@ -19,8 +19,12 @@ from branchrank.bench import (
     plan_from_names,
     plan_from_run,
 )
+from branchrank.files.grep import Ranking
+from branchrank.files.read_file import FileRefused
 from branchrank.progress import Progress, no_progress
+from branchrank.systems.search_tools import Found, Listener, SearchStatus, SearchTools, ToolAnswer
 from branchrank.workspace import run_benchmark
+from branchrank.workspace_questions import Spent
 
 if TYPE_CHECKING:
     from branchrank.corpus.named import CorpusPlace
@@ -31,9 +35,17 @@ if TYPE_CHECKING:
     from branchrank.runs.trec_files import TrecScores
 
 __all__ = [
+    "FileRefused",
+    "Found",
+    "Listener",
     "Named",
     "Plan",
     "PlanEstimate",
+    "Ranking",
+    "SearchStatus",
+    "SearchTools",
+    "Spent",
+    "ToolAnswer",
     "add_corpus",
     "estimate_plan",
     "import_beir",

@@ -12,10 +12,10 @@ from os import PathLike
 from pathlib import Path
 from typing import TYPE_CHECKING, Literal, Self
 
-from branchrank.bench.predictors import UserPredictor
 from branchrank.errors import QuestionError, UsageError
 from branchrank.index.workspace_folder import WorkspaceFolder, configure, kept_if_right
 from branchrank.measures.verdicts import DELTA
+from branchrank.predictor import Predictor
 from branchrank.progress import Notify, no_notice
 from branchrank.progress_bars import ProgressReporter, shown_progress
 from branchrank.records import Hit
@@ -41,7 +41,7 @@ if TYPE_CHECKING:
 
 AnyPath = str | PathLike[str]
 #: A name, a system, an object with ``retrieve(query, k)``, or a function of the same arguments.
-PredictorLike = str | System | UserPredictor | Callable[[str, int], Sequence[Hit]]
+PredictorLike = str | System | Predictor | Callable[[str, int], Sequence[Hit]]
 
 
 class Workspace(Searcher):
@@ -113,7 +113,9 @@ class Workspace(Searcher):
 
         folder = Path(data_dir)
         kept = {**(settings or {}), **({"index.embedder": embedder} if embedder else {})}
-        WorkspaceFolder.open(folder, flags=kept)  # a wrong value is refused before it is kept
+        opened = WorkspaceFolder.open(folder, flags=kept)  # a wrong value is refused before it is kept
+        if corpus is None:
+            opened.check_exists()
         root = locate_corpus(Path(corpus) if not isinstance(corpus, str) else corpus) if corpus else None
         if root is not None and is_beir(root):
             root = unpack_beir(root, folder / "beir" / root.resolve().name)
@@ -355,8 +357,8 @@ class Run(RunData):
         """Compare this run, the candidate, with a baseline run over the same questions.
 
         Each predictor is compared with the one of the same name, or ``predictor`` with
-        ``baseline_predictor``. A positive difference means that this run is better. Printing the result shows
-        what ``branchrank compare`` shows.
+        ``baseline_predictor``. A positive difference means that this run is better. Printing the result
+        shows what ``branchrank compare`` shows.
 
         Raises :class:`~branchrank.errors.RunError` when the questions are not the same, and
         :class:`~branchrank.errors.UsageError` for an unknown predictor or measure.
@@ -437,7 +439,7 @@ class Run(RunData):
         if into is None and self.conditions:
             raise UsageError(
                 "the report of a cut can't replace that of the whole run",
-                remedy="name another folder: into=...",
+                remedy="name another directory with into=",
             )
         if into is not None and (Path(into) / RUN_JSON).exists():
             raise UsageError(

@@ -7,7 +7,7 @@ from os import PathLike
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from branchrank.errors import InputError, QuestionError
+from branchrank.errors import InputError
 from branchrank.index.workspace_folder import WorkspaceFolder
 from branchrank.progress import Progress, no_progress
 from branchrank.records import Question, Record
@@ -118,8 +118,8 @@ class WorkspaceQuestions:
     def mine(self, output: AnyPath, corpus: AnyPath | None = None) -> Mined:
         """Make navigational questions from cross references and write them to ``output``.
 
-        ``corpus`` is another folder or named corpus. Raises :class:`~branchrank.errors.QuestionError` when no
-        cross reference makes a question.
+        ``corpus`` is another folder or named corpus. Where no cross reference makes a question, nothing is
+        written.
         """
         from branchrank.corpus.loading import load_corpus
         from branchrank.corpus.named import locate_corpus
@@ -210,12 +210,3 @@ class WorkspaceQuestions:
 
     def _path(self, path: AnyPath | None) -> Path:
         return self.path if path is None else Path(path)
-
-
-def require_questions(mined: Mined, place: object) -> None:
-    """Raise :class:`~branchrank.errors.QuestionError` when mining made no question."""
-    if not mined.questions:
-        raise QuestionError(
-            f"the corpus {place} has no cross reference that makes a question",
-            remedy="write questions yourself, or `branchrank questions generate`",
-        )

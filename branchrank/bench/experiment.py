@@ -19,7 +19,7 @@ from typing import Any, TypeVar
 
 import msgspec
 
-from branchrank.addresses import laid_over
+from branchrank.addresses import explained, laid_over
 from branchrank.errors import UsageError, or_else
 from branchrank.index.config_file import read_config
 from branchrank.records import Record
@@ -38,6 +38,8 @@ from branchrank.systems.checks import problems
 from branchrank.systems.spec import System
 
 DEFAULT_INDEX = "default"
+#: Keys of a system's table that are not fields of the system.
+_OWN_KEYS = ("from", "index", "sweep")
 #: How an error lists several problems.
 BULLET = "  - "
 
@@ -100,6 +102,7 @@ def load_experiment(path: Path, flags: Mapping[str, Any] | None = None) -> Exper
         if named.index not in (DEFAULT_INDEX, *header.indexes):
             found.append(
                 f"system {named.system.name!r} runs on the index {named.index!r}, which [indexes] lacks"
+                + or_else(named.index, [DEFAULT_INDEX, *header.indexes])
             )
         found.extend(problems(named.system))
     found.extend(_declared(settings, [named.system.name for named in systems], reader.failed))
@@ -130,7 +133,7 @@ def _header(content: Mapping[str, Any], found: list[str]) -> _Header:
     """The file's own keys, each checked by itself; one that is wrong keeps its default."""
     fields = {field.name: field for field in msgspec.structs.fields(_Header)}
     unknown = [key for key in content if key not in fields]
-    found.extend(f"there is no key {key!r}; there are {', '.join(fields)}" for key in unknown)
+    found.extend(f"there is no key {key!r}{or_else(key, fields)}" for key in unknown)
     values: dict[str, Any] = {}
     for key in (key for key in content if key in fields):
         try:
@@ -199,7 +202,9 @@ def _declared(settings: Resolved, names: Sequence[str], failed: Sequence[str]) -
     # Of a sweep that failed, only the table's name is known.
     there = part.baseline in names or part.baseline.partition("[")[0] in failed
     if part.baseline and not there and (names or failed):
-        found.append(f"the baseline {part.baseline!r} is none of the systems {', '.join([*names, *failed])}")
+        found.append(
+            f"no system is called {part.baseline!r}, the baseline{or_else(part.baseline, [*names, *failed])}"
+        )
     return found
 
 
@@ -304,7 +309,7 @@ class _Systems:
             inherited = {}
         if inherited is None or table is None:
             return inherited
-        own = {key: value for key, value in table.items() if key not in ("from", "index", "sweep")}
+        own = {key: value for key, value in table.items() if key not in _OWN_KEYS}
         wrong = _wrong(inherited, own)
         self.found.extend(f"[systems.{name}] {each}" for each in wrong)
         return None if wrong else _laid_over(inherited, own)
@@ -326,7 +331,9 @@ def _wrong(inherited: Mapping[str, Any], own: Mapping[str, Any]) -> list[str]:
         try:
             # A system made from nothing has no name and no branches yet.
             msgspec.convert(_laid_over({"name": "", "branches": [], **inherited}, {key: value}), System)
-        except (msgspec.ValidationError, ValueError) as error:
+        except msgspec.ValidationError as error:
+            found.append(explained(error, more=[*ALIASES, *_OWN_KEYS]))
+        except ValueError as error:
             found.append(str(error))
     return found
 

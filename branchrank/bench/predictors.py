@@ -17,6 +17,7 @@ import msgspec
 
 from branchrank.errors import BranchRankError, UsageError
 from branchrank.llm.secrets import bare_url
+from branchrank.predictor import Predictor as OwnPredictor
 from branchrank.printable import encodable
 from branchrank.records import Hit, Question, Record, Retrieval
 from branchrank.runs.attribution import gold_keys
@@ -83,14 +84,6 @@ class Untraced:
         return frozenset()
 
 
-class UserPredictor(Protocol):
-    """What a user's own class has."""
-
-    def retrieve(self, query: str, k: int) -> Sequence[Hit]:
-        """At most ``k`` hits, best first."""
-        ...
-
-
 class ClassPredictor(Untraced):
     """A user's own predictor. Hits inside excluded spans are removed from what it returns.
 
@@ -98,7 +91,7 @@ class ClassPredictor(Untraced):
     named so, else the dotted name of its type, which no command can make again.
     """
 
-    def __init__(self, name: str, wrapped: UserPredictor, *, origin: str = "") -> None:
+    def __init__(self, name: str, wrapped: OwnPredictor, *, origin: str = "") -> None:
         self.name = str(getattr(wrapped, "name", name))
         self.llm = str(getattr(wrapped, "llm", "none"))
         self.wrapped = wrapped
@@ -208,7 +201,7 @@ def predictor_of(thing: object) -> Predictor:
     if callable(getattr(thing, "predict", None)) and callable(getattr(thing, "gold_keys", None)):
         return cast("Predictor", thing)
     if callable(getattr(thing, "retrieve", None)):
-        return ClassPredictor(type(thing).__name__, cast("UserPredictor", thing), origin=_dotted(type(thing)))
+        return ClassPredictor(type(thing).__name__, cast("OwnPredictor", thing), origin=_dotted(type(thing)))
     if callable(thing):
         return ClassPredictor("", _Function(thing), origin=_dotted(thing))
     raise UsageError(f"{thing!r} is not a predictor", remedy=remedy)

@@ -8,11 +8,11 @@ import click
 
 from branchrank.cli.options import (
     data_dir_option,
-    resolved_settings,
     running_options,
     settings_options,
     typed_command,
 )
+from branchrank.cli.querying import workspace_settings
 from branchrank.cli.terminal import Command
 from branchrank.settings import (
     BenchmarkSettings,
@@ -92,7 +92,7 @@ def command(
     plan = plan_from_names(
         predictors,
         data_dir=data_dir,
-        settings=resolved_settings(data_dir),
+        settings=workspace_settings(data_dir),
         api_endpoint=api_endpoint,
         api_predictor=api_predictor,
         questions=questions_file,

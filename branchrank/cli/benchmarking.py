@@ -6,22 +6,27 @@ from pathlib import Path
 
 import click
 
+import branchrank
 from branchrank.cli.terminal import safe, say
 from branchrank.errors import FailedRunError
-from branchrank.library import Plan, PlanEstimate, estimate_plan, run_benchmark
 
 
 def run_and_report(
-    plan: Plan, *, quiet: bool, fresh: bool = False, resume: Path | None = None, dry_run: bool = False
+    plan: branchrank.library.Plan,
+    *,
+    quiet: bool,
+    fresh: bool = False,
+    resume: Path | None = None,
+    dry_run: bool = False,
 ) -> None:
     """Run a plan, write its report and print its table; for a dry run print what it would ask.
 
     Raises :class:`FailedRunError`, after the report is written, when a predictor or its LLM always failed.
     """
     if dry_run:
-        print_estimate(estimate_plan(plan))
+        print_estimate(branchrank.library.estimate_plan(plan))
         return
-    run = run_benchmark(plan, fresh=fresh, resume=resume, notify=say, progress=not quiet)
+    run = branchrank.library.run_benchmark(plan, fresh=fresh, resume=resume, notify=say, progress=not quiet)
     for line in run.failed:
         click.secho(f"failed: {safe(line)}", fg="red", err=True)
     run.print()
@@ -34,7 +39,7 @@ def run_and_report(
         )
 
 
-def print_estimate(estimate: PlanEstimate) -> None:
+def print_estimate(estimate: branchrank.library.PlanEstimate) -> None:
     """Print every predictor with its queries and the upper bounds of its LLM calls and tokens."""
     click.echo(f"{safe(estimate.experiment)}: {estimate.questions} questions")
     for row in estimate.predictors:

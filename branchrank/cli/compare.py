@@ -11,7 +11,7 @@ from branchrank.cli.terminal import Command
 
 MEASURE = click.option("--measure", default="", help="Such as strict_hit@5. Default: the run's primary one.")
 BASELINE_PREDICTOR = click.option(
-    "--baseline-predictor", default="", help="Predictor of the baseline. Default: the one of the candidate."
+    "--baseline-predictor", default="", help="Predictor of the baseline. Default: the same one."
 )
 EXIT_CODES = {"pass": 0, "fail": 1, "undecided": 10}
 
@@ -19,9 +19,7 @@ EXIT_CODES = {"pass": 0, "fail": 1, "undecided": 10}
 @click.command("compare", cls=Command)
 @click.argument("baseline", type=RUN)
 @click.argument("candidate", type=RUN)
-@click.option(
-    "--predictor", default="", help="Predictor of the candidate. Default: each that both runs have."
-)
+@click.option("--predictor", default="", help="Predictor of CANDIDATE. Default: each that both runs have.")
 @BASELINE_PREDICTOR
 @MEASURE
 @click.option(

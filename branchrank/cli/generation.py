@@ -8,12 +8,11 @@ from typing import Any, TypeVar
 
 import click
 
+import branchrank
 from branchrank.cli.options import data_dir_option, given_flags, settings_options
 from branchrank.cli.terminal import Command, progress_bars, say
 from branchrank.errors import InputError
 from branchrank.settings import CacheSettings, LLMSettings
-from branchrank.workspace import Workspace
-from branchrank.workspace_questions import Spent
 
 F = TypeVar("F", bound=Callable[..., Any])
 
@@ -66,7 +65,7 @@ def generate(
     An interrupted pass goes on where it stopped; finished calls are kept and cost nothing again.
     """
     with (
-        Workspace.open(data_dir, settings=given_flags(), notify=say) as opened,
+        branchrank.Workspace.open(data_dir, settings=given_flags(), notify=say) as opened,
         progress_bars(quiet) as bars,
     ):
         result, spent = opened.questions.generate(
@@ -99,7 +98,7 @@ def summarise(output: Path, data_dir: Path, base_url: str, model: str, seed: int
     for the edited sections and those above them alone.
     """
     with (
-        Workspace.open(data_dir, settings=given_flags(), notify=say) as opened,
+        branchrank.Workspace.open(data_dir, settings=given_flags(), notify=say) as opened,
         progress_bars(quiet) as bars,
     ):
         result, spent = opened.tree_tools.summarise(
@@ -109,7 +108,7 @@ def summarise(output: Path, data_dir: Path, base_url: str, model: str, seed: int
     click.echo(f"{output}: {len(result.nodes)} nodes, {len(result.failed)} kept their extractive summary")
 
 
-def _cost(spent: Spent) -> str:
+def _cost(spent: branchrank.library.Spent) -> str:
     total, prices = spent.totals, spent.prices
     line = f"{total.calls} LLM calls ({total.cached_calls} from the cache), {total.tokens} tokens"
     if prices is None or total.cost is None:

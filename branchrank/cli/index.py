@@ -6,10 +6,10 @@ from pathlib import Path
 
 import click
 
+import branchrank
 from branchrank.cli.options import data_dir_option, given_flags, settings_options
 from branchrank.cli.terminal import Command, safe, say
 from branchrank.settings import Bm25Settings, CacheSettings, IndexSettings
-from branchrank.workspace import Workspace
 
 OWN_FILE = click.Path(path_type=Path, exists=True, dir_okay=False)
 
@@ -36,7 +36,7 @@ def command(
     The corpus and the flags given are kept in the workspace's branchrank.toml, if they are right. Without
     CORPUS the workspace's own is indexed again; unchanged documents cost no embedding.
     """
-    with Workspace.build(
+    with branchrank.Workspace.build(
         corpus,
         data_dir,
         exclude=exclude or None,
@@ -49,7 +49,7 @@ def command(
         _print_built(data_dir, workspace)
 
 
-def _print_built(data_dir: Path, workspace: Workspace) -> None:
+def _print_built(data_dir: Path, workspace: branchrank.Workspace) -> None:
     index = workspace.index
     manifest, report = index.manifest, index.report
     for note in report.notes:

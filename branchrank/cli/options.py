@@ -10,9 +10,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 
 import click
 
-from branchrank.cli.terminal import say
-from branchrank.index.config_file import read_config
-from branchrank.settings import Resolved, Setting, Settings, resolve, settings_of
+from branchrank.settings import Setting, Settings, settings_of
 
 if TYPE_CHECKING:
     pass
@@ -22,7 +20,6 @@ F = TypeVar("F", bound=Callable[..., Any])
 #: Click's context key under which the flags that were given are collected.
 _GIVEN = "branchrank.settings"
 DEFAULT_DATA_DIR = Path("data")
-WORKSPACE_FILE = "branchrank.toml"
 
 
 def settings_options(*parts: type[Settings], only: frozenset[str] | None = None) -> Callable[[F], F]:
@@ -65,7 +62,7 @@ def _click_type(setting: Setting) -> Any:
 
 def _help(setting: Setting) -> str:
     default = "" if setting.default in ("", False) else f" Default {setting.default}."
-    allowed = f" Range {setting.allowed}." if setting.low is not None else ""
+    allowed = "" if setting.low is None else f" {setting.allowed[:1].upper()}{setting.allowed[1:]}."
     text = setting.description[:1].upper() + setting.description[1:]
     return f"{text}.{default}{allowed}"
 
@@ -73,22 +70,10 @@ def _help(setting: Setting) -> str:
 def _collect(setting: Setting) -> Callable[[click.Context, click.Parameter, Any], Any]:
     def callback(context: click.Context, _parameter: click.Parameter, value: Any) -> Any:
         if value is not None:
-            if setting.flag == "--embedder":
-                value = _anywhere(value)
             context.meta.setdefault(_GIVEN, {})[f"{setting.section}.{setting.name}"] = value
         return value
 
     return callback
-
-
-def _anywhere(embedder: str) -> str:
-    """The embedder as a workspace can keep it: a model's folder by its absolute path."""
-    folder = Path(embedder).expanduser()
-    if not folder.is_dir():
-        return embedder
-    from branchrank.embedders import minilm
-
-    return embedder if embedder in (minilm.MODEL, minilm.HUB_NAME) else str(folder.resolve())
 
 
 def given_flags() -> Mapping[str, Any]:
@@ -133,13 +118,3 @@ def running_options(function: F) -> F:
     ):
         function = option(function)
     return function
-
-
-def resolved_settings(data_dir: Path, overrides: Mapping[str, Any] | None = None) -> Resolved:
-    """Defaults < the workspace's TOML < environment < flags (< ``overrides``)."""
-    path = data_dir / WORKSPACE_FILE
-    _, tables = read_config(path)
-    resolved = resolve(toml=tables, toml_name=str(path), flags={**given_flags(), **(overrides or {})})
-    for warning in resolved.warnings:
-        say(f"warning: {warning}")
-    return resolved

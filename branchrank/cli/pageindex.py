@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 
 import click
 
+import branchrank
 from branchrank.cli.generation import summarise
 from branchrank.cli.options import data_dir_option, given_flags
 from branchrank.cli.querying import open_workspace
@@ -14,7 +15,6 @@ from branchrank.cli.terminal import Group, safe
 from branchrank.errors import InputError
 from branchrank.printable import safe_line
 from branchrank.records import Node
-from branchrank.workspace import Workspace
 
 if TYPE_CHECKING:
     from branchrank.tree.navigate import Tree
@@ -48,7 +48,7 @@ def build(data_dir: Path, output: Path | None) -> None:
     click.echo(f"{path}: {nodes} nodes")
 
 
-def _opened(data_dir: Path) -> Workspace:
+def _opened(data_dir: Path) -> branchrank.Workspace:
     """The workspace; an index that is missing or stale is built when the tree is asked for."""
     return open_workspace(data_dir, given_flags(), quiet=False)
 

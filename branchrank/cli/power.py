@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import click
 
-from branchrank import library
+import branchrank
 from branchrank.cli.terminal import Command
 
 SHARE = click.FloatRange(0, 1)
@@ -15,7 +15,7 @@ SHARE = click.FloatRange(0, 1)
     "--questions",
     type=click.IntRange(1, 1_000_000),
     multiple=True,
-    default=library.POWER_QUESTIONS,
+    default=branchrank.library.POWER_QUESTIONS,
     show_default=True,
     help="Number of questions. Repeatable.",
 )
@@ -56,7 +56,7 @@ def power(
 
     For exact McNemar at 80% power, one question per source; Holm's correction for the candidates.
     """
-    analysis = library.power(
+    analysis = branchrank.library.power(
         questions,
         rate=rate,
         disagreement=disagreement,

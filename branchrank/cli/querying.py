@@ -6,15 +6,20 @@ import shutil
 import sys
 from collections.abc import Callable, Mapping
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import click
 import msgspec
 
+from branchrank.cli.options import given_flags
 from branchrank.cli.terminal import safe, say
 from branchrank.errors import BranchRankError
 from branchrank.printable import encodable, safe_line
 from branchrank.records import Hit, Record, Retrieval
-from branchrank.workspace import Workspace
+from branchrank.settings import Resolved
+
+if TYPE_CHECKING:
+    from branchrank import Workspace
 
 #: Lines of a passage shown for a hit.
 SHOWN_LINES = 4
@@ -22,7 +27,16 @@ SHOWN_LINES = 4
 
 def open_workspace(data_dir: Path, settings: Mapping[str, object], *, quiet: bool) -> Workspace:
     """The workspace under the command's flags; an index that is missing or stale is built first."""
+    from branchrank import Workspace
+
     return Workspace.open(data_dir, settings=settings, rebuild=True, notify=say, progress=not quiet)
+
+
+def workspace_settings(data_dir: Path) -> Resolved:
+    """The workspace's settings under the command's flags."""
+    from branchrank import Workspace
+
+    return Workspace.open(data_dir, settings=given_flags(), notify=say).settings
 
 
 class Answer(Record, frozen=True, kw_only=True):

@@ -7,12 +7,11 @@ from pathlib import Path
 
 import click
 
+import branchrank
 from branchrank.cli.generation import generate
 from branchrank.cli.options import data_dir_option
 from branchrank.cli.terminal import Group, safe
 from branchrank.errors import QuestionError
-from branchrank.workspace import Workspace
-from branchrank.workspace_questions import require_questions
 
 QUESTIONS = click.argument(
     "questions", required=False, type=click.Path(path_type=Path, dir_okay=False, exists=False)
@@ -38,7 +37,7 @@ def check(questions: Path | None, data_dir: Path) -> None:
 
     Gold that does not hold is an error (exit code 3). Leakage and duplicates are warnings.
     """
-    with Workspace.open(data_dir) as workspace:
+    with branchrank.Workspace.open(data_dir) as workspace:
         checked = workspace.questions.check(questions)
     path, notes, result = checked.path, checked.notes, checked.result
     for note in notes:
@@ -70,7 +69,7 @@ def check(questions: Path | None, data_dir: Path) -> None:
 @click.option("--output", type=click.Path(path_type=Path, dir_okay=False), help="Default: QUESTIONS itself.")
 def reanchor(questions: Path | None, data_dir: Path, output: Path | None) -> None:
     """Move the gold of QUESTIONS to where its lines or quotes stand now."""
-    with Workspace.open(data_dir) as workspace:
+    with branchrank.Workspace.open(data_dir) as workspace:
         result = workspace.questions.reanchor(questions, output)
     for move in result.moved:
         before = f"{move.before.source}:{move.before.line_start}" if move.before else "no lines"
@@ -93,14 +92,18 @@ def reanchor(questions: Path | None, data_dir: Path, output: Path | None) -> Non
 )
 def mine(corpus: str | None, data_dir: Path, output: Path) -> None:
     """Make navigational questions from the cross references of CORPUS (default: the workspace's)."""
-    with Workspace.open(data_dir) as workspace:
+    with branchrank.Workspace.open(data_dir) as workspace:
         mined = workspace.questions.mine(output, corpus)
         place = corpus or workspace.folder.corpus_root
     click.echo(f"{mined.links} links with a text of their own")
     click.echo(f"  dropped: {_counts(mined.dropped_links)}")
     click.echo(f"{mined.queries} distinct texts")
     click.echo(f"  dropped: {_counts(mined.dropped_queries)}")
-    require_questions(mined, place)
+    if not mined.questions:
+        raise QuestionError(
+            f"the corpus {place} has no cross reference that makes a question",
+            remedy="write questions yourself, or `branchrank questions generate`",
+        )
     pages = sum(question.gold_level == "file" for question in mined.questions)
     click.echo(f"{len(mined.questions)} questions, {pages} with a page as gold")
     click.echo(f"  overlap with the heading: {_counts(mined.overlaps)}")
@@ -124,7 +127,7 @@ def _counts(counts: Mapping[str, int]) -> str:
 @click.option("--seed", type=int, default=42, show_default=True, help="Seed of the draw.")
 def split(questions: Path | None, data_dir: Path, share: float, seed: int) -> None:
     """Split QUESTIONS (default: the workspace's) by document into FILE-tuning.jsonl and FILE-test.jsonl."""
-    with Workspace.open(data_dir) as workspace:
+    with branchrank.Workspace.open(data_dir) as workspace:
         made = workspace.questions.split(questions, share=share, seed=seed)
     for part in made.parts:
         click.echo(f"{part.path}: {part.questions} questions on {part.documents} documents")

@@ -6,7 +6,8 @@ from pathlib import Path
 
 import click
 
-from branchrank.cli.options import data_dir_option, resolved_settings
+from branchrank.cli.options import data_dir_option
+from branchrank.cli.querying import workspace_settings
 from branchrank.cli.terminal import Command
 from branchrank.errors import UsageError
 from branchrank.settings import PARTS, resolve, settings_of
@@ -18,7 +19,7 @@ def command(data_dir: Path) -> None:
     """List every setting: its value in this workspace, where that came from, range and meaning."""
     wrong: UsageError | None = None
     try:
-        resolved = resolved_settings(data_dir)
+        resolved = workspace_settings(data_dir)
     except UsageError as error:
         # Its remedy is this list, which then shows the defaults.
         wrong, resolved = error, resolve(environment={})

@@ -12,7 +12,9 @@ from typing import Any
 
 import click
 
-from branchrank.errors import BranchRankError, StorageError
+from branchrank.cli.help import COMMON, help_all_option, write_options
+from branchrank.cli.remedies import remedy_for
+from branchrank.errors import BranchRankError, StorageError, suggestion
 from branchrank.printable import safe as safe
 from branchrank.progress_bars import progress_bars as progress_bars
 
@@ -26,6 +28,12 @@ FULL = (errno.ENOSPC, errno.EDQUOT, errno.EROFS, errno.EIO)
 def say(line: str) -> None:
     """Tell the person something, beside the output."""
     click.echo(safe(line), err=True)
+
+
+def _nearest(name: str, known: list[str]) -> str:
+    """``Did you mean `local`?`` as a sentence after a space, or nothing."""
+    near = suggestion(name, known)
+    return f" {near[:1].upper()}{near[1:]}" if near else ""
 
 
 class Terminated(SystemExit):
@@ -42,6 +50,24 @@ class Command(click.Command):
     def __init__(self, *arguments: Any, **named: Any) -> None:
         super().__init__(*arguments, **named)
         self.context_settings.setdefault("help_option_names", HELP)
+        if self.name in COMMON:
+            self.params.append(help_all_option())
+
+    def format_options(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
+        """Write the flags, grouped where the command has many."""
+        if self.name in COMMON:
+            write_options(self, ctx, formatter)
+        else:
+            super().format_options(ctx, formatter)
+
+    def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
+        """Parse the arguments; an unknown flag is refused with the nearest one."""
+        try:
+            return super().parse_args(ctx, args)
+        except click.NoSuchOption as error:
+            known = [flag for each in self.params for flag in (*each.opts, *each.secondary_opts)]
+            message = f"No such option {error.option_name!r}.{_nearest(error.option_name, known)}"
+            raise click.UsageError(message, ctx) from None
 
     def invoke(self, ctx: click.Context) -> Any:
         """Run the command; a user's mistake ends it with its exit code."""
@@ -54,8 +80,8 @@ class Command(click.Command):
             return super().invoke(ctx)
         except BranchRankError as error:
             click.secho(f"error: {safe(error.message)}", fg="red", err=True)
-            if error.remedy:
-                click.echo(f"  fix: {safe(error.remedy)}", err=True)
+            if remedy := remedy_for(error.remedy, self):
+                click.echo(f"  fix: {safe(remedy)}", err=True)
             ctx.exit(error.exit_code)
         except KeyboardInterrupt:
             click.echo("interrupted; what was finished is kept", err=True)
@@ -78,6 +104,15 @@ class Group(click.Group):
     def __init__(self, *arguments: Any, **named: Any) -> None:
         super().__init__(*arguments, **named)
         self.context_settings.setdefault("help_option_names", HELP)
+
+    def resolve_command(
+        self, ctx: click.Context, args: list[str]
+    ) -> tuple[str | None, click.Command | None, list[str]]:
+        """Find the command; an unknown one is refused with the nearest one."""
+        if args and not ctx.resilient_parsing and self.get_command(ctx, args[0]) is None:
+            near = _nearest(args[0], self.list_commands(ctx))
+            raise click.UsageError(f"No such command {args[0]!r}.{near}", ctx)
+        return super().resolve_command(ctx, args)
 
 
 Group.group_class = Group

@@ -7,7 +7,7 @@ from typing import Literal
 
 import click
 
-from branchrank import library
+import branchrank
 from branchrank.cli.runs import RUN
 from branchrank.cli.terminal import Command, safe
 
@@ -40,21 +40,21 @@ def export_trec(run: Path, output: Path, ids: Literal["gold", "document"]) -> No
     "-m",
     "names",
     multiple=True,
-    default=library.TREC_MEASURES,
+    default=branchrank.library.TREC_MEASURES,
     show_default=True,
     help="A measure as ir-measures names it. Repeatable.",
 )
 @click.option("--by-query", is_flag=True, help="Print each query's values, too.")
 def score_trec(runs: tuple[Path, ...], qrels: Path, names: tuple[str, ...], by_query: bool) -> None:
     """Score RUNS, TREC run files from anywhere, with QRELS, averaged over all judged queries."""
-    for scored in library.score_trec(runs, qrels, names):
+    for scored in branchrank.library.score_trec(runs, qrels, names):
         path = safe(str(scored.path))
         judged = len(next(iter(scored.by_query.values())))
         if scored.unmatched:
             click.echo(
                 f"note: {path} has no document judged in {safe(str(qrels))} for {len(scored.unmatched)} of "
-                f"{judged} queries (the first: {safe(scored.unmatched[0])}); if unexpected, compare how "
-                "both spell ids",
+                f"{judged} queries (the first: {safe(scored.unmatched[0])}); if that is unexpected, compare "
+                "how both spell ids",
                 err=True,
             )
         for measure, mean in scored.means.items():

@@ -74,3 +74,11 @@ def is_bundled(embedder: str) -> bool:
     if embedder in (minilm.MODEL, minilm.HUB_NAME):
         return True
     return embedder == IndexSettings().embedder and not Path(embedder).exists()
+
+
+def portable_name(embedder: str) -> str:
+    """The embedder as a workspace can keep it: a model's folder by its absolute path."""
+    folder = Path(embedder).expanduser()
+    if embedder in (minilm.MODEL, minilm.HUB_NAME) or not folder.is_dir():
+        return embedder
+    return str(folder.resolve())

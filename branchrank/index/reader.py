@@ -207,6 +207,7 @@ def open_index(workspace: WorkspaceFolder, *, check_corpus: bool = True) -> Inde
     try:
         pin = generations.pin()
     except ArtifactError as error:
+        workspace.check_exists()
         others = ", ".join(workspace.index_names)
         held = f"; it holds {others}" if others else ""
         raise ArtifactError(

@@ -25,6 +25,7 @@ from typing import Any
 
 from branchrank.artifacts import digest_of, storage_errors, write_bytes
 from branchrank.corpus.named import known_corpora, locate_corpus
+from branchrank.embedders import portable_name
 from branchrank.embedders.cache import EmbeddingCache, open_cache
 from branchrank.errors import ArtifactError, BusyError, CorpusError, InputError, ModelError, UsageError
 from branchrank.index.config_file import read_config, update_config
@@ -76,8 +77,13 @@ class WorkspaceFolder:
         """The workspace with settings resolved from its ``branchrank.toml``, environment and flags."""
         _, tables = read_config(data_dir / CONFIG)
         name = str(data_dir / CONFIG)
+        if flags and "index.embedder" in flags:
+            flags = {**flags, "index.embedder": portable_name(str(flags["index.embedder"]))}
         resolved = resolve(toml=tables, toml_name=name, environment=environment, flags=flags)
-        return cls(data_dir, resolved, notify, flags=flags)
+        folder = cls(data_dir, resolved, notify, flags=flags)
+        for warning in resolved.warnings:
+            folder.notify(f"warning: {warning}")
+        return folder
 
     def with_flags(self, flags: Mapping[str, Any]) -> WorkspaceFolder:
         """The same folder with further settings above those that it was opened with."""
@@ -97,6 +103,7 @@ class WorkspaceFolder:
     def corpus_root(self) -> Path:
         """The corpus's folder. Raises :class:`CorpusError` when none is named, or it isn't there."""
         remedy = f"branchrank index FOLDER --data-dir {self.data_dir}"
+        self.check_exists()
         if not self.config.corpus:
             raise CorpusError(f"{self.data_dir / CONFIG} names no corpus", remedy=remedy)
         root = self.data_dir / self.config.corpus
@@ -105,6 +112,14 @@ class WorkspaceFolder:
         if not root.is_dir():
             raise CorpusError(f"the corpus {self.config.corpus!r} is no folder ({root})", remedy=remedy)
         return root.resolve()
+
+    def check_exists(self) -> None:
+        """Raise :class:`CorpusError` when the folder is not a workspace."""
+        if not (self.data_dir / CONFIG).exists():
+            raise CorpusError(
+                f"{self.data_dir} is not a workspace: it has no {CONFIG}",
+                remedy=f"branchrank index FOLDER --data-dir {self.data_dir}",
+            )
 
     @property
     def corpus_name(self) -> str:
@@ -162,8 +177,14 @@ class WorkspaceFolder:
 
     @property
     def questions_path(self) -> Path:
-        """The question file that ``branchrank.toml`` names, or ``benchmark/questions.jsonl``."""
-        return self.data_dir / self.config.questions
+        """The question file that ``branchrank.toml`` names, or ``benchmark/questions.jsonl``.
+
+        Raises :class:`CorpusError` when there is neither that file nor a workspace.
+        """
+        path = self.data_dir / self.config.questions
+        if not path.exists():
+            self.check_exists()
+        return path
 
     @property
     def links(self) -> dict[Path, Path]:

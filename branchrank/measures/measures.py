@@ -11,7 +11,7 @@ import re
 from collections.abc import Callable, Iterable, Mapping
 from math import log2
 
-from branchrank.errors import UsageError
+from branchrank.errors import UsageError, suggestion
 from branchrank.records import Record
 
 
@@ -203,7 +203,8 @@ def parse_measure(text: str, scoring: str = "") -> Measure:
         known = ", ".join(
             f"{scoring}{name}{'@k' if each.needs_cutoff else ''}" for name, each in _BY_NAME.items()
         )
-        raise UsageError(f"unknown measure {whole!r}", remedy=f"use one of {known}")
+        near = suggestion(match["name"], _BY_NAME) if match else ""
+        raise UsageError(f"unknown measure {whole!r}", remedy=near or f"use one of {known}")
     parameters = _parse_arguments(whole, match["arguments"])
     if match["cutoff"] is not None:
         parameters["cutoff"] = int(match["cutoff"])

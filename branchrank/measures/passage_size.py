@@ -6,7 +6,7 @@ for it here.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Iterable, Sequence
 
 import msgspec
 
@@ -25,22 +25,14 @@ class PassageSize(Record, frozen=True, kw_only=True):
 
     hits: int
     lines: int
-    characters: int
-    tokens: int | None
     gold_lines: int
     span_precision: float | None
     gold_coverage: float | None
 
 
-def passage_size(
-    hits: Sequence[Hit],
-    question: Question,
-    *,
-    cutoff: int | None = None,
-    count_tokens: Callable[[str], int] | None = None,
-) -> PassageSize:
-    """Measure the first ``cutoff`` hits of one question, counted after :func:`without_excluded`."""
-    kept = without_excluded(hits, question)[:cutoff]
+def passage_size(hits: Sequence[Hit], question: Question) -> PassageSize:
+    """Measure the hits of one question; those in excluded spans don't count."""
+    kept = without_excluded(hits, question)
     lines = sum(hit.span.lines for hit in kept)
     returned = _disjoint(
         msgspec.structs.replace(hit.span, source=resolve_source(hit.source, question)) for hit in kept
@@ -50,8 +42,6 @@ def passage_size(
     return PassageSize(
         hits=len(kept),
         lines=lines,
-        characters=sum(len(hit.text) for hit in kept),
-        tokens=sum(count_tokens(hit.text) for hit in kept) if count_tokens else None,
         gold_lines=gold_lines,
         span_precision=(gold_lines / lines if lines else 0.0) if gold else None,
         gold_coverage=max((_common_lines(returned, [span]) / span.lines for span in gold), default=None),
@@ -79,13 +69,11 @@ def _common_lines(some: Sequence[Span], others: Sequence[Span]) -> int:
 class PassageSummary(Record, frozen=True, kw_only=True):
     """Sizes over all questions of a predictor; ``None`` where nothing was returned or measurable.
 
-    ``*_per_hit`` are totals over totals (every hit weighs the same); ``span_precision`` and
+    ``lines_per_hit`` is a total over a total (every hit weighs the same); ``span_precision`` and
     ``gold_coverage`` are means over the questions whose gold has lines.
     """
 
     lines_per_hit: float | None
-    characters_per_hit: float | None
-    tokens_per_hit: float | None
     span_precision: float | None
     gold_coverage: float | None
 
@@ -93,11 +81,8 @@ class PassageSummary(Record, frozen=True, kw_only=True):
 def summarise_passages(sizes: Sequence[PassageSize]) -> PassageSummary:
     """Sum up the questions of one predictor."""
     hits = sum(size.hits for size in sizes)
-    counted = [size.tokens for size in sizes if size.tokens is not None]
     return PassageSummary(
         lines_per_hit=sum(size.lines for size in sizes) / hits if hits else None,
-        characters_per_hit=sum(size.characters for size in sizes) / hits if hits else None,
-        tokens_per_hit=sum(counted) / hits if hits and len(counted) == len(sizes) else None,
         span_precision=_mean([s.span_precision for s in sizes if s.span_precision is not None]),
         gold_coverage=_mean([s.gold_coverage for s in sizes if s.gold_coverage is not None]),
     )

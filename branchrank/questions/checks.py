@@ -18,9 +18,10 @@ from typing import Literal
 from branchrank.corpus.document import Document, Section
 from branchrank.measures.matching import is_file_level, normalise
 from branchrank.questions.anchoring import Lines, check_anchors
+from branchrank.questions.leakage import content_stems, leaked_share
 from branchrank.records import GoldItem, Question, Record, Span
 from branchrank.settings import Bm25Settings
-from branchrank.stores.analyzer import Analyze, analyzer
+from branchrank.stores.analyzer import analyzer
 
 #: A question with fewer content words leaks nothing by having them all in its gold: it can hardly do without.
 LEAKING_WORDS = 5
@@ -71,16 +72,13 @@ def check_questions(
     questions: Sequence[Question], documents: Sequence[Document], lines: Lines
 ) -> QuestionCheck:
     """Check questions against a corpus; ``lines`` maps each of its sources to the raw lines."""
-    stems = analyzer(Bm25Settings(stop_words="questions", split_identifiers=False))
     sections = {document.source: document.sections for document in documents}
     findings = [
         Finding(severity="error", check="validity", question_id=problem.question_id, message=str(problem))
         for problem in check_anchors(questions, lines)
     ]
-    shares = {
-        question.id: share for question in questions if (share := _share(question, lines, stems)) is not None
-    }
-    findings += _leaks(questions, sections, shares, stems)
+    shares = {question.id: share for question in questions if (share := _leaked(question, lines)) is not None}
+    findings += _leaks(questions, sections, shares)
     findings += _duplicates(questions)
     asked = {
         (item.source_file, section.line_start)
@@ -101,17 +99,14 @@ def check_questions(
     return QuestionCheck(findings=tuple(findings), coverage=coverage)
 
 
-def _share(question: Question, lines: Lines, stems: Analyze) -> float | None:
-    """The largest share of the question's content words that stand in one of its golds' lines."""
-    words = frozenset(stems(question.question))
+def _leaked(question: Question, lines: Lines) -> float | None:
+    """The largest share of the question's content words that one of its golds' lines have too."""
+    if not content_stems(question.question):
+        return None
     shares = [
-        len(words & frozenset(stems("\n".join(lines[span.source][span.line_start - 1 : span.line_end]))))
-        / len(words)
+        leaked_share(question.question, "\n".join(lines[span.source][span.line_start - 1 : span.line_end]))
         for item in question.gold
-        if words
-        and (span := item.span) is not None
-        and span.source in lines
-        and not is_file_level(item, question)
+        if (span := item.span) is not None and span.source in lines and not is_file_level(item, question)
     ]
     return max(shares, default=None)
 
@@ -120,12 +115,11 @@ def _leaks(
     questions: Sequence[Question],
     sections: dict[str, tuple[Section, ...]],
     shares: dict[str, float],
-    stems: Analyze,
 ) -> Iterator[Finding]:
     for question in questions:
-        words = frozenset(stems(question.question))
+        words = frozenset(content_stems(question.question))
         headings = (section.title for item in question.gold for section in _asked(question, item, sections))
-        heading = next((each for each in headings if words and words == frozenset(stems(each))), None)
+        heading = next((each for each in headings if words and words == frozenset(content_stems(each))), None)
         message = ""
         if heading is not None:
             message = f"is worded as the heading of its gold, {heading!r}"

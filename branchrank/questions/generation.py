@@ -26,9 +26,8 @@ from branchrank.llm.prompts import question_messages, questions_schema
 from branchrank.llm.request import CallContext, LLMReply, LLMRequest, ReplyError
 from branchrank.measures.matching import normalise
 from branchrank.progress import Progress, no_progress
+from branchrank.questions.leakage import content_stems, leaked_share
 from branchrank.records import GoldItem, LLMCall, Node, Question, Record, Span
-from branchrank.settings import Bm25Settings
-from branchrank.stores.analyzer import analyzer
 
 STAGE = "question"
 MAX_LEAKAGE = 0.8
@@ -41,7 +40,6 @@ _SECTION_CHARS = 6000
 _QUESTION_CHARS = 300
 
 Lines = Mapping[str, Sequence[str]]
-_stems = analyzer(Bm25Settings(stop_words="questions", split_identifiers=False))
 
 
 class GeneratedQuestions(Record, frozen=True, kw_only=True):
@@ -124,12 +122,6 @@ def find_quote(quote: str, span: Span, lines: Sequence[str]) -> Span | None:
     return Span(source=span.source, line_start=first, line_end=last)
 
 
-def leaked_share(question: str, answer: str) -> float:
-    """Share, in 0..1, of the question's distinct content words that the answer's wording has too."""
-    asked = set(_stems(question))
-    return len(asked & set(_stems(answer))) / len(asked) if asked else 0.0
-
-
 class _Verifier:
     """Accepts drafts whose gold holds."""
 
@@ -139,13 +131,13 @@ class _Verifier:
         self.accepted: list[Question] = []
         self.leakage: dict[str, float] = {}
         self.rejected: Counter[str] = Counter()
-        self._seen = [frozenset(_stems(question.question)) for question in known]
+        self._seen = [frozenset(content_stems(question.question)) for question in known]
 
     def take(self, node: Node, draft: _Draft) -> None:
         span = node.own_span
         assert span is not None
         question = " ".join(draft.question.split())[:_QUESTION_CHARS]
-        words = frozenset(_stems(question))
+        words = frozenset(content_stems(question))
         gold = find_quote(draft.quote, span, self.lines[node.source])
         leaked = leaked_share(question, draft.quote)
         reason = self._fault(node, question, draft.quote, words, gold, leaked)

@@ -30,7 +30,7 @@ class PowerAnalysis(Record, frozen=True, kw_only=True):
     def _table(self) -> list[str]:
         headings = ["questions", "95% interval", "detectable", "differing", "p-floor"]
         wanted = self.plans[0].difference is not None
-        lines = [headings + ["power"] if wanted else headings]
+        lines = [[*headings, "power"] if wanted else headings]
         for each in self.plans:
             cells = [
                 str(each.n),

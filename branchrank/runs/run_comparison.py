@@ -96,7 +96,7 @@ def _text(lines: Iterable[str]) -> str:
 def compare_within(
     run: RunData, candidate: str, baseline: str = "", *, measure: str = "", delta: float | None = None
 ) -> Comparison:
-    """Compare two predictors of one run; ``baseline``, ``measure`` and ``delta`` default to the declared ones.
+    """Compare two predictors of a run; ``baseline``, ``measure`` and ``delta`` default to the declared ones.
 
     A comparison that the run declared is returned as its report has it, adjusted for all of its candidates;
     any other is a family of its own. Raises :class:`UsageError` for an unknown predictor or measure, for a

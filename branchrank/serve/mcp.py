@@ -14,14 +14,12 @@ from typing import Annotated, TypeVar
 
 from branchrank import __version__
 from branchrank.errors import BranchRankError, MissingDependencyError
-from branchrank.files.grep import Ranking
-from branchrank.files.read_file import FileRefused
+from branchrank.library import FileRefused, Found, Ranking, ToolAnswer
 from branchrank.printable import safe
 from branchrank.serve.access import Access
 from branchrank.serve.guard import BODY_LIMIT, Guard
 from branchrank.serve.service import PredictorRefused, Service
 from branchrank.serve.workers import QueueFullError, Workers
-from branchrank.systems.search_tools import Found, ToolAnswer
 
 try:
     from mcp.server import MCPServer

@@ -9,8 +9,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from branchrank.errors import UsageError
+from branchrank.library import ToolAnswer
 from branchrank.records import Retrieval
-from branchrank.systems.search_tools import ToolAnswer
 from branchrank.workspace import Workspace
 
 

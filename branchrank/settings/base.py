@@ -21,5 +21,7 @@ class Settings(Record, frozen=True, kw_only=True):
     """Base of every part's settings. ``section`` is the TOML table and the flag prefix."""
 
     section: ClassVar[str] = ""
+    #: The heading of its flags.
+    title: ClassVar[str] = ""
     #: Fields whose flag has another name than ``--<section>-<field>``.
     flag_names: ClassVar[dict[str, str]] = {}

@@ -16,6 +16,7 @@ class IndexSettings(Settings, frozen=True, kw_only=True):
     """What an index is made of."""
 
     section: ClassVar[str] = "index"
+    title: ClassVar[str] = "Index"
     flag_names: ClassVar[dict[str, str]] = {
         "embedder": "--embedder",
         "vector_store": "--vector-store",
@@ -40,30 +41,32 @@ class IndexSettings(Settings, frozen=True, kw_only=True):
     ] = ""
     vector_store: Annotated[
         Literal["auto", "chroma", "exact"],
-        Meta(description="who searches the vectors; auto: exactly up to 50,000 chunks, Chroma above"),
+        Meta(description="vector store; auto: exact up to 50,000 chunks, Chroma above"),
     ] = "auto"
     chroma_url: Annotated[
         str, reaches("Chroma server"), Meta(description="URL of a Chroma server; empty: embedded")
     ] = ""
     chunk_tokens: Annotated[int, Meta(ge=32, le=8192, description="target size of a chunk in tokens")] = 256
-    chunk_overlap: Annotated[
-        int, Meta(ge=0, le=512, description="tokens that a chunk repeats from the one before it")
-    ] = 0
+    chunk_overlap: Annotated[int, Meta(ge=0, le=512, description="tokens that consecutive chunks share")] = 0
 
 
 class Bm25Settings(Settings, frozen=True, kw_only=True):
     """The BM25 analyzer and weights (Robertson & Zaragoza 2009; variants in Kamphuis et al. 2020)."""
 
     section: ClassVar[str] = "bm25"
+    title: ClassVar[str] = "BM25"
     stemmer: Annotated[
         Literal["english", "porter", "none"], Meta(description="Snowball stemmer applied to each token")
     ] = "english"
     stop_words: Annotated[
         Literal["questions", "english", "none"],
-        Meta(description="words left out; questions: those that ask, too; english: Lucene's list"),
+        Meta(
+            description="stop words; english: Lucene's list; "
+            "questions: also drops question words (how, what, should)"
+        ),
     ] = "questions"
     split_identifiers: Annotated[
-        bool, Meta(description="index the words inside camelCase, snake_case and dotted names as well")
+        bool, Meta(description="also index the words inside camelCase, snake_case and dotted names")
     ] = True
     k1: Annotated[float, Meta(ge=0.0, le=10.0, description="term frequency saturation")] = 0.9
     b: Annotated[float, Meta(ge=0.0, le=1.0, description="length normalisation")] = 0.4
@@ -76,10 +79,11 @@ class CacheSettings(Settings, frozen=True, kw_only=True):
     """Where embeddings and LLM decisions are remembered. It changes no vector: no part of an index."""
 
     section: ClassVar[str] = "cache"
+    title: ClassVar[str] = "Caches"
     redis_url: Annotated[
         str,
         reaches("Redis"),
-        Meta(description="Redis that remembers embeddings and LLM decisions; empty: SQLite files"),
+        Meta(description="Redis that caches embeddings and LLM decisions; empty: SQLite files"),
     ] = ""
 
 
@@ -87,6 +91,7 @@ class LLMSettings(Settings, frozen=True, kw_only=True):
     """The one LLM client."""
 
     section: ClassVar[str] = "llm"
+    title: ClassVar[str] = "LLM client"
     flag_names: ClassVar[dict[str, str]] = {
         "max_calls": "--max-calls",
         "max_tokens": "--max-tokens",
@@ -95,20 +100,22 @@ class LLMSettings(Settings, frozen=True, kw_only=True):
         "price_table": "--price-table",
     }
     deadline_s: Annotated[
-        float, Meta(gt=0, le=3600, description="seconds for one call, retries and waits included")
+        float, Meta(gt=0, le=3600, description="seconds for one call, including retries and waits")
     ] = 60.0
     retries: Annotated[int, Meta(ge=0, le=10, description="retries of one call")] = 2
     retry_budget: Annotated[int, Meta(ge=0, le=1_000_000, description="retries in one run")] = 100
-    concurrency: Annotated[int, Meta(ge=1, le=64, description="calls under way at once")] = 4
-    repeats: Annotated[int, Meta(ge=1, le=50, description="runs of each LLM arm per question")] = 1
-    max_calls: Annotated[int, Meta(ge=0, description="calls that reach a server; 0: no limit")] = 0
-    max_tokens: Annotated[int, Meta(ge=0, description="tokens spent at a server; 0: no limit")] = 0
+    concurrency: Annotated[int, Meta(ge=1, le=64, description="maximum concurrent calls")] = 4
+    repeats: Annotated[int, Meta(ge=1, le=50, description="runs of each LLM predictor per question")] = 1
+    max_calls: Annotated[int, Meta(ge=0, description="maximum LLM calls sent to a server; 0: no limit")] = 0
+    max_tokens: Annotated[int, Meta(ge=0, description="maximum tokens spent at a server; 0: no limit")] = 0
     completion_tokens: Annotated[
-        int, Meta(ge=16, le=100_000, description="completion tokens asked for per call")
+        int, Meta(ge=16, le=100_000, description="maximum completion tokens per call")
     ] = 512
-    record: Annotated[str, reaches("cassette"), Meta(description="cassette file that keeps every call")] = ""
+    record: Annotated[
+        str, reaches("cassette"), Meta(description="cassette: the file in which every LLM call is recorded")
+    ] = ""
     replay: Annotated[
-        str, reaches("cassette"), Meta(description="cassette file that answers every call, without a server")
+        str, reaches("cassette"), Meta(description="cassette that answers every LLM call, without a server")
     ] = ""
     price_table: Annotated[
         str, reaches("price table"), Meta(description="TOML file with prices per million tokens and a date")
@@ -119,6 +126,7 @@ class BenchmarkSettings(Settings, frozen=True, kw_only=True):
     """One benchmark run."""
 
     section: ClassVar[str] = "benchmark"
+    title: ClassVar[str] = "Benchmark"
     flag_names: ClassVar[dict[str, str]] = {
         "mode": "--mode",
         "sample_size": "--sample-size",
@@ -135,10 +143,8 @@ class BenchmarkSettings(Settings, frozen=True, kw_only=True):
         "baseline": "--baseline",
         "bootstrap": "--bootstrap",
     }
-    mode: Annotated[Literal["strict", "relaxed", "both"], Meta(description="which scorings are reported")] = (
-        "both"
-    )
-    sample_size: Annotated[int, Meta(ge=0, description="questions drawn by the seed; 0: all")] = 0
+    mode: Annotated[Literal["strict", "relaxed", "both"], Meta(description="scorings to report")] = "both"
+    sample_size: Annotated[int, Meta(ge=0, description="number of questions to draw; 0: all")] = 0
     sample_seed: Annotated[int, Meta(ge=0, description="seed of the sample and of every random draw")] = 42
     top_k: Annotated[int, Meta(ge=1, le=1000, description="hits kept per question")] = 10
     returns: Annotated[Returns, hint_at(LOCAL, "returns")[1]] = LOCAL.returns
@@ -150,16 +156,16 @@ class BenchmarkSettings(Settings, frozen=True, kw_only=True):
     ] = 20
     question_text: Annotated[
         Literal["keep", "hash"],
-        Meta(description="keep the wording of the questions in the directory of the run, or its SHA-256"),
+        Meta(description="store the text of the questions in the run, or only its SHA-256"),
     ] = "keep"
-    primary: Annotated[str, Meta(description="the declared primary measure")] = "strict_hit@1"
+    primary: Annotated[str, Meta(description="primary measure")] = "strict_hit@1"
     measures: Annotated[
         str, Meta(description="more measures for the tables, with commas between them: nDCG@10,AP")
     ] = ""
     baseline: Annotated[
-        str, Meta(description="the predictor the others are compared with; empty: the first")
+        str, Meta(description="predictor that the others are compared with; empty: the first")
     ] = ""
-    delta: Annotated[float, Meta(gt=0, lt=1, description="largest difference that counts as none")] = 0.05
+    delta: Annotated[float, Meta(gt=0, lt=1, description="largest difference that is equivalent")] = 0.05
     alpha: Annotated[float, Meta(gt=0, lt=1, description="family-wise error rate")] = 0.05
     bootstrap: Annotated[int, Meta(ge=100, le=1_000_000, description="bootstrap resamples")] = 2000
 
@@ -168,6 +174,7 @@ class EmbeddingSettings(Settings, frozen=True, kw_only=True):
     """The embeddings of the sqlite search; without a model it answers keyword queries only."""
 
     section: ClassVar[str] = "embedding"
+    title: ClassVar[str] = "Embeddings of document search"
     model: Annotated[
         str,
         reaches("embedding model"),

@@ -119,6 +119,7 @@ class LocalSettings(SystemSettings, frozen=True, kw_only=True):
     """The local predictor: vectors and BM25 over chunks, fused by RRF."""
 
     section: ClassVar[str] = "local"
+    title: ClassVar[str] = "Predictor local"
 
 
 @alias_fields(
@@ -144,6 +145,7 @@ class HybridSettings(SystemSettings, frozen=True, kw_only=True):
     """The hybrid predictor: vector shortlist, tree expansion, RRF with BM25 over nodes, rerank."""
 
     section: ClassVar[str] = "hybrid"
+    title: ClassVar[str] = "Predictor hybrid"
     no_llm: Annotated[bool, Meta(description="do not rerank with the LLM")] = False
 
 
@@ -161,6 +163,7 @@ class PageindexSettings(SystemSettings, frozen=True, kw_only=True):
     """The pageindex predictor: a search down the tree from the roots."""
 
     section: ClassVar[str] = "pageindex"
+    title: ClassVar[str] = "Predictor pageindex"
     no_llm: Annotated[bool, Meta(description="search the tree by words, without the LLM")] = False
     llm_final_only: Annotated[
         bool, Meta(description="search the tree by words; use the LLM for the final ranking only")
@@ -177,6 +180,7 @@ class GrepSettings(SystemSettings, frozen=True, kw_only=True):
     """The grep predictor: grep passages and vectors under a distance threshold."""
 
     section: ClassVar[str] = "grep"
+    title: ClassVar[str] = "Predictor grep"
     context_lines: Annotated[int, Meta(ge=0, le=100, description="lines before and after a match")] = 10
     ranking: Annotated[
         Literal["none", "bm25"],
@@ -189,6 +193,7 @@ class QdrantSettings(SystemSettings, frozen=True, kw_only=True):
     """The qdrant predictor: dense and sparse in one collection, weighted RRF."""
 
     section: ClassVar[str] = "qdrant"
+    title: ClassVar[str] = "Predictor qdrant"
     url: Annotated[
         str, reaches("Qdrant server"), Meta(description="URL of a Qdrant server; empty: embedded")
     ] = ""
@@ -212,6 +217,7 @@ class RetrievalSettings(SystemSettings, frozen=True, kw_only=True):
     """The sqlite predictor: FTS5 and vectors, weighted RRF, grouped by document."""
 
     section: ClassVar[str] = "retrieval"
+    title: ClassVar[str] = "Predictor sqlite and document search"
     flag_names: ClassVar[dict[str, str]] = {"hybrid_alpha": "--hybrid-alpha"}
     final_limit: Annotated[int, Meta(ge=1, le=1000, description="results returned")] = 12
     hybrid_alpha: Annotated[

@@ -8,7 +8,6 @@ import shutil
 from pathlib import Path
 
 import pytest
-from branchrank.runs.loading import load_run
 from support.commands import (
     NO_LLM,
     QUESTIONS,
@@ -22,6 +21,7 @@ from support.commands import (
 
 from branchrank.errors import RunError
 from branchrank.runs import directory as names
+from branchrank.runs.run import load_run
 
 ALL = ("--predictor", "all", *NO_LLM)
 REPEATED = (
@@ -116,7 +116,7 @@ def test_the_hard_set_feeds_the_next_run(project: Path, tmp_path: Path) -> None:
     assert {line["id"] for line in hard} == {row["question_id"] for row in rows} - solved - {"espresso"}
     again = benchmark(project, *ALL, "--questions", made / names.HARD_SET, reports=tmp_path / "second")
     assert {row["strict_hit@1"] for row in table(again / names.SUMMARY_CSV)} == {"0"}
-    assert load_run(again).outcome.run.question_ids == tuple(sorted(line["id"] for line in hard))
+    assert load_run(again).record.question_ids == tuple(sorted(line["id"] for line in hard))
 
 
 def test_a_hard_set_without_wording_feeds_no_run(project: Path, tmp_path: Path) -> None:
@@ -132,7 +132,7 @@ def test_a_hard_set_without_wording_feeds_no_run(project: Path, tmp_path: Path) 
 def test_the_sample_is_drawn_by_the_seed(project: Path, tmp_path: Path) -> None:
     def asked(seed: int) -> tuple[str, ...]:
         words = ("--predictor", "pageindex", *NO_LLM, "--sample-size", 3, "--sample-seed", seed)
-        return load_run(benchmark(project, *words, reports=tmp_path / str(seed))).outcome.run.question_ids
+        return load_run(benchmark(project, *words, reports=tmp_path / str(seed))).record.question_ids
 
     assert len(asked(1)) == 3
     assert asked(1) != asked(2)
@@ -146,8 +146,8 @@ def test_no_cell_of_any_table_is_a_formula(project: Path, made: Path) -> None:
 
 def test_a_run_is_read_back_as_it_was(made: Path) -> None:
     loaded = load_run(made)
-    assert [row.predictor for row in loaded.outcome.summary] == ["local", "pageindex", "hybrid"]
-    assert [question.id for question in loaded.questions] == list(loaded.outcome.run.question_ids)
+    assert [row.predictor for row in loaded.summary_rows] == ["local", "pageindex", "hybrid"]
+    assert [question.id for question in loaded.asked] == list(loaded.record.question_ids)
 
 
 @pytest.mark.parametrize("change", ["question", "missing"])
@@ -205,6 +205,6 @@ def test_fewer_hits_than_the_measures_look_at_are_warned_of(
     project: Path, made: Path, tmp_path: Path
 ) -> None:
     shallow = benchmark(project, "--predictor", "local", "--top-k", 4, reports=tmp_path)
-    [warning] = load_run(shallow).outcome.run.warnings
+    [warning] = load_run(shallow).record.warnings
     assert "--top-k 4" in warning
-    assert load_run(made).outcome.run.warnings == ()
+    assert load_run(made).record.warnings == ()

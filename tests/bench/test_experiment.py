@@ -242,7 +242,7 @@ branches = [{{ kind = "bm25" }}]
             "benchmark.top_k = 'many'",
             "primary: unknown measure 'strict_nothing@1'; use one of strict_Success@k, strict_hit@k",
             "repeats = 'two'",
-            "the baseline 'nobody' is none of the systems words, local",
+            "no system is called 'nobody', the baseline; choose from words, local",
             "the experiment has no name",
             "there is no key 'colour'",
             f"there is no questions file {tmp_path}/none.jsonl",

@@ -11,10 +11,8 @@ from branchrank.records import Span
 
 
 def test_sizes_precision_and_coverage_of_one_question():
-    size = passage_size(
-        [hit("a", 8, 12, "abc"), hit("b", 1, 5, "de")], question(gold("a", 11, 14)), count_tokens=len
-    )
-    assert (size.hits, size.lines, size.characters, size.tokens) == (2, 10, 5, 5)
+    size = passage_size([hit("a", 8, 12), hit("b", 1, 5)], question(gold("a", 11, 14)))
+    assert (size.hits, size.lines) == (2, 10)
     assert (size.gold_lines, size.span_precision, size.gold_coverage) == (2, 0.2, 0.5)
 
 
@@ -74,9 +72,9 @@ def test_nothing_returned_covers_nothing():
     assert (size.hits, size.span_precision, size.gold_coverage) == (0, 0.0, 0.0)
 
 
-def test_the_cutoff_counts_after_exclusion():
+def test_excluded_hits_cost_nothing():
     asked = question(gold("a", 1, 4), excluded_spans=(Span(source="x", line_start=1, line_end=9),))
-    assert passage_size([hit("x", 1, 9), hit("a", 1, 4)], asked, cutoff=1).span_precision == 1.0
+    assert passage_size([hit("x", 1, 9), hit("a", 1, 4)], asked).span_precision == 1.0
 
 
 def test_returning_whole_files_shows():
@@ -93,5 +91,4 @@ def test_totals_weigh_every_hit_the_same():
     summary = summarise_passages(sizes)
     assert summary.lines_per_hit == 7.0
     assert summary.span_precision == (0.2 + 1.0) / 2
-    assert summary.tokens_per_hit is None
     assert summarise_passages([passage_size([], asked)]).lines_per_hit is None

@@ -7,7 +7,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from branchrank.errors import UsageError
-from branchrank.measures.repeats import average_repeats
+from branchrank.measures.repeats import flip_rate
 from branchrank.measures.significance import mcnemar
 from branchrank.measures.verdicts import compare_predictors, design_effect, gate
 
@@ -227,7 +227,6 @@ def test_the_gate_fails_only_below_minus_delta():
     assert gate(slightly, 0.001).outcome == "fail"
 
 
-def test_repeats_are_averaged_per_question_first():
-    repeats = average_repeats({"q1": [1, 1, 0], "q2": [1, 1, 1], "q3": []})
-    assert repeats.scores == pytest.approx({"q1": 2 / 3, "q2": 1.0, "q3": 0.0})
-    assert repeats.flip_rate == pytest.approx(1 / 3)
+def test_the_flip_rate_counts_questions_whose_repeats_disagree():
+    assert flip_rate([[1, 1, 0], [1, 1, 1], []]) == pytest.approx(1 / 3)
+    assert flip_rate([]) == 0.0

@@ -27,6 +27,7 @@ from branchrank.questions.beir import beir_questions
 from branchrank.questions.question_files import load_questions
 from branchrank.records import GoldItem, Question, Span
 from branchrank.runs.rows import Row, RowHit
+from branchrank.runs.run import load_run
 from branchrank.runs.scores import named_measure
 from branchrank.runs.trec_files import export_trec, read_run
 from branchrank.settings import Bm25Settings
@@ -210,7 +211,7 @@ def test_gold_that_is_missing_without_a_word_stays_an_error(odd: Path) -> None:
 
 def test_deep_runs_return_every_document_that_a_branch_ranks(run: Path) -> None:
     loaded = load_run(run)
-    assert loaded.outcome.run.top_k == 1000
+    assert loaded.record.top_k == 1000
     assert all(len(row.hits) == 4 for row in loaded.scores.rows("local"))
 
 

@@ -19,8 +19,8 @@ from branchrank.questions.generation import (
     GeneratedQuestions,
     find_quote,
     generate_questions,
-    leaked_share,
 )
+from branchrank.questions.leakage import leaked_share
 from branchrank.questions.question_files import load_questions, write_questions
 from branchrank.records import Node, Span
 from branchrank.settings import LLMSettings

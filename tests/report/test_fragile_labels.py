@@ -6,13 +6,12 @@ from support.made_runs import Planned, make_run
 
 from branchrank.report.content import report_content
 from branchrank.report.markdown import markdown
-from branchrank.runs.comparisons import judge_run
 
 
 def test_a_verdict_of_holms_second_step_is_carried_by_some_labels(tmp_path: Path) -> None:
     arms = (Planned("local", 0.3), Planned("far", 0.95), Planned("near", 0.45))
     made = make_run(tmp_path, arms, alpha=0.08, latency_sample=0)
-    far, near = judge_run(made.scores, made.outcome.run).comparisons
+    far, near = made.judgement.comparisons
     assert (far.verdict, near.verdict) == ("better", "better")
     assert near.alpha / near.family < near.p < near.alpha
     text = markdown(report_content(made))

@@ -17,6 +17,10 @@ from branchrank.printable import safe
 from branchrank.records import GoldItem
 from branchrank.report.html import kept_passages, script_json
 from branchrank.report.writing import write_report
+<<<<<<< HEAD
+=======
+from branchrank.runs.run import RunData
+>>>>>>> main
 
 pytestmark = needs_chromium
 
@@ -61,7 +65,7 @@ def browser(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Chromium]:
 
 
 @pytest.fixture(scope="module")
-def usual(tmp_path_factory: pytest.TempPathFactory) -> LoadedRun:
+def usual(tmp_path_factory: pytest.TempPathFactory) -> RunData:
     loaded = make_run(
         tmp_path_factory.mktemp("usual"),
         (Planned("local", 0.6), Planned("hybrid", 0.5), Planned("reranked", 0.7, llm="tiny")),
@@ -71,8 +75,8 @@ def usual(tmp_path_factory: pytest.TempPathFactory) -> LoadedRun:
     return loaded
 
 
-def page_of(loaded: LoadedRun) -> Path:
-    return loaded.outcome.directory / "report.html"
+def page_of(loaded: RunData) -> Path:
+    return loaded.directory / "report.html"
 
 
 def choose(browser: Chromium, name: str, value: str) -> None:
@@ -158,7 +162,7 @@ def test_a_hundred_payloads_make_no_active_node(browser: Chromium, tmp_path: Pat
 
 
 def test_the_policy_stops_a_script_that_gets_in_anyway(
-    browser: Chromium, usual: LoadedRun, tmp_path: Path
+    browser: Chromium, usual: RunData, tmp_path: Path
 ) -> None:
     page = page_of(usual).read_text(encoding="utf-8")
     planted = tmp_path / "planted.html"
@@ -169,14 +173,14 @@ def test_the_policy_stops_a_script_that_gets_in_anyway(
     browser.console.clear()
 
 
-def test_the_page_asks_for_nothing(browser: Chromium, usual: LoadedRun) -> None:
+def test_the_page_asks_for_nothing(browser: Chromium, usual: RunData) -> None:
     browser.requests.clear()
     browser.open(page_of(usual))
     assert browser.requests == [page_of(usual).resolve().as_uri()]
     assert browser.console == []
 
 
-def test_filters_narrow_the_questions_and_their_rates(browser: Chromium, usual: LoadedRun) -> None:
+def test_filters_narrow_the_questions_and_their_rates(browser: Chromium, usual: RunData) -> None:
     browser.open(page_of(usual))
     count = "document.getElementById('count').textContent"
     assert browser.run(count) == "62 of 62 questions"
@@ -199,7 +203,7 @@ def test_filters_narrow_the_questions_and_their_rates(browser: Chromium, usual: 
     assert 0 < int(browser.run(count).split()[0]) < 60
 
 
-def test_the_gold_is_marked_in_its_context(browser: Chromium, usual: LoadedRun) -> None:
+def test_the_gold_is_marked_in_its_context(browser: Chromium, usual: RunData) -> None:
     browser.open(page_of(usual))
     choose(browser, "words", "q0001")
     browser.run(OPEN_ALL)
@@ -211,7 +215,7 @@ def test_the_gold_is_marked_in_its_context(browser: Chromium, usual: LoadedRun) 
     assert marked == ["5", "6", "7", "8"]
 
 
-def test_a_screen_reader_finds_names_and_tables(browser: Chromium, usual: LoadedRun) -> None:
+def test_a_screen_reader_finds_names_and_tables(browser: Chromium, usual: RunData) -> None:
     browser.open(page_of(usual))
     nodes = browser.tree()
     named = {(node["role"], node["name"]) for node in nodes}
@@ -233,7 +237,7 @@ def test_a_screen_reader_finds_names_and_tables(browser: Chromium, usual: Loaded
 @pytest.mark.parametrize("width", [360, 768, 1400])
 @pytest.mark.parametrize("dark", [False, True])
 def test_no_width_needs_sideways_scrolling_and_text_is_readable(
-    browser: Chromium, usual: LoadedRun, width: int, dark: bool
+    browser: Chromium, usual: RunData, width: int, dark: bool
 ) -> None:
     browser.look(width, dark=dark)
     browser.open(page_of(usual))
@@ -258,7 +262,7 @@ _CONTRAST = """(() => {
 })()"""
 
 
-def test_print_leaves_the_controls_out(browser: Chromium, usual: LoadedRun) -> None:
+def test_print_leaves_the_controls_out(browser: Chromium, usual: RunData) -> None:
     browser.open(page_of(usual))
     browser.look(700, medium="print")
     shown = "getComputedStyle(document.querySelector('%s')).display"
@@ -284,7 +288,7 @@ def test_few_nodes_stand_for_many_questions(browser: Chromium, tmp_path: Path) -
     assert browser.run("document.querySelector('.question .id').textContent") == "q0025"
 
 
-def test_a_report_without_text_carries_none(usual: LoadedRun) -> None:
+def test_a_report_without_text_carries_none(usual: RunData) -> None:
     text = page_of(usual).read_text(encoding="utf-8")
     assert "kettle 1 line 5" in text
     assert kept_passages(text)

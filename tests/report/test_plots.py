@@ -9,7 +9,7 @@ from support.made_runs import luck
 
 from branchrank.measures.frontier import Standing
 from branchrank.report.plots import _label_heights, draw, frontier, rates, standalone
-from branchrank.runs.comparisons import Estimate
+from branchrank.runs.estimates import Estimate
 
 
 @pytest.mark.parametrize("crowd", [1, 2, 9, 40])

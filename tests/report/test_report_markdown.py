@@ -8,7 +8,10 @@ from pathlib import Path
 import msgspec
 import pytest
 from branchrank.report.words import percent
+<<<<<<< HEAD
 from branchrank.runs.loading import LoadedRun
+=======
+>>>>>>> main
 from markdown_it import MarkdownIt
 from support.made_runs import Planned, make_corpus, make_questions, make_run
 
@@ -18,6 +21,10 @@ from branchrank.report.content import heading, report_content
 from branchrank.report.markdown import escape, markdown
 from branchrank.report.verify import verify_run
 from branchrank.report.writing import write_report
+<<<<<<< HEAD
+=======
+from branchrank.runs.run import RunData
+>>>>>>> main
 
 
 def table(text: str, caption: str) -> list[dict[str, str]]:
@@ -28,7 +35,7 @@ def table(text: str, caption: str) -> list[dict[str, str]]:
 
 
 @pytest.fixture(scope="module")
-def paired(tmp_path_factory: pytest.TempPathFactory) -> LoadedRun:
+def paired(tmp_path_factory: pytest.TempPathFactory) -> RunData:
     """A run in which one candidate is plainly worse and another much the same."""
     return make_run(
         tmp_path_factory.mktemp("paired"),
@@ -37,11 +44,11 @@ def paired(tmp_path_factory: pytest.TempPathFactory) -> LoadedRun:
 
 
 @pytest.fixture(scope="module")
-def text(paired: LoadedRun) -> str:
+def text(paired: RunData) -> str:
     return markdown(report_content(paired))
 
 
-def test_the_same_files_give_the_same_bytes(paired: LoadedRun, text: str) -> None:
+def test_the_same_files_give_the_same_bytes(paired: RunData, text: str) -> None:
     written = {path.name: path.read_bytes() for path in write_report(paired)}
     assert written["report.md"].decode() == text
     assert {path.name: path.read_bytes() for path in write_report(paired)} == written
@@ -60,9 +67,9 @@ def test_under_fifty_questions_the_heading_says_pilot(tmp_path: Path) -> None:
     assert "Over the 49 questions with an answer." in markdown(report_content(mixed))
 
 
-def test_every_rate_has_its_interval(paired: LoadedRun, text: str) -> None:
+def test_every_rate_has_its_interval(paired: RunData, text: str) -> None:
     rows = table(text, "Hit rates with 95% intervals")
-    rates = {row.predictor: row.rates["strict_hit@1"] for row in paired.outcome.summary}
+    rates = {row.predictor: row.rates["strict_hit@1"] for row in paired.summary_rows}
     for row in rows:
         rate, low, high = map(float, re.findall(r"[\d.]+", row["strict hit@1"].replace("%", " ")))
         name = row["predictor"].strip("*")
@@ -99,7 +106,7 @@ def test_the_winner_that_passed_is_bold(tmp_path: Path, baseline: str, winner: s
     assert f"its lead {what} passed its adjusted test" in written
 
 
-def test_passage_sizes_stand_beside_strict_rates(paired: LoadedRun, text: str) -> None:
+def test_passage_sizes_stand_beside_strict_rates(paired: RunData, text: str) -> None:
     for row in table(text, "Strict rates and what the passages cost, over the first five hits"):
         assert row["lines per hit"] == "3.0"
         assert row["characters per hit"] == "30"
@@ -146,13 +153,13 @@ def test_failures_are_named(tmp_path: Path) -> None:
     assert r"local, q0007: RuntimeError: the kettle is \| \<b\>empty\</b\>" in text
 
 
-def test_where_the_gold_was_lost_adds_up(paired: LoadedRun, text: str) -> None:
+def test_where_the_gold_was_lost_adds_up(paired: RunData, text: str) -> None:
     for row in table(text, "Answers by the stage that lost the gold"):
         counts = [int(value) for name, value in row.items() if name not in ("predictor", "answers")]
         assert sum(counts) == int(row["answers"]) == 60
 
 
-def test_slices_cut_by_kind_and_by_where_the_gold_lies(paired: LoadedRun, text: str) -> None:
+def test_slices_cut_by_kind_and_by_where_the_gold_lies(paired: RunData, text: str) -> None:
     for slice_name in ("kind", "difficulty", "depth of the gold"):
         rows = table(text, f"By {slice_name}, with the number of questions")
         assert [row["predictor"] for row in rows] == ["local", "twin", "poor"] * 2
@@ -278,4 +285,4 @@ def test_a_run_without_wording_gives_reports_without_wording_or_text(tmp_path: P
     made = make_run(tmp_path, latency_sample=0, question_text="hash")
     for path in write_report(made):
         assert "kettle" not in path.read_text(encoding="utf-8")
-    assert verify_run(made.outcome.directory).findings == ()
+    assert verify_run(made.directory).findings == ()

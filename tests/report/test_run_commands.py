@@ -19,10 +19,7 @@ def runs(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Path]:
         "close": (Planned("local", 0.8),),
         "named": (Planned("other", 0.9),),
     }
-    return {
-        name: make_run(folder, arms, experiment=name, top_k=5).outcome.directory
-        for name, arms in made.items()
-    }
+    return {name: make_run(folder, arms, experiment=name, top_k=5).directory for name, arms in made.items()}
 
 
 @pytest.mark.parametrize(
@@ -53,7 +50,7 @@ def test_gate_takes_other_predictors_by_name(runs: dict[str, Path]) -> None:
 def test_one_failing_predictor_fails_the_gate(tmp_path: Path) -> None:
     old = make_run(tmp_path / "a", (Planned("local", 0.9), Planned("hybrid", 0.9)), latency_sample=0)
     new = make_run(tmp_path / "b", (Planned("local", 0.9), Planned("hybrid", 0.1)), latency_sample=0)
-    result = invoke("gate", new.outcome.directory, "--baseline", old.outcome.directory)
+    result = invoke("gate", new.directory, "--baseline", old.directory)
     assert result.exit_code == 1
     assert result.output.splitlines()[0].startswith("pass: local")
     assert result.output.splitlines()[1].startswith("fail: hybrid")
@@ -62,7 +59,7 @@ def test_one_failing_predictor_fails_the_gate(tmp_path: Path) -> None:
 def test_compare_lists_the_flips(runs: dict[str, Path]) -> None:
     result = invoke("compare", runs["poor"], runs["close"])
     assert result.exit_code == 0
-    assert "local (B) against local (A): better." in result.output
+    assert "local (candidate) against local (baseline): better." in result.output
     ids = [question.id for question in make_questions(60)]
     won = [key for key in ids if 0.2 <= luck("local", key, 0) < 0.8]
     assert f"won ({len(won)}): {', '.join(won)}" in result.output
@@ -72,22 +69,22 @@ def test_compare_lists_the_flips(runs: dict[str, Path]) -> None:
 def test_compare_says_what_else_changed(tmp_path: Path) -> None:
     a = make_run(tmp_path / "a", latency_sample=0, bootstrap=200)
     b = make_run(tmp_path / "b", latency_sample=0, bootstrap=300)
-    result = invoke("compare", a.outcome.directory, b.outcome.directory)
+    result = invoke("compare", a.directory, b.directory)
     assert "changed: benchmark.bootstrap: 200 -> 300" in result.output
 
 
 @pytest.mark.parametrize("verb", ["compare", "gate"])
 def test_other_questions_are_refused(tmp_path: Path, verb: str) -> None:
-    a = make_run(tmp_path / "a", questions=make_questions(10), latency_sample=0).outcome.directory
-    b = make_run(tmp_path / "b", questions=make_questions(11), latency_sample=0).outcome.directory
+    a = make_run(tmp_path / "a", questions=make_questions(10), latency_sample=0).directory
+    b = make_run(tmp_path / "b", questions=make_questions(11), latency_sample=0).directory
     result = invoke(verb, a, *(["--baseline"] if verb == "gate" else []), b)
     assert result.exit_code == 3
     assert "1 are in one of them only (q0010" in result.output
 
 
 def test_other_gold_is_refused(tmp_path: Path) -> None:
-    a = make_run(tmp_path / "a", questions=make_questions(10), latency_sample=0).outcome.directory
-    b = make_run(tmp_path / "b", questions=make_questions(10, per_page=2), latency_sample=0).outcome.directory
+    a = make_run(tmp_path / "a", questions=make_questions(10), latency_sample=0).directory
+    b = make_run(tmp_path / "b", questions=make_questions(10, per_page=2), latency_sample=0).directory
     result = invoke("compare", a, b)
     assert result.exit_code == 3
     assert "other text or gold: q0001" in result.output

@@ -48,7 +48,7 @@ def made(tmp_path_factory: pytest.TempPathFactory) -> Path:
         make_questions(20, per_page=2, unanswerable=2),
     )
     write_report(loaded)
-    return loaded.outcome.directory
+    return loaded.directory
 
 
 @pytest.fixture
@@ -231,9 +231,9 @@ def test_a_credit_by_quote_may_stand_where_the_span_misses(tmp_path: Path) -> No
         ),
     )
     loaded = make_run(tmp_path, (Planned("local", 1.0),), [quoted])
-    assert loaded.outcome.rows[0].hits[0].gold == 0
+    assert loaded.rows[0].hits[0].gold == 0
     write_report(loaded)
-    assert verify_run(loaded.outcome.directory).findings == ()
+    assert verify_run(loaded.directory).findings == ()
 
 
 def test_a_plot_by_another_version_is_not_compared_but_said(copied: Path) -> None:

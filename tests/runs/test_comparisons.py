@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from pathlib import Path
 
 import msgspec
@@ -12,6 +13,7 @@ from support.made_runs import Planned, luck, make_questions, make_run
 
 from branchrank.errors import RunError, UsageError
 from branchrank.llm.ledger import ModelPrice, PriceTable
+<<<<<<< HEAD
 from branchrank.runs.comparisons import (
     check_plan,
     choice,
@@ -23,6 +25,11 @@ from branchrank.runs.comparisons import (
     primary_measure,
     standings,
 )
+=======
+from branchrank.runs.comparisons import check_plan, primary_measure
+from branchrank.runs.estimates import choice, estimate, flip_rate, latencies, standings
+from branchrank.runs.run import RunData
+>>>>>>> main
 from branchrank.runs.run_comparison import compare_runs
 from branchrank.runs.scores import named_measure
 from branchrank.runs.timings import Timing
@@ -32,7 +39,7 @@ HIT1 = named_measure("strict_hit@1")
 
 
 @pytest.fixture(scope="module")
-def planned(tmp_path_factory: pytest.TempPathFactory) -> LoadedRun:
+def planned(tmp_path_factory: pytest.TempPathFactory) -> RunData:
     return make_run(
         tmp_path_factory.mktemp("planned"),
         (Planned("local", 0.5), Planned("better", 0.95), Planned("worse", 0.05)),
@@ -42,8 +49,8 @@ def planned(tmp_path_factory: pytest.TempPathFactory) -> LoadedRun:
     )
 
 
-def test_verdicts_come_from_the_declared_measure_and_settings(planned: LoadedRun) -> None:
-    judged = judge_run(planned.scores, planned.outcome.run)
+def test_verdicts_come_from_the_declared_measure_and_settings(planned: RunData) -> None:
+    judged = planned.judgement
     assert judged.measure == "strict_hit@1"
     assert {each.candidate: each.verdict for each in judged.comparisons} == {
         "better": "better",
@@ -58,18 +65,18 @@ def test_verdicts_come_from_the_declared_measure_and_settings(planned: LoadedRun
 def test_a_leader_that_is_not_proved_is_no_winner(tmp_path: Path) -> None:
     arms = (Planned("local", 0.5), Planned("slightly", 0.55), Planned("worse", 0.02))
     made = make_run(tmp_path, arms, latency_sample=0)
-    assert judge_run(made.scores, made.outcome.run).winner is None
+    assert made.judgement.winner is None
 
 
 def test_a_baseline_that_beats_all_is_the_winner(tmp_path: Path) -> None:
     arms = (Planned("poor", 0.05), Planned("poorer", 0.02), Planned("local", 0.9))
     made = make_run(tmp_path, arms, baseline="local", latency_sample=0)
-    assert judge_run(made.scores, made.outcome.run).winner == "local"
+    assert made.judgement.winner == "local"
 
 
 def test_one_predictor_is_compared_with_nothing(tmp_path: Path) -> None:
     made = make_run(tmp_path, (Planned("local", 0.5),), latency_sample=0)
-    assert judge_run(made.scores, made.outcome.run).comparisons == ()
+    assert made.judgement.comparisons == ()
 
 
 @pytest.mark.parametrize(
@@ -93,21 +100,20 @@ def test_a_wrong_plan_is_refused_before_any_work() -> None:
         check_plan(BenchmarkSettings(primary="strict_sharpness@1"), ["a"])
 
 
-def test_a_rate_has_wilsons_interval(planned: LoadedRun) -> None:
+def test_a_rate_has_wilsons_interval(planned: RunData) -> None:
     values = planned.scores.per_question("local", HIT1)
-    found = estimate(values, planned.scores, planned.outcome.run)
+    found = estimate(planned, values)
     assert found is not None
-    right = sum(luck("local", question.id, 0) < 0.5 for question in planned.questions)
+    right = sum(luck("local", question.id, 0) < 0.5 for question in planned.asked)
     low, high = proportion_confint(right, 60, method="wilson")
     assert (found.value, found.low, found.high) == pytest.approx((right / 60, low, high))
 
 
-def test_a_mean_that_is_no_rate_is_resampled_by_source(planned: LoadedRun) -> None:
-    scores, run = planned.scores, planned.outcome.run
-    found = estimate(scores.per_question("local", named_measure("strict_MRR@5")), scores, run)
+def test_a_mean_that_is_no_rate_is_resampled_by_source(planned: RunData) -> None:
+    found = estimate(planned, planned.scores.per_question("local", named_measure("strict_MRR@5")))
     assert found is not None
     assert 0 <= found.low < found.value < found.high <= 1
-    assert estimate({}, scores, run) is None
+    assert estimate(planned, {}) is None
 
 
 def test_repeats_are_averaged_and_their_flips_counted(tmp_path: Path) -> None:
@@ -116,8 +122,8 @@ def test_repeats_are_averaged_and_their_flips_counted(tmp_path: Path) -> None:
     right = {key: [luck("asked", key, repeat) < 0.5 for repeat in range(3)] for key in values}
     assert values == pytest.approx({key: sum(each) / 3 for key, each in right.items()})
     flips = sum(len(set(each)) > 1 for each in right.values()) / 60
-    assert flip_rate(made.scores, "asked", HIT1) == pytest.approx(flips)
-    assert len(clusters_of(made.scores)) == 60
+    assert flip_rate(made, "asked", HIT1) == pytest.approx(flips)
+    assert len(made.clusters) == 60
 
 
 @pytest.mark.parametrize(("queries", "bounded"), [(58, False), (59, True)])
@@ -137,45 +143,45 @@ def test_p95_is_bounded_from_59_queries_on(queries: int, bounded: bool) -> None:
 def test_the_frontier_counts_tokens_or_money(tmp_path: Path) -> None:
     arms = (Planned("local", 0.5), Planned("asked", 0.9, llm="tiny"))
     made = make_run(tmp_path, arms)
-    by_tokens = standings(made.scores, made.outcome.summary, made.outcome.run)
+    by_tokens = standings(made)
     assert {each.name: each.cost for each in by_tokens} == {"local": 0.0, "asked": 1050.0}
     prices = PriceTable(date="2026-01-01", models={"tiny": ModelPrice(prompt=1.0, completion=1.0)})
-    priced = msgspec.structs.replace(made.outcome.run, prices=prices)
-    by_money = standings(made.scores, made.outcome.summary, priced)
+    priced = replace(made, record=msgspec.structs.replace(made.record, prices=prices))
+    by_money = standings(priced)
     assert {each.name: each.cost for each in by_money} == {"local": 0.0, "asked": pytest.approx(0.00105)}
-    best, chosen = choice(by_tokens, made.scores, made.outcome.run)
+    best, chosen = choice(made, by_tokens)
     assert chosen.best == best[0].name == "asked"
     assert chosen.cheapest.name == "asked"  # local is plainly inferior
 
 
 def test_without_a_latency_pass_there_is_no_frontier(tmp_path: Path) -> None:
     made = make_run(tmp_path, latency_sample=0)
-    assert standings(made.scores, made.outcome.summary, made.outcome.run) == []
+    assert standings(made) == []
 
 
 def test_runs_are_paired_by_question(tmp_path: Path) -> None:
     old = make_run(tmp_path / "a", (Planned("local", 0.3), Planned("hybrid", 0.3)), latency_sample=0)
     new = make_run(tmp_path / "b", (Planned("local", 0.9), Planned("hybrid", 0.3)), latency_sample=0)
-    local, hybrid = compare_runs(old, new, measure=HIT1, delta=0.02)
+    local, hybrid = compare_runs(new, old).pairs
     assert (local.comparison.verdict, hybrid.comparison.differing) == ("better", 0)
     assert local.comparison.alpha == hybrid.comparison.alpha == 0.05
     assert local.comparison.family == hybrid.comparison.family == 2
     assert local.comparison.p_adjusted == pytest.approx(2 * local.comparison.p)
-    won = {question.id for question in new.questions if 0.3 <= luck("local", question.id, 0) < 0.9}
+    won = {question.id for question in new.asked if 0.3 <= luck("local", question.id, 0) < 0.9}
     assert {flip.question_id for flip in local.flips} == won
-    assert {(flip.before, flip.after) for flip in local.flips} == {(0.0, 1.0)}
-    [crossed] = compare_runs(old, new, predictor_a="hybrid", predictor_b="local", measure=HIT1, delta=0.02)
-    assert (crossed.before, crossed.after) == ("hybrid", "local")
+    assert {(flip.baseline, flip.candidate) for flip in local.flips} == {(0.0, 1.0)}
+    [crossed] = compare_runs(new, old, baseline_predictor="hybrid", predictor="local").pairs
+    assert (crossed.baseline.predictor, crossed.candidate.predictor) == ("hybrid", "local")
 
 
 def test_runs_that_cannot_be_paired_are_refused(tmp_path: Path) -> None:
     ten = make_run(tmp_path / "a", questions=make_questions(10), latency_sample=0)
     nine = make_run(tmp_path / "b", questions=make_questions(9), latency_sample=0)
     with pytest.raises(RunError, match="1 are in one of them only"):
-        compare_runs(ten, nine, measure=HIT1, delta=0.02)
-    with pytest.raises(UsageError, match="run A has no predictor 'gone'"):
-        compare_runs(ten, ten, predictor_a="gone", measure=HIT1, delta=0.02)
+        compare_runs(ten, nine)
+    with pytest.raises(UsageError, match=r"the baseline run .* has no predictor 'gone'"):
+        compare_runs(ten, ten, baseline_predictor="gone")
     arms = (Planned("x", 0.5), Planned("y", 0.5))
     others = make_run(tmp_path / "c", arms, make_questions(10), latency_sample=0)
     with pytest.raises(UsageError, match="no predictor in common"):
-        compare_runs(ten, others, measure=HIT1, delta=0.02)
+        compare_runs(others, ten)

@@ -5,15 +5,14 @@ from __future__ import annotations
 from pathlib import Path
 
 import pytest
-from branchrank.runs.loading import LoadedRun
 from support.commands import invoke
 from support.made_runs import Planned, make_questions, make_run
 
 from branchrank.errors import UsageError
 from branchrank.report.losses import failures, hard, lost, sliced, unanswerable
 from branchrank.report.result import passages, statistics
-from branchrank.runs.comparisons import judge_run
 from branchrank.runs.cutting import cut_run
+from branchrank.runs.run import RunData
 
 PREDICTORS = (Planned("local", 0.6), Planned("hybrid", 0.4, fails="q0004"))
 
@@ -24,40 +23,33 @@ def questions() -> list:
 
 
 @pytest.fixture(scope="module")
-def whole(tmp_path_factory: pytest.TempPathFactory, questions: list) -> LoadedRun:
+def whole(tmp_path_factory: pytest.TempPathFactory, questions: list) -> RunData:
     return make_run(tmp_path_factory.mktemp("whole"), PREDICTORS, questions, latency_sample=60)
 
 
 def test_a_cut_says_what_a_run_over_its_questions_says(
-    tmp_path: Path, whole: LoadedRun, questions: list
+    tmp_path: Path, whole: RunData, questions: list
 ) -> None:
     cut = cut_run(whole, ["kind=lookup"])
     alone = make_run(tmp_path, PREDICTORS, [each for each in questions if each.kind == "lookup"])
-    assert cut.questions == alone.questions
-    assert len(cut.questions) == 20
-    a, b = cut.scores, alone.scores
-    judged, expected = judge_run(a, cut.outcome.run), judge_run(b, alone.outcome.run)
-    assert judged == expected
-    assert [row.rates for row in cut.outcome.summary] == [row.rates for row in alone.outcome.summary]
-    assert lost(a) == lost(b)
-    assert hard(a) == hard(b)
-    assert sliced(cut, a) == sliced(alone, b)
-    assert failures(cut, a) == failures(alone, b)
-    assert unanswerable(a) == unanswerable(b)
-    assert passages(cut, judged) == passages(alone, expected)
-    assert statistics(cut, a, judged) == statistics(alone, b, expected)
+    assert cut.asked == alone.asked
+    assert len(cut.asked) == 20
+    assert cut.judgement == alone.judgement
+    assert [row.rates for row in cut.summary_rows] == [row.rates for row in alone.summary_rows]
+    for section in (lost, hard, sliced, failures, unanswerable, passages, statistics):
+        assert section(cut) == section(alone)
 
 
-def test_latency_is_that_of_the_questions_of_the_cut(whole: LoadedRun) -> None:
+def test_latency_is_that_of_the_questions_of_the_cut(whole: RunData) -> None:
     cut = cut_run(whole, ["difficulty=hard"])
-    kept = {question.id for question in cut.questions}
-    assert cut.outcome.timings == tuple(each for each in whole.outcome.timings if each.question_id in kept)
-    assert 0 < len(cut.outcome.timings) < len(whole.outcome.timings)
+    kept = {question.id for question in cut.asked}
+    assert cut.timed == tuple(each for each in whole.timed if each.question_id in kept)
+    assert 0 < len(cut.timed) < len(whole.timed)
 
 
-def test_conditions_on_one_slice_add_up_and_on_two_both_hold(whole: LoadedRun) -> None:
+def test_conditions_on_one_slice_add_up_and_on_two_both_hold(whole: RunData) -> None:
     def count(*conditions: str) -> int:
-        return len(cut_run(whole, conditions).questions)
+        return len(cut_run(whole, conditions).asked)
 
     assert count("kind=lookup", "kind=howto") == 60
     assert count("kind=lookup") == 20
@@ -76,7 +68,7 @@ def test_conditions_on_one_slice_add_up_and_on_two_both_hold(whole: LoadedRun) -
         ("overlap", "fix: cut by kind, difficulty, "),
     ],
 )
-def test_what_is_no_slice_is_refused(whole: LoadedRun, condition: str, says: str) -> None:
+def test_what_is_no_slice_is_refused(whole: RunData, condition: str, says: str) -> None:
     with pytest.raises(UsageError, match=says):
         cut_run(whole, [condition])
 
@@ -88,8 +80,8 @@ def test_conditions_that_exclude_each_other_are_refused(tmp_path: Path) -> None:
         cut_run(run, [f"kind={asked[0].kind}", f"difficulty={asked[1].difficulty}"])
 
 
-def test_show_prints_a_cut_and_writes_its_report(tmp_path: Path, whole: LoadedRun) -> None:
-    directory = whole.outcome.directory
+def test_show_prints_a_cut_and_writes_its_report(tmp_path: Path, whole: RunData) -> None:
+    directory = whole.directory
     before = (directory / "report.md").read_bytes() if (directory / "report.md").exists() else None
     shown = invoke("show", directory, "--where", "kind=lookup", "--output", tmp_path / "lookup")
     assert shown.exit_code == 0, shown.output
@@ -106,17 +98,17 @@ def test_show_prints_a_cut_and_writes_its_report(tmp_path: Path, whole: LoadedRu
     assert "is a run" in refused.output
 
 
-def test_compare_and_gate_look_at_the_cut_alone(whole: LoadedRun) -> None:
-    directory = whole.outcome.directory
+def test_compare_and_gate_look_at_the_cut_alone(whole: RunData) -> None:
+    directory = whole.directory
     cut = cut_run(whole, ["kind=lookup"])
-    kept = {question.id for question in cut.questions}
+    kept = {question.id for question in cut.asked}
     compared = invoke(
         "compare",
         directory,
         directory,
-        "--predictor-a",
+        "--baseline-predictor",
         "local",
-        "--predictor-b",
+        "--predictor",
         "hybrid",
         "--where",
         "kind=lookup",

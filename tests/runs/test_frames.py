@@ -10,6 +10,10 @@ from support.commands import benchmark, make_project
 
 from branchrank.errors import RunError
 from branchrank.runs.frames import load_frames
+<<<<<<< HEAD
+=======
+from branchrank.runs.run import load_run
+>>>>>>> main
 
 
 def test_a_run_can_be_asked_with_pandas(tmp_path: Path) -> None:
@@ -18,11 +22,11 @@ def test_a_run_can_be_asked_with_pandas(tmp_path: Path) -> None:
     frames = load_frames(directory)
     loaded = load_run(directory)
     assert list(frames.summary["predictor"]) == ["local", "pageindex"]
-    asked = len(loaded.outcome.run.question_ids)
+    asked = len(loaded.record.question_ids)
     assert len(frames.questions) == 2 * asked
     answerable = frames.questions[frames.questions["outcome"] != "unanswerable"]
     rates = answerable.groupby("predictor")["strict_hit@1"].mean()
-    for row in loaded.outcome.summary:
+    for row in loaded.summary_rows:
         assert rates[row.predictor] == pytest.approx(row.rates["strict_hit@1"])
     assert set(frames.questions["error"]) == {""}
     assert frames.calls.empty

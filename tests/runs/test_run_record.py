@@ -10,16 +10,14 @@ from tests.support.made_runs import Planned, make_questions, make_run
 
 
 def rewritten(folder, **changes):
-    directory = make_run(folder, [Planned("local", 0.5)], make_questions(4)).outcome.directory
+    directory = make_run(folder, [Planned("local", 0.5)], make_questions(4)).directory
     path = directory / "run.json"
     path.write_text(json.dumps({**json.loads(path.read_text()), **changes}))
     return directory
 
 
 def test_the_predictors_are_listed_by_name(tmp_path):
-    directory = make_run(
-        tmp_path, [Planned("local", 0.5), Planned("asked", 0.5, llm="tiny")]
-    ).outcome.directory
+    directory = make_run(tmp_path, [Planned("local", 0.5), Planned("asked", 0.5, llm="tiny")]).directory
     written = json.loads((directory / "run.json").read_text())
     assert [(each["name"], each["llm"]) for each in written["predictors"]] == [
         ("local", "none"),

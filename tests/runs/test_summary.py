@@ -12,15 +12,16 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 from support.gold import gold
-from support.made_runs import Planned, make_questions, make_run
+from support.made_runs import Planned, make_questions, make_run, run_of
 from support.predictors import Scripted, passage
 
 from branchrank.bench.quality_pass import answer
 from branchrank.errors import UsageError
 from branchrank.records import LLMCall, Question, Retrieval
 from branchrank.runs.csv_text import cell, table_csv, text_of
-from branchrank.runs.scores import STANDARD, Scores, named_measure, outcome_of, standard_measures
-from branchrank.runs.summary import calls_csv, questions_csv, summarise, summary_csv
+from branchrank.runs.run import RunData
+from branchrank.runs.scores import STANDARD, named_measure, outcome_of
+from branchrank.runs.tables import calls_csv, questions_csv, summary_csv
 from branchrank.runs.timings import TOTAL, Timing
 
 #: The columns that ``summary.csv`` begins with, in their order.
@@ -62,19 +63,26 @@ def call(**changes: object) -> LLMCall:
     return msgspec.structs.replace(made, **changes)
 
 
-def scores_of(answers: dict[str, object], llm: str = "none", name: str = "p") -> Scores:
+def answered(
+    answers: dict[str, object],
+    timings: tuple[Timing, ...] = (),
+    *,
+    llm: str = "none",
+    name: str = "p",
+    **settings: object,
+) -> RunData:
     predictor = Scripted(name, answers, llm)
-    return Scores([answer(predictor, question, 10) for question in QUESTIONS], QUESTIONS)
+    rows = [answer(predictor, question, 10) for question in QUESTIONS]
+    return run_of(rows, QUESTIONS, timings, **settings)
 
 
-def summary_of(scores: Scores, timings: tuple[Timing, ...] = (), mode: str = "both") -> dict[str, str]:
-    summary = summarise(scores, timings, standard_measures(mode))
-    [row] = csv.DictReader(StringIO(summary_csv(summary)))
+def summary_of(run: RunData) -> dict[str, str]:
+    [row] = csv.DictReader(StringIO(summary_csv(run)))
     return row
 
 
 def test_the_promised_columns_come_first_in_their_order() -> None:
-    columns = list(summary_of(scores_of({})))
+    columns = list(summary_of(answered({})))
     assert columns[: len(PROMISED)] == PROMISED
     assert set(columns[len(PROMISED) :]) >= {
         "strict_MRR@5",
@@ -88,7 +96,7 @@ def test_the_promised_columns_come_first_in_their_order() -> None:
 
 def test_every_number_is_what_a_hand_computes() -> None:
     row = summary_of(
-        scores_of(
+        answered(
             {
                 "q0": [RIGHT, WRONG],  # strict at rank 1
                 "q1": [NEAR, RIGHT],  # relaxed at 1, strict at 2
@@ -105,9 +113,9 @@ def test_every_number_is_what_a_hand_computes() -> None:
 
 def test_rates_are_over_the_questions_with_an_answer(tmp_path: Path) -> None:
     made = make_run(tmp_path, (Planned("local", 0.5),), make_questions(8, unanswerable=2), latency_sample=0)
-    [row] = csv.DictReader(StringIO(summary_csv(made.outcome.summary)))
+    [row] = csv.DictReader(StringIO(summary_csv(made)))
     assert (row["questions"], row["answerable_questions"]) == ("10", "8")
-    lines = list(csv.DictReader(StringIO(questions_csv(made.scores))))
+    lines = list(csv.DictReader(StringIO(questions_csv(made))))
     values = [float(line["strict_hit@1"]) for line in lines if line["strict_hit@1"]]
     assert len(values) == 8
     assert float(row["strict_hit@1"]) == pytest.approx(sum(values) / 8)
@@ -115,16 +123,16 @@ def test_rates_are_over_the_questions_with_an_answer(tmp_path: Path) -> None:
 
 
 def test_rates_lie_in_0_to_1_and_unmeasured_latency_is_empty() -> None:
-    row = summary_of(scores_of({}))
+    row = summary_of(answered({}))
     assert all(0 <= float(row[name]) <= 1 for name in STANDARD)
     assert row["latency_p50_ms"] == row["latency_p95_ms"] == row["lines_per_hit"] == ""
 
 
 def test_the_mode_selects_which_scorings_are_reported() -> None:
-    strict = summary_of(scores_of({"q0": [RIGHT]}), mode="strict")
+    strict = summary_of(answered({"q0": [RIGHT]}, mode="strict"))
     assert strict["strict_hit@1"] == "0.25"
     assert strict["relaxed_hit@1"] == ""
-    relaxed = summary_of(scores_of({"q0": [RIGHT]}), mode="relaxed")
+    relaxed = summary_of(answered({"q0": [RIGHT]}, mode="relaxed", primary="relaxed_hit@1"))
     assert (relaxed["strict_hit@1"], relaxed["relaxed_hit@1"]) == ("", "0.25")
 
 
@@ -135,19 +143,19 @@ def test_llm_cost_is_the_sum_of_the_ledger_per_query() -> None:
         ),
         "q1": Retrieval(hits=(), calls=(call(served_by="cache"),), fallbacks=("rerank: timeout",)),
     }
-    row = summary_of(scores_of(retrievals, llm="m"))
+    row = summary_of(answered(retrievals, llm="m"))
     assert row["llm"] == "m"
     assert float(row["llm_calls_per_query"]) == 3 / 4
     assert float(row["llm_tokens_per_query"]) == (120 + 100 + 120) / 4
     assert float(row["llm_cached_calls_per_query"]) == 1 / 4
     assert float(row["llm_failed_calls_per_query"]) == 1 / 4
     assert row["fallbacks"] == "1"
-    assert summary_of(scores_of({}))["llm_calls_per_query"] == "0"
+    assert summary_of(answered({}))["llm_calls_per_query"] == "0"
 
 
 def test_the_ledger_has_a_line_per_logical_call() -> None:
-    scores = scores_of({"q0": Retrieval(hits=(), calls=(call(), call(attempt=2)))})
-    lines = list(csv.DictReader(StringIO(calls_csv(scores.rows("p")))))
+    run = answered({"q0": Retrieval(hits=(), calls=(call(), call(attempt=2)))})
+    lines = list(csv.DictReader(StringIO(calls_csv(run))))
     assert [line["attempt"] for line in lines] == ["1", "2"]
     assert set(lines[0]) == set(LLMCall.__struct_fields__) - {"replayed"}
 
@@ -161,14 +169,14 @@ def test_latency_is_that_of_the_warm_queries_of_the_predictor() -> None:
         timed(0, 900.0, "other"),
         timed(0, 700.0, phase="cold"),
     )
-    row = summary_of(scores_of({}), timings)
+    row = summary_of(answered({}, timings))
     assert (row["latency_p50_ms"], row["latency_p95_ms"], row["cold_ms"]) == ("10", "19", "700")
     assert row["timed_queries"] == "20"
 
 
 def test_questions_csv_says_where_the_gold_came_and_what_failed() -> None:
-    scores = scores_of({"q0": [NEAR, RIGHT], "q1": ValueError("down"), "q2": [WRONG], "q3": [RIGHT]})
-    rows = {row["question_id"]: row for row in csv.DictReader(StringIO(questions_csv(scores)))}
+    run = answered({"q0": [NEAR, RIGHT], "q1": ValueError("down"), "q2": [WRONG], "q3": [RIGHT]})
+    rows = {row["question_id"]: row for row in csv.DictReader(StringIO(questions_csv(run)))}
     assert (rows["q0"]["strict_rank"], rows["q0"]["relaxed_rank"], rows["q0"]["outcome"]) == (
         "2",
         "1",
@@ -202,9 +210,8 @@ FORMULAS = (
 
 @pytest.mark.parametrize("text", FORMULAS)
 def test_no_cell_is_a_formula(text: str) -> None:
-    scores = scores_of({"q0": RuntimeError(text), "q1": [passage(text, 1, 2)]}, llm=text, name=text)
-    written = (questions_csv(scores), summary_csv(summarise(scores, (), standard_measures("both"))))
-    for content in written:
+    run = answered({"q0": RuntimeError(text), "q1": [passage(text, 1, 2)]}, llm=text, name=text)
+    for content in (questions_csv(run), summary_csv(run)):
         for row in csv.reader(StringIO(content)):
             for value in row:
                 assert value.lstrip()[:1] not in tuple("=+-@＝＋－＠"), value
@@ -229,7 +236,9 @@ def test_numbers_stay_numbers() -> None:
     ]
 
 
-@pytest.mark.parametrize("name", ["hit@1", "strict", "strict_", "loose_hit@1", "strict_nothing@1", ""])
+@pytest.mark.parametrize(
+    "name", ["sharpness@1", "hit", "strict", "strict_", "loose_hit@1", "strict_nothing@1", ""]
+)
 def test_an_unknown_measure_is_refused(name: str) -> None:
     with pytest.raises(UsageError):
         named_measure(name)

@@ -5,14 +5,13 @@ from pathlib import Path
 
 import ir_measures
 import pytest
-from branchrank.runs.loading import load_run
 from support.commands import NO_LLM, benchmark, invoke, make_project
 
 from branchrank.errors import BranchRankError, InputError, RunError
-from branchrank.measures.measures import mean, parse_measure
 from branchrank.questions.qrels import read_qrels
+from branchrank.runs.run import load_run
 from branchrank.runs.scores import named_measure
-from branchrank.runs.trec_files import read_run, score_run
+from branchrank.runs.trec_files import read_trec, score_trec
 
 MEASURES = [
     "Success@1",
@@ -115,9 +114,9 @@ def test_foreign_runs_with_ties_missing_queries_and_grades(tmp_path: Path) -> No
     )
     names = ["RR", "nDCG@10", "AP", "P@2", "R@2", "Success(rel=2)@3"]
     assert ours(run, qrels, names) == pytest.approx(theirs(run, qrels, names), abs=5e-5)
-    [by_query] = score_run(read_run(run), read_qrels(qrels), [parse_measure("RR")])
-    assert by_query == {"1": pytest.approx(1 / 2), "2": 1.0, "3": 0.0}
-    assert mean(by_query) == pytest.approx(0.5)
+    [scored] = score_trec([run], qrels, ["RR"])
+    assert scored.by_query["RR"] == {"1": pytest.approx(1 / 2), "2": 1.0, "3": 0.0}
+    assert scored.means["RR"] == pytest.approx(0.5)
     result = invoke("score-trec", run, qrels, "-m", "RR", "--by-query")
     assert [line.split("\t")[1:] for line in result.stdout.splitlines()] == [
         ["1", "RR", "0.5000"],
@@ -153,22 +152,22 @@ def test_tab_separated_qrels_with_a_header(tmp_path: Path) -> None:
 )
 def test_lines_that_are_no_run_are_named(tmp_path: Path, lines: list[str], message: str) -> None:
     with pytest.raises(InputError, match=message):
-        read_run(write(tmp_path / "run", *lines))
+        read_trec(write(tmp_path / "run", *lines))
 
 
 def test_a_document_twice_is_refused(tmp_path: Path) -> None:
     with pytest.raises(RunError, match=":2: the document 'a' is there twice for the query '1'"):
-        read_run(write(tmp_path / "run", "1 Q0 a 1 2 x", "1 Q0 a 2 1 x"))
+        read_trec(write(tmp_path / "run", "1 Q0 a 1 2 x", "1 Q0 a 2 1 x"))
     with pytest.raises(InputError, match=":2: 'a' is judged twice"):
         read_qrels(write(tmp_path / "qrels", "1 0 a 1", "1 0 a 0"))
 
 
 def test_unreadable_and_empty_files_are_errors(tmp_path: Path) -> None:
     with pytest.raises(BranchRankError, match="cannot read"):
-        read_run(tmp_path / "none")
+        read_trec(tmp_path / "none")
     (tmp_path / "binary").write_bytes(b"\xff\xfe\x00")
     with pytest.raises(InputError, match="not UTF-8"):
-        read_run(tmp_path / "binary")
+        read_trec(tmp_path / "binary")
     with pytest.raises(InputError, match="judges nothing"):
         read_qrels(write(tmp_path / "empty"))
     with pytest.raises(InputError, match=r"'1\.5' is no whole number"):

@@ -8,7 +8,6 @@ from pathlib import Path
 from typing import Any
 
 import msgspec
-from branchrank.runs.loading import LoadedRun, load_run
 
 from branchrank.bench.benchmark import run_predictors
 from branchrank.bench.opening import OpenPredictor
@@ -17,7 +16,10 @@ from branchrank.questions.question_files import questions_digest
 from branchrank.records import GoldItem, Hit, LLMCall, Question, Retrieval, StageTrace
 from branchrank.report.documents import digest_now
 from branchrank.runs.directory import PredictorRecord, RunRecord
+from branchrank.runs.rows import Row
+from branchrank.runs.run import RunData, load_run
 from branchrank.runs.slices import gold_facts
+from branchrank.runs.timings import Timing
 from branchrank.settings import BenchmarkSettings
 
 PAGE_LINES = 40
@@ -127,6 +129,37 @@ class Planned:
         return frozenset({f"{question.gold[0].source_file}@1"}) if question.gold else frozenset()
 
 
+def run_of(
+    rows: Sequence[Row], questions: Sequence[Question], timings: Sequence[Timing] = (), **settings: Any
+) -> RunData:
+    """A run in memory, with a record that names its predictors and settings."""
+    part = BenchmarkSettings(**settings)
+    return RunData(
+        directory=Path("reports/made"),
+        record=RunRecord(
+            experiment="made",
+            created="2026-01-01T00:00:00+00:00",
+            command="branchrank benchmark",
+            seed=part.sample_seed,
+            corpus="",
+            corpus_digest="",
+            questions_file="questions.jsonl",
+            questions_digest=questions_digest(questions),
+            question_ids=tuple(question.id for question in questions),
+            top_k=part.top_k,
+            mode=part.mode,
+            predictors=tuple(
+                PredictorRecord(name=name, llm=llm)
+                for name, llm in {row.predictor: row.llm for row in rows}.items()
+            ),
+            settings={"benchmark": msgspec.to_builtins(part)},
+        ),
+        rows=tuple(rows),
+        asked=tuple(questions),
+        timed=tuple(timings),
+    )
+
+
 def make_run(
     folder: Path,
     predictors: Sequence[Any] = (Planned("local", 0.6), Planned("hybrid", 0.5)),
@@ -138,7 +171,7 @@ def make_run(
     prices: PriceTable | None = None,
     change: Callable[[RunRecord], RunRecord] = lambda run: run,
     **settings: Any,
-) -> LoadedRun:
+) -> RunData:
     """Run the planned predictors over a corpus in ``folder/docs``; the run is under ``folder/reports``."""
     asked = make_questions(60) if questions is None else list(questions)
     root = folder / "docs"
@@ -172,7 +205,7 @@ def make_run(
         settings={"benchmark": msgspec.to_builtins(part)},
         prices=prices,
     )
-    outcome = run_predictors(
+    made = run_predictors(
         change(run),
         opened,
         asked,
@@ -181,4 +214,4 @@ def make_run(
         fresh=True,
         gold_facts=gold_facts(asked, root),
     )
-    return load_run(outcome.directory)
+    return load_run(made.directory)

@@ -23,10 +23,10 @@ from textual.widgets.option_list import Option
 from textual.worker import get_current_worker
 
 from branchrank.errors import BranchRankError
+from branchrank.library import Found, SearchStatus
 from branchrank.printable import safe
 from branchrank.serve.tui.searching import Searches, preview, why
 from branchrank.serve.tui.source_view import SourceView
-from branchrank.systems.search_tools import Found, SearchStatus
 
 LOG_LINES = 500
 QUERY_CHARACTERS = 10_240

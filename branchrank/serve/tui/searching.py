@@ -5,10 +5,9 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from threading import Lock
 
-from branchrank.files.read_file import FileRefused
+from branchrank.library import FileRefused, Found, Listener, ToolAnswer
 from branchrank.records import Hit, Record
 from branchrank.serve.service import Service
-from branchrank.systems.search_tools import Found, Listener, ToolAnswer
 
 TOP = 10
 SHOWN_LINES = 3

@@ -10,7 +10,7 @@ import importlib
 from functools import cache
 from importlib.metadata import entry_points
 
-from branchrank.errors import UsageError
+from branchrank.errors import UsageError, suggestion
 from branchrank.systems.branches.protocol import BranchKind, BranchResult, Lookup, Opening, Search
 from branchrank.systems.spec import Branch
 
@@ -57,7 +57,10 @@ def branch_kind(name: str) -> BranchKind:
                 remedy="make its entry point name an instance of branchrank.systems.branches.BranchKind",
             )
         return made
-    raise UsageError(f"there is no branch kind {name!r}", remedy=f"choose one of {', '.join(kind_names())}")
+    raise UsageError(
+        f"there is no branch kind {name!r}",
+        remedy=suggestion(name, kind_names()) or f"choose one of {', '.join(kind_names())}",
+    )
 
 
 def label(branch: Branch) -> str:

@@ -1,0 +1,118 @@
+"""Help that a person can read: the flags that people use, grouped; ``--help-all`` shows the rest as well.
+
+1. A command with an entry in :data:`COMMON` shows those flags on ``--help``, below their headings.
+2. ``--help-all`` adds every other flag: settings below the title of their part, the rest below "Other".
+3. A command without an entry shows all its flags in one list.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+
+import click
+
+from branchrank.settings import PARTS, settings_of
+
+#: Heading -> flags, in the order shown.
+Headings = Mapping[str, Sequence[str]]
+
+_HYBRID_LLM = ("--hybrid-base-url", "--hybrid-model", "--hybrid-no-llm")
+_PAGEINDEX_LLM = ("--pageindex-base-url", "--pageindex-model", "--pageindex-no-llm")
+_STATISTICS = ("--mode", "--primary", "--baseline", "--delta")
+_SAMPLE = ("--sample-size", "--sample-seed")
+
+#: Command -> the flags of its ``--help``.
+COMMON: dict[str, Headings] = {
+    "benchmark": {
+        "Questions and sample": ("--questions", "--split", *_SAMPLE),
+        "Workspace and predictors": ("--data-dir", "--predictor", "--embedder", "--top-k"),
+        "LLM (off unless you name an endpoint)": (*_HYBRID_LLM, *_PAGEINDEX_LLM, "--max-calls"),
+        "Statistics": (*_STATISTICS, "--latency-sample"),
+        "Output": ("--reports", "--fresh", "--dry-run", "--quiet"),
+    },
+    "run": {
+        "Sample": _SAMPLE,
+        "Statistics": (*_STATISTICS, "--latency-sample"),
+        "LLM": ("--max-calls", "--max-tokens", "--llm-record", "--llm-replay"),
+        "Output": ("--reports", "--fresh", "--dry-run", "--quiet"),
+    },
+    "retrieve": {
+        "Search": ("--data-dir", "--predictor", "--top-k", "--filter", "--return", "--embedder"),
+        "Predictor local": ("--local-vector-top-n", "--local-bm25-top-n", "--local-rrf-k"),
+        "Output": ("--json", "--quiet"),
+    },
+    "hybrid": {
+        "Search": ("--data-dir", "--top-k", "--filter", "--return", "--embedder"),
+        "LLM (off unless you name an endpoint)": ("--hybrid-base-url", "--hybrid-model", "--no-llm"),
+        "Predictor hybrid": (
+            "--hybrid-vector-top-n",
+            "--hybrid-bm25-top-n",
+            "--hybrid-candidate-cap",
+            "--hybrid-neighbor-depth",
+            "--hybrid-reranker",
+        ),
+        "Output": ("--json", "--quiet"),
+    },
+    "serve": {
+        "Workspace and predictors": ("--data-dir", "--predictor", "--embedder", "--return"),
+        "Address and access": ("--host", "--port", "--token-file", "--allowed-host", "--allowed-origin"),
+        "Load": ("--threads", "--queue"),
+        "LLM (off unless you name an endpoint)": (*_HYBRID_LLM, *_PAGEINDEX_LLM),
+        "Output": ("--quiet",),
+    },
+    "tui": {
+        "Search": ("--data-dir", "--mode", "--embedder", "--grep-context-lines"),
+        "LLM (off unless you name an endpoint)": _HYBRID_LLM,
+        "Output": ("--quiet",),
+    },
+}
+HELP_ALL = "--help-all"
+_EVERYTHING = "branchrank.help_all"
+
+
+def help_all_option() -> click.Option:
+    """The flag ``--help-all``."""
+
+    def show(context: click.Context, _parameter: click.Parameter, asked: bool) -> None:
+        if asked and not context.resilient_parsing:
+            context.meta[_EVERYTHING] = True
+            click.echo(context.get_help(), color=context.color)
+            context.exit()
+
+    return click.Option(
+        [HELP_ALL], is_flag=True, is_eager=True, expose_value=False, callback=show, help="Show every flag."
+    )
+
+
+def write_options(command: click.Command, context: click.Context, formatter: click.HelpFormatter) -> None:
+    """Write the flags of a command that has an entry in :data:`COMMON`, grouped."""
+    everything = bool(context.meta.get(_EVERYTHING))
+    for heading, options in grouped(command, context, everything=everything):
+        with formatter.section(heading):
+            formatter.write_dl([record for each in options if (record := each.get_help_record(context))])
+
+
+def grouped(
+    command: click.Command, context: click.Context, *, everything: bool
+) -> Iterator[tuple[str, list[click.Parameter]]]:
+    """The flags of a command by heading: those that people use, then with ``everything`` the others."""
+    by_flag = {flag: option for option in command.get_params(context) for flag in option.opts}
+    last = {HELP_ALL, *command.get_help_option_names(context)}
+    shown = set(last)
+    for heading, flags in COMMON[command.name or ""].items():
+        yield heading, [by_flag[flag] for flag in flags]
+        shown |= {*flags}
+    if everything:
+        for heading, flags in _others(by_flag, shown).items():
+            yield heading, [by_flag[flag] for flag in flags]
+    yield "Help", list(dict.fromkeys(by_flag[flag] for flag in by_flag if flag in last))
+
+
+def _others(by_flag: Mapping[str, click.Parameter], shown: set[str]) -> dict[str, list[str]]:
+    """The flags that are not shown yet, by the title of their part."""
+    titles = {setting.flag: part.title for part in PARTS for setting in settings_of(part)}
+    found: dict[str, list[str]] = {}
+    for flag, option in by_flag.items():
+        if flag not in shown and isinstance(option, click.Option) and not option.hidden:
+            found.setdefault(titles.get(flag, "Other"), []).append(flag)
+    return found

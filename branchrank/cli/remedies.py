@@ -1,0 +1,52 @@
+"""The fix of an error, with the flags of the command at hand.
+
+An error is raised far below the command, so its fix may name flags that the command does not have:
+
+1. Of alternatives (``--a or --b``) only the flags that the command has stay.
+2. Where it has none of them, a setting is named by its place in ``branchrank.toml``.
+3. A command that names its own LLM (``--base-url``) has no systems, so clauses about their settings go.
+4. A command that is quoted in the fix (``branchrank index ...``) stays as it is.
+"""
+
+from __future__ import annotations
+
+import re
+
+import click
+
+from branchrank.settings import PARTS, Setting, settings_of
+
+_FLAG = r"--[a-z][a-z0-9-]*"
+_PIECES = re.compile(rf"branchrank [a-z-]+[^,;`)]*|{_FLAG}(?:(?:, | or ){_FLAG})*")
+_CLAUSES = re.compile(r"(?=, or |; )")
+_OWN_LLM = "--base-url"
+_PLACE = "of branchrank.toml"
+
+
+def remedy_for(remedy: str, command: click.Command) -> str:
+    """The remedy with flags that ``command`` has."""
+    has = {flag for option in command.params for flag in (*option.opts, *option.secondary_opts)}
+    settings = {setting.flag: setting for part in PARTS for setting in settings_of(part)}
+
+    def fitted(found: re.Match[str]) -> str:
+        return _fitted(found[0], has, settings)
+
+    clauses = [_PIECES.sub(fitted, clause) for clause in _CLAUSES.split(remedy)]
+    if _OWN_LLM in has:
+        clauses = [clause for clause in clauses if _PLACE not in clause]
+    return "".join(clauses)
+
+
+def _fitted(text: str, has: set[str], settings: dict[str, Setting]) -> str:
+    """A piece of a remedy: alternatives among flags, or a quoted command."""
+    if not text.startswith("--"):
+        return text
+    flags = re.findall(_FLAG, text)
+    known = [settings[flag] for flag in flags if flag in settings]
+    kept = [flag for flag in flags if flag in has]
+    # `questions generate` has --base-url where `benchmark` has --hybrid-base-url.
+    kept = kept or [flag for each in known if (flag := f"--{each.name}".replace("_", "-")) in has]
+    if kept:
+        return " or ".join(dict.fromkeys(kept))
+    places = [f"{each.name} in [{each.section}]" for each in known]
+    return f"{' or '.join(places)} {_PLACE}" if places else text

@@ -1,0 +1,280 @@
+"""The built-in systems: their defaults, and the settings that are aliases of their fields."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from pathlib import Path
+from typing import Any
+
+import click
+import msgspec
+import pytest
+from click.testing import CliRunner
+from support.commands import invoke
+
+from branchrank.addresses import hint_at, value_at
+from branchrank.cli.options import given_flags, settings_options
+from branchrank.errors import UsageError
+from branchrank.settings import ALIASES, SYSTEM_PARTS, Setting, resolve, settings_of
+from branchrank.systems.builtin import BUILTIN, GROUPS, builtin_systems
+from branchrank.systems.spec import (
+    Branch,
+    Endpoint,
+    Expand,
+    Fuse,
+    Group,
+    Rerank,
+    System,
+    TreeSearch,
+)
+
+ENDPOINTS = {
+    "hybrid": {"base_url": "http://127.0.0.1:1/v1", "model": "tiny"},
+    "pageindex": {"base_url": "http://127.0.0.1:1/v1", "model": "tiny"},
+}
+LLM = Endpoint(base_url="http://127.0.0.1:1/v1", model="tiny")
+
+#: What each predictor was made of when its published figures were measured.
+DEFAULTS = {
+    "local": System(
+        name="local",
+        branches=(Branch(kind="dense", top_n=40), Branch(kind="bm25", top_n=80)),
+        fuse=Fuse(k=60),
+    ),
+    "pageindex": System(
+        name="pageindex",
+        branches=(
+            Branch(
+                kind="tree",
+                unit="node",
+                tree=TreeSearch(
+                    beam=4,
+                    depth=12,
+                    max_steps=12,
+                    step_candidates=24,
+                    final_candidates=24,
+                    steps_by="llm",
+                    final_by="llm",
+                ),
+            ),
+        ),
+        llm=LLM,
+    ),
+    "hybrid": System(
+        name="hybrid",
+        branches=(
+            Branch(kind="dense", top_n=40, expand=Expand(depth=1, siblings=2, file_roots=5)),
+            Branch(kind="bm25", unit="node", top_n=80),
+        ),
+        fuse=Fuse(k=60, cap=30),
+        rerank=Rerank(
+            method="llm", candidate_order="shuffled", fusion_weight=1.0, context_tokens=8000, cross_encoder=""
+        ),
+        llm=LLM,
+    ),
+    "grep": System(
+        name="grep",
+        branches=(Branch(kind="grep"), Branch(kind="dense", top_n=40, threshold=0.5)),
+        fuse=Fuse(k=60),
+    ),
+    "qdrant": System(
+        name="qdrant",
+        branches=(
+            Branch(kind="qdrant-dense", doubled=True, weight=0.5),
+            Branch(kind="qdrant-sparse", doubled=True, weight=0.5),
+        ),
+        fuse=Fuse(k=60),
+    ),
+    "sqlite": System(
+        name="sqlite",
+        branches=(
+            Branch(kind="fts5", top_n=80, weight=1.0 - 0.6),
+            Branch(kind="dense", top_n=80, weight=0.6),
+        ),
+        fuse=Fuse(k=60, unit_interval=True),
+        group=Group(by="document", aggregate="max", members=3),
+    ),
+    "bm25": System(name="bm25", branches=(Branch(kind="bm25", top_n=80),)),
+    "dense": System(name="dense", branches=(Branch(kind="dense", top_n=40),)),
+}
+
+
+def built(name: str, toml: Mapping[str, Any] | None = None, **layers: Any) -> System:
+    """A predictor under some settings; the environment of the test is left out."""
+    return BUILTIN[name](resolve(toml=toml or {}, **{"environment": {}, **layers}))
+
+
+@pytest.mark.parametrize("name", BUILTIN)
+def test_a_predictor_is_what_it_was_by_default(name: str) -> None:
+    assert built(name, ENDPOINTS) == DEFAULTS[name]
+
+
+@pytest.mark.parametrize("name", ["local", "hybrid", "pageindex", "bm25", "dense"])
+def test_every_predictor_of_sections_and_chunks_returns_what_is_asked_for(name: str) -> None:
+    assert built(name, {"benchmark": {"returns": "section"}}).returns == "section"
+
+
+def fields(system: System) -> dict[str, Any]:
+    """Every field of a system by its address."""
+
+    def below(value: Any, address: str) -> Iterator[tuple[str, Any]]:
+        if isinstance(value, tuple):
+            for branch in value:
+                yield from below(branch, f"{address}.{branch.kind}")
+        elif isinstance(value, msgspec.Struct):
+            for name in value.__struct_fields__:
+                yield from below(getattr(value, name), f"{address}.{name}" if address else name)
+        else:
+            yield address, value
+
+    return dict(below(system, ""))
+
+
+def another(setting: Setting) -> Any:
+    """An allowed value that isn't the default."""
+    if setting.choices:
+        return next(choice for choice in setting.choices if choice != setting.default)
+    if setting.type is str:
+        return "http://127.0.0.1:2/other"
+    if setting.type is int:
+        return setting.default + 1
+    return setting.default / 2 + 0.125
+
+
+def by_flags(words: list[str]) -> dict[str, Any]:
+    """What the flags of a command give."""
+
+    @click.command()
+    @settings_options(*SYSTEM_PARTS)
+    def command() -> None:
+        found.update(given_flags())
+
+    found: dict[str, Any] = {}
+    result = CliRunner().invoke(command, words)
+    assert result.exit_code == 0, result.output
+    return found
+
+
+ALIAS = [
+    pytest.param(part, setting, id=f"{setting.section}.{setting.name}")
+    for part in SYSTEM_PARTS
+    for setting in settings_of(part)
+    if setting.address
+]
+
+
+@pytest.mark.parametrize("layer", ["toml", "environment", "flag"])
+@pytest.mark.parametrize(("part", "setting"), ALIAS)
+def test_an_alias_sets_its_address_and_nothing_else(part: Any, setting: Setting, layer: str) -> None:
+    value = another(setting)
+    section, name = setting.section, part.system.name
+    before = built(name, ENDPOINTS)
+    if layer == "toml":
+        table = {**ENDPOINTS.get(section, {}), setting.name: value}
+        after = built(name, {**ENDPOINTS, section: table})
+    elif layer == "environment":
+        after = built(name, ENDPOINTS, environment={setting.variable: str(value)})
+    else:
+        after = built(name, ENDPOINTS, flags=by_flags([f"{setting.flag}={value}"]))
+    changed = {address: new for address, new in fields(after).items() if fields(before)[address] != new}
+    assert changed == {setting.address: value}
+
+
+@pytest.mark.parametrize(("part", "setting"), ALIAS)
+def test_an_alias_has_the_default_and_range_of_its_address(part: Any, setting: Setting) -> None:
+    _, meta = hint_at(part.system, setting.address)
+    assert setting.default == value_at(part.system, setting.address)
+    assert setting.low == (meta.ge if meta.ge is not None else meta.gt)
+    assert setting.high == (meta.le if meta.le is not None else meta.lt)
+    assert setting.description
+
+
+def test_a_setting_has_one_address_in_all_parts() -> None:
+    for part in SYSTEM_PARTS:
+        for name, address in part.aliases.items():
+            assert ALIASES[name] == address, (part.section, name)
+
+
+@pytest.mark.parametrize("name", ["hybrid", "pageindex"])
+def test_naming_an_endpoint_switches_the_llm_on_and_no_llm_switches_it_off(name: str) -> None:
+    off = built(name)
+    assert not off.asks_llm
+    assert off.llm_label == "none"
+    on = built(name, ENDPOINTS)
+    assert on.asks_llm
+    assert on.llm_label == "tiny"
+    switched = built(name, {name: {**ENDPOINTS[name], "no_llm": True}})
+    assert msgspec.structs.replace(switched, llm=Endpoint()) == off
+
+
+def test_a_cross_encoder_reranks_without_an_llm() -> None:
+    table = {"reranker": "cross-encoder", "cross_encoder": "models/tiny"}
+    for more in ({}, {"no_llm": True}, ENDPOINTS["hybrid"]):
+        system = built("hybrid", {"hybrid": {**table, **more}})
+        assert (system.rerank.method, system.rerank.cross_encoder) == ("cross-encoder", "models/tiny")
+        assert not system.asks_llm
+
+
+@pytest.mark.parametrize(
+    ("no_llm", "final_only", "steps", "final"),
+    [
+        (False, False, "llm", "llm"),
+        (False, True, "lexical", "llm"),
+        (True, False, "lexical", "lexical"),
+        (True, True, "lexical", "lexical"),
+    ],
+)
+def test_who_walks_the_tree(no_llm: bool, final_only: bool, steps: str, final: str) -> None:
+    table = {**ENDPOINTS["pageindex"], "no_llm": no_llm, "llm_final_only": final_only}
+    (branch,) = built("pageindex", {"pageindex": table}).branches
+    assert branch.tree is not None
+    assert (branch.tree.steps_by, branch.tree.final_by) == (steps, final)
+
+
+def test_settings_that_are_not_one_address() -> None:
+    weighted = built("qdrant", {"qdrant": {"fusion_weight": 0.25}})
+    assert [branch.weight for branch in weighted.branches] == [0.25, 0.75]
+    alone = built("qdrant", {"qdrant": {"enable_hybrid": False, "fusion_weight": 0.25}})
+    assert [(branch.kind, branch.weight) for branch in alone.branches] == [("qdrant-dense", 0.25)]
+    leaning = built("sqlite", {"retrieval": {"hybrid_alpha": 0.75}})
+    assert [(branch.kind, branch.weight) for branch in leaning.branches] == [("fts5", 0.25), ("dense", 0.75)]
+
+
+def test_the_baselines_are_named_one_by_one() -> None:
+    settings = resolve(environment={})
+    assert [system.name for system in builtin_systems(("bm25", "dense"), settings)] == ["bm25", "dense"]
+    assert not {"bm25", "dense"} & {member for group in GROUPS.values() for member in group}
+
+
+@pytest.mark.parametrize(("typo", "near"), [("locl", "local"), ("famly", "family"), ("bm52", "bm25")])
+def test_an_unknown_predictor_is_refused_with_the_nearest(typo: str, near: str) -> None:
+    with pytest.raises(UsageError) as caught:
+        builtin_systems((typo,), resolve(environment={}))
+    assert f"did you mean `{near}`?" in caught.value.message
+    assert "module:Class" in caught.value.remedy
+
+
+def test_an_unknown_setting_is_refused_with_the_nearest() -> None:
+    with pytest.raises(UsageError) as caught:
+        resolve(toml={"local": {"rrfk": 3}, "hybrid": {"candidate_cup": 4}}, environment={})
+    assert "[local] has no setting 'rrfk'; did you mean `rrf_k`?" in caught.value.message
+    assert "[hybrid] has no setting 'candidate_cup'; did you mean `candidate_cap`?" in caught.value.message
+
+
+@pytest.mark.parametrize(("cap", "warned"), [(0, True), (19, True), (20, False), (50, False), (51, True)])
+def test_a_candidate_cap_outside_20_to_50_is_allowed_with_a_warning(cap: int, warned: bool) -> None:
+    settings = resolve(environment={}, flags={"hybrid.candidate_cap": cap})
+    assert BUILTIN["hybrid"](settings).fuse.cap == cap
+    expected = f"hybrid.candidate_cap = {cap} (flag --hybrid-candidate-cap) is outside the recommended range of 20 to 50"
+    assert settings.warnings == ([expected] if warned else [])
+
+
+@pytest.mark.parametrize("cap", [-1, 100_001])
+def test_a_candidate_cap_outside_its_range_is_refused(cap: int) -> None:
+    with pytest.raises(UsageError, match=f"hybrid.candidate_cap = {cap}"):
+        resolve(environment={}, flags={"hybrid.candidate_cap": cap})
+
+
+def test_a_warning_reaches_the_person(tmp_path: Path) -> None:
+    result = invoke("hybrid", "tea", "--data-dir", tmp_path, "--hybrid-candidate-cap", 60)
+    assert "warning: hybrid.candidate_cap = 60" in result.stderr
