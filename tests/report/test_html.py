@@ -9,7 +9,6 @@ from pathlib import Path
 
 import msgspec
 import pytest
-from branchrank.runs.loading import LoadedRun
 from support.chromium import Chromium, needs_chromium
 from support.made_runs import Planned, luck, make_corpus, make_questions, make_run
 
@@ -17,10 +16,7 @@ from branchrank.printable import safe
 from branchrank.records import GoldItem
 from branchrank.report.html import kept_passages, script_json
 from branchrank.report.writing import write_report
-<<<<<<< HEAD
-=======
 from branchrank.runs.run import RunData
->>>>>>> main
 
 pytestmark = needs_chromium
 

@@ -8,10 +8,6 @@ from pathlib import Path
 import msgspec
 import pytest
 from branchrank.report.words import percent
-<<<<<<< HEAD
-from branchrank.runs.loading import LoadedRun
-=======
->>>>>>> main
 from markdown_it import MarkdownIt
 from support.made_runs import Planned, make_corpus, make_questions, make_run
 
@@ -21,10 +17,7 @@ from branchrank.report.content import heading, report_content
 from branchrank.report.markdown import escape, markdown
 from branchrank.report.verify import verify_run
 from branchrank.report.writing import write_report
-<<<<<<< HEAD
-=======
 from branchrank.runs.run import RunData
->>>>>>> main
 
 
 def table(text: str, caption: str) -> list[dict[str, str]]:

@@ -7,29 +7,14 @@ from pathlib import Path
 
 import msgspec
 import pytest
-from branchrank.runs.loading import LoadedRun
 from statsmodels.stats.proportion import proportion_confint
 from support.made_runs import Planned, luck, make_questions, make_run
 
 from branchrank.errors import RunError, UsageError
 from branchrank.llm.ledger import ModelPrice, PriceTable
-<<<<<<< HEAD
-from branchrank.runs.comparisons import (
-    check_plan,
-    choice,
-    clusters_of,
-    estimate,
-    flip_rate,
-    judge_run,
-    latencies,
-    primary_measure,
-    standings,
-)
-=======
 from branchrank.runs.comparisons import check_plan, primary_measure
 from branchrank.runs.estimates import choice, estimate, flip_rate, latencies, standings
 from branchrank.runs.run import RunData
->>>>>>> main
 from branchrank.runs.run_comparison import compare_runs
 from branchrank.runs.scores import named_measure
 from branchrank.runs.timings import Timing

@@ -5,15 +5,11 @@ from __future__ import annotations
 from pathlib import Path
 
 import pytest
-from branchrank.runs.loading import load_run
 from support.commands import benchmark, make_project
 
 from branchrank.errors import RunError
 from branchrank.runs.frames import load_frames
-<<<<<<< HEAD
-=======
 from branchrank.runs.run import load_run
->>>>>>> main
 
 
 def test_a_run_can_be_asked_with_pandas(tmp_path: Path) -> None:
