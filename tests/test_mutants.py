@@ -12,9 +12,7 @@ from mutants.table import ROOMS
 ALL = [(room, mutant) for room, mutants in ROOMS.items() for mutant in mutants]
 
 
-@pytest.mark.parametrize(
-    "mutant", [pytest.param(mutant, id=f"{room}/{mutant.name}") for room, mutant in ALL]
-)
+@pytest.mark.parametrize("mutant", [pytest.param(mutant, id=f"{room}/{mutant.name}") for room, mutant in ALL])
 def test_the_mutant_applies_and_its_tests_exist(mutant: Mutant) -> None:
     text = mutant.mutated()
     if mutant.path.endswith(".py"):

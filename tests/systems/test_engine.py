@@ -137,6 +137,17 @@ def test_a_branch_of_weight_zero_contributes_nothing(engine, world) -> None:
     assert all("bm25(chunks)" in hit.branches for hit in engine.retrieve(lexical, "tea", 30).hits)
 
 
+@pytest.mark.parametrize("k", [1, 30])
+def test_the_cap_bounds_the_candidates_whatever_k_is(engine, world, k) -> None:
+    hybrid = builtin_systems(("hybrid",), world[1])[0]
+    for cap in (3, 30):
+        capped = msgspec.structs.replace(hybrid, fuse=msgspec.structs.replace(hybrid.fuse, cap=cap))
+        found = engine.retrieve(capped, "tea temperature", k)
+        lengths = {stage.stage: len(stage.keys) for stage in found.trace}
+        assert lengths["cap"] == min(cap, lengths["fusion"])
+        assert len(found.hits) == min(k, lengths["cap"])
+
+
 def test_one_document_and_k_past_the_end(tmp_path) -> None:
     index, resolved = make_index(tmp_path, {"only.md": PAGES["guide/cleaning.md"]}, **FLAGS)
     with index, Engine(index, tmp_path / "docs", resolved) as engine:
@@ -233,6 +244,8 @@ def test_a_branch_that_fails_is_an_error(world, folder, monkeypatch) -> None:
 
 def test_a_filter_leaves_the_other_documents_out_of_every_ranking(engine, system) -> None:
     pattern = Filter(key="file_path", pattern="guide/*.md")
+    everywhere = engine.retrieve(system, "tea temperature stains", 30)
+    assert not all(hit.source.startswith("guide/") for hit in everywhere.hits)
     found = engine.retrieve(system, "tea temperature stains", 30, filters=(pattern,))
     assert found.hits
     assert all(hit.source.startswith("guide/") for hit in found.hits)

@@ -68,7 +68,7 @@ MUTANTS = (
         "precision-over-the-hits-returned",
         MEASURES,
         "return len(ranking.relevant_ranks(rel, cutoff)) / cutoff if cutoff else 0.0",
-        "return len(ranking.relevant_ranks(rel, cutoff)) / min(cutoff, ranking.returned or 1) if cutoff else 0.0",
+        "return len(ranking.relevant_ranks(rel, cutoff)) / max(1, ranking.returned)",
         (f"{TEST_MEASURES}::test_values_worked_out_by_hand",),
     ),
     Mutant(

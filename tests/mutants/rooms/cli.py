@@ -1,0 +1,53 @@
+"""The commands: flags, exit codes, messages."""
+
+from mutants.mutant import Mutant
+
+QUERYING = "branchrank/cli/querying.py"
+TERMINAL = "branchrank/cli/terminal.py"
+TEST_QUERIES = "tests/cli/test_queries.py"
+TEST_REFUSALS = "tests/cli/test_refusals.py"
+
+MUTANTS = (
+    Mutant(
+        "top-k-10-by-default",
+        QUERYING,
+        'click.IntRange(1, 1000), default=5, show_default=True, help="Hits to return."',
+        'click.IntRange(1, 1000), default=10, show_default=True, help="Hits to return."',
+        (f"{TEST_QUERIES}::test_top_k_is_5_and_a_smaller_one_its_prefix",),
+    ),
+    Mutant(
+        "errors-exit-with-0",
+        TERMINAL,
+        "            ctx.exit(error.exit_code)\n",
+        "            ctx.exit(0)\n",
+        (f"{TEST_REFUSALS}::test_a_mistake_is_a_message_a_remedy_and_an_exit_code",),
+    ),
+    Mutant(
+        "remedies-not-printed",
+        TERMINAL,
+        '                click.echo(f"  fix: {safe(remedy)}", err=True)\n',
+        "                pass\n",
+        (f"{TEST_REFUSALS}::test_a_mistake_is_a_message_a_remedy_and_an_exit_code",),
+    ),
+    Mutant(
+        "interruption-exits-with-1",
+        TERMINAL,
+        "INTERRUPTED = 130",
+        "INTERRUPTED = 1",
+        (f"{TEST_REFUSALS}::test_an_interruption_has_its_exit_code",),
+    ),
+    Mutant(
+        "documents-steer-the-terminal",
+        "branchrank/printable.py",
+        'if character in "\\n\\t" or unicodedata.category(character) not in _HIDDEN',
+        'if character in "\\n\\t" or character',
+        (f"{TEST_QUERIES}::test_text_of_documents_cannot_steer_the_terminal",),
+    ),
+    Mutant(
+        "section-flag-ignored",
+        "branchrank/cli/retrieve.py",
+        'settings = {**given_flags(), "benchmark.returns": returns}',
+        "settings = {**given_flags()}",
+        (f"{TEST_QUERIES}::test_a_section_is_the_whole_own_span_a_passage_a_chunk_of_it",),
+    ),
+)
