@@ -141,6 +141,16 @@ def test_every_search_tells_its_listeners(opened: Opened) -> None:
     assert heard[2].count == len(answers[2].results)
 
 
+def test_grep_counts_every_file_once_whatever_the_limit(tmp_path: Path) -> None:
+    lines = "".join(f"{'needle' if n in (10, 80) else 'hay'} {n}\n" for n in range(1, 101))
+    pages = {f"{number:02}.md": lines for number in range(12)}
+    index, resolved = make_index(tmp_path, pages)
+    with index, Engine(index, tmp_path / "docs", resolved) as engine:
+        answer = SearchTools(engine).grep_search("needle", limit=10)
+    assert len(answer.results) == 10
+    assert (answer.status.count, answer.status.unit) == (12, "files")
+
+
 def test_read_file_stays_in_the_corpus(opened: Opened, tmp_path: Path) -> None:
     search = tools(opened)
     assert search.read_file("cache.rst").startswith("Cache\n=====")

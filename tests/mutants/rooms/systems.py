@@ -185,7 +185,7 @@ MUTANTS = (
         TOOLS,
         'return self._answer("grep_search", found, found.found.get("grep", 0), "files")',
         'return self._answer("grep_search", found, len(found.hits), "files")',
-        (f"{TEST_TOOLS}::test_every_search_tells_its_listeners",),
+        (f"{TEST_TOOLS}::test_grep_counts_every_file_once_whatever_the_limit",),
     ),
     Mutant(
         "listeners-not-told",
