@@ -24,10 +24,10 @@ from branchrank.index import Index, open_index
 from branchrank.index.workspace_folder import WorkspaceFolder
 from branchrank.questions.question_files import load_questions
 from branchrank.records import Question
+from branchrank.spec import Expand, Fuse, System
 from branchrank.systems.builtin import builtin_systems
 from branchrank.systems.engine import Engine
 from branchrank.systems.memo import Memo
-from branchrank.systems.spec import Expand, Fuse, System
 
 TOP_K = 10
 ROUNDS = 5

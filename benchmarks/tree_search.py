@@ -45,13 +45,13 @@ from branchrank.measures.matching import is_strict
 from branchrank.questions.question_files import load_questions
 from branchrank.records import Question
 from branchrank.settings import LLMSettings
+from branchrank.spec import System, TreeSearch
 from branchrank.systems.builtin import builtin_systems
 from branchrank.systems.engine import Engine
 from branchrank.systems.llm_choice import HEADING_CHARS
 from branchrank.systems.llm_estimate import estimate
 from branchrank.systems.llm_stages import LLMStages
 from branchrank.systems.memo import QueryMemo
-from branchrank.systems.spec import System, TreeSearch
 from branchrank.tree.navigate import Tree
 
 ENTRY = re.compile(r"^\[(s\d+)\] (.*)$", re.MULTILINE)

@@ -5,8 +5,8 @@ loads nothing heavy.
 """
 
 import logging
-from typing import TYPE_CHECKING, Any
 
+TYPE_CHECKING = False  # type checkers take it as true; importing it costs as much as all the rest here
 if TYPE_CHECKING:
     from branchrank import errors as errors
     from branchrank import library as library
@@ -14,7 +14,7 @@ if TYPE_CHECKING:
     from branchrank.predictor import Predictor as Predictor
     from branchrank.records import Hit as Hit
     from branchrank.records import Question as Question
-    from branchrank.systems.spec import System as System
+    from branchrank.spec import System as System
     from branchrank.workspace import Run as Run
     from branchrank.workspace import Workspace as Workspace
 
@@ -28,7 +28,7 @@ _HOMES = {
     "Predictor": "branchrank.predictor",
     "Question": "branchrank.records",
     "Run": "branchrank.workspace",
-    "System": "branchrank.systems.spec",
+    "System": "branchrank.spec",
     "Workspace": "branchrank.workspace",
 }
 
@@ -36,14 +36,15 @@ _HOMES = {
 logging.getLogger(__name__).addHandler(logging.NullHandler())
 
 
-def __getattr__(name: str) -> Any:
+def __getattr__(name: str) -> object:
     from importlib import import_module
 
     if name in ("errors", "library"):
         return import_module(f"branchrank.{name}")
     if name not in _HOMES:
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
-    value = globals()[name] = getattr(import_module(_HOMES[name]), name)
+    value: object = getattr(import_module(_HOMES[name]), name)
+    globals()[name] = value
     return value
 
 

@@ -17,7 +17,7 @@ import msgspec
 from msgspec import Meta
 
 from branchrank.errors import or_else
-from branchrank.systems.spec import System
+from branchrank.spec import System
 
 #: The messages of msgspec about an unknown field, and about a value that is not one of the choices.
 _UNKNOWN = re.compile(

@@ -1,13 +1,16 @@
-"""Environment variables that other libraries read while they are imported or opened.
+"""Keep what belongs to the whole process as it was, while other libraries are imported or first used.
 
-BranchRank leaves ``os.environ`` as it found it. Where a library takes an option from the environment alone,
-the variable is set for the one call that reads it.
+1. BranchRank leaves ``os.environ`` as it found it. Where a library takes an option from there alone,
+   the variable is set for the one call that reads it.
+2. Some libraries draw from :mod:`random` when they are imported (rich, which httpx imports), or settle
+   multiprocessing's start method when they are first used (tqdm). Both are restored.
 """
 
 from __future__ import annotations
 
 import contextlib
 import os
+import sys
 import threading
 from collections.abc import Iterator
 
@@ -32,3 +35,28 @@ def temporary_environment(**variables: str) -> Iterator[None]:
                     os.environ.pop(name, None)
                 else:
                     os.environ[name] = value
+
+
+@contextlib.contextmanager
+def preserved_random_state() -> Iterator[None]:
+    """Restore the state of :mod:`random` at the end of a ``with`` block."""
+    import random
+
+    before = random.getstate()
+    try:
+        yield
+    finally:
+        random.setstate(before)
+
+
+@contextlib.contextmanager
+def preserved_start_method() -> Iterator[None]:
+    """Leave multiprocessing's start method open at the end of a ``with`` block, if it was open before."""
+    loaded = sys.modules.get("multiprocessing")
+    was_open = loaded is None or loaded.get_start_method(allow_none=True) is None
+    try:
+        yield
+    finally:
+        loaded = sys.modules.get("multiprocessing")
+        if was_open and loaded is not None:
+            loaded.set_start_method(None, force=True)

@@ -7,7 +7,9 @@ import sys
 from collections.abc import Iterator
 from typing import Any, Protocol
 
+from branchrank.environment import preserved_random_state
 from branchrank.printable import safe
+from branchrank.progress import Progress
 
 
 class ProgressReporter(Protocol):
@@ -96,14 +98,28 @@ class Bars:
             self.bars.update(self.tasks[self.moving], text=safe(text))
 
 
+class Called:
+    """A plain callback of the caller's own, which has no line for a status."""
+
+    def __init__(self, callback: Progress) -> None:
+        self.callback = callback
+
+    def __call__(self, stage: str, done: int, total: int) -> None:
+        """Call back."""
+        self.callback(stage, done, total)
+
+    def status(self, text: str) -> None:
+        """Nothing."""
+
+
 @contextlib.contextmanager
-def shown_progress(progress: bool | ProgressReporter) -> Iterator[ProgressReporter]:
-    """Bars where ``progress`` is true, nothing where it is false, else the reporter itself."""
+def shown_progress(progress: bool | Progress) -> Iterator[ProgressReporter]:
+    """Bars where ``progress`` is true, nothing where it is false, else the caller's own callback."""
     if isinstance(progress, bool):
         with progress_bars(quiet=not progress) as shown:
             yield shown
     else:
-        yield progress
+        yield Called(progress)
 
 
 @contextlib.contextmanager
@@ -121,7 +137,8 @@ def progress_bars(quiet: bool = False) -> Iterator[ProgressReporter]:
     if handle := _notebook_handle():
         yield NotebookLine(handle)
         return
-    from rich.console import Console
+    with preserved_random_state():
+        from rich.console import Console
 
     console = Console(stderr=True)
     if not console.is_terminal:

@@ -16,16 +16,16 @@ from branchrank.errors import QuestionError, UsageError
 from branchrank.index.workspace_folder import WorkspaceFolder, configure, kept_if_right
 from branchrank.measures.verdicts import DELTA
 from branchrank.predictor import Predictor
-from branchrank.progress import Notify, no_notice
-from branchrank.progress_bars import ProgressReporter, shown_progress
+from branchrank.progress import Notify, Progress, no_notice
+from branchrank.progress_bars import shown_progress
 from branchrank.records import Hit
 from branchrank.runs.cutting import cut_run
 from branchrank.runs.directory import RUN_JSON
 from branchrank.runs.run import RunData, load_run
 from branchrank.runs.warnings import total_failures
 from branchrank.settings import GrepSettings
+from branchrank.spec import System
 from branchrank.systems.searcher import Searcher
-from branchrank.systems.spec import System
 from branchrank.workspace_questions import WorkspaceQuestions
 from branchrank.workspace_tree import WorkspaceTree
 
@@ -51,10 +51,11 @@ class Workspace(Searcher):
     first needed, may be used from several threads, and prints nothing. Close it, or use it as a context
     manager.
 
-    Example::
-
-        with Workspace.open("data") as workspace:
-            hits = workspace.search("how do I configure logging", system="hybrid", k=5)
+    >>> import branchrank as br
+    >>> with br.Workspace.open("data") as workspace:
+    ...     hits = workspace.search("which temperature for green tea", system="hybrid", k=2)
+    >>> hits[0].source, hits[0].line_start, hits[0].line_end
+    ('guide/brewing.md', 5, 8)
     """
 
     @classmethod
@@ -65,7 +66,7 @@ class Workspace(Searcher):
         settings: Mapping[str, object] | None = None,
         rebuild: bool = False,
         notify: Notify | None = None,
-        progress: bool | ProgressReporter = False,
+        progress: bool | Progress = False,
     ) -> Workspace:
         """Open the workspace in ``data_dir``.
 
@@ -91,7 +92,7 @@ class Workspace(Searcher):
         nodes: AnyPath | None = None,
         settings: Mapping[str, object] | None = None,
         notify: Notify | None = None,
-        progress: bool | ProgressReporter = False,
+        progress: bool | Progress = False,
     ) -> Workspace:
         """Index a folder of documents (or a named corpus) into ``data_dir`` and open the workspace.
 
@@ -104,9 +105,10 @@ class Workspace(Searcher):
         Raises :class:`~branchrank.errors.CorpusError`, :class:`~branchrank.errors.ModelError`,
         :class:`~branchrank.errors.UsageError` or :class:`~branchrank.errors.BusyError`.
 
-        Example::
-
-            workspace = Workspace.build("path/to/docs", "data/mine", embedder="all-MiniLM-L6-v2")
+        >>> from branchrank import Workspace
+        >>> with Workspace.build("docs", "data/mine", embedder="fake") as workspace:
+        ...     workspace.index.manifest.documents
+        5
         """
         from branchrank.corpus.beir import is_beir, unpack_beir
         from branchrank.corpus.named import locate_corpus
@@ -163,7 +165,7 @@ class Workspace(Searcher):
         reports: AnyPath = "reports",
         settings: Mapping[str, object] | None = None,
         fresh: bool = False,
-        progress: bool | ProgressReporter = False,
+        progress: bool | Progress = False,
     ) -> Run:
         """Ask every predictor the same questions and return the finished run, with its report.
 
@@ -176,16 +178,21 @@ class Workspace(Searcher):
 
         Raises one error with every problem before any work. A query that fails is a miss, shown as a failure.
 
-        Example::
-
-            run = workspace.benchmark(["local", "hybrid", MyRetriever()], questions="questions.jsonl")
-            run.summary
+        >>> from branchrank import Workspace
+        >>> workspace = Workspace.open("data")
+        >>> def nothing(query, k):
+        ...     return []
+        >>> run = workspace.benchmark(["local", nothing], measures=["nDCG@10"], latency_sample=0)
+        >>> run.summary[["predictor", "questions", "strict_hit@1"]].round(2)
+          predictor  questions  strict_hit@1
+        0     local          8          0.71
+        1   nothing          8          0.00
         """
         from branchrank.bench import plan_from_names
 
         named = {
             "primary": primary or None,
-            "measures": tuple(measures) or None,
+            "measures": ",".join(measures) or None,
             "baseline": baseline or None,
             "sample_size": sample_size,
             "sample_seed": seed,
@@ -229,7 +236,7 @@ def run_benchmark(
     fresh: bool = False,
     resume: AnyPath | None = None,
     notify: Notify = no_notice,
-    progress: bool | ProgressReporter = False,
+    progress: bool | Progress = False,
 ) -> Run:
     """Run a plan, write its directory and its report, and return the finished run.
 
@@ -260,12 +267,17 @@ def run_benchmark(
 class Run(RunData):
     """A finished benchmark.
 
-    Its tables are pandas DataFrames, computed from the rows; a notebook shows it as a table and a plot::
+    Its tables are pandas DataFrames, computed from the rows; a notebook shows it as a table and a plot.
 
-        run = Run.load("reports/20260101T120000Z-fusion-42")
-        run.summary[["predictor", "strict_hit@1", "latency_p95_ms"]]
-        run.compare("hybrid", "local").verdict
-        run.report()
+    >>> from branchrank import Run, library
+    >>> run = Run.load(library.list_runs("reports")[0].directory)
+    >>> run
+    <Run ...-benchmark-42: 8 questions, local, hybrid>
+    >>> comparison = run.compare("hybrid", "local")
+    >>> comparison.wins, comparison.ties, comparison.losses
+    (0, 7, 0)
+    >>> [path.name for path in run.report()][:2]
+    ['report.md', 'report.html']
     """
 
     @classmethod
@@ -399,7 +411,10 @@ class Run(RunData):
         )
 
     def where(self, *conditions: str) -> Self:
-        """The run over the questions of a slice: ``run.where("kind=howto", "depth=1")``.
+        """The run over the questions of a slice.
+
+        >>> set(Run.load("reports/examples/sample").where("kind=howto").questions["kind"])
+        {'howto'}
 
         Slices are kind, difficulty, overlap, content, size and depth. Several conditions on one slice admit
         any of their values. A cut is exploratory: it was not declared before the run.

@@ -26,7 +26,8 @@ DOORS = {
 COMMANDS_HEAD = """\
 # Commands
 
-Every command of `branchrank`, with its arguments and flags. `--help` after any of them prints the same.
+Every command of `branchrank`, with its arguments and flags. `--help` after a command prints them; a command
+with many flags prints those that people use most, and all of them on `--help-all`.
 In a checkout, four scripts are shorthands: `retrieve.py` for `branchrank retrieve`, `hybrid_retrieve.py`
 for `branchrank hybrid`, `benchmark_run.py` for `branchrank benchmark`, and `pageindex_common.py` for
 `branchrank pageindex`.

@@ -33,9 +33,9 @@ from branchrank.settings import (
     read_toml,
     resolve,
 )
+from branchrank.spec import System
 from branchrank.systems.builtin import BUILTIN
 from branchrank.systems.checks import problems
-from branchrank.systems.spec import System
 
 DEFAULT_INDEX = "default"
 #: Keys of a system's table that are not fields of the system.

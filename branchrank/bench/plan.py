@@ -26,9 +26,9 @@ from branchrank.questions.question_files import check_wording, load_questions, s
 from branchrank.records import Question, Record
 from branchrank.runs import comparisons
 from branchrank.settings import BenchmarkSettings, LLMSettings, Resolved
+from branchrank.spec import System
 from branchrank.systems.builtin import builtin_systems
 from branchrank.systems.checks import problems
-from branchrank.systems.spec import System
 
 T = TypeVar("T")
 

@@ -7,9 +7,7 @@ with ``retrieve(query, k)``; :class:`ApiPredictor` asks any HTTP endpoint that a
 from __future__ import annotations
 
 import importlib
-import sys
 from collections.abc import Callable, Iterable, Sequence
-from pathlib import Path
 from typing import Protocol, cast
 from urllib.parse import urlsplit
 
@@ -21,8 +19,8 @@ from branchrank.predictor import Predictor as OwnPredictor
 from branchrank.printable import encodable
 from branchrank.records import Hit, Question, Record, Retrieval
 from branchrank.runs.attribution import gold_keys
+from branchrank.spec import System
 from branchrank.systems.engine import Engine
-from branchrank.systems.spec import System
 
 _LARGEST_ANSWER = 64 * 1024 * 1024
 _UNREADABLE = (msgspec.DecodeError, UnicodeDecodeError)
@@ -150,7 +148,7 @@ def _excluded(hit: Hit, question: Question) -> bool:
 
 
 def load_class_predictor(name: str) -> ClassPredictor:
-    """Import ``module:Class``, the working directory included, and make one without arguments.
+    """Import ``module:Class`` and make one without arguments.
 
     Raises :class:`UsageError` saying what of it failed.
     """
@@ -158,8 +156,6 @@ def load_class_predictor(name: str) -> ClassPredictor:
     remedy = (
         f"check that {module_name}.py lies on PYTHONPATH or here, and defines {class_name}.retrieve(query, k)"
     )
-    if str(Path.cwd()) not in sys.path:
-        sys.path.insert(0, str(Path.cwd()))
     try:
         made = getattr(importlib.import_module(module_name), class_name)()
     except Exception as error:

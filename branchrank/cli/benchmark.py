@@ -13,7 +13,7 @@ from branchrank.cli.options import (
     typed_command,
 )
 from branchrank.cli.querying import workspace_settings
-from branchrank.cli.terminal import Command
+from branchrank.cli.terminal import Command, import_from_here
 from branchrank.settings import (
     BenchmarkSettings,
     Bm25Settings,
@@ -89,6 +89,8 @@ def command(
     from branchrank.cli.benchmarking import run_and_report
     from branchrank.library import plan_from_names
 
+    if any(":" in name for name in predictors):
+        import_from_here()
     plan = plan_from_names(
         predictors,
         data_dir=data_dir,

@@ -38,13 +38,13 @@ COMMON: dict[str, Headings] = {
     },
     "retrieve": {
         "Search": ("--data-dir", "--predictor", "--top-k", "--filter", "--return", "--embedder"),
-        "Predictor local": ("--local-vector-top-n", "--local-bm25-top-n", "--local-rrf-k"),
+        "Tuning": ("--local-vector-top-n", "--local-bm25-top-n", "--local-rrf-k"),
         "Output": ("--json", "--quiet"),
     },
     "hybrid": {
         "Search": ("--data-dir", "--top-k", "--filter", "--return", "--embedder"),
         "LLM (off unless you name an endpoint)": ("--hybrid-base-url", "--hybrid-model", "--no-llm"),
-        "Predictor hybrid": (
+        "Tuning": (
             "--hybrid-vector-top-n",
             "--hybrid-bm25-top-n",
             "--hybrid-candidate-cap",

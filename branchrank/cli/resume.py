@@ -7,7 +7,7 @@ from pathlib import Path
 import click
 
 from branchrank.cli.options import given_flags, settings_options
-from branchrank.cli.terminal import Command
+from branchrank.cli.terminal import Command, import_from_here
 from branchrank.settings import PARTS, settings_of
 
 #: The settings that lead out of the workspace; a run's directory can't choose them.
@@ -58,6 +58,8 @@ def command(
     from branchrank.cli.benchmarking import run_and_report
     from branchrank.library import Named, plan_from_run
 
+    if any(":" in name for name in predictors):
+        import_from_here()
     named = Named(
         data_dir=data_dir,
         questions=questions_file,

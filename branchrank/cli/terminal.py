@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import errno
+import os
 import signal
 import sys
 from io import TextIOWrapper
@@ -34,6 +35,13 @@ def _nearest(name: str, known: list[str]) -> str:
     """``Did you mean `local`?`` as a sentence after a space, or nothing."""
     near = suggestion(name, known)
     return f" {near[:1].upper()}{near[1:]}" if near else ""
+
+
+def import_from_here() -> None:
+    """Let ``module:Class`` name a module in the working directory, as ``python -m`` does."""
+    here = os.getcwd()
+    if here not in sys.path:
+        sys.path.insert(0, here)
 
 
 class Terminated(SystemExit):

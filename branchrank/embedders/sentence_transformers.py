@@ -23,6 +23,7 @@ from branchrank.artifacts import digest_file, digest_of
 from branchrank.embedders.hub import model_folder
 from branchrank.embedders.prefixes import Prefixes, conventional_prefixes
 from branchrank.embedders.protocol import EmbedderIdentity, Vectors, unit_rows
+from branchrank.environment import preserved_random_state, preserved_start_method
 from branchrank.errors import ModelError
 from branchrank.printable import encodable
 from branchrank.progress import Notify, Progress, no_progress
@@ -133,7 +134,8 @@ def check_folder(folder: Path) -> None:
 
 
 def _check_architecture(path: Path) -> None:
-    from transformers import CONFIG_MAPPING
+    with preserved_random_state(), preserved_start_method():
+        from transformers import CONFIG_MAPPING
 
     config = _read(path, _Config, default=_Config())
     if config.auto_map and config.model_type not in CONFIG_MAPPING:
@@ -153,7 +155,8 @@ def _read(path: Path, record_type: type[Any], *, default: Any) -> Any:
 
 
 def _load(folder: Path, device: str | None, notify: Notify) -> Any:
-    from sentence_transformers import SentenceTransformer
+    with preserved_random_state(), preserved_start_method():
+        from sentence_transformers import SentenceTransformer
 
     try:
         with _without_progress_bars():

@@ -21,6 +21,7 @@ from typing import Any, Literal, NamedTuple, Protocol, TypeVar
 
 import msgspec
 
+from branchrank.environment import preserved_random_state
 from branchrank.errors import LLMError
 from branchrank.llm.budget import Budget
 from branchrank.llm.reading import read_completion, retry_after
@@ -72,7 +73,8 @@ class ChatClient:
         redact: Callable[[str], str] | None = None,
         first_wait_s: float = 0.5,
     ) -> None:
-        import openai
+        with preserved_random_state():
+            import openai
 
         self.endpoint = endpoint
         self.model = model

@@ -133,7 +133,7 @@ def plan(
     family: int = 1,
     alpha: float = ALPHA,
 ) -> Plan:
-    """Plan a comparison of hit rates; ``family`` is the number of candidates held against the baseline
+    """Plan a comparison of hit rates; ``family`` is the number of candidates compared with the baseline
     (the first step of Holm's correction tests at alpha / family).
 
     Raises :class:`UsageError` for shares outside 0..1, an empty family or no questions, and a

@@ -116,7 +116,7 @@ def compare_predictors(
     draws: int = DRAWS,
     resamples: int = RESAMPLES,
 ) -> tuple[Comparison, ...]:
-    """Hold every other predictor against the baseline, in the order of ``scores``.
+    """Compare every other predictor with the baseline, in the order of ``scores``.
 
     ``scores`` maps predictor -> question id -> score in 0..1; ``clusters`` question id -> gold source.
     All predictors are one family for Holm. Average repeats of an LLM predictor first
@@ -149,7 +149,7 @@ def compare_pairs(
     draws: int = DRAWS,
     resamples: int = RESAMPLES,
 ) -> tuple[Comparison, ...]:
-    """Hold each candidate against a baseline of its own; all the pairs are one family for Holm.
+    """Compare each candidate with a baseline of its own; all the pairs are one family for Holm.
 
     A pair is a named baseline and a named candidate, each with its scores. Raises :class:`UsageError` as
     :func:`compare_predictors` does.

@@ -75,7 +75,7 @@ def check_digests(directory: Path, run: RunRecord) -> list[Finding]:
 
 
 def check_rows(run: RunData) -> list[Finding]:
-    """Hold the rows against the plan, and each judgement against spans and gold."""
+    """Check the rows against the plan, and each judgement against spans and gold."""
     record, rows = run.record, run.rows
     wanted = [
         (question, predictor.name, repeat)

@@ -17,7 +17,7 @@ from branchrank.llm.ledger import PriceTable
 from branchrank.records import Record
 from branchrank.runs.provenance import Provenance
 from branchrank.runs.rows import is_under_way
-from branchrank.systems.spec import System
+from branchrank.spec import System
 
 SCHEMA_VERSION = 2
 

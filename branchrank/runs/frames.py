@@ -40,6 +40,15 @@ TEXT = frozenset(
 )
 
 
+#: Columns that hold whole numbers; every other number is a float.
+COUNTS = frozenset(
+    [
+        *("questions", "answerable_questions", "timed_queries", "failures", "fallbacks", "repeat", "attempt"),
+        *("prompt_tokens", "completion_tokens", "cached_tokens", "reported"),
+    ]
+)
+
+
 def summary_frame(run: RunData) -> pd.DataFrame:
     """``summary.csv``: one row per predictor."""
     return _frame(summary_csv(run))
@@ -66,4 +75,6 @@ def _frame(text: str) -> pd.DataFrame:
     frame = pd.read_csv(StringIO(text), dtype=dict.fromkeys(TEXT, str), keep_default_na=False, na_values=[""])
     texts = [name for name in frame.columns if name in TEXT]
     frame[texts] = frame[texts].fillna("").map(text_of)
-    return frame
+    # A column's type must not depend on whether every score happens to be 0 or 1.
+    numbers = [name for name in frame.columns if name not in TEXT | COUNTS]
+    return frame.astype(dict.fromkeys(numbers, float))

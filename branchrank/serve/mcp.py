@@ -39,12 +39,17 @@ INSTRUCTIONS = (
     "identifiers and exact words, vector_search for meaning, hybrid_search for both, read_file for a whole "
     "file."
 )
+PREDICTOR_SEARCH = (
+    "The passages that one of the workspace's retrieval systems finds, as the benchmark measures it. "
+    "Systems: {}."
+)
 
 T = TypeVar("T")
 _log = logging.getLogger(__name__)
 
 Text = Annotated[str, Field(min_length=1, max_length=QUERY_CHARACTERS)]
 Limit = Annotated[int, Field(ge=1, le=LIMIT, description="results at most")]
+Name = Annotated[str, Field(max_length=100, description="the system that searches; empty: the first one")]
 
 
 class Result(BaseModel):
@@ -73,10 +78,10 @@ SearchAnswer = Annotated[CallToolResult, Answer]
 def mcp_server(service: Service, workers: Workers) -> MCPServer:
     """A server with the search tools of a workspace, and one tool for its predictors."""
     tools = service.workspace.tools
+    names = ", ".join(service.predictors)
     server = MCPServer(
         "branchrank", version=__version__, instructions=INSTRUCTIONS, log_level="ERROR", subscriptions=False
     )
-    names = f"one of {', '.join(service.predictors)}"
     reads = ToolAnnotations(
         read_only_hint=True, destructive_hint=False, idempotent_hint=True, open_world_hint=False
     )
@@ -114,13 +119,8 @@ def mcp_server(service: Service, workers: Workers) -> MCPServer:
         """
         return await searched(lambda: tools.hybrid_search(semantic_query, exact_keywords, limit=limit))
 
-    @server.tool(title="Predictor search", annotations=reads)
-    async def predictor_search(
-        query: Text,
-        predictor: Annotated[str, Field(max_length=100, description=names)] = service.predictors[0],
-        limit: Limit = 10,
-    ) -> SearchAnswer:
-        """The passages that one of the workspace's retrieval systems finds, as the benchmark measures it."""
+    @server.tool(title="Predictor search", annotations=reads, description=PREDICTOR_SEARCH.format(names))
+    async def predictor_search(query: Text, predictor: Name = "", limit: Limit = 10) -> SearchAnswer:
         return await searched(lambda: service.tool_search(query, predictor, limit))
 
     @server.tool(title="Read file", annotations=reads, structured_output=False)

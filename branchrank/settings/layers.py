@@ -16,7 +16,7 @@ from branchrank.records import Record
 from branchrank.settings.base import Settings
 from branchrank.settings.parts import PARTS
 from branchrank.settings.systems import SystemSettings
-from branchrank.systems.spec import RECOMMENDED
+from branchrank.spec import RECOMMENDED
 
 S = TypeVar("S", bound=Settings)
 

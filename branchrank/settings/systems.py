@@ -16,7 +16,7 @@ from msgspec import Meta
 
 from branchrank.addresses import hint_at, value_at
 from branchrank.settings.base import Settings, reaches
-from branchrank.systems.spec import Branch, Expand, Fuse, Group, Rerank, System, TreeSearch
+from branchrank.spec import Branch, Expand, Fuse, Group, Rerank, System, TreeSearch
 
 LOCAL = System(
     name="local",

@@ -14,8 +14,10 @@ define the last two, a token that a document lacks adds nothing to its score.
 
 from __future__ import annotations
 
+import contextlib
+import sys
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from functools import cached_property
 from pathlib import Path
 from typing import Any
@@ -25,6 +27,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from branchrank.artifacts import atomic_writer, digest_bytes, write_bytes
+from branchrank.environment import preserved_start_method
 from branchrank.errors import ArtifactError
 from branchrank.records import Record, Scored
 from branchrank.settings import Bm25Settings
@@ -160,6 +163,21 @@ def _array(content: bytes) -> NDArray[Any]:
     return np.lib.format.read_array(BytesIO(content), allow_pickle=False)
 
 
+@contextlib.contextmanager
+def _unseen_by_tqdm() -> Iterator[None]:
+    """Call bm25s, whose hidden tqdm bars would start a thread and settle multiprocessing's start method."""
+    bars: Any = sys.modules.get("tqdm")  # bm25s works without it
+    interval = bars and bars.tqdm.monitor_interval
+    if bars:
+        bars.tqdm.monitor_interval = 0
+    try:
+        with preserved_start_method():
+            yield
+    finally:
+        if bars:
+            bars.tqdm.monitor_interval = interval
+
+
 def _columns(
     tokens: list[list[int]], vocabulary: int, settings: Bm25Settings
 ) -> tuple[NDArray[np.float32], NDArray[np.int32], NDArray[np.int64]]:
@@ -172,7 +190,8 @@ def _columns(
     k1 = max(settings.k1, 1e-9)  # bm25s divides the absent term's 0 by k1
     model = bm25s.BM25(k1=k1, b=settings.b, delta=delta, method=settings.idf, backend="numpy")
     numbers = {number: number for number in range(vocabulary)}
-    model.index((tokens, numbers), create_empty_token=False, show_progress=False)
+    with _unseen_by_tqdm():
+        model.index((tokens, numbers), create_empty_token=False, show_progress=False)
     weights = np.asarray(model.scores["data"], dtype=np.float32)
     documents = np.asarray(model.scores["indices"], dtype=np.int32)
     offsets = np.asarray(model.scores["indptr"], dtype=np.int64)

@@ -25,7 +25,7 @@ from urllib.parse import urlsplit
 import numpy as np
 
 from branchrank.embedders.protocol import Vectors
-from branchrank.environment import temporary_environment
+from branchrank.environment import preserved_random_state, temporary_environment
 from branchrank.errors import ArtifactError, UsageError
 from branchrank.http_client import get, is_loopback
 from branchrank.records import Scored
@@ -80,7 +80,8 @@ def _chroma_errors(location: Location) -> Iterator[None]:
 
 
 def _connect(location: Location) -> Any:
-    import chromadb
+    with preserved_random_state():
+        import chromadb
     from chromadb.config import Settings
 
     # A .env file of the current folder could name other classes to load.

@@ -21,7 +21,7 @@ from branchrank.settings import (
     SystemSettings,
 )
 from branchrank.settings.systems import BM25, DENSE
-from branchrank.systems.spec import System
+from branchrank.spec import System
 
 #: Predictors that stand for several.
 GROUPS: dict[str, tuple[str, ...]] = {

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 from branchrank.errors import UsageError
+from branchrank.spec import Branch, System
 from branchrank.systems.branches import branch_kind, label
-from branchrank.systems.spec import Branch, System
 
 
 def problems(system: System) -> list[str]:

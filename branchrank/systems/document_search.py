@@ -12,8 +12,8 @@ import msgspec
 
 from branchrank.errors import UsageError
 from branchrank.settings import EmbeddingSettings, IndexSettings, Resolved
+from branchrank.spec import System
 from branchrank.systems.builtin import sqlite
-from branchrank.systems.spec import System
 
 Mode = Literal["keyword", "semantic", "hybrid"]
 

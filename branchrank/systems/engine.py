@@ -6,7 +6,7 @@
 2. Entries that the query excludes or its filters reject are removed before anything is ranked.
 3. The lists are fused and cut to the candidate cap.
 4. Hits are grouped by document, where the system says so.
-5. The reranker reorders the candidates, where there is one; its fallback is the fused order.
+5. The reranker reorders the candidates, where there is one. When its LLM fails, sections follow by evidence.
 6. The first k become hits: a chunk is its own passage, a node returns its best chunk or its own span.
 
 Nothing before step 6 depends on k (but for ``doubled`` branches, whose definition it is), so the top k
@@ -32,6 +32,7 @@ from branchrank.ranking.grouping import group
 from branchrank.ranking.lists import RankedList
 from branchrank.records import Retrieval, Scored, Span
 from branchrank.settings import Resolved
+from branchrank.spec import Branch, Expand, Fuse, System
 from branchrank.systems.branches import (
     BranchKind,
     BranchResult,
@@ -46,7 +47,6 @@ from branchrank.systems.llm_stages import BoundStages, LLMStages
 from branchrank.systems.memo import Memo
 from branchrank.systems.query import Filter, Query
 from branchrank.systems.sources import Sources
-from branchrank.systems.spec import Branch, Expand, Fuse, System
 from branchrank.systems.tracing import Trace
 
 

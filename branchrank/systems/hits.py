@@ -7,10 +7,10 @@ from collections.abc import Collection, Mapping, Sequence
 from branchrank.ranking.lists import RankedList
 from branchrank.ranking.passage_choice import best_passage
 from branchrank.records import Chunk, Hit, Node, Placement, Scored
+from branchrank.spec import System
 from branchrank.systems.branches import BranchResult, branch_kind, label
 from branchrank.systems.query import Query
 from branchrank.systems.sources import Sources, span_of, squared_distance
-from branchrank.systems.spec import System
 
 Lists = Mapping[str, Sequence[Scored]]
 

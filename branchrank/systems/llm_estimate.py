@@ -8,9 +8,9 @@ from __future__ import annotations
 
 from branchrank.llm.request import estimate_tokens
 from branchrank.records import LLMCall, Record
+from branchrank.spec import System
 from branchrank.systems.llm_choice import BODY_CHARS, HEADING_CHARS, OVERHEAD_TOKENS
 from branchrank.systems.rerank import POINTWISE_CHARS
-from branchrank.systems.spec import System
 from branchrank.systems.tree_steps import CONTEXT_TOKENS
 
 _DEFAULT_POOL = 50

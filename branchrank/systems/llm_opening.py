@@ -11,8 +11,8 @@ from branchrank.llm.ledger import Ledger, PriceTable
 from branchrank.progress import Notify, no_notice
 from branchrank.records import LLMCall
 from branchrank.settings import BenchmarkSettings, CacheSettings, LLMSettings, Resolved
+from branchrank.spec import Endpoint, System
 from branchrank.systems.llm_stages import LLMStages
-from branchrank.systems.spec import Endpoint, System
 
 
 class LLMMeter:

@@ -13,10 +13,10 @@ from branchrank.llm.gateway import Gateway
 from branchrank.llm.request import CallContext
 from branchrank.ranking.lists import rescore
 from branchrank.records import Scored
+from branchrank.spec import Endpoint, System
 from branchrank.systems.branches import label
 from branchrank.systems.rerank import RerankCandidate, rerank
 from branchrank.systems.sources import Sources
-from branchrank.systems.spec import Endpoint, System
 from branchrank.systems.tracing import Trace
 
 GatewayOf = Callable[[Endpoint], Gateway]
@@ -57,9 +57,14 @@ class BoundStages:
         candidates: Sequence[Scored],
         lists: Mapping[str, Sequence[Scored]],
     ) -> Sequence[Scored]:
-        """The candidates in the reranker's order, or, when it fails, in that of the first stage."""
+        """The candidates in the reranker's order.
+
+        When it fails, by evidence, then lexical score; a system that gathers no evidence keeps its order.
+        """
         nodes = self.system.unit == "node"
-        evidence = dict(lists.get(label(self.system.branches[0]), ()))
+        branches = self.system.branches
+        gathering = [branch for branch in branches if branch.expand is not None]
+        evidence = dict(lists.get(label((gathering or branches)[0]), ()))
         lexical = sources.own_scores(query) if nodes else {}
         pool = [
             self._candidate(index, entry, nodes, evidence.get(entry.key, 0.0), lexical.get(entry.key, 0.0))
@@ -71,7 +76,8 @@ class BoundStages:
             self.trace.add("shown", self.system.unit, [Scored(key, 0.0) for key in shown])
         if result.fallback:
             self.trace.fallbacks.append(f"rerank: {result.fallback}")
-            return candidates
+            if not gathering:
+                return candidates
         return rescore(candidates, result.order)
 
     @staticmethod

@@ -7,7 +7,8 @@
    Cross-encoder: a sentence-transformers model scores each pair of query and text.
 3. What the reranker leaves out follows in the first stage's order. With a fusion weight below 1 the two
    orders are fused by weighted RRF instead.
-4. When any call fails, the first stage's order stands and the reason is returned.
+4. When any call fails, the order is that of evidence, then lexical score, then id, and the reason is
+   returned.
 
 Nothing here depends on how many hits are asked for.
 """
@@ -19,6 +20,7 @@ from functools import lru_cache, partial
 from threading import Lock
 from typing import Any
 
+from branchrank.environment import preserved_random_state, preserved_start_method
 from branchrank.errors import ModelError
 from branchrank.llm.gateway import Gateway
 from branchrank.llm.parsing import yes_probability
@@ -26,6 +28,7 @@ from branchrank.llm.prompts import RANKED, pointwise_messages, rerank_messages
 from branchrank.llm.request import CallContext, LLMReply, LLMRequest, ReplyError
 from branchrank.ranking.fusion import rrf
 from branchrank.records import LLMCall, Record, Scored
+from branchrank.spec import Rerank
 from branchrank.systems.llm_choice import (
     BODY_CHARS,
     Option,
@@ -36,7 +39,6 @@ from branchrank.systems.llm_choice import (
     shuffled,
     tokens,
 )
-from branchrank.systems.spec import Rerank
 
 STAGE = "rerank"
 _LOGPROBS = 20
@@ -61,7 +63,7 @@ class RerankCandidate(Record, frozen=True, kw_only=True):
 class RerankResult(Record, frozen=True, kw_only=True):
     """Every candidate's id, best first; ``shown`` is the order in which each call showed the pool.
 
-    ``fallback`` says why the first stage's order stands, ``None`` when the reranker's does.
+    ``fallback`` says why the fallback's order stands, ``None`` when the reranker's does.
     """
 
     order: tuple[str, ...]
@@ -93,18 +95,21 @@ def rerank(
         result = _pointwise(first, query, llm, context)
     else:
         result = _listwise(first, query, settings, llm, context)
-    weight = 0.0 if result.fallback else settings.fusion_weight
-    return RerankResult(
-        order=_combined(first, result.order, weight),
-        fallback=result.fallback,
-        shown=result.shown,
-        calls=result.calls,
-    )
+    if result.fallback:
+        order = tuple(candidate.id for candidate in fallback_order(candidates))
+    else:
+        order = _combined(first, result.order, settings.fusion_weight)
+    return RerankResult(order=order, fallback=result.fallback, shown=result.shown, calls=result.calls)
 
 
 def first_stage(candidates: Sequence[RerankCandidate]) -> list[RerankCandidate]:
     """The candidates by fused score, evidence, lexical score, id."""
     return sorted(candidates, key=lambda c: (-c.fused_score, -c.evidence, -c.lexical_score, c.id))
+
+
+def fallback_order(candidates: Sequence[RerankCandidate]) -> list[RerankCandidate]:
+    """The candidates by evidence, lexical score, id: their order when the LLM fails."""
+    return sorted(candidates, key=lambda c: (-c.evidence, -c.lexical_score, c.id))
 
 
 def batches(
@@ -218,7 +223,8 @@ def cross_encoder(model: str) -> Any:
 
     Raises :class:`ModelError` when it can't be loaded.
     """
-    from sentence_transformers import CrossEncoder
+    with preserved_random_state(), preserved_start_method():
+        from sentence_transformers import CrossEncoder
 
     try:
         return CrossEncoder(

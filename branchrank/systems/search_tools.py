@@ -24,9 +24,9 @@ from branchrank.files.grep import Ranking, marked_lines
 from branchrank.files.read_file import FileReader, FileRefused
 from branchrank.records import Hit, Record, Retrieval
 from branchrank.settings import GrepSettings
+from branchrank.spec import Branch, Fuse, System
 from branchrank.systems.builtin import grep
 from branchrank.systems.engine import Engine
-from branchrank.systems.spec import Branch, Fuse, System
 
 TOP = 10
 #: Passages that grep ranks for one answer.

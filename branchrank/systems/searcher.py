@@ -17,9 +17,11 @@ from typing import TYPE_CHECKING, Self
 from branchrank.errors import ArtifactError, BusyError, UsageError
 from branchrank.index import Index, build_index, open_index
 from branchrank.index.workspace_folder import WorkspaceFolder
-from branchrank.progress_bars import ProgressReporter, shown_progress
+from branchrank.progress import Progress
+from branchrank.progress_bars import shown_progress
 from branchrank.records import Hit, Retrieval
 from branchrank.settings import BenchmarkSettings, Resolved, RetrievalSettings
+from branchrank.spec import Endpoint, System
 from branchrank.systems.builtin import builtin_systems
 from branchrank.systems.checks import problems
 from branchrank.systems.document_search import Mode, document_search
@@ -28,7 +30,6 @@ from branchrank.systems.llm_opening import open_llm
 from branchrank.systems.llm_stages import LLMStages
 from branchrank.systems.memo import RecentMemo
 from branchrank.systems.query import read_filter
-from branchrank.systems.spec import Endpoint, System
 
 if TYPE_CHECKING:
     from branchrank.llm.gateway import Gateway
@@ -40,7 +41,7 @@ class Searcher:
     """A workspace's index and engine, opened when they are first used. Safe for several threads. Close it."""
 
     def __init__(
-        self, folder: WorkspaceFolder, *, rebuild: bool = False, progress: bool | ProgressReporter = False
+        self, folder: WorkspaceFolder, *, rebuild: bool = False, progress: bool | Progress = False
     ) -> None:
         self._folder = folder
         self._rebuild = rebuild
@@ -167,10 +168,10 @@ class Searcher:
         Raises :class:`~branchrank.errors.UsageError` for an unknown system or filter, and what opening the
         index or a branch raises.
 
-        Example::
-
-            for hit in workspace.search("how do I configure logging", k=3):
-                print(hit.source, hit.line_start, hit.text)
+        >>> from branchrank import Workspace
+        >>> workspace = Workspace.open("data")
+        >>> [hit.source for hit in workspace.search("remove stains", "local", k=1)]
+        ['guide/cleaning.md']
         """
         return list(self.retrieve(query, system, k, keywords=keywords, filters=filters).hits)
 

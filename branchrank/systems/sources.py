@@ -15,9 +15,9 @@ from branchrank.embedders.cache import EmbeddingCache, cached_query
 from branchrank.index import Index
 from branchrank.records import Node, Span
 from branchrank.safe_open import read_beneath
+from branchrank.spec import Unit
 from branchrank.systems.memo import Memo
 from branchrank.systems.query import Filter, Query
-from branchrank.systems.spec import Unit
 
 Vector = np.ndarray[tuple[int], np.dtype[np.float32]]
 

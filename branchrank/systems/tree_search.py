@@ -21,8 +21,8 @@ from branchrank.llm.prompts import RANKED, rerank_messages
 from branchrank.llm.request import CallContext
 from branchrank.ranking.lists import ranked, rescore
 from branchrank.records import LLMCall, Node, Record, Scored
+from branchrank.spec import TreeSearch
 from branchrank.systems.llm_choice import Option, Task, ask_pages, shuffled
-from branchrank.systems.spec import TreeSearch
 from branchrank.systems.tree_search_llm import LLMChooser
 from branchrank.systems.tree_steps import CONTEXT_TOKENS, Chooser, LexicalChooser, Scorer, TreeStep
 from branchrank.tree.navigate import Tree

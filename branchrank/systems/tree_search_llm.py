@@ -21,8 +21,8 @@ from branchrank.llm.prompts import excerpt, step_messages
 from branchrank.llm.request import CallContext
 from branchrank.ranking.lists import ranked
 from branchrank.records import LLMCall, Node
+from branchrank.spec import TreeSearch
 from branchrank.systems.llm_choice import Choice, Option, Task, ask_pages, fitted, shuffled
-from branchrank.systems.spec import TreeSearch
 from branchrank.systems.tree_steps import CONTEXT_TOKENS, LexicalChooser, Scorer, TreeStep
 from branchrank.tree.navigate import Tree
 

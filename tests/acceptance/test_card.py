@@ -105,8 +105,9 @@ class TestShape:
 
     def test_the_llm_reranker_is_optional(self, made: Path, project: Path) -> None:
         assert {row["llm"] for row in table(made / "summary.csv")} == {"none"}
-        refused = invoke("benchmark", "--data-dir", project / "data", "--predictor", "hybrid")
-        assert refused.exit_code == 2
+        named = ("--hybrid-base-url", "http://127.0.0.1:9/v1", "--hybrid-model", "m")
+        refused = invoke("benchmark", "--data-dir", project / "data", "--predictor", "hybrid", *named)
+        assert refused.exit_code == 7
         assert "--hybrid-no-llm" in refused.stderr
 
     def test_benchmark_run_compares_local_pageindex_and_hybrid(self, made: Path) -> None:

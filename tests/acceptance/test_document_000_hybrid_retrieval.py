@@ -1,201 +1,221 @@
 """Document 000, "Hybrid Retrieval": one test per requirement and per scenario, named after it."""
 
+from __future__ import annotations
+
 import re
-import threading
-from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-from support.small_index import small_index
-from support.worlds import make_index
+from support.front_doors import Command, Library, Mcp, Tui, grep_beside_embedding, ids, make_indexed
+from support.small_index import DOCUMENTS
 
-from branchrank.files.grep import Grep
-from branchrank.files.read_file import read_file
-from branchrank.index import Index
-from branchrank.records import Placement
-from branchrank.settings import GrepSettings
-from branchrank.systems.search_tools import SearchStatus, SearchTools
+LINES = (1, 5, 10, 11, 12, 100, 190, 200)
+WALNUTS = 14
+#: Sections that hold the word "pecan", more than a search returns.
+PECANS = 16
+
+
+def numbered(word: str, *matches: int) -> str:
+    """A page of 200 lines that holds ``word`` in some of them."""
+    return "".join(f"{word if n in matches else 'hay'} {n}\n" for n in range(1, 201))
+
+
+PAGES = {
+    **DOCUMENTS,
+    **{f"window/{line}.md": numbered(f"needle{line}x", line) for line in LINES},
+    "window/several.md": numbered("merging", 50, 70, 91),
+    **{f"nuts/{n:02}.md": f"# Walnut {n}\n\nA walnut of kind {n}.\n" for n in range(WALNUTS)},
+    "pecans.md": "# Pecans\n" + "".join(f"\n## Tree {n}\n\nA pecan of kind {n}.\n" for n in range(PECANS)),
+}
 
 
 @pytest.fixture(scope="module")
-def opened(tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[Index, Path]]:
-    index, root, _ = small_index(tmp_path_factory.mktemp("document-000"))
-    with index:
-        yield index, root
-
-
-@pytest.fixture
-def tools(opened: tuple[Index, Path]) -> SearchTools:
-    return SearchTools(*opened, settings=GrepSettings(vector_score_threshold=4.0))
-
-
-def numbered(path: Path, matches: tuple[int, ...]) -> None:
-    path.write_text("".join(f"{'needle' if n in matches else 'hay'} {n}\n" for n in range(1, 201)))
+def project(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """With a distance threshold that drops nothing; tests of the threshold name another."""
+    folder = tmp_path_factory.mktemp("document-000")
+    return make_indexed(folder, PAGES, "[grep]\nvector_score_threshold = 4.0\n", chunk_tokens=32)
 
 
 class TestContextWindowEnrichmentForGrepResults:
-    def test_requirement(self, tools: SearchTools) -> None:
-        (found,) = tools.grep_search("max_retries").results
-        assert found.hit.line_end > found.hit.line_start
+    def test_requirement(self, mcp: Mcp) -> None:
+        (found,) = mcp("grep_search", query="needle100x").results
+        assert (found["line_start"], found["line_end"]) == (90, 110)
+        assert found["text"].split("\n") == (PAGES["window/100.md"].split("\n"))[89:110]
 
-    @pytest.mark.parametrize("line", [1, 5, 10, 11, 12, 100, 190, 200])
-    def test_grep_match_with_context_window(self, tmp_path: Path, line: int) -> None:
-        numbered(tmp_path / "a.rst", (line,))
-        (passage,) = Grep(tmp_path).search("needle").passages
-        assert (passage.line_start, passage.line_end) == (max(1, line - 10), min(200, line + 10))
-        marked = [text for text in passage.marked.split("\n") if text.startswith(">")]
+    @pytest.mark.parametrize("line", LINES)
+    def test_grep_match_with_context_window(self, mcp: Mcp, tui: Tui, line: int) -> None:
+        answer = mcp("grep_search", query=f"needle{line}x")
+        assert answer.places == [(f"window/{line}.md", max(1, line - 10), min(200, line + 10))]
+        marked = [text for text in answer.text.split("\n") if text.startswith(">")]
         assert len(marked) == 1
-        assert marked[0].endswith(f"needle {line}")
+        assert marked[0].endswith(f"needle{line}x {line}")
+        (same,) = tui.search("grep", f"needle{line}x", "")
+        assert (same.citation, same.hit.matched) == (
+            f"window/{line}.md:{max(1, line - 10)}-{min(200, line + 10)}",
+            (line,),
+        )
 
-    def test_multiple_matches_in_same_file_within_context_range(self, tmp_path: Path) -> None:
-        numbered(tmp_path / "a.rst", (50, 70, 91))
-        found = Grep(tmp_path).search("needle", ranking="none").passages
-        assert [p.matched for p in found] == [(50, 70), (91,)]
-        assert [(p.line_start, p.line_end) for p in found] == [(40, 80), (81, 101)]
+    def test_multiple_matches_in_same_file_within_context_range(self, mcp: Mcp) -> None:
+        """Matches 20 lines apart share a passage, matches 21 lines apart do not."""
+        found = mcp("grep_search", query="merging").results
+        lines = sorted((each["line_start"], each["line_end"], each["matched_lines"]) for each in found)
+        assert lines == [(40, 80, [50, 70]), (81, 101, [91])]
 
 
 class TestHybridSearchCombiningExactKeywordAndVectorRetrieval:
-    def test_requirement(self, tools: SearchTools) -> None:
-        found = tools.hybrid_search("a request that failed is sent again", "max_retries").results
-        assert set(found[0].hit.branches) == {"grep", "vector"}
+    def test_requirement(self, mcp: Mcp, library: Library, command: Command) -> None:
+        query, keywords = "a request that failed is sent again", "max_retries"
+        answer = mcp("hybrid_search", semantic_query=query, exact_keywords=keywords)
+        best = library().tools.hybrid_search(query, keywords).results[0].hit
+        assert set(best.branches) == {"grep", "dense(chunks)"}
+        assert answer.places[0] == (best.source, best.line_start, best.line_end)
+        assert "max_retries" in answer.results[0]["text"]
+        as_predictor = command.hits("retrieve", "--predictor", "grep", "limit max_retries")
+        assert "max_retries" in as_predictor[0]["text"]
 
     def test_hybrid_search_fusion_with_separate_arguments(
-        self, tools: SearchTools, opened: tuple[Index, Path], monkeypatch: pytest.MonkeyPatch
+        self, library: Library, mcp: Mcp, tui: Tui, monkeypatch: pytest.MonkeyPatch
     ) -> None:
-        asked = {}
-        together = threading.Barrier(2, timeout=10)
-        grep, embed = tools._grep.search, opened[0].embedder.embed_query
-
-        def grepping(query: str, **options: object) -> object:
-            asked["grep"] = query
-            together.wait()
-            return grep(query, **options)
-
-        def embedding(query: str) -> object:
-            asked["vector"] = query
-            together.wait()
-            return embed(query)
-
-        monkeypatch.setattr(tools._grep, "search", grepping)
-        monkeypatch.setattr(opened[0].embedder, "embed_query", embedding)
-        results = tools.hybrid_search("requests are sent again", "timeout").results
-        assert asked == {"grep": "timeout", "vector": "requests are sent again"}
-        assert 0 < len(results) <= 10
+        query, keywords = "requests are sent again", "timeout walnut"
+        with monkeypatch.context() as patched:
+            asked = grep_beside_embedding(patched)
+            results = library().tools.hybrid_search(query, keywords).results
+        assert asked == {"grep": "timeout walnut", "vector": query}
+        assert len(results) == 10
         for found in results:
             expected = sum(1 / (60 + place.rank) for place in found.hit.branches.values())
             assert found.hit.score == pytest.approx(expected)
+        assert any(len(found.hit.branches) == 2 for found in results)
         scores = [found.hit.score for found in results]
         assert scores == sorted(scores, reverse=True)
+        through_mcp = mcp("hybrid_search", semantic_query=query, exact_keywords=keywords)
+        assert [each["score"] for each in through_mcp.results] == scores
+        assert [each.hit for each in tui.search("hybrid", query, keywords)] == [f.hit for f in results]
 
     @pytest.mark.parametrize("ranking", ["none", "bm25"])
-    def test_hybrid_search_fusion_returns_the_top_10(self, tmp_path: Path, ranking: str) -> None:
-        pages = {f"{n:02}.md": f"# Walnut {n}\n\nA walnut of kind {n}.\n" for n in range(14)}
-        index, _ = make_index(tmp_path, pages)
-        settings = GrepSettings(vector_score_threshold=4.0)
-        with index:
-            tools = SearchTools(index, tmp_path / "docs", settings=settings)
-            found = tools.hybrid_search("kinds of walnut", "walnut", ranking=ranking, limit=100).results
-            assert len(found) == 14
-            top = tools.hybrid_search("kinds of walnut", "walnut", ranking=ranking).results
-            assert [each.hit for each in top] == [each.hit for each in found[:10]]
+    def test_hybrid_search_fusion_returns_the_top_10(self, mcp: Mcp, ranking: str) -> None:
+        settings: dict[str, object] = {"grep__ranking": ranking}
+        asked = {"semantic_query": "kinds of walnut", "exact_keywords": "walnut"}
+        found = mcp("hybrid_search", settings, **asked, limit=50)
+        assert len(found.results) > 10
+        assert mcp("hybrid_search", settings, **asked).results == found.results[:10]
 
-    def test_one_source_returns_empty(self, opened: tuple[Index, Path], tools: SearchTools) -> None:
-        without_grep = tools.hybrid_search("production", "zzzunknown").results
-        assert [f.hit for f in without_grep] == [f.hit for f in tools.vector_search("production").results]
-        strict = SearchTools(*opened, settings=GrepSettings(vector_score_threshold=1e-9))
-        assert strict.vector_search("production").results == ()
-        without_vector = strict.hybrid_search("production", "cache").results
-        assert [f.hit for f in without_vector] == [
-            f.hit for f in strict.grep_search("cache", ranking="none").results
-        ]
-        assert without_grep
-        assert without_vector
+    def test_one_source_returns_empty(self, mcp: Mcp) -> None:
+        without_grep = mcp("hybrid_search", semantic_query="production", exact_keywords="zzzunknown")
+        assert without_grep.places == mcp("vector_search", query="production").places
+        assert without_grep.places
+        strict: dict[str, object] = {"grep__vector_score_threshold": 1e-9}
+        assert mcp("vector_search", strict, query="production").results == []
+        without_vector = mcp("hybrid_search", strict, semantic_query="production", exact_keywords="cache")
+        assert {path for path, _, _ in without_vector.places} == set(mcp("grep_search", query="cache").paths)
+        assert without_vector.places
+        scores = [each["score"] for each in without_vector.results]
+        assert scores == sorted(scores, reverse=True)
 
     @pytest.mark.parametrize("keywords", [None, "", "  ", "How is a failed request limited by max_retries?"])
-    def test_argument_fallback(self, tools: SearchTools, keywords: str | None) -> None:
-        question = "How is a failed request limited by max_retries?"
-        answer = (
-            tools.hybrid_search(question) if keywords is None else tools.hybrid_search(question, keywords)
+    def test_argument_fallback(self, mcp: Mcp, keywords: str | None) -> None:
+        more = {} if keywords is None else {"exact_keywords": keywords}
+        answer = mcp(
+            "hybrid_search", semantic_query="How is a failed request limited by max_retries?", **more
         )
-        assert any(found.matched and "max_retries" in found.hit.text for found in answer.results)
+        assert any(each["matched_lines"] and "max_retries" in each["text"] for each in answer.results)
 
 
 class TestVectorSearchThreshold:
-    def test_requirement(self) -> None:
-        assert GrepSettings().vector_score_threshold == 0.5
+    def test_requirement(self, command: Command) -> None:
+        shown = command("settings")
+        assert re.search(r"vector_score_threshold\s+.*4\.0", shown.stdout), "the project's own"
+        assert "Default 0.5" in " ".join(command("mcp", "--help").stdout.split())
 
-    def test_vector_search_with_results_below_threshold(self, opened: tuple[Index, Path]) -> None:
-        text = next(iter(opened[0].chunks.values())).text
-        tools = SearchTools(*opened)
-        everything = SearchTools(*opened, settings=GrepSettings(vector_score_threshold=4.0))
-        expected = [f.hit.id for f in everything.vector_search(text).results if f.hit.distance < 0.5]
-        assert expected
-        assert [f.hit.id for f in tools.vector_search(text).results] == expected
+    def test_vector_search_with_results_below_threshold(self, mcp: Mcp) -> None:
+        text = "Clearing the Cache"
+        everything = mcp("vector_search", query=text, limit=50).results
+        expected = [each["path"] for each in everything if each["distance"] < 0.9]
+        assert 0 < len(expected) < len(everything)
+        half = mcp("vector_search", {"grep__vector_score_threshold": 0.9}, query=text, limit=50)
+        assert half.paths == expected
+        assert all(each["distance"] < 0.9 for each in half.results)
 
-    def test_vector_search_with_results_above_threshold(
-        self, opened: tuple[Index, Path], tools: SearchTools
-    ) -> None:
-        distances = [found.hit.distance for found in tools.vector_search("clear the cache").results]
+    def test_vector_search_with_results_above_threshold(self, mcp: Mcp) -> None:
+        distances = [each["distance"] for each in mcp("vector_search", query="clear the cache").results]
+        assert distances[0] < distances[1]
         # Exactly at the threshold is dropped as well.
-        strict = SearchTools(*opened, settings=GrepSettings(vector_score_threshold=distances[1]))
-        assert [found.hit.distance for found in strict.vector_search("clear the cache").results] == distances[
-            :1
-        ]
+        strict = mcp("vector_search", {"grep__vector_score_threshold": distances[1]}, query="clear the cache")
+        assert [each["distance"] for each in strict.results] == distances[:1]
+        assert "dropped" in strict.status
 
 
 class TestDocumentReadingWithExplicitErrorReporting:
-    def test_requirement(self, tools: SearchTools, opened: tuple[Index, Path]) -> None:
+    def test_requirement(self, mcp: Mcp) -> None:
         for source in ("cache.rst", "http/client.rst", "deploy.md"):
-            assert tools.read_file(source) == (opened[1] / source).read_text()
+            assert mcp("read_file", path=source).text == DOCUMENTS[source]
 
-    def test_file_read_success(self, tmp_path: Path) -> None:
-        (tmp_path / "a.txt").write_text("Grüße\n", encoding="utf-8")
-        assert read_file(str(tmp_path / "a.txt"), [tmp_path]) == "Grüße\n"
+    def test_file_read_success(self, mcp: Mcp, project: Path) -> None:
+        path = project / "docs" / "umlaut.txt"
+        path.write_text("Grüße\n", encoding="utf-8")
+        answer = mcp("read_file", path=str(path))
+        assert (answer.text, answer.is_error) == ("Grüße\n", False)
 
-    def test_file_not_found(self, tmp_path: Path) -> None:
-        assert read_file(str(tmp_path / "missing.txt"), [tmp_path]).startswith("[ERROR: NOT_FOUND]")
+    def test_file_not_found(self, mcp: Mcp) -> None:
+        answer = mcp("read_file", path="missing.txt")
+        assert answer.text.startswith("[ERROR: NOT_FOUND]")
+        assert answer.is_error
 
-    def test_access_denied(self, tmp_path: Path) -> None:
-        (tmp_path / "outside.txt").write_text("secret")
-        allowed = [tmp_path / "one", tmp_path / "two"]
-        for folder in allowed:
-            folder.mkdir()
-        message = read_file(str(tmp_path / "outside.txt"), allowed)
-        assert message.startswith("[ERROR: ACCESS_DENIED]")
-        assert all(str(folder.resolve()) in message for folder in allowed)
+    def test_access_denied(self, mcp: Mcp, project: Path) -> None:
+        (project / "outside.txt").write_text("secret")
+        for path in (project / "outside.txt", "../outside.txt"):
+            answer = mcp("read_file", path=str(path))
+            assert answer.text.startswith("[ERROR: ACCESS_DENIED]")
+            assert str((project / "docs").resolve()) in answer.text
+            assert answer.is_error
 
 
 class TestSearchFeedbackAndCitations:
-    def test_requirement(self, tools: SearchTools) -> None:
-        heard: list[SearchStatus] = []
-        tools.listen(heard.append)
-        answer = tools.hybrid_search("clear the cache")
-        assert heard == [answer.status]
+    def test_requirement(self, mcp: Mcp, tui: Tui) -> None:
+        answer = mcp("hybrid_search", semantic_query="clear the cache")
+        (line,) = tui("hybrid", "clear the cache").log
+        assert line.endswith(answer.status)
         assert answer.text
 
-    @pytest.mark.parametrize("tool", ["grep_search", "vector_search", "hybrid_search"])
-    def test_enhanced_search_log_feedback(self, tools: SearchTools, tool: str) -> None:
-        heard: list[SearchStatus] = []
-        tools.listen(heard.append)
-        results = getattr(tools, tool)("clear the cache").results
-        characters = sum(len(found.hit.text) for found in results)
-        if tool == "grep_search":
-            expected = f"{characters} characters, {len({f.hit.source for f in results})} files"
-        else:
-            expected = f"{characters} characters, {len(results)} chunks"
-        assert heard[0].message == f"{tool}: {expected}"
+    @pytest.mark.parametrize(
+        ("mode", "argument", "query", "expected"),
+        [
+            ("grep", "query", "walnut", (WALNUTS, "files")),
+            ("vector", "query", "pecan", (40, "chunks")),
+            # 40 from the vectors, and every section that grep found is one of them.
+            ("hybrid", "semantic_query", "pecan", (40, "chunks")),
+        ],
+    )
+    def test_enhanced_search_log_feedback(
+        self, mcp: Mcp, tui: Tui, mode: str, argument: str, query: str, expected: tuple[int, str]
+    ) -> None:
+        """The status counts what was found, not the ten that are returned, and reaches the terminal UI."""
+        answer = mcp(f"{mode}_search", **{argument: query})
+        assert len(answer.results) == 10
+        characters = sum(len(each["text"]) for each in answer.results)
+        count, unit = expected
+        assert answer.status == f"{mode}_search: {characters} characters, {count} {unit}"
+        shown = tui(mode, query)
+        assert [line.split(" ", 1)[1] for line in shown.log] == [answer.status]
+        assert len(shown.results) == 10
 
-    def test_accurate_file_citations(self, tools: SearchTools, opened: tuple[Index, Path]) -> None:
-        for tool in (tools.grep_search, tools.vector_search, tools.hybrid_search):
-            answer = tool("clear the cache")
+    def test_accurate_file_citations(self, mcp: Mcp, project: Path) -> None:
+        for tool, argument in (
+            ("grep_search", "query"),
+            ("vector_search", "query"),
+            ("hybrid_search", "semantic_query"),
+        ):
+            answer = mcp(tool, **{argument: "clear the cache"})
             cited = re.findall(r"^\[(.+):(\d+)-(\d+)\]$", answer.text, re.MULTILINE)
-            assert len(cited) == len(answer.results)
-            for path, first, last in cited:
-                lines = (opened[1] / path).read_text().split("\n")
-                assert 1 <= int(first) <= int(last) <= len(lines)
+            assert [(path, int(first), int(last)) for path, first, last in cited] == answer.places
+            assert len(cited) == len(answer.results) > 0
+            for each in answer.results:
+                lines = (project / "docs" / each["path"]).read_text().split("\n")
+                first = lines[each["line_start"] - 1]
+                assert first.lstrip("# ") == each["text"].split("\n")[0].lstrip("# ")
 
 
-def test_placements_start_at_one(tools: SearchTools) -> None:
-    best = tools.vector_search("clear the cache").results[0]
-    assert isinstance(best.hit.branches["vector"], Placement)
-    assert best.hit.branches["vector"].rank == 1
+def test_placements_start_at_one(command: Command) -> None:
+    hits = command.hits("retrieve", "--predictor", "dense", "clear the cache")
+    assert [hit["branches"]["dense(chunks)"]["rank"] for hit in hits] == [1, 2, 3, 4, 5]
+    assert len(ids(hits)) == 5

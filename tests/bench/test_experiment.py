@@ -138,7 +138,9 @@ from = "c"
 from = "b"
 [systems.local]
 rrf_k = 0
-[systems.hybrid]
+[systems.asking]
+from = "hybrid"
+rerank.method = "pointwise"
 [systems.pageindex]
 branches.dense.top_n = 3
 [systems.mixed]
@@ -157,11 +159,11 @@ chunk_tokens = 1
     for part in (
         "repeats = 0",
         "unknown measure 'strict_nothing@1'",
-        "baseline 'nobody'",
+        "no system is called 'nobody', the baseline",
         "no system is called 'nowhere'",
         "inherits from itself: b -> c -> b",
         "[systems.local] Expected `int` >= 1",
-        "'hybrid' asks for an LLM but names no endpoint",
+        "'asking' asks for an LLM but names no endpoint",
         "[systems.pageindex] there is no branch 'dense'; there are tree",
         "'mixed' fuses chunks with nodes",
         "runs on the index 'absent'",
@@ -172,6 +174,71 @@ chunk_tokens = 1
         assert part in message, part
     assert "has 13 problems:" in message
     assert caught.value.exit_code == 2
+
+
+def test_naming_an_endpoint_switches_on_what_a_built_in_system_asks_an_llm(tmp_path: Path) -> None:
+    path = tmp_path / "experiment.toml"
+    path.write_text(
+        f"""name = "llm"
+data_dir = "{tmp_path}"
+[systems.hybrid]
+[systems.pageindex]
+[systems.named]
+from = "hybrid"
+llm.base_url = "http://127.0.0.1:9/v1"
+model = "tiny"
+[systems.child]
+from = "named"
+rrf_k = 5
+[systems.walking]
+from = "pageindex"
+base_url = "http://127.0.0.1:9/v1"
+model = "tiny"
+[systems.swept]
+from = "hybrid"
+model = "tiny"
+sweep = {{ base_url = ["", "http://127.0.0.1:9/v1"] }}
+[systems.plain]
+from = "named"
+rerank.method = "none"
+"""
+    )
+    asking = {named.system.name: named.system.asks_llm for named in load_experiment(path).systems}
+    assert asking == {
+        "hybrid": False,
+        "pageindex": False,
+        "named": True,
+        "child": True,
+        "walking": True,
+        "swept[base_url=]": False,
+        "swept[base_url=http://127.0.0.1:9/v1]": True,
+        "plain": False,
+    }
+
+
+@pytest.mark.parametrize(
+    ("line", "near"),
+    [
+        ("[systems.local]\nrrfk = 5", "`rrf_k`"),
+        ("[systems.local]\nfuse.kk = 5", "`k`"),
+        ("[systems.hybrid]\nbranches.dense.expand.dept = 2", "`depth`"),
+        ("[systems.hybrid]\nbranches.dens.top_n = 2", "`dense`"),
+        ("[systems.mine]\nbranches = [{ kind = 'dens' }]", "`dense`"),
+        ("[systems.mine]\nbranches = [{ kind = 'bm25', unit = 'nod' }]", "`node`"),
+        ("[systems.local]\nrerank.method = 'pointwize'", "`pointwise`"),
+        ("[systems.mine]\nfrom = 'hybird'", "`hybrid`"),
+        ("[systems.local]\nindex = 'smal'\n[indexes.small]", "`small`"),
+        ("[systems.local]\n[benchmark]\nbaseline = 'locl'", "`local`"),
+        ("[systems.local]\n[benchmark]\nsample_sise = 3", "`sample_size`"),
+        ("[system.local]", "`systems`"),
+    ],
+)
+def test_an_unknown_name_is_refused_with_the_nearest(tmp_path: Path, line: str, near: str) -> None:
+    path = tmp_path / "experiment.toml"
+    path.write_text(f'name = "x"\ndata_dir = "{tmp_path}"\n{line}\n')
+    with pytest.raises(UsageError) as caught:
+        load_experiment(path)
+    assert f"did you mean {near}?" in caught.value.message
 
 
 @pytest.mark.parametrize(

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -11,6 +12,7 @@ import pytest
 from click.testing import CliRunner
 from support.commands import ROOT, invoke, make_project, program
 
+from branchrank.cli.help import COMMON
 from branchrank.cli.main import VERBS, main
 from branchrank.settings import PARTS, settings_of
 
@@ -122,10 +124,92 @@ def test_the_overview_names_every_verb() -> None:
 
 
 def test_flags_state_their_default_and_range() -> None:
-    result = CliRunner().invoke(main, ["hybrid", "--help"], terminal_width=300)
+    result = CliRunner().invoke(main, ["hybrid", "--help-all"], terminal_width=300)
     assert "--hybrid-candidate-cap INTEGER" in result.output
-    assert "Default 30. Range 20 to 50." in result.output
-    assert "Default 0.9. Range 0 to 10." in result.output
+    assert "Default 30. 0 to 100000 (recommended: 20 to 50)." in result.output
+    assert "Default 0.9. 0 to 10." in result.output
+
+
+def sections(words: tuple[str, ...]) -> dict[str, list[str]]:
+    """The headings of a help text, each with the flags below it."""
+    result = CliRunner().invoke(main, [*words], terminal_width=100)
+    assert result.exit_code == 0
+    found: dict[str, list[str]] = {}
+    for line in result.output.splitlines():
+        if line.endswith(":") and not line.startswith(" "):
+            found[line.removesuffix(":")] = shown = []
+        elif found and (flag := re.match(r"  (?:-h, )?(--[a-z0-9-]+)", line)) is not None:
+            shown.append(flag[1])
+    return found
+
+
+def flags_of(words: tuple[str, ...]) -> list[str]:
+    """The first name of each of a command's flags."""
+    command = command_of(words)
+    return [option.opts[0] for option in command.params if isinstance(option, click.Option)]
+
+
+LONG = [words for words in ALL if len(flags_of(words)) > 26]
+
+
+@pytest.mark.parametrize("words", LONG, ids=" ".join)
+def test_a_command_with_many_flags_shows_those_that_people_use(words: tuple[str, ...]) -> None:
+    """About twenty flags, each below a heading, and the way to the others."""
+    found = sections((*words, "--help"))
+    shown = [flag for flags in found.values() for flag in flags]
+    assert len(found) >= 3
+    assert 8 <= len(shown) <= 28
+    assert len(shown) == len(set(shown))
+    assert {"--help-all", "--help"} <= set(shown)
+    assert "--data-dir" in shown or "--reports" in shown
+
+
+def test_the_commands_with_many_flags() -> None:
+    assert {("benchmark",), ("run",), ("hybrid",), ("serve",), ("tui",)} <= set(LONG)
+    assert list(sections(("benchmark", "--help")))[:2] == ["Questions and sample", "Workspace and predictors"]
+
+
+@pytest.mark.parametrize("words", LONG, ids=" ".join)
+def test_help_all_shows_every_flag_once_with_one_heading_per_part(words: tuple[str, ...]) -> None:
+    common, everything = sections((*words, "--help")), sections((*words, "--help-all"))
+    shown = [flag for flags in everything.values() for flag in flags]
+    assert sorted(shown) == sorted([*flags_of(words), "--help"])
+    parts = {setting.flag: part.title for part in PARTS for setting in settings_of(part)}
+    assert len(set(parts.values())) == len(PARTS)
+    for heading, flags in everything.items():
+        if heading in common:
+            assert flags == common[heading]
+        else:
+            assert {parts.get(flag, "Other") for flag in flags} == {heading}
+
+
+def test_every_flag_of_a_grouped_help_exists() -> None:
+    for verb, headings in COMMON.items():
+        shown = [flag for flags in headings.values() for flag in flags]
+        assert set(shown) <= set(flags_of((verb,))), verb
+
+
+@pytest.mark.parametrize(
+    ("words", "near"),
+    [
+        (("benchmrk",), "Did you mean `benchmark`?"),
+        (("pageindex", "shw"), "Did you mean `show`?"),
+        (("benchmark", "--predicter", "local"), "Did you mean `--predictor`?"),
+        (("hybrid", "--hybrid-candidat-cap", "3"), "Did you mean `--hybrid-candidate-cap`?"),
+        (("show", "--outptu", "x"), "Did you mean `--output`?"),
+    ],
+)
+def test_a_typo_is_answered_with_the_nearest_name(words: tuple[str, ...], near: str) -> None:
+    result = invoke(*words)
+    assert result.exit_code == 2
+    assert near in result.stderr
+
+
+def test_an_unknown_name_that_is_near_to_none_is_refused_without_a_guess() -> None:
+    result = invoke("xyzzy")
+    assert result.exit_code == 2
+    assert "No such command 'xyzzy'." in result.stderr
+    assert "Did you mean" not in result.stderr
 
 
 @pytest.mark.parametrize("verb", ["benchmark", "hybrid", "retrieve"])

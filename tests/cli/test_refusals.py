@@ -35,9 +35,9 @@ def unbuilt(tmp_path: Path) -> Path:
     return tmp_path
 
 
-@pytest.mark.parametrize("cap", [19, 51, 0, -1])
+@pytest.mark.parametrize("cap", [-1, 100_001])
 @pytest.mark.parametrize("verb", ["hybrid", "benchmark"])
-def test_a_candidate_cap_outside_20_to_50_is_refused_naming_the_range(
+def test_a_candidate_cap_outside_its_range_is_refused_naming_the_range(
     unbuilt: Path, verb: str, cap: int
 ) -> None:
     words = ("tea",) if verb == "hybrid" else ("--predictor", "hybrid")
@@ -45,16 +45,22 @@ def test_a_candidate_cap_outside_20_to_50_is_refused_naming_the_range(
         verb, "--data-dir", unbuilt / "data", *words, "--hybrid-no-llm", "--hybrid-candidate-cap", cap
     )
     assert result.exit_code == 2
-    assert f"hybrid.candidate_cap = {cap} (flag --hybrid-candidate-cap); allowed: 20 to 50" in result.stderr
+    named = f"hybrid.candidate_cap = {cap} (flag --hybrid-candidate-cap); allowed: 0 to 100000"
+    assert named in result.stderr
     assert "branchrank settings" in result.stderr
     assert sorted(path.name for path in unbuilt.iterdir()) == ["data", "docs"]
     assert not (unbuilt / "data" / "indexes").exists()
 
 
-@pytest.mark.parametrize("cap", [20, 50])
-def test_a_cap_at_either_end_is_taken(project: Path, cap: int) -> None:
-    words = ("tea", "--hybrid-no-llm", "--hybrid-candidate-cap", cap)
-    assert invoke("hybrid", "--data-dir", project / "data", *words).exit_code == 0
+@pytest.mark.parametrize(("cap", "warned"), [(0, 1), (19, 1), (20, 0), (50, 0), (51, 1)])
+@pytest.mark.parametrize("verb", ["hybrid", "benchmark"])
+def test_a_cap_outside_20_to_50_is_taken_with_one_warning(
+    project: Path, tmp_path: Path, verb: str, cap: int, warned: int
+) -> None:
+    words = ("tea",) if verb == "hybrid" else ("--predictor", "hybrid", "--reports", tmp_path, "--dry-run")
+    result = invoke(verb, "--data-dir", project / "data", *words, "--hybrid-candidate-cap", cap)
+    assert result.exit_code == 0, result.stderr
+    assert result.stderr.count(f"warning: hybrid.candidate_cap = {cap}") == warned
 
 
 RANGED = [
@@ -81,23 +87,27 @@ def test_all_wrong_settings_are_reported_together_with_where_they_come_from(
 ) -> None:
     monkeypatch.setenv("BRANCHRANK_LOCAL_RRF_K", "0")
     monkeypatch.setenv("BRANCHRANK_BM25_IDF", "tfidf")
-    words = ("--local-vector-weight", -1, "--hybrid-candidate-cap", 5)
+    words = ("--local-vector-weight", -1, "--hybrid-candidate-cap", -5)
     result = invoke("benchmark", "--data-dir", project / "data", *NO_LLM, *words)
     assert result.exit_code == 2
     for part in (
-        "local.rrf_k = '0' (environment BRANCHRANK_LOCAL_RRF_K); allowed: 1 to 10000",
+        "local.rrf_k = '0' (environment BRANCHRANK_LOCAL_RRF_K); allowed: 1 to 100000",
         "bm25.idf = 'tfidf' (environment BRANCHRANK_BM25_IDF); allowed: lucene, robertson",
         "local.vector_weight = -1.0 (flag --local-vector-weight); allowed: 0 to 100",
-        "hybrid.candidate_cap = 5",
+        "hybrid.candidate_cap = -5",
     ):
         assert part in result.stderr
 
 
 @pytest.mark.parametrize("predictor", ["hybrid", "pageindex", "all"])
-def test_an_llm_that_is_asked_for_and_not_named_is_refused_with_both_remedies(
-    unbuilt: Path, predictor: str
-) -> None:
-    result = invoke("benchmark", "--data-dir", unbuilt / "data", "--predictor", predictor)
+def test_an_endpoint_without_a_model_is_refused_with_both_remedies(unbuilt: Path, predictor: str) -> None:
+    endpoints = (
+        "--hybrid-base-url",
+        "http://127.0.0.1:9/v1",
+        "--pageindex-base-url",
+        "http://127.0.0.1:9/v1",
+    )
+    result = invoke("benchmark", "--data-dir", unbuilt / "data", "--predictor", predictor, *endpoints)
     assert result.exit_code == 2
     assert "asks for an LLM but names no endpoint" in result.stderr
     if predictor != "pageindex":

@@ -54,7 +54,7 @@ def test_a_signal_ends_the_server_in_order(data_dir: Path, number: int, code: in
     answer = httpx.post(f"{url}/retrieve", json={"query": "cache", "top_k": 1})
     assert answer.json()["predictor"] == "local"
     assert url.startswith("http://127.0.0.1:")
-    assert any(line.startswith("not served: hybrid: ") and "LLM" in line for line in said)
+    assert any("pageindex" in line and "hybrid" in line for line in said), "both without an LLM"
     process.send_signal(number)
     _, rest = process.communicate(timeout=30)
     assert process.returncode == code
@@ -124,10 +124,11 @@ def test_a_taken_port_is_named(data_dir: Path) -> None:
     assert f"port {port}" in said
 
 
-def test_without_an_llm_nothing_but_an_llm_predictor_is_refused(data_dir: Path) -> None:
-    code, said = refusal("serve", "--data-dir", data_dir, "--predictor", "pageindex")
+def test_an_endpoint_without_a_model_and_an_unknown_predictor_are_refused(data_dir: Path) -> None:
+    words = ("--predictor", "pageindex", "--pageindex-base-url", "http://127.0.0.1:9/v1")
+    code, said = refusal("serve", "--data-dir", data_dir, *words)
     assert code == 2
-    assert "--pageindex-no-llm" in said
+    assert "names no endpoint and model" in said
     code, said = refusal("serve", "--data-dir", data_dir, "--predictor", "nonsense")
     assert code == 2
     assert "nonsense" in said

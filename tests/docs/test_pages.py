@@ -14,9 +14,9 @@ from types import ModuleType
 import click
 import pytest
 
-from branchrank import errors, records
+from branchrank import errors, records, spec
 from branchrank.artifacts import read_jsonl
-from branchrank.bench.experiment import SHORT, load_experiment
+from branchrank.bench.experiment import load_experiment
 from branchrank.cli.compare import EXIT_CODES
 from branchrank.cli.main import main
 from branchrank.corpus.document import Document
@@ -29,8 +29,7 @@ from branchrank.ranking import evidence, expansion, neighbourhood
 from branchrank.runs import directory as run_directory
 from branchrank.runs.rows import Row
 from branchrank.runs.timings import Timing
-from branchrank.settings import PARTS, Bm25Settings, HybridSettings, settings_of
-from branchrank.systems import spec
+from branchrank.settings import ALIASES, PARTS, Bm25Settings, HybridSettings, settings_of
 from branchrank.tree.toctree import toctree_parents
 
 ROOT = Path(__file__).parents[2]
@@ -252,7 +251,7 @@ def test_every_slot_and_short_name_of_a_system_is_described() -> None:
     page = TEXTS["experiments.rst"]
     for record in (spec.Branch, spec.Expand, spec.TreeSearch, spec.Fuse, spec.Group, spec.Rerank):
         assert [name for name in record.__struct_fields__ if f"``{name}" not in page] == []
-    assert dict(re.findall(r"(?m)^``(\w+)`` +``([\w.]+)``$", page)) == SHORT
+    assert dict(re.findall(r"(?m)^``(\w+)`` +``([\w.]+)``$", page)) == ALIASES
 
 
 @pytest.mark.parametrize(

@@ -15,10 +15,10 @@ from pathlib import Path
 import ir_measures
 import pytest
 import Stemmer
-from branchrank.runs.loading import load_run
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from support.commands import invoke
+from support.made_runs import run_of
 
 from branchrank.corpus.beir import entry_source, read_entry, unpack_beir
 from branchrank.errors import InputError, QuestionError
@@ -29,7 +29,7 @@ from branchrank.records import GoldItem, Question, Span
 from branchrank.runs.rows import Row, RowHit
 from branchrank.runs.run import load_run
 from branchrank.runs.scores import named_measure
-from branchrank.runs.trec_files import export_trec, read_run
+from branchrank.runs.trec_files import export_trec, read_trec
 from branchrank.settings import Bm25Settings
 from branchrank.stores.analyzer import STOP_WORDS
 from branchrank.stores.bm25 import Bm25Index
@@ -181,9 +181,9 @@ def test_an_id_that_would_end_a_column_is_encoded(tmp_path: Path) -> None:
     found = RowHit(id="h", source=source, line_start=1, line_end=2, characters=1, score=1.0, gain=0)
     row = Row(question_id="q", predictor="bm25", llm="none", hits=(found,))
     asked = Question(id="q", question="?", gold=(GoldItem(source_file="a b.md"),), gold_level="file")
-    qrels, run = export_trec(tmp_path, [row], [asked], "document")
+    qrels, run = export_trec(run_of([row], [asked]), tmp_path, "document")
     assert qrels.read_text() == "q 0 a%20b.md 1\n"
-    assert [scored.key for scored in read_run(run)["q"]] == ["a%20b%25%09%C2%85"]
+    assert [scored.key for scored in read_trec(run)["q"]] == ["a%20b%25%09%C2%85"]
 
 
 def test_a_judged_document_that_the_corpus_lacks_stays_in_the_ideal_order(odd: Path) -> None:

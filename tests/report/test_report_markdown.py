@@ -7,7 +7,6 @@ from pathlib import Path
 
 import msgspec
 import pytest
-from branchrank.report.words import percent
 from markdown_it import MarkdownIt
 from support.made_runs import Planned, make_corpus, make_questions, make_run
 
@@ -18,6 +17,7 @@ from branchrank.report.markdown import escape, markdown
 from branchrank.report.verify import verify_run
 from branchrank.report.writing import write_report
 from branchrank.runs.run import RunData
+from branchrank.runs.words import percent
 
 
 def table(text: str, caption: str) -> list[dict[str, str]]:

@@ -6,7 +6,7 @@ from branchrank.records import StageTrace
 from branchrank.runs.directory import PredictorRecord
 from branchrank.runs.rows import Row
 from branchrank.runs.warnings import lost_branches, lost_llms
-from branchrank.systems.spec import Branch, System
+from branchrank.spec import Branch, System
 
 PREDICTOR = PredictorRecord(
     name="grep",

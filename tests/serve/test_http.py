@@ -64,7 +64,8 @@ def test_the_api_predictor_gets_the_hits_of_the_direct_call(
     for number, query in enumerate(QUERIES):
         through = api.predict(Question(id=str(number), question=query), 5).hits
         _, direct = service.retrieve(query, 5, predictor)
-        assert through == tuple(msgspec.structs.replace(hit, branches={}) for hit in direct.hits)
+        unexplained = {"branches": {}, "notes": {}, "matched": (), "members": ()}
+        assert through == tuple(msgspec.structs.replace(hit, **unexplained) for hit in direct.hits)
 
 
 def test_the_first_predictor_is_the_default(server: Running) -> None:
@@ -153,7 +154,9 @@ def test_what_was_sent_is_not_sent_back_at_length(server: Running) -> None:
 def test_health_names_no_path(server: Running, service: Service, monkeypatch: pytest.MonkeyPatch) -> None:
     manifest = service.workspace.index.manifest
     local = msgspec.structs.replace(manifest.embedder, model="/home/someone/models/small")
-    monkeypatch.setattr(service.index, "manifest", msgspec.structs.replace(manifest, embedder=local))
+    monkeypatch.setattr(
+        service.workspace.index, "manifest", msgspec.structs.replace(manifest, embedder=local)
+    )
     assert httpx.get(f"{server.url}/health").json()["embedder"] == "small"
 
 
@@ -231,7 +234,7 @@ def test_threads_get_the_answers_of_one(service: Service) -> None:
 def test_what_is_remembered_is_bounded(service: Service) -> None:
     for number in range(100):
         service.retrieve(f"cache {number}", 3, "hybrid")
-    assert len(service._engine.memo._kept) <= 128
+    assert len(service.workspace.engine.memo._kept) <= 128
 
 
 def test_a_token_is_asked_for_everywhere(service: Service, workers: Workers) -> None:

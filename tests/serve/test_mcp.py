@@ -91,7 +91,7 @@ async def check_tools(client: Client, tools: SearchTools) -> None:
             )
             for entry in data["results"]
         ] == [
-            (found.hit.source, found.hit.line_start, found.hit.line_end, found.hit.score, found.matched)
+            (found.hit.source, found.hit.line_start, found.hit.line_end, found.hit.score, found.hit.matched)
             for found in direct.results
         ]
         assert f"[{direct.results[0].citation}]" in text(result)

@@ -16,8 +16,7 @@ from branchrank.addresses import hint_at, value_at
 from branchrank.cli.options import given_flags, settings_options
 from branchrank.errors import UsageError
 from branchrank.settings import ALIASES, SYSTEM_PARTS, Setting, resolve, settings_of
-from branchrank.systems.builtin import BUILTIN, GROUPS, builtin_systems
-from branchrank.systems.spec import (
+from branchrank.spec import (
     Branch,
     Endpoint,
     Expand,
@@ -27,6 +26,7 @@ from branchrank.systems.spec import (
     System,
     TreeSearch,
 )
+from branchrank.systems.builtin import BUILTIN, GROUPS, builtin_systems
 
 ENDPOINTS = {
     "hybrid": {"base_url": "http://127.0.0.1:1/v1", "model": "tiny"},
@@ -265,7 +265,8 @@ def test_an_unknown_setting_is_refused_with_the_nearest() -> None:
 def test_a_candidate_cap_outside_20_to_50_is_allowed_with_a_warning(cap: int, warned: bool) -> None:
     settings = resolve(environment={}, flags={"hybrid.candidate_cap": cap})
     assert BUILTIN["hybrid"](settings).fuse.cap == cap
-    expected = f"hybrid.candidate_cap = {cap} (flag --hybrid-candidate-cap) is outside the recommended range of 20 to 50"
+    given = f"hybrid.candidate_cap = {cap} (flag --hybrid-candidate-cap)"
+    expected = f"{given} is outside the recommended range of 20 to 50"
     assert settings.warnings == ([expected] if warned else [])
 
 

@@ -17,7 +17,7 @@ from branchrank.records import GoldItem, Hit, LLMCall, Question, Retrieval, Stag
 from branchrank.report.documents import digest_now
 from branchrank.runs.directory import PredictorRecord, RunRecord
 from branchrank.runs.rows import Row
-from branchrank.runs.run import RunData, load_run
+from branchrank.runs.run import RunData
 from branchrank.runs.slices import gold_facts
 from branchrank.runs.timings import Timing
 from branchrank.settings import BenchmarkSettings
@@ -172,7 +172,10 @@ def make_run(
     change: Callable[[RunRecord], RunRecord] = lambda run: run,
     **settings: Any,
 ) -> RunData:
-    """Run the planned predictors over a corpus in ``folder/docs``; the run is under ``folder/reports``."""
+    """Run the planned predictors over a corpus in ``folder/docs``; the run is under ``folder/reports``.
+
+    What is returned was made in memory; ``load_run`` reads its directory.
+    """
     asked = make_questions(60) if questions is None else list(questions)
     root = folder / "docs"
     if not root.exists():
@@ -205,7 +208,7 @@ def make_run(
         settings={"benchmark": msgspec.to_builtins(part)},
         prices=prices,
     )
-    made = run_predictors(
+    return run_predictors(
         change(run),
         opened,
         asked,
@@ -214,4 +217,3 @@ def make_run(
         fresh=True,
         gold_facts=gold_facts(asked, root),
     )
-    return load_run(made.directory)

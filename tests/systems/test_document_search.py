@@ -19,7 +19,7 @@ from branchrank.workspace import Workspace
 
 MODES: tuple[Mode, ...] = ("keyword", "semantic", "hybrid")
 #: One hit per chunk, all of them.
-FLAT = {"retrieval.group_by": "none", "retrieval.final_limit": 1000}
+FLAT = {"retrieval__group_by": "none", "retrieval__final_limit": 1000}
 
 
 @pytest.fixture(scope="module")

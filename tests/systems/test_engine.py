@@ -6,6 +6,7 @@ import threading
 
 import msgspec
 import pytest
+from branchrank.systems.spec import Fuse
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from support.worlds import PAGES, QUERIES, make_index
@@ -16,7 +17,6 @@ from branchrank.systems.builtin import builtin_systems
 from branchrank.systems.engine import Engine
 from branchrank.systems.memo import Memo, QueryMemo
 from branchrank.systems.query import Filter
-from branchrank.systems.spec import Fuse
 
 NAMES = ("local", "pageindex", "hybrid")
 FAMILY = (*NAMES, "grep", "qdrant", "sqlite")

@@ -9,9 +9,9 @@ from support.trees import grow
 
 from branchrank.llm.session import LLMSession
 from branchrank.settings import LLMSettings
+from branchrank.spec import Branch, Endpoint, Fuse, Rerank, System, TreeSearch
 from branchrank.systems.llm_estimate import estimate
 from branchrank.systems.rerank import RerankCandidate, rerank
-from branchrank.systems.spec import Branch, Endpoint, Fuse, Rerank, System, TreeSearch
 from branchrank.systems.tree_search import tree_search
 
 LLM = Endpoint(base_url="http://x", model="m")

@@ -7,6 +7,7 @@ from pathlib import Path
 
 import msgspec
 import pytest
+from branchrank.systems.spec import System
 from support.fake_qdrant import fake_qdrant
 from support.worlds import QUERIES, make_index
 
@@ -18,7 +19,6 @@ from branchrank.systems.branches.qdrant import DENSE_ONLY
 from branchrank.systems.builtin import builtin_systems
 from branchrank.systems.engine import Engine
 from branchrank.systems.query import Filter
-from branchrank.systems.spec import System
 
 World = tuple[Index, Path, Resolved]
 

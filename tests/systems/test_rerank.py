@@ -17,8 +17,8 @@ from branchrank.llm.gateway import Gateway
 from branchrank.llm.request import BudgetError, CallContext
 from branchrank.llm.session import LLMSession
 from branchrank.settings import LLMSettings
+from branchrank.spec import Rerank
 from branchrank.systems.rerank import RerankCandidate, RerankResult, batches, first_stage, rerank
-from branchrank.systems.spec import Rerank
 
 LISTWISE = Rerank(method="llm")
 Serve = Callable[..., tuple[ScriptedLLM, Gateway]]

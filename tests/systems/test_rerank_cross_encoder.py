@@ -7,8 +7,8 @@ from pathlib import Path
 import pytest
 
 from branchrank.errors import ModelError
+from branchrank.spec import Rerank
 from branchrank.systems.rerank import RerankCandidate, cross_encoder, rerank
-from branchrank.systems.spec import Rerank
 
 
 @pytest.fixture(scope="module")

@@ -6,6 +6,7 @@ from pathlib import Path
 
 import msgspec
 import pytest
+from branchrank.systems.spec import Branch, Fuse, System
 from support.small_index import small_index
 from support.worlds import make_index
 
@@ -22,7 +23,6 @@ from branchrank.systems.calibration import calibrate
 from branchrank.systems.engine import Engine
 from branchrank.systems.search_tools import SearchStatus, SearchTools
 from branchrank.systems.sources import squared_distance
-from branchrank.systems.spec import Branch, Fuse, System
 
 Opened = tuple[Index, Path, Resolved]
 

@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 from support.trees import grow, subtree_best
 
 from branchrank.records import Node
-from branchrank.systems.spec import TreeSearch
+from branchrank.spec import TreeSearch
 from branchrank.systems.tree_search import tree_search
 from branchrank.tree.navigate import Tree
 

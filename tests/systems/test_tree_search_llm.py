@@ -18,7 +18,7 @@ from branchrank.llm.request import CallContext
 from branchrank.llm.session import LLMSession
 from branchrank.records import Node
 from branchrank.settings import LLMSettings
-from branchrank.systems.spec import TreeSearch
+from branchrank.spec import TreeSearch
 from branchrank.systems.tree_search import TreeSearchResult, tree_search
 from branchrank.tree.navigate import Tree
 

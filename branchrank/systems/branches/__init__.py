@@ -11,8 +11,8 @@ from functools import cache
 from importlib.metadata import entry_points
 
 from branchrank.errors import UsageError, suggestion
+from branchrank.spec import Branch
 from branchrank.systems.branches.protocol import BranchKind, BranchResult, Lookup, Opening, Search
-from branchrank.systems.spec import Branch
 
 __all__ = ["BranchKind", "BranchResult", "Lookup", "Opening", "Search", "branch_kind", "kind_names", "label"]
 

@@ -9,8 +9,8 @@ from branchrank.files.grep import Grep, GrepResult, Ranking
 from branchrank.files.grep_chunks import placed, ranking_of
 from branchrank.records import Chunk, Scored
 from branchrank.settings import GrepSettings
+from branchrank.spec import Branch
 from branchrank.systems.branches.protocol import BranchKind, BranchResult, Lookup, Opening, Search
-from branchrank.systems.spec import Branch
 
 RANKINGS: tuple[Ranking, ...] = ("none", "bm25")
 

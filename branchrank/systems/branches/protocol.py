@@ -17,8 +17,8 @@ from typing import TYPE_CHECKING, Any, Literal, NamedTuple, TypeVar
 
 from branchrank.records import Scored
 from branchrank.settings import Resolved
+from branchrank.spec import Branch, Unit
 from branchrank.systems.query import Query
-from branchrank.systems.spec import Branch, Unit
 
 if TYPE_CHECKING:
     from branchrank.index import Index

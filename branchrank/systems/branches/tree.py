@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 from branchrank.records import Scored
+from branchrank.spec import Branch
 from branchrank.systems.branches.protocol import BranchKind, BranchResult, Lookup, Opening, Search
-from branchrank.systems.spec import Branch
 from branchrank.systems.tree_search import tree_search
 
 

@@ -1,0 +1,79 @@
+"""Start-up: how long imports, the help and a first query take, as multiples of an empty Python.
+
+    python benchmarks/startup.py
+
+Each case is a process of its own, over a workspace of the sample that is built first. The cases take turns
+for some rounds; the least time of each counts, since other work on the machine only adds. CPU time counts
+every thread, and is the steadier figure on a busy machine.
+"""
+
+from __future__ import annotations
+
+import argparse
+import os
+import resource
+import subprocess
+import sys
+import tempfile
+import time
+from pathlib import Path
+
+ROOT = Path(__file__).resolve().parent.parent
+CORPUS = ROOT / "data" / "sample" / "corpus"
+QUERY = "how do I compare two runs"
+
+
+def cases(data: Path) -> dict[str, list[str]]:
+    """The arguments of the interpreter, by what they measure."""
+    search = f"import branchrank; branchrank.Workspace.open({str(data)!r}).search({QUERY!r}, system="
+    return {
+        "python -c pass": ["-c", "pass"],
+        "import branchrank": ["-c", "import branchrank"],
+        "branchrank.Hit": ["-c", "import branchrank; branchrank.Hit"],
+        "branchrank.Workspace": ["-c", "import branchrank; branchrank.Workspace"],
+        "branchrank --help": ["-m", "branchrank", "--help"],
+        "a cold query, BM25 alone": ["-c", f"{search}'bm25')"],
+        "a cold query, local": ["-c", f"{search}'local')"],
+    }
+
+
+def times(arguments: list[str]) -> tuple[float, float]:
+    """CPU and wall milliseconds of one process and of the processes that it waited for."""
+    before = resource.getrusage(resource.RUSAGE_CHILDREN)
+    started = time.perf_counter()
+    subprocess.run([sys.executable, *arguments], check=True, capture_output=True, cwd=ROOT)
+    wall = time.perf_counter() - started
+    after = resource.getrusage(resource.RUSAGE_CHILDREN)
+    return 1000 * (after.ru_utime + after.ru_stime - before.ru_utime - before.ru_stime), 1000 * wall
+
+
+def main() -> None:
+    """Measure and print a Markdown table."""
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--rounds", type=int, default=5)
+    rounds = parser.parse_args().rounds
+    with tempfile.TemporaryDirectory() as folder:
+        data = Path(folder, "data")
+        build = ["-m", "branchrank", "index", str(CORPUS), "--data-dir", str(data), "--vector-store", "exact"]
+        subprocess.run(
+            [sys.executable, *build, "--embedder", "all-MiniLM-L6-v2", "--quiet"],
+            check=True,
+            capture_output=True,
+            cwd=ROOT,
+        )
+        measured = cases(data)
+        spent: dict[str, list[tuple[float, float]]] = {name: [] for name in measured}
+        for _ in range(rounds):
+            for name, arguments in measured.items():
+                spent[name].append(times(arguments))
+    bare = min(cpu for cpu, _ in spent["python -c pass"])
+    print(f"{os.cpu_count()} CPUs, load {os.getloadavg()[0]:.1f}, least of {rounds} rounds\n")
+    print("| process | CPU ms | times an empty Python | wall ms |")
+    print("| --- | --- | --- | --- |")
+    for name, found in spent.items():
+        cpu, wall = min(cpu for cpu, _ in found), min(wall for _, wall in found)
+        print(f"| {name} | {cpu:.0f} | {cpu / bare:.1f} | {wall:.0f} |")
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,99 @@
+"""The fix of an error names flags that the command at hand has."""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+
+import click
+import pytest
+from support.commands import invoke
+
+from branchrank.cli.main import VERBS, main
+from branchrank.cli.remedies import remedy_for
+from branchrank.settings import PARTS, settings_of
+
+UNREACHABLE = (
+    "start the server, name another endpoint (--hybrid-base-url, --pageindex-base-url), "
+    "or leave the LLM out (--hybrid-no-llm, --pageindex-no-llm)"
+)
+
+
+def command_of(*words: str) -> click.Command:
+    """The command that these words name."""
+    command: click.Command = main
+    for word in words:
+        assert isinstance(command, click.Group)
+        found = command.get_command(click.Context(command), word)
+        assert found is not None
+        command = found
+    return command
+
+
+@pytest.mark.parametrize(
+    ("words", "fix"),
+    [
+        (("benchmark",), UNREACHABLE.replace("url, --", "url or --").replace("llm, --", "llm or --")),
+        (
+            ("hybrid",),
+            "start the server, name another endpoint (--hybrid-base-url), "
+            "or leave the LLM out (--hybrid-no-llm)",
+        ),
+        (("questions", "generate"), "start the server, name another endpoint (--base-url)"),
+        (
+            ("run",),
+            "start the server, name another endpoint (base_url in [hybrid] or base_url in [pageindex] of "
+            "branchrank.toml), or leave the LLM out (no_llm in [hybrid] or no_llm in [pageindex] of "
+            "branchrank.toml)",
+        ),
+    ],
+)
+def test_alternatives_are_those_that_the_command_has(words: tuple[str, ...], fix: str) -> None:
+    assert remedy_for(UNREACHABLE, command_of(*words)) == fix
+
+
+def test_a_quoted_command_keeps_its_flags() -> None:
+    quoted = "build it: branchrank index CORPUS --data-dir DIR --embedder fake"
+    assert remedy_for(quoted, command_of("compare")) == quoted
+    assert (
+        remedy_for("correct --embedder", command_of("compare"))
+        == "correct embedder in [index] of branchrank.toml"
+    )
+
+
+@pytest.mark.parametrize("verb", VERBS)
+def test_no_fix_names_a_setting_by_a_flag_that_the_command_lacks(verb: str) -> None:
+    command = command_of(verb)
+    has = {flag for option in command.params for flag in (*option.opts, *option.secondary_opts)}
+    for part in PARTS:
+        for setting in settings_of(part):
+            named = re.findall(r"--[a-z0-9-]+", remedy_for(f"correct {setting.flag}", command))
+            assert set(named) <= has
+
+
+@pytest.mark.parametrize(
+    "words",
+    [
+        ("hybrid", "tea"),
+        ("retrieve", "tea"),
+        ("search", "tea"),
+        ("benchmark",),
+        ("serve",),
+        ("mcp",),
+        ("calibrate",),
+        ("index",),
+        ("questions", "check"),
+        ("pageindex", "check"),
+    ],
+    ids=" ".join,
+)
+def test_a_folder_that_is_not_a_workspace_is_refused_with_the_command_that_makes_one(
+    words: tuple[str, ...], tmp_path: Path
+) -> None:
+    folder = tmp_path / "nowhere"
+    result = invoke(*words, "--data-dir", folder)
+    assert result.exit_code == 3
+    assert f"error: {folder} is not a workspace" in result.stderr
+    assert f"fix: branchrank index FOLDER --data-dir {folder}" in result.stderr
+    assert "building" not in result.stderr
+    assert not folder.exists()

@@ -1,0 +1,58 @@
+"""The examples in the public docstrings run, in a folder with ``docs/``, an indexed ``data/`` and a run."""
+
+from __future__ import annotations
+
+import doctest
+import importlib
+from pathlib import Path
+
+import pytest
+from support.commands import benchmark, make_project
+
+MODULES = (
+    "branchrank.workspace",
+    "branchrank.systems.searcher",
+    "branchrank.library",
+    "branchrank.progress_bars",
+    "branchrank.predictor",
+    "branchrank.records",
+)
+FLAGS = doctest.ELLIPSIS | doctest.NORMALIZE_WHITESPACE
+
+
+@pytest.fixture(scope="module")
+def project(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    made = make_project(tmp_path_factory.mktemp("docstrings"))
+    benchmark(made, "--predictor", "local", "--predictor", "hybrid", "--hybrid-no-llm")
+    return made
+
+
+def examples() -> list[doctest.DocTest]:
+    finder = doctest.DocTestFinder()
+    found = [
+        test for name in MODULES for test in finder.find(importlib.import_module(name), name) if test.examples
+    ]
+    return list({test.name: test for test in found}.values())
+
+
+@pytest.mark.parametrize("example", examples(), ids=lambda example: example.name)
+def test_an_example_of_a_docstring_runs(
+    example: doctest.DocTest, project: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(project)
+    report: list[str] = []
+    failed, tried = doctest.DocTestRunner(optionflags=FLAGS).run(
+        example, out=report.append, clear_globs=False
+    )
+    assert (failed, "".join(report)) == (0, "")
+    assert tried
+
+
+def test_the_ways_in_have_examples() -> None:
+    names = {example.name.removeprefix("branchrank.") for example in examples()}
+    assert {
+        "workspace.Workspace",
+        "workspace.Workspace.build",
+        "workspace.Workspace.benchmark",
+        "workspace.Run",
+    } <= names

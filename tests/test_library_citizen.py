@@ -1,0 +1,252 @@
+"""The library leaves the process as it found it, prints nothing, and closes what it opens."""
+
+from __future__ import annotations
+
+import ast
+import json
+import os
+import subprocess
+import sys
+import threading
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+from typing import Any
+
+import pytest
+from support.commands import ROOT
+from support.small_index import DOCUMENTS
+from support.worlds import QUERIES, make_index
+
+from branchrank.environment import temporary_environment
+from branchrank.systems.builtin import builtin_systems
+from branchrank.systems.engine import Engine
+
+SUPPORT = ROOT / "tests" / "support"
+STORES = [("exact", "fake:64"), ("chroma", "all-MiniLM-L6-v2")]
+
+
+@pytest.fixture
+def folder(tmp_path: Path) -> Path:
+    for source, text in DOCUMENTS.items():
+        path = tmp_path / "docs" / source
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_text(text, encoding="utf-8")
+    return tmp_path
+
+
+def run(script: Path, *arguments: object, **environment: str) -> subprocess.CompletedProcess[bytes]:
+    inherited = {name: value for name, value in os.environ.items() if "PYTEST" not in name}
+    return subprocess.run(
+        [sys.executable, script, *map(str, arguments)],
+        capture_output=True,
+        cwd=ROOT,
+        env={**inherited, **environment},
+        timeout=300,
+        check=False,
+    )
+
+
+#: Warning filters that other libraries add when they are imported, by the start of their ``repr``.
+FOREIGN_FILTERS = ("the matrix subclass is not the recommended way", "opentelemetry")
+
+
+@pytest.mark.parametrize(("store", "embedder"), STORES)
+def test_a_build_a_search_and_a_benchmark_leave_the_process_as_it_was(
+    folder: Path, store: str, embedder: str
+) -> None:
+    done = run(SUPPORT / "process_state.py", folder, store, embedder)
+    assert (done.returncode, done.stdout, done.stderr) == (0, b"", b"")
+    changes = json.loads((folder / "changes.json").read_text())
+    filters = changes.pop("warnings", {"gone": [], "new": []})
+    assert filters["gone"] == []
+    assert [each for each in filters["new"] if not any(name in each for name in FOREIGN_FILTERS)] == []
+    assert changes == {}
+
+
+@pytest.mark.skipif(not Path("/proc/self/fd").is_dir(), reason="needs /proc")
+@pytest.mark.parametrize(("store", "embedder"), STORES)
+def test_a_closed_workspace_holds_nothing_open(folder: Path, store: str, embedder: str) -> None:
+    done = run(SUPPORT / "open_resources.py", folder, store, embedder)
+    assert (done.returncode, done.stderr) == (0, b"")
+    answer = json.loads((folder / "open.json").read_text())
+    assert answer["files"] == []
+    # Chroma starts the threads and the socket pair of its runtime once in a process.
+    assert answer["last"] == answer["first"]
+    assert answer["last"]["connections"] == 0
+    assert answer["last"]["python threads"] == 1
+
+
+SUMS = """
+import hashlib, sys
+import numpy as np
+from branchrank.measures.intervals import paired_bootstrap
+from branchrank.stores.vectors_exact import ExactVectors
+
+random = np.random.default_rng(7)
+found = []
+for rows in (100, 6_000, 50_000):
+    matrix = random.standard_normal((rows, 384), dtype=np.float32)
+    matrix /= np.linalg.norm(matrix, axis=1, keepdims=True)
+    matrix[rows // 2] = matrix[3]  # an equal score
+    store = ExactVectors([f"{row:05}" for row in range(rows)], matrix)
+    for row in (3, 50, 99):
+        found += [(entry.key, entry.score.hex()) for entry in store.search(matrix[row], 20)]
+differences = random.normal(0.1, 0.3, 2_500)
+for resamples in (499, 998):
+    interval = paired_bootstrap(differences, [str(n // 2) for n in range(2_500)], resamples=resamples)
+    found.append((interval.low.hex(), interval.high.hex()))
+print(hashlib.sha256(repr(found).encode()).hexdigest())
+"""
+
+
+def test_sums_have_the_same_bits_for_any_number_of_blas_threads(tmp_path: Path) -> None:
+    script = tmp_path / "sums.py"
+    script.write_text(SUMS)
+    digests = {run(script, OPENBLAS_NUM_THREADS=threads).stdout for threads in ("1", "2", "7", "")}
+    assert len(digests) == 1
+    assert len(digests.pop()) == 65
+
+
+def test_eight_threads_get_the_hits_of_one(tmp_path: Path) -> None:
+    index, resolved = make_index(tmp_path, hybrid__no_llm=True, pageindex__no_llm=True)
+    systems = builtin_systems(("local", "pageindex", "hybrid", "grep", "sqlite"), resolved)
+    asked = [(system, query) for query in QUERIES for system in systems] * 4
+    with index:
+        alone = make_engine(index, tmp_path, resolved)
+        expected = [alone.retrieve(system, query, 10).hits for system, query in asked]
+        shared = make_engine(index, tmp_path, resolved)
+        start = threading.Barrier(8)
+
+        def share(number: int) -> list[Any]:
+            start.wait()
+            return [shared.retrieve(system, query, 10).hits for system, query in asked[number::8]]
+
+        with ThreadPoolExecutor(8) as pool:
+            answers = list(pool.map(share, range(8)))
+        shared.close()
+        alone.close()
+    assert any(expected)
+    for number, answer in enumerate(answers):
+        assert answer == expected[number::8]
+
+
+def make_engine(index: Any, folder: Path, resolved: Any) -> Engine:
+    return Engine(index, folder / "docs", resolved)
+
+
+def test_a_class_in_the_working_directory_is_importable_by_the_command_alone(
+    folder: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    from branchrank.bench.predictors import load_class_predictor
+    from branchrank.errors import UsageError
+
+    name = "retriever_of_this_folder"
+    (folder / f"{name}.py").write_text("class Mine:\n    def retrieve(self, query, k):\n        return []\n")
+    monkeypatch.chdir(folder)
+    before = list(sys.path)
+    with pytest.raises(UsageError, match="No module named"):
+        load_class_predictor(f"{name}:Mine")
+    assert sys.path == before
+    flags = ["--predictor", f"{name}:Mine", "--data-dir", "data", "--embedder", "fake:64", "--quiet"]
+    flags += ["--latency-sample", "0"]
+    (folder / "questions.jsonl").write_text(
+        '{"id": "q", "question": "clear", "source_file": "cache.rst", '
+        '"answer_line_start": 6, "answer_line_end": 9}\n'
+    )
+    for words in (["index", "docs", *flags[2:-2]], ["benchmark", "--questions", "questions.jsonl", *flags]):
+        # -P: the interpreter does not add the working directory by itself.
+        done = subprocess.run(
+            [sys.executable, "-P", "-m", "branchrank", *words], capture_output=True, text=True, cwd=folder
+        )
+        assert done.returncode == 0, done.stderr
+    assert "Mine" in done.stdout
+
+
+def test_variables_are_set_for_one_block_and_restored_after_an_error(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("BRANCHRANK_TEST_SET", "old")
+    monkeypatch.delenv("BRANCHRANK_TEST_NEW", raising=False)
+    before = dict(os.environ)
+    with temporary_environment(BRANCHRANK_TEST_SET="new", BRANCHRANK_TEST_NEW="new"):
+        assert os.environ["BRANCHRANK_TEST_SET"] == os.environ["BRANCHRANK_TEST_NEW"] == "new"
+    assert dict(os.environ) == before
+
+    @temporary_environment(BRANCHRANK_TEST_SET="new", BRANCHRANK_TEST_NEW="new")
+    def fail() -> None:
+        raise RuntimeError
+
+    with pytest.raises(RuntimeError):
+        fail()
+    assert dict(os.environ) == before
+
+
+def test_threads_that_set_variables_take_turns(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.delenv("BRANCHRANK_TEST_NEW", raising=False)
+
+    def turn(number: int) -> bool:
+        with temporary_environment(BRANCHRANK_TEST_NEW=str(number)):
+            threading.Event().wait(0.001)
+            return os.environ["BRANCHRANK_TEST_NEW"] == str(number)
+
+    with ThreadPoolExecutor(8) as pool:
+        assert all(pool.map(turn, range(80)))
+    assert "BRANCHRANK_TEST_NEW" not in os.environ
+
+
+def test_random_numbers_and_the_start_method_are_restored(tmp_path: Path) -> None:
+    script = tmp_path / "restored.py"
+    script.write_text(
+        "import multiprocessing, random\n"
+        "from branchrank.environment import preserved_random_state, preserved_start_method\n"
+        "random.seed(1)\n"
+        "with preserved_random_state(), preserved_start_method():\n"
+        "    random.random(), multiprocessing.RLock()\n"
+        "assert multiprocessing.get_start_method(allow_none=True) is None\n"
+        "multiprocessing.set_start_method('spawn')\n"
+        "with preserved_start_method():\n"
+        "    multiprocessing.RLock()\n"
+        "assert multiprocessing.get_start_method(allow_none=True) == 'spawn'\n"
+        "first = random.random()\n"
+        "random.seed(1)\n"
+        "assert random.random() == first\n"
+    )
+    done = run(script)
+    assert (done.returncode, done.stderr) == (0, b"")
+
+
+PROCESS_WIDE = {
+    "putenv",
+    "set_num_threads",
+    "set_threshold",
+    "freeze",
+    "setrlimit",
+    "basicConfig",
+    "setlocale",
+    "chdir",
+    "umask",
+    "setdefaulttimeout",
+    "simplefilter",
+}
+
+
+def changes_the_process(node: ast.AST) -> bool:
+    """Whether an expression assigns to ``os.environ`` or calls something that acts on the whole process."""
+    if isinstance(node, ast.Subscript):
+        return not isinstance(node.ctx, ast.Load) and ast.unparse(node.value) == "os.environ"
+    if not (isinstance(node, ast.Call) and isinstance(node.func, ast.Attribute)):
+        return False
+    changed = node.func.attr in ("setdefault", "update", "pop", "insert", "append")
+    owner = ast.unparse(node.func.value)
+    return node.func.attr in PROCESS_WIDE or (changed and owner in ("os.environ", "sys.path"))
+
+
+def test_no_module_but_one_sets_process_state() -> None:
+    """What a run of the library does not reach; commands own their process."""
+    found = []
+    for path in sorted((ROOT / "branchrank").rglob("*.py")):
+        if path.name == "environment.py" or "cli" in path.parts:
+            continue
+        tree = ast.parse(path.read_text(encoding="utf-8"))
+        for node in ast.walk(tree):
+            if changes_the_process(node):
+                found.append(f"{path.relative_to(ROOT)}:{getattr(node, 'lineno', 0)}")
+    assert found == []

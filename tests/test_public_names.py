@@ -1,0 +1,123 @@
+"""The public names: listed, documented, and loaded when they are first used."""
+
+from __future__ import annotations
+
+import ast
+import inspect
+import subprocess
+import sys
+from importlib.metadata import version
+from pathlib import Path
+
+import pytest
+from support.commands import ROOT
+
+import branchrank
+
+NAMES = ["Comparison", "Hit", "Predictor", "Question", "Run", "System", "Workspace", "errors"]
+HEAVY = {
+    "altair",
+    "bm25s",
+    "chromadb",
+    "click",
+    "httpcore",
+    "httpx",
+    "msgspec",
+    "numpy",
+    "onnxruntime",
+    "openai",
+    "pandas",
+    "rich",
+    "scipy",
+    "sentence_transformers",
+    "statsmodels",
+    "torch",
+    "transformers",
+}
+
+
+def loaded_by(code: str) -> set[str]:
+    """Top-level modules that are loaded after ``code``, in a fresh interpreter."""
+    code += "; import sys; print(*{name.partition('.')[0] for name in sys.modules})"
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    assert done.stderr == ""
+    return set(done.stdout.split())
+
+
+def test_the_public_names_are_these() -> None:
+    assert branchrank.__all__ == NAMES
+    assert [name for name in dir(branchrank) if not name.startswith("__")] == NAMES
+    page = (ROOT / "docs" / "architecture.md").read_text(encoding="utf-8")
+    table = page.partition("## Public API")[2].partition("##")[0]
+    assert [name for name in NAMES if f"`{name}`" not in table] == []
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_a_public_name_resolves_and_is_documented(name: str) -> None:
+    value = getattr(branchrank, name)
+    assert inspect.getdoc(value)
+    assert getattr(branchrank, name) is value
+    if inspect.isclass(value):
+        assert value.__name__ == name
+        for method, function in inspect.getmembers(value, inspect.isfunction):
+            if not method.startswith("_") and function.__module__.startswith("branchrank"):
+                assert inspect.getdoc(function), f"{name}.{method}"
+
+
+def test_another_name_is_an_attribute_error() -> None:
+    with pytest.raises(AttributeError, match="module 'branchrank' has no attribute 'Worspace'"):
+        branchrank.Worspace  # noqa: B018 - the access is the test
+    assert not hasattr(branchrank, "__path_of_nothing__")
+
+
+def test_a_star_import_gives_the_public_names() -> None:
+    namespace: dict[str, object] = {}
+    exec("from branchrank import *", namespace)
+    assert sorted(set(namespace) - {"__builtins__"}) == NAMES
+
+
+def test_type_checkers_see_the_same_names() -> None:
+    tree = ast.parse(Path(branchrank.__file__).read_text(encoding="utf-8"))
+    [block] = [
+        node for node in tree.body if isinstance(node, ast.If) and ast.unparse(node.test) == "TYPE_CHECKING"
+    ]
+    seen = {
+        alias.asname: f"{node.module}.{alias.name}"
+        for node in block.body
+        if isinstance(node, ast.ImportFrom)
+        for alias in node.names
+    }
+    assert sorted(seen) == NAMES
+    homes = branchrank._HOMES | {"errors": "branchrank"}
+    assert seen == {name: f"{homes[name]}.{name}" for name in NAMES}
+    assert (Path(branchrank.__file__).parent / "py.typed").is_file()
+
+
+def test_the_import_loads_nothing_heavy() -> None:
+    assert loaded_by("import branchrank") & HEAVY == set()
+
+
+@pytest.mark.parametrize("name", ["Hit", "Question", "Predictor", "errors"])
+def test_the_records_load_only_their_own_library(name: str) -> None:
+    assert loaded_by(f"import branchrank; branchrank.{name}") & HEAVY <= {"msgspec"}
+
+
+def test_a_workspace_loads_no_model_and_no_server_client() -> None:
+    loaded = loaded_by("import branchrank; branchrank.Workspace; branchrank.Run; branchrank.System")
+    assert loaded & (HEAVY - {"msgspec", "numpy"}) == set()
+
+
+def test_the_package_logs_nowhere_unless_asked() -> None:
+    code = (
+        "import logging, branchrank\n"
+        "root = list(logging.root.handlers)\n"
+        "logging.getLogger('branchrank.serve').error('unseen')\n"
+        "assert root == logging.root.handlers == []\n"
+        "assert logging.getLogger('branchrank').level == logging.NOTSET\n"
+    )
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    assert (done.stdout, done.stderr) == ("", "")
+
+
+def test_the_version_is_the_installed_one() -> None:
+    assert branchrank.__version__ == version("branchrank")
