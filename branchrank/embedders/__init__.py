@@ -1,14 +1,15 @@
 """Embedders behind one protocol, opened by name.
 
-======================  ==========================================================================
-``--embedder``          route
-======================  ==========================================================================
-``all-MiniLM-L6-v2``    the original weights from an installed package; no hub, no service
-``fake``, ``fake:128``  hashed words, for tests and demonstrations; the number is the dimension
-``openai:MODEL``        any OpenAI-compatible ``/v1/embeddings`` at ``--embedding-url``
-``ollama:MODEL``        an Ollama server's ``/api/embed`` at ``--embedding-url``
-anything else           a sentence-transformers model by hub name or local path
-======================  ==========================================================================
+========================  ==========================================================================
+``--embedder``            route
+========================  ==========================================================================
+``all-MiniLM-L6-v2``      the original weights from an installed package; no hub, no service
+``fake``, ``fake:128``    hashed words, for tests and demonstrations; the number is the dimension
+``openai:MODEL``          any OpenAI-compatible ``/v1/embeddings`` at ``--embedding-url``
+``ollama:MODEL``          an Ollama server's ``/api/embed`` at ``--embedding-url``
+``NAME``, ``NAME:MODEL``  an embedder of an installed package (:mod:`branchrank.embedders.installed`)
+anything else             a sentence-transformers model by hub name or local path
+========================  ==========================================================================
 """
 
 from __future__ import annotations
@@ -17,8 +18,9 @@ from pathlib import Path
 
 from branchrank.embedders import minilm
 from branchrank.embedders.fake import FakeEmbedder
+from branchrank.embedders.installed import installed_routes, open_installed
 from branchrank.embedders.protocol import Embedder, EmbedderIdentity, Vectors, unit_rows
-from branchrank.errors import UsageError
+from branchrank.errors import UsageError, or_else
 from branchrank.progress import Notify
 from branchrank.settings import IndexSettings
 
@@ -31,6 +33,13 @@ __all__ = [
     "open_embedder",
     "unit_rows",
 ]
+
+#: Routes that take a model after a colon.
+ROUTES = ("fake", "openai", "ollama")
+
+
+def _routes() -> tuple[str, ...]:
+    return (*ROUTES, *installed_routes())
 
 
 def open_embedder(settings: IndexSettings, *, notify: Notify | None = None) -> Embedder:
@@ -58,6 +67,14 @@ def open_embedder(settings: IndexSettings, *, notify: Notify | None = None) -> E
         return minilm.MiniLMEmbedder()
     if minilm.is_model(folder := Path(settings.embedder).expanduser()):
         return minilm.MiniLMEmbedder(folder)
+    installed = open_installed(route, model, notify)
+    if installed is not None:
+        return installed
+    if model and not folder.exists():  # no name on the hub has a colon
+        raise UsageError(
+            f"embedder {settings.embedder!r}: there is no route {route!r}{or_else(route, _routes())}",
+            remedy="correct --embedder, or install the package that provides it",
+        )
     from branchrank.embedders.sentence_transformers import SentenceTransformersEmbedder
 
     return SentenceTransformersEmbedder(settings.embedder, settings.embedding_revision, notify=notify)

@@ -16,12 +16,14 @@ is a prefix of the top k + n. Every stage leaves its list in the trace.
 from __future__ import annotations
 
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Hashable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import ExitStack
 from pathlib import Path
 from threading import Lock, RLock
 from typing import NamedTuple
+
+import msgspec
 
 from branchrank.embedders.cache import EmbeddingCache
 from branchrank.index import Index
@@ -195,9 +197,9 @@ class Engine:
             if kind.needs_vector:
                 with embedding:
                     self._embed(query.text, trace)
-            depth = 2 * k if branch.doubled else branch.top_n
             with trace.timed(label(branch)):
-                return self._result(search, kind, Lookup(query, branch, depth, self.sources, stages))
+                lookup = Lookup(query, branch, _depth(branch, k), self.sources, stages)
+                return self._result(search, kind, lookup)
 
         if len(branches) > 1 and any(kind.waits for kind in kinds):
             with ThreadPoolExecutor(len(branches)) as pool:
@@ -210,7 +212,7 @@ class Engine:
             ranking = result.ranking
             trace.add(name, branch.unit, ranking)
             if branch.expand is not None:
-                ranking = self._expanded(branch, query, ranking, trace)
+                ranking = self._expanded(branch, query, _depth(branch, k), ranking, trace)
             fused.lists[name] = ranking
             fused.results[name] = result
         return fused
@@ -235,10 +237,7 @@ class Engine:
         """A branch's result, at most ``n`` entries that the query admits; remembered where the kind is."""
         if not kind.remembered:
             return self._searched(search, kind, lookup)
-        branch, query = lookup.branch, lookup.query
-        options = tuple(sorted(branch.options.items()))
-        asked = (query.text, query.keywords, query.excluded, query.filters)
-        key = (label(branch), branch.unit, lookup.n, branch.threshold, options, *asked)
+        key = _asked(lookup.branch, lookup.query, lookup.n)
         return self.memo.get(key, lambda: self._searched(search, kind, lookup))
 
     def _searched(self, search: Search, kind: BranchKind, lookup: Lookup) -> BranchResult:
@@ -254,17 +253,18 @@ class Engine:
         return result._replace(ranking=[entry for entry in result.ranking if admits(entry.key)][:limit])
 
     def _expanded(
-        self, branch: Branch, query: Query, shortlist: Sequence[Scored], trace: Trace
+        self, branch: Branch, query: Query, n: int, shortlist: Sequence[Scored], trace: Trace
     ) -> RankedList:
         """A chunk branch's nodes: mapped with evidence, then with their neighbours."""
         walk = branch.expand
         assert walk is not None
-        key = (query.text, label(branch), branch.top_n, branch.threshold, query.excluded, query.filters)
+        memo = self.memo if branch_kind(branch.kind).remembered else Memo()
+        key = _asked(branch, query, n)
         with trace.timed("mapping"):
-            seeds = self.memo.get(("mapping", *key), lambda: evidence(shortlist, self.sources.nodes_of))
+            seeds = memo.get(("mapping", *key), lambda: evidence(shortlist, self.sources.nodes_of))
         trace.add("mapping", "node", seeds)
         with trace.timed("expansion"):
-            reached = self.memo.get(("expansion", walk, *key), lambda: self._reached(seeds, walk, query))
+            reached = memo.get(("expansion", walk, *key), lambda: self._reached(seeds, walk, query))
         trace.add("expansion", "node", reached)
         return reached
 
@@ -276,6 +276,18 @@ class Engine:
         hittable = self.sources.hittable
         banned = self.sources.banned("node", query)
         return nodes.where([key in hittable and key not in banned for key in nodes.ids])
+
+
+def _depth(branch: Branch, k: int) -> int:
+    """How many entries a branch gives."""
+    return 2 * k if branch.doubled else branch.top_n
+
+
+def _asked(branch: Branch, query: Query, n: int) -> tuple[Hashable, ...]:
+    """Everything that a branch's list depends on. Options may hold lists, which have no hash."""
+    options = msgspec.json.encode(branch.options, order="deterministic")
+    asked = (query.text, query.keywords, query.excluded, query.filters)
+    return (label(branch), branch.unit, n, branch.threshold, options, *asked)
 
 
 def fuse(lists: Mapping[str, Sequence[Scored]], slot: Fuse, weights: Mapping[str, float]) -> RankedList:

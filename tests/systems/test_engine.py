@@ -6,7 +6,7 @@ import threading
 
 import msgspec
 import pytest
-from branchrank.systems.spec import Fuse
+from branchrank.systems.spec import Branch, Expand, Fuse, System
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from support.worlds import PAGES, QUERIES, make_index
@@ -261,3 +261,29 @@ def test_a_closed_engine_opens_its_branches_again(world, folder) -> None:
         engine.close()
         assert engine.retrieve(system, "tea", 5).hits == before
     engine.close()
+
+
+def alone(kind: str, **fields: object) -> System:
+    return System(name=kind, branches=(Branch(kind=kind, **fields),))
+
+
+@pytest.mark.parametrize("expand", [None, Expand(depth=0, siblings=0, file_roots=0)])
+def test_what_is_remembered_depends_on_everything_that_was_asked(world, folder, engine, expand) -> None:
+    """Keywords, options and a doubled depth change a branch's list, so each has a result of its own."""
+    grep, doubled = alone("grep", expand=expand), alone("dense", doubled=True, expand=expand)
+    filtered = alone("grep", expand=expand, options={"ranking": "bm25"})
+    cases = [
+        (system, k, keywords)
+        for system in (grep, filtered, doubled)
+        for k in (1, 6)
+        for keywords in ("tea", "vinegar", "daemon temperature seconds")
+    ]
+    assert len({len(engine.retrieve(doubled, "tea", k).hits) for k in (1, 6)}) == 2
+    for system, k, keywords in cases:
+        with Engine(world[0], folder / "docs", world[1], memo=QueryMemo()) as forgetful:
+            expected = forgetful.retrieve(system, "which tea", k, keywords=keywords)
+        found = engine.retrieve(system, "which tea", k, keywords=keywords)
+        assert found.hits == expected.hits
+        assert [(stage.stage, stage.keys) for stage in found.trace] == [
+            (stage.stage, stage.keys) for stage in expected.trace
+        ]

@@ -1,0 +1,66 @@
+"""A branch kind that matches section titles, and an embedder that counts letters."""
+
+import re
+
+import numpy as np
+
+from branchrank.embedders import EmbedderIdentity, unit_rows
+from branchrank.records import Scored
+from branchrank.systems.branches import BranchKind, BranchResult
+
+
+class TitlesKind(BranchKind):
+    """Sections whose titles share words with the query. The option ``least`` is how many words (1)."""
+
+    name = "titles"
+    units = ("node",)
+    ranks_by = "words"
+
+    def problems(self, branch):
+        found = super().problems(branch)
+        found += [f"titles has no option {name!r}" for name in branch.options if name != "least"]
+        return found
+
+    def open(self, opening):
+        titles = {node.id: words(node.title) for node in opening.index.tree.sections}
+
+        def search(lookup):
+            asked = words(lookup.query.text)
+            least = lookup.branch.options.get("least", 1)
+            found = [
+                Scored(key, len(title & asked) / len(title | asked))
+                for key, title in titles.items()
+                if len(title & asked) >= least and key in lookup.sources.hittable
+            ]
+            return BranchResult(sorted(found, key=lambda entry: (-entry.score, entry.key)))
+
+        return search
+
+
+def words(text):
+    return frozenset(re.findall(r"\w+", text.lower()))
+
+
+TITLES = TitlesKind()
+
+
+class LettersEmbedder:
+    """How often each letter occurs, as a unit vector."""
+
+    def __init__(self, alphabet):
+        self.alphabet = alphabet
+        self.identity = EmbedderIdentity(
+            name="letters", model=alphabet, dimension=len(alphabet), max_tokens=100_000
+        )
+
+    def embed_documents(self, texts, progress=lambda stage, done, total: None):
+        counts = [[1 + text.lower().count(letter) for letter in self.alphabet] for text in texts]
+        progress("embed", len(texts), len(texts))
+        return unit_rows(np.array(counts, dtype=np.float32), origin="letters")
+
+    def embed_query(self, text):
+        return self.embed_documents([text])[0]
+
+
+def open_letters(model, notify):
+    return LettersEmbedder(model or "abcdefghijklmnopqrstuvwxyz")
