@@ -61,6 +61,10 @@ class Command:
     def __call__(self, verb: str, *words: object) -> Result:
         return invoke(verb, "--data-dir", self.data, *words)
 
+    def run(self, *words: object) -> Result:
+        """``branchrank run WORDS``; the experiment file names the workspace."""
+        return invoke("run", *words)
+
     def json(self, verb: str, *words: object) -> dict[str, Any]:
         """What the command prints with ``--json``."""
         result = self(verb, "--json", "--quiet", *words)
