@@ -8,7 +8,7 @@ UV := $(shell command -v uv 2>/dev/null)
 # uv does not read pip's find-links by itself.
 export UV_FIND_LINKS ?= $(PIP_FIND_LINKS)
 
-.PHONY: setup demo test lint types imports unit test-corpora bench clean
+.PHONY: setup demo test lint types imports unit test-full test-corpora bench clean
 
 setup: $(VENV)/.ready
 
@@ -41,6 +41,10 @@ imports: setup
 
 unit: setup
 	$(BIN)/python -m pytest
+
+# What takes too long for each change: how reading scales, over a generated family of documents.
+test-full: setup
+	$(BIN)/python -m pytest -m full
 
 # Reads whole documentation sets: ../shared/corpora, Django's docs, and those of BRANCHRANK_TEST_CORPORA.
 test-corpora: setup

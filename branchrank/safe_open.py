@@ -1,20 +1,27 @@
-"""Open a file that lies below a folder, whatever the path says and whoever swaps links meanwhile.
+"""Open, write and remove what lies below a folder, whatever the path says and whoever swaps links meanwhile.
 
 1. The path is split into names; an absolute path, an empty name, ``.`` and ``..`` are refused.
 2. Each folder is opened relative to the descriptor of the one before it, never through a link, so that
    what was checked is what is used: a name swapped for a link between two steps is refused.
-3. The file is opened without following a link and without blocking, and must be a regular file.
+3. A file is opened without following a link and without blocking, and must be a regular file. A file is
+   written under a temporary name in its folder's descriptor and renamed there; a folder is removed from the
+   descriptor of the folder above it.
 """
 
 from __future__ import annotations
 
+import contextlib
 import errno
 import os
+import secrets
+import shutil
 import stat
+from collections.abc import Iterator
 from pathlib import Path
 from typing import BinaryIO
 
 _FOLDER = os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC
+_NEW_FILE = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC
 _FILE = os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_NOCTTY | os.O_CLOEXEC
 
 
@@ -27,18 +34,8 @@ def open_beneath(root: Path, relative: str) -> BinaryIO:
     """
     if relative == ".":
         raise IsADirectoryError(errno.EISDIR, "a folder, not a file", relative)
-    names = relative.split("/")
-    if any(name in ("", ".", "..") or "\0" in name for name in names):
-        raise PermissionError(errno.EACCES, "the path does not stay below the folder", relative)
-    folder = os.open(root, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
-    try:
-        for name in names[:-1]:
-            below = _open(name, _FOLDER, folder, relative)
-            os.close(folder)
-            folder = below
-        descriptor = _open(names[-1], _FILE, folder, relative)
-    finally:
-        os.close(folder)
+    with _folder_of(root, relative) as (folder, name):
+        descriptor = _open(name, _FILE, folder, relative)
     mode = os.fstat(descriptor).st_mode
     if stat.S_ISREG(mode):
         return os.fdopen(descriptor, "rb")
@@ -52,6 +49,73 @@ def read_beneath(root: Path, relative: str) -> bytes:
     """The content of the regular file ``relative`` below ``root``; raises what :func:`open_beneath` does."""
     with open_beneath(root, relative) as stream:
         return stream.read()
+
+
+def write_beneath(root: Path, relative: str, content: bytes) -> None:
+    """Write the file ``relative`` below ``root`` atomically and durably; folders that are missing are made.
+
+    Raises what :func:`open_beneath` does. A link of the file's own name is replaced, not followed.
+    """
+    with _folder_of(root, relative, create=True) as (folder, name):
+        temporary = f".{secrets.token_hex(8)}.tmp"
+        descriptor = os.open(temporary, _NEW_FILE, 0o666, dir_fd=folder)
+        try:
+            with os.fdopen(descriptor, "wb") as stream:
+                stream.write(content)
+                stream.flush()
+                os.fsync(stream.fileno())
+            os.replace(temporary, name, src_dir_fd=folder, dst_dir_fd=folder)
+        except BaseException:
+            with contextlib.suppress(FileNotFoundError):
+                os.unlink(temporary, dir_fd=folder)
+            raise
+        os.fsync(folder)
+
+
+def remove_beneath(root: Path, relative: str) -> None:
+    """Remove the file or folder ``relative`` below ``root``; nothing there is no error.
+
+    A link is removed itself, wherever it leads. Raises :class:`PermissionError` for a path that leaves the
+    folder or passes a link, and ``OSError`` where the system refuses.
+    """
+    with contextlib.suppress(FileNotFoundError), _folder_of(root, relative) as (folder, name):
+        mode = os.stat(name, dir_fd=folder, follow_symlinks=False).st_mode
+        if stat.S_ISDIR(mode):
+            shutil.rmtree(name, dir_fd=folder)
+        else:
+            os.unlink(name, dir_fd=folder)
+
+
+def links_beneath(root: Path) -> Iterator[Path]:
+    """Every symbolic link below ``root``, and ``root`` itself if it is one; none for a missing ``root``."""
+    if root.is_symlink():
+        yield root
+        return
+    for folder, folders, files in os.walk(root):
+        for name in (*folders, *files):
+            path = Path(folder, name)
+            if path.is_symlink():
+                yield path
+
+
+@contextlib.contextmanager
+def _folder_of(root: Path, relative: str, *, create: bool = False) -> Iterator[tuple[int, str]]:
+    """The descriptor of the folder that holds ``relative`` below ``root``, and the last name of the path."""
+    names = relative.split("/")
+    if any(name in ("", ".", "..") or "\0" in name for name in names):
+        raise PermissionError(errno.EACCES, "the path does not stay below the folder", relative)
+    folder = os.open(root, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
+    try:
+        for name in names[:-1]:
+            if create:
+                with contextlib.suppress(FileExistsError):
+                    os.mkdir(name, dir_fd=folder)
+            below = _open(name, _FOLDER, folder, relative)
+            os.close(folder)
+            folder = below
+        yield folder, names[-1]
+    finally:
+        os.close(folder)
 
 
 def _open(name: str, flags: int, folder: int, relative: str) -> int:

@@ -13,6 +13,18 @@ if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
     signal.signal(signal.SIGINT, signal.default_int_handler)
 
 
+#: Tests that run only when ``-m`` names their marker.
+ON_REQUEST = ("corpora", "full")
+
+
+def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
+    hidden = [marker for marker in ON_REQUEST if marker not in config.getoption("markexpr")]
+    left_out = [item for item in items if any(item.get_closest_marker(marker) for marker in hidden)]
+    if left_out:
+        config.hook.pytest_deselected(items=left_out)
+        items[:] = [item for item in items if item not in left_out]
+
+
 class OutsideError(AssertionError):
     """A test tried to reach another machine."""
 

@@ -52,7 +52,7 @@ from branchrank.runs.run import RunData
 from branchrank.runs.slices import GoldFacts, gold_facts
 from branchrank.runs.tables import write_tables
 from branchrank.runs.timings import Timing, read_timings, write_timings
-from branchrank.runs.warnings import lost_branches, lost_llms, shallow
+from branchrank.runs.warnings import lost_branches, lost_llms, shallow, total_failures
 from branchrank.settings import BenchmarkSettings, IndexSettings, LLMSettings
 from branchrank.systems.memo import Memo
 
@@ -239,6 +239,7 @@ def _finished(
         failures=sum(row.status == "failed" for row in rows),
         fallbacks=sum(bool(row.fallbacks) for row in rows),
         warnings=(
+            *total_failures(rows, run.predictors),
             *shallow(run.top_k),
             *lost_branches(rows, run.predictors),
             *lost_llms(rows, run.predictors),

@@ -1,8 +1,8 @@
-"""The latency pass: unmemoised, one query at a time, arms interleaved in a seeded order.
+"""The latency pass: unmemoised, one query at a time, predictors interleaved in a seeded order.
 
-1. Each arm answers one warm-up question first; that first answer is its cold time.
-2. Every sampled question goes through every arm, the pairs in an order shuffled by the seed, so that a
-   drift of the machine falls on all arms alike.
+1. Each predictor answers one warm-up question first; that first answer is its cold time.
+2. Every sampled question goes through every predictor, the pairs in an order shuffled by the seed, so that a
+   drift of the machine falls on all of them alike.
 3. Wall and CPU time of the whole query and wall time of each stage are kept, in milliseconds. CPU time is
    that of this process and of the children that it started and waited for, such as grep's. Time spent
    waiting for an LLM is a stage of its own (``llm wait``), and is not in ``compute``. A call that a cache or

@@ -156,8 +156,9 @@ def combined(found: Sequence[BranchRankError]) -> BranchRankError:
         [kind] = kinds
     else:
         kind = InputError if all(isinstance(error, InputError) for error in found) else UsageError
+    messages = dict.fromkeys(error.message for error in found)
     remedies = dict.fromkeys(error.remedy for error in found if error.remedy)
-    return kind("\n".join(error.message for error in found), remedy="; ".join(remedies))
+    return kind("\n".join(messages), remedy="; ".join(remedies))
 
 
 def plan_from_names(

@@ -12,7 +12,7 @@ A run directory may come from somebody else, so it is data.
 from __future__ import annotations
 
 import shlex
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Mapping
 from functools import partial
 from pathlib import Path
 from typing import Any, TypeVar, get_args
@@ -37,6 +37,7 @@ from branchrank.settings import (
     Resolved,
     Setting,
     checked,
+    reaching_settings,
     resolve,
     settings_of,
 )
@@ -45,21 +46,15 @@ R = TypeVar("R", bound=Record)
 Change = Callable[[str, str], str]
 
 DEFAULT_DATA_DIR = Path("data")
-#: The settings that a run directory can't choose, by ``section.name``.
-REACHING: dict[str, Setting] = {
-    f"{setting.section}.{setting.name}": setting
-    for part in PARTS
-    for setting in settings_of(part)
-    if setting.reaches
-}
 _MODEL = "embedding model"
 
 
 class Named(Record, frozen=True, kw_only=True):
     """What the person who resumes a run names in the command.
 
-    ``settings`` maps names in ``REACHING`` to values; ``allowed`` are further hosts, models and files, for
-    the systems and indexes of an experiment file. ``questions`` is needed where the run keeps no wording.
+    ``settings`` maps names of :func:`~branchrank.settings.reaching_settings` to values. ``allowed`` are further
+    hosts, models and files, for the systems and indexes of an experiment file. ``questions`` is needed where
+    the run keeps no wording.
     """
 
     data_dir: Path | None = None
@@ -78,7 +73,7 @@ class Named(Record, frozen=True, kw_only=True):
             words += ["--predictor", name]
         words += ["--api-endpoint", bare_url(self.api_endpoint)] if self.api_endpoint else []
         for key, value in self.settings.items():
-            words += [REACHING[key].flag, bare_url(value)]
+            words += [reaching_settings()[key].flag, bare_url(value)]
         for value in self.allowed:
             words += ["--allow", bare_url(value)]
         return words
@@ -112,7 +107,9 @@ def plan_from_run(directory: Path, named: Named) -> Plan:
     try:
         check_plan(plan)
     except (UsageError, InputError) as error:
-        raise RunError(f"{directory} can't be resumed: {error.message}", remedy=error.remedy) from error
+        raise RunError(
+            f"{directory} can't be resumed: {error.message}", remedy=error.remedy or "start a new run"
+        ) from error
     return plan
 
 
@@ -127,7 +124,7 @@ class _Names:
         self.flags: dict[tuple[str, str], str] = {}
         self.values: dict[tuple[str, str], str] = {}
         for key, value in named.settings.items():
-            self.values[REACHING[key].reaches, bare_url(value)] = value
+            self.values[reaching_settings()[key].reaches, bare_url(value)] = value
 
     def setting(self, setting: Setting, recorded: str) -> str:
         """The value of a setting: the named one, which must be the run's."""
@@ -206,7 +203,7 @@ def _settings(directory: Path, run: RunRecord, found: _Names) -> Resolved:
         if part.section in run.settings
     }
     flags = {}
-    for key, setting in REACHING.items():
+    for key, setting in reaching_settings().items():
         value = found.setting(setting, getattr(recorded.parts[setting.section], setting.name))
         if key in found.named.settings:
             flags[key] = value
@@ -293,5 +290,8 @@ def _changed(value: Any, role: str, change: Change) -> Any:
 
 
 def _role(annotation: Any) -> str:
-    metas: Iterable[Meta] = (each for each in get_args(annotation) if isinstance(each, Meta))
-    return next((meta.extra["reaches"] for meta in metas if meta.extra), "")
+    """The role that a field's type marks; empty when its value does not reach out."""
+    for mark in get_args(annotation):
+        if isinstance(mark, Meta) and mark.extra and "reaches" in mark.extra:
+            return str(mark.extra["reaches"])
+    return ""

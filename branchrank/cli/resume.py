@@ -8,12 +8,7 @@ import click
 
 from branchrank.cli.options import given_flags, settings_options
 from branchrank.cli.terminal import Command, import_from_here
-from branchrank.settings import PARTS, settings_of
-
-#: The settings that lead out of the workspace; a run's directory can't choose them.
-REACHING = frozenset(
-    f"{setting.section}.{setting.name}" for part in PARTS for setting in settings_of(part) if setting.reaches
-)
+from branchrank.settings import PARTS, reaching_settings
 
 
 @click.command("resume", cls=Command)
@@ -38,7 +33,7 @@ REACHING = frozenset(
     help="A host, model or file that a system or an index of the run's experiment file names. Repeatable.",
 )
 @click.option("--quiet", is_flag=True, help="No progress.")
-@settings_options(*PARTS, only=REACHING)
+@settings_options(*PARTS, only=frozenset(reaching_settings()))
 def command(
     run: Path,
     data_dir: Path | None,

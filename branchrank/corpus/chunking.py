@@ -1,7 +1,8 @@
 """Chunks: what is embedded. Each lies inside one section's own span.
 
 1. The budget of a chunk is ``min(target, limit)`` tokens less those of its breadcrumb, which is put
-   before the text when it is embedded. A breadcrumb past half of that loses titles from the left.
+   before the text when it is embedded. A breadcrumb past half of that loses titles from the left, and a
+   title past it is cut.
 2. A block within the budget is one piece. A larger one is cut into pieces: code at blank lines, then
    anything between lines; a single line past the budget is cut between words (a word past it,
    between characters), and only then do chunks share a line.
@@ -11,7 +12,7 @@
 5. With an overlap, a chunk first repeats the last lines of the one before it, up to that many tokens.
 
 A chunk's text is the text of its pieces and nothing else; every piece is in exactly one chunk, the
-overlap apart. The time is linear in the size of the document.
+overlap apart. The time is linear in the size of the document, however long its lines and titles are.
 """
 
 from __future__ import annotations
@@ -28,6 +29,8 @@ CountTokens = Callable[[str], int]
 
 #: Text past so many characters per token holds words that the tokenizer gives up on; it is cut as well.
 _MAX_CHARACTERS_PER_TOKEN = 64
+#: The same for breadcrumbs, which every chunk of a section repeats.
+_MAX_BREADCRUMB_CHARACTERS_PER_TOKEN = 8
 
 
 class _Piece(NamedTuple):
@@ -55,8 +58,9 @@ def chunk_document(
     """
     chunks: list[Chunk] = []
     capacity = min(target_tokens, limit_tokens)
+    fit_breadcrumb = _breadcrumb_fitter(capacity // 2, count_tokens)
     for section, full_breadcrumb in zip(document.sections, breadcrumbs(document), strict=True):
-        breadcrumb, breadcrumb_tokens = _fit_breadcrumb(full_breadcrumb, capacity // 2, count_tokens)
+        breadcrumb, breadcrumb_tokens = fit_breadcrumb(full_breadcrumb)
         budget = capacity - breadcrumb_tokens
         groups = _groups(section, budget, count_tokens)
         packed = _pack(groups, budget, min(overlap_tokens, budget // 2), count_tokens)
@@ -75,15 +79,33 @@ def chunk_document(
     return chunks
 
 
-def _fit_breadcrumb(breadcrumb: str, limit: int, count: CountTokens) -> tuple[str, int]:
-    tokens = count(breadcrumb)
-    while tokens > limit and BREADCRUMB_SEPARATOR in breadcrumb:
-        breadcrumb = breadcrumb.split(BREADCRUMB_SEPARATOR, 1)[1]
-        tokens = count(breadcrumb)
-    if tokens > limit:
-        breadcrumb = next(_cut_line(breadcrumb, limit, count))[0].strip()
-        tokens = count(breadcrumb)
-    return breadcrumb, tokens
+def _breadcrumb_fitter(limit: int, count: CountTokens) -> Callable[[str], tuple[str, int]]:
+    """A function that shortens a breadcrumb to ``limit`` tokens, and counts them; each title once."""
+    separator = count(BREADCRUMB_SEPARATOR)
+    room = limit * _MAX_BREADCRUMB_CHARACTERS_PER_TOKEN
+    sizes: dict[str, int] = {}
+
+    def fit(breadcrumb: str) -> tuple[str, int]:
+        titles = breadcrumb.split(BREADCRUMB_SEPARATOR)
+        tokens = characters = 0
+        kept = len(titles)
+        for title in reversed(titles):
+            if characters + len(title) > room:
+                break
+            if title not in sizes:
+                sizes[title] = count(title)
+            between = separator if characters else 0
+            if tokens + between + sizes[title] > limit:
+                break
+            tokens += between + sizes[title]
+            characters += len(title) + len(BREADCRUMB_SEPARATOR)
+            kept -= 1
+        if kept < len(titles):
+            return BREADCRUMB_SEPARATOR.join(titles[kept:]), tokens
+        title = next(_cut_line(titles[-1][:room], limit, count))[0].strip()
+        return title, count(title)
+
+    return fit
 
 
 def _groups(section: Section, budget: int, count: CountTokens) -> list[list[_Piece]]:
@@ -110,8 +132,8 @@ def _belongs(before: Block, block: Block) -> bool:
 
 
 def _pieces(block: Block, budget: int, count: CountTokens) -> Iterator[_Piece]:
-    tokens = count(block.text)
-    if _fits(block.text, tokens, budget):
+    tokens = _tokens_within(block.text, budget, count)
+    if tokens is not None:
         yield _Piece(block.text, block.line_start, block.line_end, tokens, block)
         return
     lines = block.text.split("\n")
@@ -125,8 +147,8 @@ def _pieces(block: Block, budget: int, count: CountTokens) -> Iterator[_Piece]:
             continue
         part = list(run)
         text = "\n".join(line for _, line in part)
-        if block.kind == "code" and (size := count(text)) <= budget:
-            yield _Piece(text, part[0][0], part[-1][0], size, block)
+        if block.kind == "code" and (tokens := _tokens_within(text, budget, count)) is not None:
+            yield _Piece(text, part[0][0], part[-1][0], tokens, block)
             continue
         for number, line in part:
             line_end = min(number, block.line_end)
@@ -134,34 +156,43 @@ def _pieces(block: Block, budget: int, count: CountTokens) -> Iterator[_Piece]:
                 yield _Piece(cut, line_end, line_end, size, block)
 
 
-def _fits(text: str, tokens: int, budget: int) -> bool:
-    return tokens <= budget and len(text) <= budget * _MAX_CHARACTERS_PER_TOKEN
+def _tokens_within(text: str, budget: int, count: CountTokens) -> int | None:
+    """The tokens of a text that fits into the budget, ``None`` for a longer one (which is not counted)."""
+    if len(text) > budget * _MAX_CHARACTERS_PER_TOKEN:
+        return None
+    tokens = count(text)
+    return tokens if tokens <= budget else None
 
 
 def _cut_line(line: str, budget: int, count: CountTokens) -> Iterator[tuple[str, int]]:
     """A line in parts of at most ``budget`` tokens, cut between words where there are any."""
-    tokens = count(line)
-    if _fits(line, tokens, budget):
+    tokens = _tokens_within(line, budget, count)
+    if tokens is not None:
         yield line, tokens
         return
-    part: list[str] = []
-    size = 0
-    for word in _short_words(line, budget, count):
-        word_size = count(word)
-        if part and size + word_size > budget:
-            yield " ".join(part), size
-            part, size = [], 0
-        part.append(word)
-        size += word_size
-    if part:
-        yield " ".join(part), size
+    words = list(_short_words(line, budget, count))
+    start, step = 0, max(1, budget // 4)
+    while start < len(words):
+        # The longest run of words that fits: words are counted many at a time, fewer near the end of the run.
+        stop, size = start, 0
+        while step and stop < len(words):
+            more = count(" ".join(words[stop : stop + step]))
+            if size + more <= budget:
+                stop, size = min(stop + step, len(words)), size + more
+            else:
+                step //= 2
+        if stop == start:  # a budget below a character's tokens
+            stop, size = start + 1, count(words[start])
+        yield " ".join(words[start:stop]), size
+        step = max(1, (stop - start) // 2)
+        start = stop
 
 
 def _short_words(line: str, budget: int, count: CountTokens) -> Iterator[str]:
     """Words of a line; a word past the budget in parts (a character is at most three tokens)."""
     step = max(1, budget // 3)
     for word in line.split():
-        if _fits(word, count(word), budget):
+        if len(word) <= step or _tokens_within(word, budget, count) is not None:
             yield word
         else:
             yield from (word[start : start + step] for start in range(0, len(word), step))

@@ -24,14 +24,14 @@ from branchrank.corpus.lines import decode, split_lines
 from branchrank.corpus.markdown_syntax import markdown_parser
 from branchrank.corpus.markdown_text import MAX_INLINE, anchors, html_text, inline_text
 from branchrank.corpus.plain import plain_blocks
-from branchrank.corpus.sections import Heading, finish_sections
+from branchrank.corpus.sections import Heading, finish_sections, limit_headings
 
 if TYPE_CHECKING:
     from markdown_it.token import Token
 
 _FRONT_MATTER_ENDS = {"---": ("---", "..."), "+++": ("+++",)}
-_FRONT_MATTER_VALUE = re.compile(r"(title|description)\s*[:=]\s*(.*\S)\s*")
-_EXPLICIT_ID = re.compile(r"\s*\{(?:#([^\s{}]+)[^{}]*|/\*\s*#([^\s*]+)\s*\*/)\}\s*$")
+_FRONT_MATTER_KEY = re.compile(r"(title|description)\s*+[:=]")
+_EXPLICIT_ID = re.compile(r"\{(?:#([^\s{}]++)[^{}]*+|/\*\s*+#([^\s*{}]++)\s*+\*/)\}")
 _NOT_IN_SLUG = re.compile(r"[^\w\- ]")
 _DIRECTIVE = re.compile(r"\{([\w:.-]+)\}\s*(.*)")
 _OPTION = re.compile(r"\s*:[\w-]+:(?:\s.*)?")
@@ -60,10 +60,11 @@ def read_markdown(source: str, content: bytes) -> Document:
         notes += (f"read as plain text: the Markdown parser failed ({type(error).__name__})",)
         reader = _Reader(mdx=False)
         reader.blocks = plain_blocks(lines)
+    headings, rest, more_notes = limit_headings(source, reader.headings, len(content))
     sections = finish_sections(
         source,
-        headings=reader.headings,
-        blocks=[*front.blocks, *reader.blocks],
+        headings=headings,
+        blocks=[*front.blocks, *reader.blocks, *rest],
         line_count=len(lines),
         title=front.title,
     )
@@ -76,7 +77,7 @@ def read_markdown(source: str, content: bytes) -> Document:
         toctree=tuple(reader.toctree),
         labels=tuple(sorted(set(reader.labels), key=lambda label: (label.line, label.name))),
         references=tuple(reader.references),
-        notes=(*notes, *reader.notes),
+        notes=(*notes, *reader.notes, *more_notes),
     )
 
 
@@ -93,8 +94,8 @@ def _front_matter(lines: Sequence[str]) -> _FrontMatter:
     last = next((number for number, line in enumerate(lines) if number and ends and line.rstrip() in ends), 0)
     title, blocks = "", []
     for number, line in enumerate(lines[:last], start=1):
-        if match := _FRONT_MATTER_VALUE.fullmatch(line):
-            value = match[2]
+        match = _FRONT_MATTER_KEY.match(line)
+        if match and (value := line[match.end() :].strip()):
             if value[0] in "'\"" and value[-1] == value[0]:
                 value = value[1:-1]
             if not value.strip(">|-+"):
@@ -169,10 +170,7 @@ class _Reader:
 
     def add_heading(self, level: int, content: str, lines: range, targets: Sequence[Label]) -> None:
         """Open a section; ``lines`` are those of the heading itself, ``targets`` stand above it."""
-        explicit: list[str] = []
-        while match := _EXPLICIT_ID.search(content):
-            explicit.insert(0, match[1] or match[2])
-            content = content[: match.start()]
+        content, explicit = _without_explicit_ids(content)
         title = " ".join(self.inline(content, lines.start).split())
         slug = self._slug(title)
         names = dict.fromkeys([*(target.name for target in targets), *explicit, *([slug] if slug else [])])
@@ -284,6 +282,21 @@ class _Walk:
             self.reader.toctree.extend(entry.strip() for entry in token.content.split("\n") if entry.strip())
         elif token.content:
             self._paragraph(token.content, line)
+
+
+def _without_explicit_ids(content: str) -> tuple[str, list[str]]:
+    """A heading without the ``{#id}`` and ``{/* #id */}`` at its end, and these ids in order."""
+    ids: list[str] = []
+    kept = end = len(content)
+    while True:
+        while end and content[end - 1].isspace():
+            end -= 1
+        start = content.rfind("{", 0, end)
+        match = _EXPLICIT_ID.fullmatch(content, start, end) if start >= 0 else None
+        if match is None:
+            return (content[:end] if ids else content[:kept]), ids[::-1]
+        ids.append(match[1] or match[2])
+        end = start
 
 
 def _without_markers(line: str) -> str:

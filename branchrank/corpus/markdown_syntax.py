@@ -16,6 +16,8 @@ from bisect import bisect_left
 from functools import cache, partial
 from typing import TYPE_CHECKING
 
+from branchrank.corpus.tags import COMPONENT_TAG, JSX_TAG, TagFinder
+
 if TYPE_CHECKING:
     from markdown_it import MarkdownIt
     from markdown_it.ruler import RuleOptionsType
@@ -35,13 +37,7 @@ _ESM = re.compile(
 )
 _COMPONENT = re.compile(r"</?[A-Z][\w.]*[a-z]")
 _ESM_LINES = 100
-
-_EXPRESSION = r"\{[^{}]*+(?:\{[^{}]*+(?:\{[^{}]*+\}[^{}]*+)*+\}[^{}]*+)*+\}"
-_ATTRIBUTES = rf"""(?=[\s/>])(?:[^"'{{}}<>]|"[^"]*"|'[^']*'|{_EXPRESSION})*+"""
-#: A component's tag, as a regular expression without groups that capture; its attributes may be expressions.
-COMPONENT_TAG = rf"</?[A-Z][\w.]*[a-z][\w.]*{_ATTRIBUTES}>"
-#: Any tag of MDX, fragments included; ``<https://a.b>`` and ``<a@b.c>`` are none.
-JSX_TAG = rf"</?>|</?(?![a-z]+://|[^\s<>]+@)[A-Za-z_$][\w.$:-]*{_ATTRIBUTES}>"
+_REST_OF_LINE = re.compile(r"[^\S\n]*+(?:\n|\Z)")
 
 
 @cache
@@ -73,7 +69,7 @@ def markdown_parser(mdx: bool) -> MarkdownIt:
     interrupts: RuleOptionsType = {"alt": ["paragraph", "reference", "blockquote", "list"]}
     parser.block.ruler.before("fence", "colon_fence", _colon_fence, interrupts)
     parser.block.ruler.before("fence", "target", _target, interrupts)
-    tag = re.compile(JSX_TAG if mdx else COMPONENT_TAG)
+    tag = JSX_TAG if mdx else COMPONENT_TAG
     parser.block.ruler.before("fence", "component", partial(_component, tag), interrupts)
     parser.inline.ruler.at("backticks", code_span)
     if mdx:
@@ -142,11 +138,11 @@ def _component(tag: re.Pattern[str], state: StateBlock, start: int, end: int, si
     position = state.bMarks[start] + state.tShift[start]
     if not state.src.startswith("<", position) or state.is_code_block(start):
         return False
-    match = tag.match(state.src, position)
-    if match is None or "\n" not in match[0]:
-        return False
-    last = start + match[0].count("\n")
-    if last >= end or state.src[match.end() : state.eMarks[last]].strip():
+    finders: dict[str, TagFinder] = state.env.setdefault("tag finders", {})
+    finder = finders.get(state.src) or finders.setdefault(state.src, TagFinder(state.src, tag))
+    after = finder.end(position)
+    last = bisect_left(state.eMarks, after)
+    if not after or last == start or last >= end or not _REST_OF_LINE.match(state.src, after):
         return False
     if not silent:
         _push_marker(state, start, last + 1, "component")
@@ -177,12 +173,15 @@ def _comment(state: StateBlock, start: int, end: int, silent: bool) -> bool:
     if not closing or silent:
         return False
     position = state.bMarks[start]
-    found: dict[tuple[str, str], int] = state.env.setdefault("comment ends", {})
-    close = found.get((closing, state.src))
-    if close is None or 0 <= close < position:  # else the last search still holds: one a line is quadratic
-        close = found[closing, state.src] = state.src.find(closing, position)
+    found: dict[tuple[str, str], tuple[int, bool]] = state.env.setdefault("comment ends", {})
+    close, alone = found.get((closing, state.src), (0, False))
+    if 0 <= close < position or (closing, state.src) not in found:
+        # Else the last search still holds; to search again for each comment would be quadratic.
+        close = state.src.find(closing, position)
+        alone = close >= 0 and _REST_OF_LINE.match(state.src, close + 3) is not None
+        found[closing, state.src] = close, alone
     last = bisect_left(state.eMarks, close)
-    if close < 0 or last >= end or state.src[close + 3 : state.eMarks[last]].strip():
+    if not alone or last >= end:
         return False
     _push_marker(state, start, last + 1, "comment")
     return True

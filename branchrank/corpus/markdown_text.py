@@ -17,7 +17,8 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from branchrank.corpus.document import Label, Reference
-from branchrank.corpus.markdown_syntax import COMPONENT_TAG, JSX_TAG, markdown_parser
+from branchrank.corpus.markdown_syntax import markdown_parser
+from branchrank.corpus.tags import COMPONENT_TAG, HTML_TAG, JSX_TAG, TagFinder
 
 if TYPE_CHECKING:
     from markdown_it.token import Token
@@ -25,10 +26,9 @@ if TYPE_CHECKING:
 MAX_INLINE = 10_000
 
 _SKIPPED = r"(?P<ticks>`+)|(?P<escape>\\.)"
-_COMPONENT = re.compile(rf"{_SKIPPED}|(?P<tag>{COMPONENT_TAG})")
-_JSX = re.compile(rf"{_SKIPPED}|(?P<comment>\{{/\*)|(?P<space>\{{(?:' *'|\" *\")\}})|(?P<tag>{JSX_TAG})")
-_TAG = re.compile(r"""</?([A-Za-z][\w:-]*)(?:[^"'<>]|"[^"]*"|'[^']*')*+>""")
-_HTML = re.compile(rf"""<!--|<\?|<!|<(?:script|style)\b|{_TAG.pattern}""", re.IGNORECASE)
+_COMPONENT = re.compile(rf"{_SKIPPED}|(?P<tag><)")
+_JSX = re.compile(rf"{_SKIPPED}|(?P<comment>\{{/\*)|(?P<space>\{{(?:' *'|\" *\")\}})|(?P<tag><)")
+_HTML = re.compile(r"<(?P<special>!--|\?|!|(?:script|style)\b)|</?(?P<name>[a-z][\w:-]*+)", re.IGNORECASE)
 _ANCHOR = re.compile(r"""\s(?:id|name)\s*=\s*["']([^"'\s]+)["']""")
 _WITHIN_WORDS = frozenset(
     re.findall(
@@ -38,7 +38,6 @@ _WITHIN_WORDS = frozenset(
     )
 )
 _ROLE = re.compile(r"\{([A-Za-z][\w:+.-]*)\}$")
-_ROLE_TITLE = re.compile(r"(.+?)\s*<([^<>]+)>", re.DOTALL)
 _ABSOLUTE = re.compile(r"[A-Za-z][A-Za-z0-9+.-]*:|//")
 
 
@@ -69,59 +68,77 @@ def inline_text(content: str, line: int, env: dict[str, Any], mdx: bool) -> Inli
 def html_text(content: str) -> str:
     """An HTML block without comments, scripts, styles and tags; line breaks stay where they were."""
     lowered = content.lower()
+    tags = TagFinder(content, HTML_TAG)
     parts: list[str] = []
-    position = 0
+    kept = position = 0
     while match := _HTML.search(content, position):
-        parts.append(html.unescape(content[position : match.start()]))
-        opening = match[0].lower()
-        if match[1] is not None:
-            position = match.end()
-            parts.append("" if match[1].lower() in _WITHIN_WORDS else " ")
-        else:
-            closing = {"<!--": "-->", "<?": "?>", "<!": ">"}.get(opening, f"</{opening[1:]}>")
+        start = match.start()
+        if special := match["special"]:
+            closing = {"!--": "-->", "?": "?>", "!": ">"}.get(special, f"</{special.lower()}>")
             end = lowered.find(closing, match.end())
             position = len(content) if end < 0 else end + len(closing)
-        parts.append("\n" * content.count("\n", match.start(), position))
-    parts.append(html.unescape(content[position:]))
+        else:
+            position = tags.end(start)
+            if not position:
+                position = start + 1
+                continue
+        parts.append(html.unescape(content[kept:start]))
+        if match["name"]:
+            parts.append("" if match["name"].lower() in _WITHIN_WORDS else " ")
+        parts.append("\n" * content.count("\n", start, position))
+        kept = position
+    parts.append(html.unescape(content[kept:]))
     text = "".join(parts)
     return text if "<pre" in content else "\n".join(" ".join(line.split()) for line in text.split("\n"))
 
 
 def anchors(content: str, line: int) -> list[Label]:
     """``id`` and ``name`` attributes of the tags in raw HTML that starts at ``line``."""
-    return [
-        Label(name=found, line=line + content.count("\n", 0, tag.start()))
-        for tag in _TAG.finditer(content)
-        for found in _ANCHOR.findall(tag[0])
-    ]
+    labels: list[Label] = []
+    tags = TagFinder(content, HTML_TAG)
+    counted = 0
+    start = content.find("<")
+    while start >= 0:
+        end = tags.end(start)
+        if end and (names := _ANCHOR.findall(content, start, end)):
+            line += content.count("\n", counted, start)
+            counted = start
+            labels.extend(Label(name=name, line=line) for name in names)
+        start = content.find("<", end or start + 1)
+    return labels
 
 
 def _without_components(text: str, mdx: bool) -> str:
     if "<" not in text and not (mdx and "{" in text):
         return text
     pattern = _JSX if mdx else _COMPONENT
+    tags = TagFinder(text, JSX_TAG if mdx else COMPONENT_TAG)
+    last_comment_end = text.rfind("*/}")
     runs: defaultdict[int, list[int]] = defaultdict(list)
     for run in re.finditer("`+", text):
         runs[len(run[0])].append(run.start())
     parts: list[str] = []
     kept = position = 0
     while match := pattern.search(text, position):
-        position = match.end()
+        start, position = match.span()
         if match["ticks"]:
             closing = runs[len(match["ticks"])]
-            following = bisect_right(closing, match.start())
+            following = bisect_right(closing, start)
             if following < len(closing):
                 position = closing[following] + len(match["ticks"])
             continue
         if match["escape"]:
             continue
-        if match[0] == "{/*":
-            close = text.find("*/}", position)
-            if close < 0:
+        if match["tag"]:
+            if not (end := tags.end(start)):
                 continue
-            position = close + 3
-        parts.append(text[kept : match.start()])
-        breaks = text.count("\n", match.start(), position)
+            position = end
+        elif match[0] == "{/*":
+            if last_comment_end < position:
+                continue
+            position = text.index("*/}", position) + 3
+        parts.append(text[kept:start])
+        breaks = text.count("\n", start, position)
         parts.append("\n" * breaks if breaks or match["tag"] else " ")
         kept = position
     parts.append(text[kept:])
@@ -169,14 +186,18 @@ class _Rendering:
             return
         self.parts[-1] = self.parts[-1][: role.start()]
         line = self.line
-        titled = _ROLE_TITLE.fullmatch(content)
-        self._add(titled[1] if titled else content)
-        if titled and role[1] in ("ref", "doc"):
-            self._refer("ref" if role[1] == "ref" else "doc", titled[1], titled[2], line)
+        title, _, target = content[:-1].rpartition("<") if content.endswith(">") else ("", "", "")
+        if not title or not target or ">" in target:
+            self._add(content)
+            return
+        title = title.rstrip() or title[0]
+        self._add(title)
+        if role[1] in ("ref", "doc"):
+            self._refer("ref" if role[1] == "ref" else "doc", title, target, line)
 
     def _add_html(self, content: str) -> None:
         self.labels.extend(anchors(content, self.line))
-        tag = _TAG.match(content)
+        tag = HTML_TAG.match(content) if TagFinder(content, HTML_TAG).end(0) else None
         breaks = "\n" * content.count("\n")
         self._add(breaks or ("" if tag is None or tag[1].lower() in _WITHIN_WORDS else " "))
 

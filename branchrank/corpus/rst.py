@@ -14,7 +14,7 @@ from hashlib import sha256
 from branchrank.corpus.document import Document
 from branchrank.corpus.lines import decode, split_lines
 from branchrank.corpus.rst_scan import Scanner
-from branchrank.corpus.sections import finish_sections
+from branchrank.corpus.sections import finish_sections, limit_headings
 
 
 def read_rst(source: str, content: bytes) -> Document:
@@ -27,8 +27,9 @@ def read_rst(source: str, content: bytes) -> Document:
     lines = split_lines(text)
     scanner = Scanner(source, lines)
     scanner.scan()
+    headings, rest, more_notes = limit_headings(source, scanner.headings, len(content))
     sections = finish_sections(
-        source, headings=scanner.headings, blocks=scanner.blocks, line_count=len(lines)
+        source, headings=headings, blocks=[*scanner.blocks, *rest], line_count=len(lines)
     )
     return Document(
         source=source,
@@ -39,5 +40,5 @@ def read_rst(source: str, content: bytes) -> Document:
         toctree=tuple(scanner.toctree),
         labels=tuple(scanner.labels),
         references=tuple(scanner.inline.references),
-        notes=notes,
+        notes=(*notes, *more_notes),
     )

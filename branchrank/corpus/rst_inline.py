@@ -6,7 +6,8 @@
 3. Every line break of the source stays a line break, so that the n-th line of the text is still what
    there is to read on the n-th line of the file.
 
-docutils' search is quadratic in a paragraph's length, so a long one is parsed in parts.
+docutils' search is quadratic in a paragraph's length, so a long one is parsed in parts. What substitutions
+add to a file's text is bounded by the size of the file; past that, ``|name|`` stays as its name.
 """
 
 from __future__ import annotations
@@ -49,10 +50,18 @@ class InlineReader:
     """Reads the inline markup of one file and collects its cross references.
 
     ``substitutions`` maps the names of ``|name|`` to their text, ``targets`` the names of
-    ```name`_`` to their URIs; both keyed by :func:`normalize_name`.
+    ```name`_`` to their URIs; both keyed by :func:`normalize_name`. Substitutions add at most ``growth``
+    characters.
     """
 
-    def __init__(self, source: str, substitutions: Mapping[str, str], targets: Mapping[str, str]) -> None:
+    def __init__(
+        self,
+        source: str,
+        substitutions: Mapping[str, str],
+        targets: Mapping[str, str],
+        *,
+        growth: int,
+    ) -> None:
         document = new_document(source, _SETTINGS)
         self._inliner = _Inliner()
         self._memo = SimpleNamespace(
@@ -63,16 +72,18 @@ class InlineReader:
         self._parent = nodes.paragraph()
         self._substitutions = substitutions
         self._targets = targets
+        self._growth = growth
         self.references: list[Reference] = []
 
     def read(self, text: str, line: int) -> str:
         """The readable text of lines that start at ``line``, with as many line breaks as ``text``."""
         if not _MARKUP.search(text):
             return text
-        result = ""
+        results: list[str] = []
         for part in _parts(text):
-            result += self._read_part(part, line + result.count("\n"))
-        return result
+            results.append(self._read_part(part, line))
+            line += results[-1].count("\n")
+        return "".join(results)
 
     def _read_part(self, text: str, line: int) -> str:
         found, _ = self._inliner.parse(text, line, self._memo, self._parent)
@@ -91,7 +102,7 @@ class InlineReader:
         text = node.astext()
         assert isinstance(node, nodes.Element)
         if isinstance(node, nodes.substitution_reference):
-            return self._substitutions.get(normalize_name(text), text)
+            return self._substitute(text)
         if isinstance(node, nodes.footnote_reference | nodes.citation_reference):
             return node.rawsource.removesuffix("_")
         target = self._target(node)
@@ -99,6 +110,14 @@ class InlineReader:
             role, name = target
             self.references.append(Reference(role=role, text=" ".join(text.split()), target=name, line=line))
         return text
+
+    def _substitute(self, name: str) -> str:
+        replacement = self._substitutions.get(normalize_name(name), name)
+        growth = max(0, len(replacement) - len(name))
+        if growth > self._growth:
+            return name
+        self._growth -= growth
+        return replacement
 
     def _target(self, node: nodes.Element) -> tuple[Literal["ref", "doc", "link"], str] | None:
         role = node.get("role")

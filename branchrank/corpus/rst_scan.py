@@ -44,18 +44,24 @@ _BULLET = re.compile(r"[-+*•‣⁃](?:\s+|$)")
 _ENUMERATOR = re.compile(r"\(?(?:\d{1,9}|[a-zA-Z]|[ivxlcdmIVXLCDM]{1,12}|#)[.)](?:\s+|$)")
 _GRID_TOP = re.compile(r"\+-[-+]+-\+ *$")
 _SIMPLE_TOP = re.compile(r"=+(?: +=+)+ *$")
-_SIMPLE_BORDER = re.compile(r"=+[ =]*$")
+_SIMPLE_BORDER = re.compile(r"=[ =]*+$")
 _FOOTNOTE = re.compile(r"\[(?:\d+|#[\w.+:-]*|\*|[^\W_][\w.+:-]*)\](?:\s+|$)")
-_TOCTREE_TITLE = re.compile(r"(.+?)\s*<([^<>]+)>$")
+#: Characters that substitutions may add to a file however short it is.
+_FREE_GROWTH = 10_000
+#: Anchors that may wait for the heading below them.
+_MAX_PENDING = 100
 
 
 def _block(kind: BlockKind, text: str, line_start: int, line_end: int) -> Block:
     return Block(kind=kind, text=text, line_start=line_start, line_end=line_end)
 
 
-def indent_of(line: str) -> int:
-    """Columns of white space that a line that isn't blank begins with."""
-    return len(line) - len(line.lstrip())
+def _split_entry(entry: str) -> tuple[str, str] | None:
+    """Title and target of a toctree's ``title <target>``; ``None`` for any other entry."""
+    title, _, target = entry[:-1].rpartition("<") if entry.endswith(">") else ("", "", "")
+    if not title.strip() or not target or ">" in target:
+        return None
+    return title.rstrip(), target.strip()
 
 
 class _Anchor(NamedTuple):
@@ -66,8 +72,8 @@ class _Anchor(NamedTuple):
     block: Block | None
 
     def foreign_to(self, title: str) -> bool:
-        """Whether it says something that the title does not."""
-        return self.block is not None and self.block.text.lower() not in title.lower()
+        """Whether it says something that the title, in lower case, does not."""
+        return self.block is not None and self.block.text.lower() not in title
 
 
 class Scanner:
@@ -80,10 +86,13 @@ class Scanner:
         self.labels: list[Label] = []
         self.toctree: list[str] = []
         substitutions, targets = definitions(self.lines)
-        self.inline = InlineReader(source, substitutions, targets)
+        self._indents = [len(line) - len(line.lstrip()) for line in self.lines]
+        growth = max(_FREE_GROWTH, sum(len(line) + 1 for line in lines))
+        self.inline = InlineReader(source, substitutions, targets, growth=growth)
         self._styles: list[str] = []
         self._pending: list[_Anchor] = []
         self._tables_end_before = len(self.lines)
+        self._item_line, self._item_begins = -1, False
 
     def scan(self) -> None:
         """Read all lines."""
@@ -99,7 +108,7 @@ class Scanner:
 
     def _construct(self, at: int) -> int:
         line = self.lines[at]
-        column = indent_of(line)
+        column = self._indent(at)
         marker, column = self._list_marker(at, column)
         text = line[column:]
         if not text:
@@ -127,22 +136,22 @@ class Scanner:
         """The bullets and enumerators that the line begins with, and the column of the content."""
         line = self.lines[at]
         start = column
+        deepest = self._indent(at + 1) if self._line(at + 1) else len(line)
         while match := _BULLET.match(line, column) or _ENUMERATOR.match(line, column):
-            if match.end() == len(line) and (column > start or _RULE.match(line[column:])):
-                following = self._line(at + 1)
-                if not following or indent_of(following) <= column:
-                    break
-            if line[column] not in "-+*•‣⁃" and not self._is_item(at, match.end()):
+            alone = match.end() == len(line) and (column > start or _RULE.match(line[column:]))
+            if alone and (not self._line(at + 1) or self._indent(at + 1) <= column):
+                break
+            if line[column] not in "-+*•‣⁃" and not (match.end() <= deepest or self._begins_item(at + 1)):
                 break
             column = match.end()
         return line[start:column], column
 
-    def _is_item(self, at: int, column: int) -> bool:
-        following = self._line(at + 1)
-        if not following:
-            return True
-        indent = indent_of(following)
-        return indent >= column or bool(_ENUMERATOR.match(following, indent))
+    def _begins_item(self, at: int) -> bool:
+        """Whether the line begins with an enumerator; the answer for the last line asked for is kept."""
+        if self._item_line != at:
+            self._item_line = at
+            self._item_begins = bool(_ENUMERATOR.match(self._line(at), self._indent(at)))
+        return self._item_begins
 
     def _heading(self, at: int) -> int:
         """An adorned title at ``at``; 0 when there is none."""
@@ -161,7 +170,9 @@ class Scanner:
         if style not in self._styles:
             self._styles.append(style)
         text = " ".join(self.inline.read(title, at + 1).split())
-        foreign = [number for number, anchor in enumerate(self._pending, start=1) if anchor.foreign_to(text)]
+        self._settle(len(self._pending) - _MAX_PENDING)
+        title = text.lower()
+        foreign = [number for number, anchor in enumerate(self._pending, start=1) if anchor.foreign_to(title)]
         self._settle(foreign[-1] if foreign else 0)
         self.headings.append(
             Heading(
@@ -180,7 +191,7 @@ class Scanner:
         text = self.lines[at][column:]
         if _GRID_TOP.match(text):
             end = at + 1
-            while (line := self._line(end)) and indent_of(line) == column and line[column] in "+|":
+            while (line := self._line(end)) and self._indent(end) == column and line[column] in "+|":
                 end += 1
         elif _SIMPLE_TOP.match(text):
             end = self._simple_table_end(at, column)
@@ -198,7 +209,7 @@ class Scanner:
             return 0
         for position in range(at + 1, len(self.lines)):
             line = self.lines[position]
-            if line and indent_of(line) < column:
+            if line and self._indent(position) < column:
                 break
             if _SIMPLE_BORDER.match(line, column):
                 borders += 1
@@ -222,7 +233,7 @@ class Scanner:
         """A paragraph whose first line reads ``first`` and whose further lines begin at ``column``."""
         end = at + 1
         limit = len(self.lines) if stop is None else stop
-        while end < limit and self.lines[end] and indent_of(self.lines[end]) == column:
+        while end < limit and self.lines[end] and self._indent(end) == column:
             end += 1
         texts = [first.strip(), *(line.strip() for line in self.lines[at + 1 : end])]
         if texts[0].startswith("| ") or texts[0] == "|":
@@ -241,7 +252,7 @@ class Scanner:
         if start == len(self.lines):
             return start
         line = self.lines[start]
-        indent = indent_of(line)
+        indent = self._indent(start)
         if indent > column:
             return self._code(start, self._after_indented(start, column), column)
         end = start
@@ -302,7 +313,7 @@ class Scanner:
     def _options(self, position: int, end: int) -> int:
         """Read the options from ``position`` on, at most up to ``end``; only a few are text."""
         while position < end and (option := match_option(self.lines[position])):
-            following = self._after_adjacent(position, indent_of(self.lines[position]))
+            following = self._after_adjacent(position, self._indent(position))
             if option[0] in READABLE_OPTIONS:
                 texts = [option[1], *(line.strip() for line in self.lines[position + 1 : following])]
                 text = self.inline.read("\n".join(texts), position + 1)
@@ -320,9 +331,9 @@ class Scanner:
             elif in_options and position >= options:
                 if (option := match_option(entry)) and option[0] == "caption":
                     self._emit(_block("prose", option[1], position + 1, position + 1))
-            elif match := _TOCTREE_TITLE.match(entry):
-                self.toctree.append(match[2].strip())
-                self._emit(_block("list", match[1], position + 1, position + 1))
+            elif (named := _split_entry(entry)) is not None:
+                self.toctree.append(named[1])
+                self._emit(_block("list", named[0], position + 1, position + 1))
             else:
                 self.toctree.append(entry)
 
@@ -335,6 +346,7 @@ class Scanner:
 
     def _settle(self, count: int) -> None:
         """The first ``count`` pending anchors belong to no heading; their text is text like any other."""
+        count = max(0, count)
         self.blocks.extend(anchor.block for anchor in self._pending[:count] if anchor.block)
         del self._pending[:count]
 
@@ -351,13 +363,17 @@ class Scanner:
             last -= 1
         if first < last:
             body = self.lines[first:last]
-            margin = min((indent_of(line) for line in body if line), default=column)
+            margin = min(self._indent(position) for position in range(first, last) if self.lines[position])
             text = "\n".join(line[margin:] for line in body)
             self._emit(_block("code", text, first + 1, last))
         return end
 
     def _line(self, position: int) -> str:
         return self.lines[position] if position < len(self.lines) else ""
+
+    def _indent(self, position: int) -> int:
+        """Columns of white space that the line begins with."""
+        return self._indents[position] if position < len(self.lines) else 0
 
     def _skip_blank(self, position: int) -> int:
         while position < len(self.lines) and not self.lines[position]:
@@ -366,13 +382,12 @@ class Scanner:
 
     def _hanging(self, at: int, column: int) -> int:
         """Where the further lines of a construct at ``column`` begin."""
-        following = self._line(at + 1)
-        return max(indent_of(following), column + 1) if following else column + 1
+        return max(self._indent(at + 1), column + 1) if self._line(at + 1) else column + 1
 
     def _after_adjacent(self, at: int, column: int) -> int:
         """After the lines that follow ``at`` without a blank line, indented beyond ``column``."""
         end = at + 1
-        while (line := self._line(end)) and indent_of(line) > column:
+        while self._line(end) and self._indent(end) > column:
             end += 1
         return end
 
@@ -381,7 +396,7 @@ class Scanner:
         end = at
         for position in range(at, len(self.lines)):
             line = self.lines[position]
-            if line and indent_of(line) <= column:
+            if line and self._indent(position) <= column:
                 break
             if line:
                 end = position + 1

@@ -20,9 +20,11 @@ from branchrank.corpus.document import Block
 ReadInline = Callable[[str, int], str]
 
 _GRID_BORDER = re.compile(r"\+[-=+]*$")
-_SIMPLE_BORDER = re.compile(r"[=-]+[ =-]*$")
+_SIMPLE_BORDER = re.compile(r"[=-][ =-]*+$")
 _COLUMN_GAP = re.compile(r"\s{2,}|\s+\|\s+")
 _PARSED_LINES = 2000
+#: docutils' time for a row is its width times its columns.
+_PARSED_COLUMNS = 50
 
 
 def read_table(lines: list[str], line_start: int, read: ReadInline) -> list[Block]:
@@ -41,9 +43,11 @@ def read_table(lines: list[str], line_start: int, read: ReadInline) -> list[Bloc
 
 def _parse(lines: list[str]) -> list[Any]:
     """docutils' rows of cells; none when the table is malformed or huge."""
-    if len(lines) > _PARSED_LINES:
+    is_grid = lines[0].startswith("+")
+    columns = max(line.count("+") - 1 for line in lines) if is_grid else len(lines[0].split())
+    if len(lines) > _PARSED_LINES or columns > _PARSED_COLUMNS:
         return []
-    parser = GridTableParser() if lines[0].startswith("+") else SimpleTableParser()
+    parser = GridTableParser() if is_grid else SimpleTableParser()
     content = StringList(lines, "")
     content.pad_double_width("\x00")
     try:

@@ -8,6 +8,8 @@
    headings stands there). So the own spans partition the lines of the file.
 4. An id is the source and the path of slugs; a sibling that repeats a slug gets ``~2``, ``~3``, ...
 5. Each block goes to the section that holds its lines; a heading becomes a block of its own.
+6. What sections add to the text (ids, breadcrumbs, records) is bounded by the size of the file: headings
+   past the bound are text.
 """
 
 from __future__ import annotations
@@ -23,6 +25,12 @@ from branchrank.corpus.document import Block, Document, Section
 from branchrank.records import BREADCRUMB_SEPARATOR
 
 _MAX_SLUG = 80
+#: Bytes that the sections of a file may add to nodes and chunks: for each byte of it, and for any file.
+_MAX_GROWTH = 64
+_FREE_GROWTH = 16_384
+#: What a section adds beside its id (in a node, its parent, a chunk) and its breadcrumb: keys and numbers.
+_SECTION_BYTES = 500
+_IDS_PER_SECTION = 6
 
 
 class Heading(NamedTuple):
@@ -68,6 +76,34 @@ def _named(
         ids.append(f"{ids[parent]}{'/' if parent else '#'}{name}")
         levels.append(levels[parent] + 1)
     return ids, levels
+
+
+def limit_headings(
+    source: str, headings: Sequence[Heading], size: int
+) -> tuple[Sequence[Heading], list[Block], tuple[str, ...]]:
+    """The headings that open sections, the rest as blocks of text, and a note if there are any of these.
+
+    ``size`` is that of the file in bytes. A short heading below long ones repeats all of their titles, so the
+    sections of a small file could be hundreds of times its size. They stop where their ids, breadcrumbs and
+    records would be more than 64 times ``size`` and 16 KiB.
+    """
+    room = _MAX_GROWTH * size + _FREE_GROWTH
+    lengths: list[tuple[int, int]] = []
+    for index, (heading, parent) in enumerate(zip(headings, _parents(headings), strict=True)):
+        id_length, crumb_length = (len(source.encode()), 0) if parent is None else lengths[parent]
+        id_length += 1 + len(slug(heading.title).encode())
+        crumb_length += len(BREADCRUMB_SEPARATOR) + len(heading.title.encode())
+        lengths.append((id_length, crumb_length))
+        room -= _SECTION_BYTES + _IDS_PER_SECTION * id_length + 2 * crumb_length
+        if room < 0 and index:
+            rest = [
+                Block(kind="prose", text=other.title, line_start=other.line_start, line_end=other.line_end)
+                for other in headings[index:]
+                if other.title
+            ]
+            note = f"line {heading.line_start}: too many headings for the size of the file, read as text"
+            return headings[:index], rest, (note,)
+    return headings, [], ()
 
 
 def finish_sections(

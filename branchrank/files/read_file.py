@@ -1,22 +1,25 @@
-"""``read_file``: the text of a file below the allowed folders, or a message that begins with an error code.
+"""``read_file``: the text of an indexed file, or a message that begins with an error code.
 
 =======================  ======================================================================
 ``[ERROR: NOT_FOUND]``     nothing is at this path, inside an allowed folder
-``[ERROR: ACCESS_DENIED]`` outside the allowed folders, through a link, or no regular file;
-                           lists the allowed folders
+``[ERROR: ACCESS_DENIED]`` outside the allowed folders, hidden, not indexed, through a link, or not
+                           a regular file; lists the allowed folders
 ``[ERROR: NOT_A_FILE]``    a folder
 ``[ERROR: TOO_LARGE]``     past the size limit
 ``[ERROR: NOT_TEXT]``      not UTF-8, or holds NUL bytes
 =======================  ======================================================================
 
-A path is taken relative to each allowed folder in turn, or absolute. ``..`` is resolved on the names
-alone; what is outside after that is denied whether it exists or not. Links are never followed.
+1. Below the corpus's folder only the indexed sources are read: not what the workspace excludes, and nothing
+   that is hidden (``.env``, ``.git/config``), which is denied whether it exists or not.
+2. Below a folder that the user allowed beside it, every file is read that is not hidden.
+3. A path is taken relative to each folder in turn, or absolute. ``..`` is resolved on the names alone; what
+   is outside after that is denied whether it exists or not. Links are never followed.
 """
 
 from __future__ import annotations
 
 import os
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from pathlib import Path, PurePosixPath
 from typing import Literal
 
@@ -37,26 +40,45 @@ class FileRefused(InputError):
 
 
 class FileReader:
-    """Reads files below ``allowed_paths`` (folders, made canonical once)."""
+    """Reads the indexed ``sources`` below ``root``, and files below ``allowed_paths``.
 
-    def __init__(self, allowed_paths: Sequence[Path], *, size_limit: int = SIZE_LIMIT) -> None:
-        self._roots = tuple(dict.fromkeys(path.resolve() for path in allowed_paths))
-        self._spellings = tuple((Path(os.path.abspath(path)), path.resolve()) for path in allowed_paths)
+    The folders are made canonical once; ``sources`` are relative to ``root``, with ``/``.
+    """
+
+    def __init__(
+        self,
+        root: Path,
+        sources: Collection[str],
+        allowed_paths: Sequence[Path] = (),
+        *,
+        size_limit: int = SIZE_LIMIT,
+    ) -> None:
+        folders = (root, *allowed_paths)
+        self._root = root.resolve()
+        self._sources = frozenset(sources)
+        self._allowed = frozenset(path.resolve() for path in allowed_paths)
+        self._spellings = tuple((Path(os.path.abspath(path)), path.resolve()) for path in folders)
         self._size_limit = size_limit
 
     @property
-    def allowed_paths(self) -> tuple[Path, ...]:
-        """The allowed folders, canonical."""
-        return self._roots
+    def folders(self) -> tuple[Path, ...]:
+        """The corpus's folder and the allowed ones, canonical."""
+        return tuple(dict.fromkeys(root for _, root in self._spellings))
 
     def text(self, path: str) -> str:
         """The UTF-8 text of ``path``. Raises :class:`FileRefused`."""
         places = self._places(path)
         if not places:
             raise self._denied(path, "it is outside the allowed folders")
+        unindexed = False
         for root, relative in places:
+            if any(name.startswith(".") for name in relative.split("/")) and relative != ".":
+                raise self._denied(path, "it is hidden")
             try:
                 with open_beneath(root, relative) as stream:
+                    if not self._is_readable(root, relative):
+                        unindexed = True
+                        continue
                     content = stream.read(self._size_limit + 1)
             except FileNotFoundError:
                 continue
@@ -65,6 +87,8 @@ class FileReader:
             except OSError as error:
                 raise self._denied(path, str(error.strerror)) from None
             return self._decoded(path, content)
+        if unindexed:
+            raise self._denied(path, "it is not one of the indexed files")
         raise FileRefused("NOT_FOUND", f"there is no file {path!r}")
 
     def _places(self, path: str) -> list[tuple[Path, str]]:
@@ -77,8 +101,13 @@ class FileReader:
                     places[root, str(named.relative_to(start))] = None
         return list(places)
 
+    def _is_readable(self, root: Path, relative: str) -> bool:
+        file = root / relative
+        indexed = root == self._root and relative in self._sources
+        return indexed or any(file.is_relative_to(folder) for folder in self._allowed)
+
     def _denied(self, path: str, reason: str) -> FileRefused:
-        folders = ", ".join(str(root) for root in self._roots)
+        folders = ", ".join(str(root) for root in self.folders)
         return FileRefused("ACCESS_DENIED", f"{path!r}: {reason}. Allowed folders: {folders}")
 
     def _decoded(self, path: str, content: bytes) -> str:
@@ -91,11 +120,3 @@ class FileReader:
         if "\0" in text:
             raise FileRefused("NOT_TEXT", f"{path!r} holds NUL bytes")
         return text
-
-
-def read_file(path: str, allowed_paths: Sequence[Path], *, size_limit: int = SIZE_LIMIT) -> str:
-    """The UTF-8 text of ``path`` below one of ``allowed_paths``, or ``[ERROR: <code>] <why>``."""
-    try:
-        return FileReader(allowed_paths, size_limit=size_limit).text(path)
-    except FileRefused as refusal:
-        return str(refusal)

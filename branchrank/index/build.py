@@ -13,11 +13,11 @@ Everything but ``build.json`` and Chroma's files is the same, byte for byte, for
 from __future__ import annotations
 
 import contextlib
-import shutil
 import socket
 import time
 from collections.abc import Callable, Iterator, Sequence
 from datetime import UTC, datetime
+from functools import partial
 from pathlib import Path
 from typing import NamedTuple
 
@@ -34,7 +34,7 @@ from branchrank.embedders.cache import cached_documents
 from branchrank.embedders.protocol import Vectors
 from branchrank.errors import ArtifactError, CorpusError
 from branchrank.index.failpoints import failpoint
-from branchrank.index.generations import MANIFEST, Generations, build_lock
+from branchrank.index.generations import MANIFEST, build_lock
 from branchrank.index.manifest import (
     SCHEMA_VERSION,
     BuildReport,
@@ -128,18 +128,19 @@ def _build(workspace: WorkspaceFolder, progress: Progress) -> None:
         embedder = open_embedder(workspace.index_settings, notify=workspace.notify)
     with timed("read"):
         contents = _read(workspace, embedder, progress)
-    generations = Generations(workspace.index_directory)
+    generations = workspace.generations
     generation = generations.begin()
     failpoint("begun")
     try:
         _write(workspace, embedder, contents, generation, seconds, progress)
     except BaseException:
-        shutil.rmtree(generation, ignore_errors=True)
+        with contextlib.suppress(OSError):
+            generations.remove(generation)
         raise
     failpoint("manifest written")
     generations.publish(generation)
     failpoint("published")
-    generations.sweep(_discard_collection)
+    generations.sweep(partial(_discard_collection, workspace.index_settings.chroma_url))
 
 
 def _write(
@@ -282,11 +283,11 @@ def _server_collection(generation: Path) -> str:
     return f"branchrank-{digest_of([socket.gethostname(), str(generation.resolve())])[:32]}"
 
 
-def _discard_collection(generation: Path) -> None:
-    """Delete the server's collection of a generation that is about to go, if the server can be reached."""
+def _discard_collection(url: str, generation: Path) -> None:
+    """Delete the collection that a generation has on the server ``url``, if the server can be reached."""
     with contextlib.suppress(ArtifactError):
         manifest = read_record(generation / MANIFEST, Manifest)
-        if manifest.chroma not in ("", "embedded"):
+        if url and manifest.chroma == url:
             from branchrank.stores.vectors_chroma import drop_collection
 
             drop_collection(manifest.chroma, read_record(generation / BUILD, BuildReport).collection)

@@ -7,6 +7,8 @@
 3. A reader follows ``current`` once and then holds a shared lock on the generation it found.
 4. A build deletes the generations before the previous one, except those that a reader holds.
 5. One lock per workspace keeps a second builder out; it ends with the process that holds it.
+6. No symbolic link is followed below the workspace but ``current``, which can only name a generation beside
+   it: an index with a link in it is refused, and deletions go through descriptors.
 """
 
 from __future__ import annotations
@@ -14,15 +16,17 @@ from __future__ import annotations
 import contextlib
 import fcntl
 import os
-import shutil
+import shlex
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
 from branchrank.artifacts import fsync_directory, storage_errors
 from branchrank.errors import ArtifactError, BusyError
 from branchrank.index.failpoints import failpoint
+from branchrank.safe_open import links_beneath, remove_beneath
 
 MANIFEST = "manifest.json"
+BUILD_LOCK = ".build.lock"
 _CURRENT = "current"
 
 
@@ -33,7 +37,7 @@ def build_lock(data_dir: Path) -> Iterator[None]:
 
     with storage_errors(data_dir):
         data_dir.mkdir(parents=True, exist_ok=True)
-        lock = FileLock(data_dir / ".build.lock", timeout=0)
+        lock = FileLock(data_dir / BUILD_LOCK, timeout=0)
         try:
             lock.acquire()
         except Timeout:
@@ -65,10 +69,12 @@ class Pin:
 
 
 class Generations:
-    """The generations of the index in ``directory``."""
+    """The generations of the index in the folder ``name`` (with ``/``) of a workspace."""
 
-    def __init__(self, directory: Path) -> None:
-        self.directory = directory
+    def __init__(self, data_dir: Path, name: str) -> None:
+        self.directory = data_dir / name
+        self._data_dir = data_dir
+        self._name = name
 
     def pin(self) -> Pin:
         """Hold the current generation. Raises :class:`ArtifactError` when there is none."""
@@ -97,12 +103,13 @@ class Generations:
 
     def begin(self) -> Path:
         """Delete what a killed build left and make the next generation's directory. Needs the build lock."""
+        refuse_links(self._data_dir, self._name)
         with storage_errors(self.directory):
             self.directory.mkdir(parents=True, exist_ok=True)
             current = self._current() or 0
             for number in self._numbers():
                 if number > current:
-                    shutil.rmtree(self._path(number))
+                    self.remove(self._path(number))
             path = self._path(current + 1)
             path.mkdir()
         return path
@@ -122,7 +129,18 @@ class Generations:
             path = self._path(number)
             if number < current - 1 and self._is_free(path):
                 discard(path)
-                shutil.rmtree(path, ignore_errors=True)
+                with contextlib.suppress(OSError):
+                    self.remove(path)
+
+    def remove(self, generation: Path) -> None:
+        """Delete a generation. Raises ``OSError``."""
+        remove_beneath(self._data_dir, f"{self._name}/{generation.name}")
+
+    def refuse_links(self, generation: Path) -> None:
+        """Raise :class:`ArtifactError` where a link stands in a generation, or on the way to it."""
+        refuse_links(self._data_dir, self._name)
+        for link in links_beneath(generation):
+            raise linked(link)
 
     @staticmethod
     def _is_free(directory: Path) -> bool:
@@ -150,6 +168,23 @@ class Generations:
 
     def _path(self, number: int) -> Path:
         return self.directory / f"{number:06}"
+
+
+def refuse_links(data_dir: Path, name: str) -> None:
+    """Raise :class:`ArtifactError` where a part of the path ``name`` below a workspace is a symbolic link."""
+    path = data_dir
+    for part in name.split("/"):
+        path /= part
+        if path.is_symlink():
+            raise linked(path)
+
+
+def linked(link: Path) -> ArtifactError:
+    """The error for a symbolic link below a workspace."""
+    return ArtifactError(
+        f"{link} is a symbolic link; BranchRank follows none below a workspace",
+        remedy=f"rm {shlex.quote(str(link))}, and put what it leads to in its place",
+    )
 
 
 def replace_link(link: Path, target: Path) -> None:

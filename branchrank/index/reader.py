@@ -11,8 +11,8 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
-import shutil
 from collections import defaultdict
 from collections.abc import Callable, Mapping, Sequence
 from functools import cached_property
@@ -24,10 +24,11 @@ from branchrank.artifacts import digest_file, digest_of, read_jsonl
 from branchrank.corpus.discovery import discover
 from branchrank.embedders import Embedder, open_embedder
 from branchrank.errors import ArtifactError, CorpusError, StorageError
-from branchrank.index.generations import MANIFEST, Generations, Pin
+from branchrank.index.generations import MANIFEST, Pin
 from branchrank.index.manifest import SCHEMA_VERSION, BuildReport, Manifest, check_digests, read_record
 from branchrank.index.workspace_folder import WorkspaceFolder
 from branchrank.records import Chunk, Node
+from branchrank.safe_open import remove_beneath
 from branchrank.settings import Bm25Settings, IndexSettings
 from branchrank.stores.bm25 import Bm25Index
 from branchrank.stores.indexed_text import chunk_terms, node_terms
@@ -174,14 +175,11 @@ def open_bm25(
     """
     path = bm25_path(directory, kind, settings)
     if path.is_dir():
-        try:
+        with contextlib.suppress(ArtifactError):
             index = Bm25Index.load(path)
-        except ArtifactError:
-            shutil.rmtree(path, ignore_errors=True)
-        else:
             if index.settings == settings and index.ids == tuple(items):
                 return index
-            shutil.rmtree(path, ignore_errors=True)
+        _remove(directory, path)
     index = Bm25Index.build(list(items), [terms(item) for item in items.values()], settings)
     temporary = path.with_name(f".{kind}.{os.getpid()}.tmp")
     try:
@@ -189,8 +187,13 @@ def open_bm25(
         os.replace(temporary, path)
     except (StorageError, OSError):
         # Read-only, full, or another process was first: this one works from memory.
-        shutil.rmtree(temporary, ignore_errors=True)
+        _remove(directory, temporary)
     return index
+
+
+def _remove(generation: Path, path: Path) -> None:
+    with contextlib.suppress(OSError):
+        remove_beneath(generation, path.relative_to(generation).as_posix())
 
 
 def open_index(workspace: WorkspaceFolder, *, check_corpus: bool = True) -> Index:
@@ -203,7 +206,7 @@ def open_index(workspace: WorkspaceFolder, *, check_corpus: bool = True) -> Inde
     remedy = (
         f"branchrank index --data-dir {workspace.data_dir} --embedder {workspace.index_settings.embedder}"
     )
-    generations = Generations(workspace.index_directory)
+    generations = workspace.generations
     try:
         pin = generations.pin()
     except ArtifactError as error:
@@ -215,6 +218,7 @@ def open_index(workspace: WorkspaceFolder, *, check_corpus: bool = True) -> Inde
             remedy=remedy,
         ) from error
     try:
+        generations.refuse_links(pin.directory)
         manifest = read_record(pin.directory / MANIFEST, Manifest)
         report = read_record(pin.directory / BUILD, BuildReport)
         reason = mismatch(workspace, manifest)

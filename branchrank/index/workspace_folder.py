@@ -29,7 +29,7 @@ from branchrank.embedders import portable_name
 from branchrank.embedders.cache import EmbeddingCache, open_cache
 from branchrank.errors import ArtifactError, BusyError, CorpusError, InputError, ModelError, UsageError
 from branchrank.index.config_file import read_config, update_config
-from branchrank.index.generations import replace_link
+from branchrank.index.generations import BUILD_LOCK, Generations, refuse_links, replace_link
 from branchrank.progress import Notify
 from branchrank.settings import Bm25Settings, CacheSettings, IndexSettings, Resolved, resolve
 
@@ -142,9 +142,14 @@ class WorkspaceFolder:
         return self.data_dir / self.config.nodes if self.config.nodes else None
 
     @property
+    def generations(self) -> Generations:
+        """The generations of this index."""
+        return Generations(self.data_dir, f"indexes/{index_name(self.index_settings)}")
+
+    @property
     def index_directory(self) -> Path:
         """Where the generations of this index are."""
-        return self.data_dir / "indexes" / index_name(self.index_settings)
+        return self.generations.directory
 
     @property
     def index_names(self) -> tuple[str, ...]:
@@ -167,12 +172,15 @@ class WorkspaceFolder:
 
     @property
     def decisions_path(self) -> Path:
-        """Where LLM decisions are kept."""
+        """Where LLM decisions are kept. Raises :class:`ArtifactError` for a link in its place."""
+        refuse_links(self.data_dir, "hybrid/cache/decisions.sqlite")
         return self.cache_directory / "decisions.sqlite"
 
     def open_cache(self) -> EmbeddingCache:
         """The cache of embeddings: a file of the workspace, or the Redis that ``[cache]`` names."""
         url = self.settings.part(CacheSettings).redis_url
+        if not url:
+            refuse_links(self.data_dir, "hybrid/cache/embeddings.sqlite3")
         return open_cache(self.cache_directory / "embeddings.sqlite3", redis_url=url, notify=self.notify)
 
     @property
@@ -196,7 +204,11 @@ class WorkspaceFolder:
         }
 
     def check_links(self) -> None:
-        """Raise :class:`ArtifactError` where a file that is not ours has one of the fixed names."""
+        """Raise :class:`ArtifactError` where a file that is not ours has one of the fixed names, or where a
+        link stands in the place of a folder that is written to.
+        """
+        for name in (BUILD_LOCK, "pageindex"):
+            refuse_links(self.data_dir, name)
         for link in self.links:
             if not link.exists() or link.is_symlink() or link in (self.chunks_file, self.nodes_file):
                 continue

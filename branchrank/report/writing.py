@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from pathlib import Path
 
-from branchrank.artifacts import write_text
+from branchrank.artifacts import storage_errors
 from branchrank.report.blocks import Plot, Report
 from branchrank.report.content import report_content
 from branchrank.report.documents import Passages, digest_now, gather_passages
@@ -14,6 +14,7 @@ from branchrank.report.markdown import markdown
 from branchrank.report.plots import draw, standalone
 from branchrank.runs import directory as names
 from branchrank.runs.run import RunData
+from branchrank.safe_open import write_beneath
 
 
 def drawings(report: Report) -> dict[str, str]:
@@ -49,8 +50,10 @@ def write_report(
         names.REPORT_HTML: html(run, report, drawn, passages),
         **{f"{names.PLOTS}/{name}.svg": standalone(svg) for name, svg in drawn.items()},
     }
-    for name, content in written.items():
-        write_text(directory / name, content)
+    with storage_errors(directory):
+        directory.mkdir(parents=True, exist_ok=True)
+        for name, content in written.items():
+            write_beneath(directory, name, content.encode("utf-8"))
     return [directory / name for name in written]
 
 

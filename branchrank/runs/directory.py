@@ -202,12 +202,12 @@ def read_unfinished(directory: Path) -> RunRecord:
     Raises :class:`RunError` when there is no readable run, when it is finished, or when its directory holds a
     link or a special file, through which resuming it would write elsewhere.
     """
-    run = read_run(directory)
-    if run.status == "finished":
-        raise RunError(f"{directory} is finished", remedy=f"branchrank show {directory}")
     foreign = foreign_entry(directory)
     if foreign is not None:
         raise RunError(f"{foreign} is not a regular file or folder", remedy=f"remove {foreign}")
+    run = read_run(directory)
+    if run.status == "finished":
+        raise RunError(f"{directory} is finished", remedy=f"branchrank show {directory}")
     return run
 
 

@@ -125,7 +125,7 @@ def mcp_server(service: Service, workers: Workers) -> MCPServer:
 
     @server.tool(title="Read file", annotations=reads, structured_output=False)
     async def read_file(path: Annotated[str, Field(max_length=PATH_CHARACTERS)]) -> CallToolResult:
-        """The text of a file of the corpus, by its path as the results name it."""
+        """The text of an indexed file, by its path as the results name it."""
         try:
             text = await _run(workers, lambda: tools.file_text(path))
         except FileRefused as refusal:

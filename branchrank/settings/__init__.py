@@ -10,7 +10,15 @@ A setting ``vector_top_n`` of the section ``local`` is ``[local] vector_top_n`` 
 """
 
 from branchrank.settings.base import Settings
-from branchrank.settings.layers import Resolved, Setting, checked, read_toml, resolve, settings_of
+from branchrank.settings.layers import (
+    Resolved,
+    Setting,
+    checked,
+    reaching_settings,
+    read_toml,
+    resolve,
+    settings_of,
+)
 from branchrank.settings.parts import (
     PARTS,
     BenchmarkSettings,
@@ -53,6 +61,7 @@ __all__ = [
     "Settings",
     "SystemSettings",
     "checked",
+    "reaching_settings",
     "read_toml",
     "resolve",
     "settings_of",

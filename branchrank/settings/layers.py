@@ -101,6 +101,13 @@ def settings_of(part: type[Settings]) -> tuple[Setting, ...]:
     return tuple(described)
 
 
+@cache
+def reaching_settings() -> dict[str, Setting]:
+    """The settings whose values lead out of the workspace, by ``section.name``."""
+    described = (setting for part in PARTS for setting in settings_of(part))
+    return {f"{each.section}.{each.name}": each for each in described if each.reaches}
+
+
 class Resolved(Record, frozen=True, kw_only=True):
     """Every part's settings, and where each value came from (``"local.rrf_k" -> "flag --local-rrf-k"``)."""
 

@@ -93,10 +93,12 @@ class SearchTools:
         listeners: Iterable[Listener] = (),
         allowed_paths: Sequence[Path] = (),
     ) -> None:
-        """``read_file`` may read the corpus's folder and ``allowed_paths``."""
+        """``read_file`` reads the indexed files, and those below ``allowed_paths`` that are not hidden."""
         self.engine = engine
         self._listeners = list(listeners)
-        self._reader = FileReader([engine.sources.corpus_root, *allowed_paths])
+        sources = engine.sources
+        indexed = sources.admitted_sources(())
+        self._reader = FileReader(sources.corpus_root, indexed, allowed_paths)
 
     def listen(self, listener: Listener) -> None:
         """Tell ``listener`` of every search from now on."""
@@ -138,11 +140,11 @@ class SearchTools:
         return self._answer(f"predictor {system.name}", found, len(found.hits), "chunks")
 
     def file_text(self, path: str) -> str:
-        """The text of a file of the corpus. Raises :class:`~branchrank.files.read_file.FileRefused`."""
+        """The text of an indexed file. Raises :class:`~branchrank.files.read_file.FileRefused`."""
         return self._reader.text(path)
 
     def read_file(self, path: str) -> str:
-        """The text of a file of the corpus, or ``[ERROR: <code>] <why>``."""
+        """The text of an indexed file, or ``[ERROR: <code>] <why>``."""
         try:
             return self.file_text(path)
         except FileRefused as refusal:

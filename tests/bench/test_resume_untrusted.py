@@ -146,3 +146,280 @@ def test_no_llm_endpoint_is_asked_that_the_command_does_not_name(doctored: Any, 
     assert listener.received == []
     assert resumed.exit_code == 3, resumed.output
     assert f"--hybrid-base-url {url}" in resumed.stderr
+
+
+LEADING_OUT = {
+    "Chroma server": ("index", {"vector_store": "chroma", "chroma_url": "http://{}"}, "--chroma-url"),
+    "embedding endpoint": (
+        "index",
+        {"embedder": "openai:m", "embedding_url": "http://{}"},
+        "--embedding-url",
+    ),
+    "Ollama": ("index", {"embedder": "ollama:m", "embedding_url": "http://{}"}, "--embedder ollama:m"),
+    "model of the hub": ("index", {"embedder": "someone/model"}, "--embedder someone/model"),
+    "model folder": ("index", {"embedder": "/somewhere/model"}, "--embedder /somewhere/model"),
+    "Redis": ("cache", {"redis_url": "redis://{}/0"}, "--cache-redis-url"),
+    "Qdrant server": ("qdrant", {"url": "http://{}"}, "--qdrant-url"),
+}
+
+
+@pytest.mark.parametrize("kind", LEADING_OUT)
+def test_no_server_or_model_is_reached_that_the_command_does_not_name(
+    doctored: Any, listener: Listener, kind: str
+) -> None:
+    section, values, flag = LEADING_OUT[kind]
+    values = {name: value.format(listener.address) for name, value in values.items()}
+
+    def change(run: Doctored) -> None:
+        run["settings"][section] |= values
+        if section == "index":
+            run["index_settings"]["default"] |= values
+        if section == "qdrant":
+            predictors(run)[0]["system"]["branches"] = [{"kind": "qdrant-dense"}, {"kind": "qdrant-sparse"}]
+
+    directory = doctored(change)
+    refused = invoke("resume", directory)
+    assert listener.received == []
+    assert refused.exit_code == 3, refused.output
+    assert flag in refused.stderr
+    assert f"branchrank resume {directory}" in refused.stderr
+
+
+def test_an_index_of_an_experiment_names_its_model_and_server_too(doctored: Any, listener: Listener) -> None:
+    def change(run: Doctored) -> None:
+        run["index_settings"]["second"] = {
+            "embedder": "openai:m",
+            "embedding_url": f"http://{listener.address}",
+        }
+        predictors(run)[0]["index"] = "second"
+
+    refused = invoke("resume", doctored(change))
+    assert refused.exit_code == 3
+    assert f"--allow openai:m --allow http://{listener.address}" in refused.stderr
+    assert listener.received == []
+
+
+@pytest.mark.parametrize("name", ["record", "replay", "price_table"])
+def test_no_file_is_opened_that_the_command_does_not_name(doctored: Any, tmp_path: Path, name: str) -> None:
+    outside = tmp_path / "outside" / "file"
+    outside.parent.mkdir()
+    if name != "record":
+        outside.write_text("private words")
+
+    def change(run: Doctored) -> None:
+        system = predictors(run)[0]["system"]
+        system |= {"rerank": {"method": "llm"}, "llm": {"base_url": "", "model": "m"}}
+        run["settings"]["llm"][name] = str(outside)
+
+    refused = invoke("resume", doctored(change))
+    assert refused.exit_code == 3, refused.output
+    assert f"{outside}" in refused.stderr
+    assert "does not name" in refused.stderr
+    assert "private" not in refused.output
+    assert [path.name for path in outside.parent.iterdir()] == ([] if name == "record" else ["file"])
+
+
+def test_no_workspace_is_opened_that_the_command_does_not_name(doctored: Any, tmp_path: Path) -> None:
+    other = tmp_path / "other"
+    (other / "benchmark").mkdir(parents=True)
+    (other / "branchrank.toml").write_text("private words")
+    directory = doctored(lambda run: run.update(data_dir=str(other)))
+    refused = invoke("resume", directory)
+    assert refused.exit_code == 3
+    assert f"branchrank resume {directory} --data-dir {other}" in refused.stderr
+    assert "TOML" not in refused.output, "the file was read"
+    assert sorted(path.name for path in other.rglob("*")) == ["benchmark", "branchrank.toml"]
+
+
+def test_the_command_that_was_recorded_is_not_looked_at(doctored: Any, tmp_path: Path) -> None:
+    canary = tmp_path / "canary"
+    command = f"branchrank benchmark --predictor local; touch {canary} $(touch {canary}) `touch {canary}` 'x"
+    directory = doctored(lambda run: run.update(command=command))
+    resumed = invoke("resume", directory)
+    assert resumed.exit_code == 0, resumed.output
+    assert not canary.exists()
+    assert json.loads((directory / names.RUN_JSON).read_bytes())["command"] == command
+
+
+def test_an_endpoint_of_the_predictor_api_is_asked_only_when_it_is_named(
+    doctored: Any, listener: Listener
+) -> None:
+    url = f"http://{listener.address}/retrieve"
+
+    def change(run: Doctored) -> None:
+        run["predictors"] = [{"name": "api", "llm": "none", "index": "", "origin": f"{url} hybrid"}]
+
+    directory = doctored(change)
+    refused = invoke("resume", directory)
+    assert refused.exit_code == 3
+    assert f"--api-endpoint {url}" in refused.stderr
+    other = invoke("resume", directory, "--api-endpoint", "http://127.0.0.1:1/retrieve")
+    assert other.exit_code == 3
+    assert f"the run used {url}" in other.stderr
+    assert listener.received == []
+    invoke("resume", directory, "--api-endpoint", url)
+    assert CANARY.encode() in listener.received[0]
+
+
+def llm_at(url: str, name: str = "hybrid") -> Callable[[Doctored], None]:
+    """Gives the run a system that reranks with an LLM at ``url``."""
+
+    def change(run: Doctored) -> None:
+        system = predictors(run)[0]["system"]
+        system |= {"name": name, "rerank": {"method": "llm"}, "llm": {"base_url": url, "model": "m"}}
+        predictors(run)[0] |= {"name": name, "llm": "m"}
+        if name == "hybrid":
+            run["settings"]["hybrid"] |= {"base_url": url, "model": "m"}
+
+    return change
+
+
+def test_an_endpoint_that_is_named_is_asked_with_the_key(doctored: Any, listener: Listener) -> None:
+    url = f"http://{listener.address}/v1"
+    resumed = invoke("resume", doctored(llm_at(url)), "--hybrid-base-url", url)
+    assert resumed.exit_code == 7, resumed.output
+    assert CANARY.encode() in listener.received[0]
+
+
+def test_an_endpoint_named_for_one_purpose_serves_no_other(doctored: Any, listener: Listener) -> None:
+    """The key of the LLM does not go to a host that was named as a Qdrant server."""
+    url = f"http://{listener.address}/v1"
+
+    def change(run: Doctored) -> None:
+        llm_at(url, "mine")(run)
+        run["settings"]["qdrant"]["url"] = url
+
+    refused = invoke("resume", doctored(change), "--qdrant-url", url)
+    assert refused.exit_code == 3
+    assert f"--allow {url}" in refused.stderr
+    assert listener.received == []
+
+
+def test_a_system_of_an_experiment_is_allowed_its_endpoint_without_a_key(
+    doctored: Any, listener: Listener
+) -> None:
+    url = f"http://{listener.address}/v1"
+    resumed = invoke("resume", doctored(llm_at(url, "mine")), "--allow", url)
+    assert resumed.exit_code == 7, resumed.output
+    assert listener.received
+    assert CANARY.encode() not in b"".join(listener.received)
+
+
+@pytest.mark.parametrize(
+    "words", [("--qdrant-url", "http://{}"), ("--embedder", "fake:32"), ("--llm-replay", "calls.sqlite")]
+)
+def test_what_the_run_did_not_use_is_refused(
+    doctored: Any, listener: Listener, words: tuple[str, str]
+) -> None:
+    refused = invoke("resume", doctored(lambda run: None), words[0], words[1].format(listener.address))
+    assert refused.exit_code == 3, refused.output
+    assert "its plan differs" in refused.stderr
+    assert words[0] in refused.stderr
+    assert listener.received == []
+
+
+@pytest.mark.parametrize("name", [names.ROWS, names.RUN_JSON, names.QUESTIONS, names.PLOTS, "deep/link"])
+def test_a_link_in_a_run_is_not_followed(doctored: Any, tmp_path: Path, name: str) -> None:
+    directory = doctored(lambda run: None)
+    outside = tmp_path / "outside"
+    outside.mkdir()
+    target = outside / "file"
+    if name == names.PLOTS:
+        target = outside
+    elif (directory / name).exists():
+        (directory / name).rename(target)
+    else:
+        target.write_text("kept")
+        (directory / name).parent.mkdir()
+    before = {path: path.read_bytes() for path in outside.iterdir()}
+    (directory / name).symlink_to(target)
+    refused = invoke("resume", directory)
+    assert refused.exit_code == 3
+    assert f"{directory / name} is not a regular file or folder" in refused.stderr
+    assert {path: path.read_bytes() for path in outside.iterdir()} == before
+
+
+def test_an_interrupted_run_with_a_link_is_not_resumed_by_a_benchmark(
+    doctored: Any, project: Path, tmp_path: Path
+) -> None:
+    directory = doctored(lambda run: None)
+    outside = tmp_path / "outside"
+    (directory / names.ROWS).rename(outside)
+    before = outside.read_bytes()
+    (directory / names.ROWS).symlink_to(outside)
+    made = benchmark(project, "--predictor", "local", reports=directory.parent)
+    assert made != directory
+    assert outside.read_bytes() == before
+
+
+def within(*path: Any) -> Callable[[Any], Callable[[Doctored], None]]:
+    """Sets one value of a run's record."""
+
+    def setting(value: Any) -> Callable[[Doctored], None]:
+        def change(run: Doctored) -> None:
+            place: Any = run
+            for step in path[:-1]:
+                place = place[step]
+            place[path[-1]] = value
+
+        return change
+
+    return setting
+
+
+SYSTEM = ("predictors", 0, "system")
+ABSURD: dict[str, Callable[[Doctored], None]] = {
+    "negative seed": within("seed")(-1),
+    "negative seed in the settings": within("settings", "benchmark", "sample_seed")(-1),
+    "seed of 400 digits": within("settings", "benchmark", "sample_seed")(10**400),
+    "seed that is text": within("seed")("42"),
+    "no hits": within("settings", "benchmark", "top_k")(0),
+    "a billion hits": within("settings", "benchmark", "top_k")(10**9),
+    "another top k": within("top_k")(10**9),
+    "huge sample": within("settings", "benchmark", "sample_size")(10**12),
+    "huge repeats": within("predictors", 0, "repeats")(10**9),
+    "no repeats": within("predictors", 0, "repeats")(0),
+    "repeats in words": within("predictors", 0, "repeats")("many"),
+    "settings of another type": within("settings")([1]),
+    "a section of another type": within("settings", "benchmark")(3),
+    "a setting of another type": within("settings", "bm25", "k1")([[]]),
+    "an unknown setting": within("settings", "bm25", "k9")(1),
+    "unknown measure": within("settings", "benchmark", "primary")("nonsense"),
+    "unknown baseline": within("settings", "benchmark", "baseline")("nobody"),
+    "no predictors": within("predictors")([]),
+    "a system without branches": within(*SYSTEM, "branches")([]),
+    "an unknown branch": within(*SYSTEM, "branches")([{"kind": "telepathy"}]),
+    "an unknown slot": within(*SYSTEM, "slot")({}),
+    "a name of another type": within(*SYSTEM, "name")(None),
+    "another name": within(*SYSTEM, "name")("else"),
+    "an index that is not there": within("predictors", 0, "index")("other"),
+    "no index settings": within("index_settings")({}),
+    "index settings of another type": within("index_settings", "default")(7),
+    "tiny chunks": within("index_settings", "default", "chunk_tokens")(-1),
+    "other chunks": within("index_settings", "default", "chunk_tokens")(33),
+    "a workspace that is a number": within("data_dir")(3),
+    "a workspace with a null byte": within("data_dir")("a\x00b"),
+    "a schema from elsewhere": within("schema_version")("new"),
+    "a question that is not there": within("question_ids")(["none"]),
+    "an origin without a name": within("predictors", 0)({"name": "x", "llm": "none", "origin": ""}),
+    "deep nesting": within("settings", "bm25", "k1")(json.loads("[" * 500 + "]" * 500)),
+}
+
+
+@pytest.mark.parametrize("kind", ABSURD)
+def test_an_absurd_record_is_an_error_in_words(doctored: Any, kind: str) -> None:
+    directory = doctored(ABSURD[kind])
+    before = (directory / names.ROWS).read_bytes()
+    refused = invoke("resume", directory)
+    assert refused.exit_code == (4 if kind == "other chunks" else 3), refused.output
+    assert "fix: " in refused.stderr
+    assert (directory / names.ROWS).read_bytes() == before
+
+
+@pytest.mark.parametrize("name", [names.ROWS, names.QUESTIONS, names.TIMINGS_CSV])
+def test_a_damaged_file_of_a_run_is_an_error_in_words(doctored: Any, name: str) -> None:
+    directory = doctored(lambda run: None)
+    (directory / name).write_text("damaged\nagain\n")
+    refused = invoke("resume", directory)
+    assert refused.exit_code == 3, refused.output
+    assert name in refused.stderr

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from branchrank.files.read_file import FileReader, FileRefused, read_file
+from branchrank.files.read_file import SIZE_LIMIT, FileReader, FileRefused
 from branchrank.safe_open import open_beneath, read_beneath
 
 SECRET = "TOP-SECRET-CANARY"
@@ -26,6 +26,14 @@ def root(tmp_path: Path) -> Path:
     (sibling / "secret.txt").write_text(SECRET)
     (tmp_path / "secret.txt").write_text(SECRET)
     return allowed
+
+
+def read_file(path: str, folders: list[Path], size_limit: int = SIZE_LIMIT) -> str:
+    """The text or the error of a file below allowed folders, of which none is indexed."""
+    try:
+        return FileReader(folders[0], (), folders, size_limit=size_limit).text(path)
+    except FileRefused as refusal:
+        return str(refusal)
 
 
 def code(message: str) -> str:
@@ -53,7 +61,7 @@ def test_an_allowed_folder_may_be_named_through_a_link(root: Path) -> None:
     alias.symlink_to(root)
     assert read_file(str(alias / "guide.rst"), [alias]) == "Gruß\n"
     assert read_file(str(root / "guide.rst"), [alias]) == "Gruß\n"
-    assert FileReader([alias]).allowed_paths == (root.resolve(),)
+    assert FileReader(alias, ()).folders == (root.resolve(),)
 
 
 def test_each_refusal_has_its_code(root: Path) -> None:
@@ -88,13 +96,46 @@ def test_a_denial_lists_the_allowed_folders(root: Path) -> None:
 
 def test_the_reader_raises_what_the_tool_answers(root: Path) -> None:
     with pytest.raises(FileRefused) as refused:
-        FileReader([root]).text("../secret.txt")
+        FileReader(root, ["guide.rst"]).text("../secret.txt")
     assert refused.value.code == "ACCESS_DENIED"
 
 
 def test_a_file_that_begins_like_an_error_is_still_a_text(root: Path) -> None:
     (root / "odd.txt").write_text("[ERROR: NOT_FOUND]")
-    assert FileReader([root]).text("odd.txt") == "[ERROR: NOT_FOUND]"
+    assert FileReader(root, ["odd.txt"]).text("odd.txt") == "[ERROR: NOT_FOUND]"
+
+
+def test_below_the_corpus_only_indexed_files_are_read(root: Path) -> None:
+    (root / ".env").write_text(SECRET)
+    (root / ".git").mkdir()
+    (root / ".git" / "config").write_text(SECRET)
+    (root / "sub" / ".hidden.md").write_text(SECRET)
+    (root / "drafts").mkdir()
+    (root / "drafts" / "page.md").write_text(SECRET)
+    (root / "script.py").write_text(SECRET)
+    reader = FileReader(root, ["guide.rst", "sub/page.md"])
+    assert reader.text("sub/page.md") == reader.text(str(root / "sub" / "page.md")) == "page\n"
+    denied = [".env", ".git/config", ".git", ".missing", "sub/.hidden.md", "drafts/page.md", "script.py"]
+    for path in [*denied, *(str(root / path) for path in denied), "sub/../.env", "./script.py"]:
+        with pytest.raises(FileRefused) as refused:
+            reader.text(path)
+        assert refused.value.code == "ACCESS_DENIED", path
+        assert str(root.resolve()) in str(refused.value)
+    for path, expected in {"missing.md": "NOT_FOUND", "sub": "NOT_A_FILE"}.items():
+        with pytest.raises(FileRefused) as refused:
+            reader.text(path)
+        assert refused.value.code == expected
+
+
+def test_a_folder_that_the_user_allows_is_read_but_for_what_is_hidden(root: Path) -> None:
+    (root / "drafts").mkdir()
+    (root / "drafts" / "page.md").write_text("draft")
+    (root / "drafts" / ".env").write_text(SECRET)
+    reader = FileReader(root, ["guide.rst"], [root / "drafts"])
+    assert reader.text("page.md") == reader.text(str(root / "drafts" / "page.md")) == "draft"
+    assert reader.text("drafts/page.md") == "draft"
+    with pytest.raises(FileRefused, match="hidden"):
+        reader.text("drafts/.env")
 
 
 def test_links_devices_fifos_and_sockets_are_denied(root: Path) -> None:
@@ -169,7 +210,7 @@ def test_a_link_swapped_in_during_the_read_leads_nowhere(root: Path, swapped: st
     thread = threading.Thread(target=swap)
     thread.start()
     try:
-        reader = FileReader([root])
+        reader = FileReader(root, ["page", "page/text"])
         answers = set()
         for _ in range(3000):
             try:

@@ -19,7 +19,7 @@ from support.small_corpus import PAGES, reopened, small_workspace, write_corpus
 from branchrank.errors import ArtifactError, BusyError, StorageError
 from branchrank.index import build_index, open_index
 from branchrank.index import generations as generations_module
-from branchrank.index.generations import Generations, build_lock
+from branchrank.index.generations import build_lock
 
 #: Where a build can be killed, and what a reader finds then.
 OLD = ("begun", "chunks written", "nodes written", "embedding", "embedded", "vectors written", "bm25 written")
@@ -236,7 +236,7 @@ def test_a_reader_that_loses_a_race_takes_the_newer_generation(
     workspace = small_workspace(tmp_path)
     for _ in range(3):
         build_index(workspace, force=True).close()
-    index_generations = Generations(workspace.index_directory)
+    index_generations = workspace.generations
     numbers = iter([1, 3])
     monkeypatch.setattr(index_generations, "_current", lambda: next(numbers))
     pin = index_generations.pin()

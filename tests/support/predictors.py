@@ -79,3 +79,12 @@ class Scripted:
 
     def gold_keys(self, question: Question) -> frozenset[str]:
         return frozenset()
+
+
+class AlwaysFailing:
+    """Fails on every question."""
+
+    name = "always-failing"
+
+    def retrieve(self, query: str, k: int) -> list[Hit]:
+        raise RuntimeError("the service is closed")

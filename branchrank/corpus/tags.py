@@ -1,0 +1,81 @@
+"""HTML and JSX tags in a text, found in linear time however many are never closed.
+
+A tag is its opening, then characters outside quotes that are neither ``<`` nor ``>``, quoted strings, in
+JSX also ``{expressions}`` that nest up to three deep, and ``>``. A regular expression for that starts again
+at each ``<`` and may run to the end of the text each time. :class:`TagFinder` remembers, for each quote and
+brace that it passed, where the tag ended, so no part of the text is searched more than twice.
+"""
+
+from __future__ import annotations
+
+import re
+
+_HTML_RUN = re.compile(r"""[^"'<>]*+""")
+_JSX_RUN = re.compile(r"""[^"'{}<>]*+""")
+_BRACE = re.compile(r"[{}]")
+_EXPRESSION_DEPTH = 3
+
+#: Openings of tags: of HTML, of components (``<CamelCase>``), of MDX (no ``<https://a.b>`` nor ``<a@b.c>``).
+HTML_TAG = re.compile(r"</?([A-Za-z][\w:-]*+)")
+COMPONENT_TAG = re.compile(r"</?[A-Z](?:(?![a-z])[\w.])*+[a-z][\w.]*+(?=[\s/>])")
+JSX_TAG = re.compile(r"</?(?:(?=>)|(?![a-z]+://)(?![^\s<>]+@)[A-Za-z_$][\w.$:-]*+(?=[\s/>]))")
+
+
+class TagFinder:
+    """The tags of one text with openings of one kind; ``expressions`` allows JSX attributes."""
+
+    def __init__(self, text: str, opening: re.Pattern[str]) -> None:
+        self.text = text
+        self._opening = opening
+        self._expressions = opening is not HTML_TAG
+        self._run = _JSX_RUN if self._expressions else _HTML_RUN
+        self._last_quote = {quote: text.rfind(quote) for quote in "\"'"}
+        #: By a position outside quotes and expressions: the end of the tag that it is in, or 0.
+        self._ends: dict[int, int] = {}
+        self._closing: dict[int, int] | None = None
+
+    def end(self, position: int) -> int:
+        """The position after the tag that begins at ``position``; 0 when there is none."""
+        opening = self._opening.match(self.text, position)
+        if opening is None:
+            return 0
+        position = opening.end()
+        if opening[0] in ("<", "</"):  # a fragment of MDX
+            return position + 1
+        passed: list[int] = []
+        end = self._ends.get(position)
+        while end is None:
+            passed.append(position)
+            position, closed = self._pass(position)
+            end = position if closed else self._ends.get(position)
+        self._ends.update(dict.fromkeys(passed, end))
+        return end
+
+    def _pass(self, position: int) -> tuple[int, bool]:
+        """Where the next quoted string, expression or tag ends (0: nowhere), and whether it is the tag."""
+        run = self._run.match(self.text, position)
+        at = run.end() if run else position
+        match self.text[at : at + 1]:
+            case ">":
+                return at + 1, True
+            case ("'" | '"') as quote if at < self._last_quote[quote]:
+                return self.text.index(quote, at + 1) + 1, False
+            case "{" if at in (closing := self._expression_ends()):
+                return closing[at] + 1, False
+        return 0, True
+
+    def _expression_ends(self) -> dict[int, int]:
+        """Where the brace that opens at a position closes, for expressions that do not nest too deep."""
+        if self._closing is None:
+            self._closing = {}
+            opened: list[list[int]] = []  # position and height of each open brace
+            for brace in _BRACE.finditer(self.text):
+                if brace[0] == "{":
+                    opened.append([brace.start(), 1])
+                elif opened:
+                    start, height = opened.pop()
+                    if height <= _EXPRESSION_DEPTH:
+                        self._closing[start] = brace.start()
+                    if opened:
+                        opened[-1][1] = max(opened[-1][1], height + 1)
+        return self._closing

@@ -1,0 +1,201 @@
+"""A plan: what predictors can be given, and that everything wrong with it is reported before any work."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+import pytest
+from branchrank.systems.spec import Branch, System
+from support.commands import benchmark, invoke, json_lines, make_project
+from support.predictors import Failing, WholePages, passage
+
+from branchrank.bench import check_plan, estimate_plan, plan_from_names, predictor_of, run_plan
+from branchrank.bench.plan import Plan
+from branchrank.errors import InputError, QuestionError, UsageError
+from branchrank.index.workspace_folder import WorkspaceFolder
+from branchrank.records import Hit
+from branchrank.runs import directory as names
+from branchrank.runs.directory import read_run
+from branchrank.systems.builtin import builtin_systems
+
+NO_LLM = {"hybrid.no_llm": True, "pageindex.no_llm": True, "benchmark.latency_sample": 0}
+WORDS = System(name="words", branches=(Branch(kind="bm25"),))
+
+
+@pytest.fixture(scope="module")
+def project(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return make_project(tmp_path_factory.mktemp("plan"))
+
+
+def plan(
+    project: Path, predictors: Sequence[object], flags: dict[str, Any] | None = None, **fields: Any
+) -> Plan:
+    folder = WorkspaceFolder.open(project / "data", flags={**NO_LLM, **(flags or {})})
+    return plan_from_names(predictors, data_dir=project / "data", settings=folder.settings, **fields)
+
+
+def first_page(query: str, k: int) -> list[Hit]:
+    return [passage("guide/brewing.md", 1, 20)]
+
+
+class Named:
+    name = "given-name"
+    retrieve = staticmethod(first_page)
+
+
+class NeedsArguments:
+    def __init__(self, model: str) -> None:
+        self.model = model
+
+    def retrieve(self, query: str, k: int) -> list[Hit]:
+        return []
+
+
+def test_names_systems_classes_objects_and_functions_are_predictors(project: Path, tmp_path: Path) -> None:
+    given = [
+        "local",
+        WORDS,
+        Failing,
+        NeedsArguments("m"),
+        Named(),
+        first_page,
+        "support.predictors:WholePages",
+    ]
+    made = run_plan(plan(project, given, reports=tmp_path))
+    called = ["local", "words", "Failing", "NeedsArguments", "given-name", "first_page", "whole-pages"]
+    assert [each.name for each in made.record.predictors] == called
+    rows = json_lines(made.directory / names.ROWS)
+    assert [row["predictor"] for row in rows[:7]] == called
+    pages = {row["predictor"]: row["hits"][0]["source"] for row in rows[7:14] if row["hits"]}
+    assert pages["first_page"] == pages["given-name"] == pages["whole-pages"] == "guide/brewing.md"
+
+
+def test_a_system_may_be_named_by_several_names_and_is_asked_once(project: Path) -> None:
+    assert plan(project, ["hybrid", "all", "local"]).names == ("hybrid", "local", "pageindex")
+
+
+@pytest.mark.parametrize("thing", [3, None, object(), NeedsArguments])
+def test_what_is_no_predictor_is_refused(thing: object) -> None:
+    with pytest.raises(UsageError) as caught:
+        predictor_of(thing)
+    assert caught.value.remedy
+
+
+@pytest.mark.parametrize(
+    "twice", [[WholePages(), WholePages], ["local", System(name="local", branches=WORDS.branches)]]
+)
+def test_two_predictors_of_one_name_are_refused(project: Path, twice: list[object]) -> None:
+    with pytest.raises(UsageError, match="two predictors are called"):
+        check_plan(plan(project, twice))
+
+
+def test_every_problem_of_a_plan_is_reported_at_once(project: Path, tmp_path: Path) -> None:
+    wrong = plan(
+        project,
+        [System(name="bad", branches=()), WholePages(), WholePages],
+        {"benchmark.baseline": "nobody"},
+        questions=tmp_path / "none.jsonl",
+    )
+    with pytest.raises(UsageError) as caught:
+        run_plan(wrong)
+    for part in (
+        "'bad' has no branches",
+        "two predictors are called 'whole-pages'",
+        "'nobody'",
+        "none.jsonl",
+    ):
+        assert part in caught.value.message
+        assert any(part in problem for problem in wrong.problems())
+    assert not (project / "reports").exists()
+
+
+def test_names_that_cannot_be_made_are_reported_with_the_rest(project: Path) -> None:
+    with pytest.raises(UsageError) as caught:
+        plan(project, ["locl", "no_such:Class", 3, "api"], {"benchmark.baseline": "nobody"})
+    for part in (
+        "no predictor is called 'locl'; did you mean `local`?",
+        "no_such",
+        "3 is not a predictor",
+        "api",
+    ):
+        assert part in caught.value.message
+
+
+def test_files_alone_that_are_wrong_keep_their_exit_code(project: Path, tmp_path: Path) -> None:
+    with pytest.raises(QuestionError):
+        check_plan(plan(project, ["local"], questions=tmp_path / "none.jsonl"))
+    nowhere = plan(tmp_path, ["local"])
+    with pytest.raises(InputError) as caught:
+        check_plan(nowhere)
+    assert caught.value.message.count("is not a workspace") == 1
+    assert "branchrank index" in caught.value.remedy
+
+
+def test_a_run_of_an_object_is_never_resumed(project: Path, tmp_path: Path) -> None:
+    """Nobody knows whether the object still does what it did."""
+
+    class Interrupted:
+        asked = 0
+
+        def retrieve(self, query: str, k: int) -> list[Hit]:
+            type(self).asked += 1
+            if type(self).asked == 4:
+                raise KeyboardInterrupt
+            return []
+
+    with pytest.raises(KeyboardInterrupt):
+        run_plan(plan(project, [Interrupted()], reports=tmp_path))
+    [stopped] = tmp_path.iterdir()
+    made = run_plan(plan(project, [Interrupted()], reports=tmp_path))
+    assert made.directory != stopped
+    assert Interrupted.asked == 4 + 8
+    refused = invoke("resume", stopped, "--data-dir", project / "data")
+    assert refused.exit_code == 3
+    assert "'Interrupted' was an object of a Python program" in refused.stderr
+
+
+def test_an_interrupted_run_of_names_is_resumed_by_the_same_plan(
+    project: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    given = ["local", "support.predictors:WholePages"]
+    asked: list[str] = []
+    answer = WholePages.retrieve
+
+    def interrupted(self: WholePages, query: str, k: int) -> list[Hit]:
+        asked.append(query)
+        if len(asked) == 4:
+            raise KeyboardInterrupt
+        return answer(self, query, k)
+
+    monkeypatch.setattr(WholePages, "retrieve", interrupted)
+    with pytest.raises(KeyboardInterrupt):
+        run_plan(plan(project, given, reports=tmp_path))
+    said: list[str] = []
+    made = run_plan(plan(project, given, reports=tmp_path), notify=said.append)
+    assert [made.directory] == list(tmp_path.iterdir())
+    assert len(asked) == 4 + 5
+    assert said == [f"resuming the interrupted run {made.directory}"]
+    assert read_run(made.directory).status == "finished"
+
+
+def test_an_estimate_is_data_and_does_nothing(project: Path, tmp_path: Path) -> None:
+    llm = {"hybrid.no_llm": False, "hybrid.base_url": "http://127.0.0.1:9/v1", "hybrid.model": "m"}
+    wanted = plan(
+        project, ["hybrid", WORDS, WholePages], {**llm, "llm.repeats": 3}, reports=tmp_path / "none"
+    )
+    estimate = estimate_plan(wanted)
+    hybrid, words, pages = estimate.predictors
+    assert (hybrid.queries, words.queries, pages.queries) == (24, 8, 8)
+    assert (hybrid.model, hybrid.index, words.llm, pages.index) == ("m", "default", None, "")
+    assert hybrid.llm is not None
+    assert hybrid.llm.calls == 2 * 24, "at most two batches a query"
+    assert not (tmp_path / "none").exists()
+
+
+def test_builtin_systems_given_as_records_give_the_rows_of_their_names(project: Path, tmp_path: Path) -> None:
+    by_name = benchmark(project, "--predictor", "local", reports=tmp_path / "names")
+    [system] = builtin_systems(("local",), WorkspaceFolder.open(project / "data").settings)
+    by_record = run_plan(plan(project, [system], reports=tmp_path / "records"))
+    assert (by_record.directory / names.ROWS).read_bytes() == (by_name / names.ROWS).read_bytes()

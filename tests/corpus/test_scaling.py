@@ -1,0 +1,99 @@
+"""Reading is linear in time and bounded in output, for generated files of many shapes.
+
+CPU time is that of a fresh child process, counted after its imports. ``make test`` reads the shapes for which
+a reader was once not linear, at a size at which it took minutes; ``make test-full`` compares three sizes of
+a sample of the whole family.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+import pytest
+from support.reading_cost import Cost, Meter
+from support.shapes import family
+
+#: Nodes and chunks together take at most so many bytes per byte of the file, beside 64 KiB.
+GROWTH = 128
+#: Each of these was quadratic, or far larger than its file.
+KNOWN = [
+    "md/html/tag-start",
+    "md/html/letters",
+    "md/html-lines/tag-double",
+    "md/line/component-start",
+    "md/heading/explicit-open",
+    "md/heading/explicit",
+    "md/heading/crumb",
+    "md/heading/spaces",
+    "md/front-matter/spaces",
+    "mdx/component-lines/component-long",
+    "mdx/lines/tag-double",
+    "rst/columns/grid",
+    "rst/columns/simple",
+    "rst/toctree/spaces",
+    "rst/toctree/less",
+    "long-title",
+    "long-path",
+    "deep-rst-path",
+    "replacement",
+    "replacement-lines",
+    "long-word-crumb",
+    "words-line",
+]
+SAMPLE = [
+    name
+    for number, name in enumerate(family())
+    if number % 29 == 0 or name in KNOWN or "/" not in name or name.startswith("rst/columns")
+]
+
+
+@pytest.fixture(scope="module")
+def meter() -> Iterator[Meter]:
+    with Meter() as meter:
+        yield meter
+
+
+def within_bounds(cost: Cost) -> bool:
+    return cost.nodes + cost.chunks <= GROWTH * cost.size + 65_536
+
+
+@pytest.mark.parametrize("name", KNOWN)
+def test_a_shape_that_was_not_linear_is_read_within_a_limit_of_time_and_output(
+    meter: Meter, name: str
+) -> None:
+    cost = meter.measure(name, 250_000)
+    assert cost is not None, "stopped by the limit of CPU time or memory"
+    assert within_bounds(cost), cost
+
+
+def test_one_long_line_costs_what_many_short_ones_do(meter: Meter) -> None:
+    line, lines = meter.measure("words-line", 2_000_000), meter.measure("words-lines", 2_000_000)
+    assert line
+    assert lines
+    assert line.seconds < 3 * lines.seconds
+    assert line.chunks < 1.5 * lines.chunks
+
+
+def test_the_family_holds_at_least_sixty_shapes() -> None:
+    assert len(SAMPLE) >= 60
+    assert len({family()[name].content(4_000) for name in SAMPLE}) > 0.9 * len(SAMPLE)
+
+
+@pytest.mark.full
+@pytest.mark.parametrize("name", SAMPLE)
+def test_four_times_the_file_takes_at_most_six_times_the_time(meter: Meter, name: str) -> None:
+    size = 32_000
+    costs = [meter.measure(name, size)]
+    while costs[0] and costs[0].seconds < 0.1 and size < 2_000_000:
+        size *= 2
+        costs = [meter.measure(name, size)]
+    for _ in range(3):
+        costs = [meter.measure(name, size * factor) for factor in (1, 2, 4)]
+        assert all(costs), f"stopped by the limits at {size * 4} bytes: {costs}"
+        small, middle, large = (cost for cost in costs if cost)
+        assert within_bounds(small), costs
+        assert within_bounds(middle), costs
+        assert within_bounds(large), costs
+        if large.seconds <= 6 * max(small.seconds, 0.1) and middle.seconds <= 6 * max(small.seconds, 0.1):
+            return
+    pytest.fail(f"not linear: {costs}")

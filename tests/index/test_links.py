@@ -1,0 +1,112 @@
+"""Symbolic links in a workspace that someone else made: nothing outside it is deleted or written."""
+
+from __future__ import annotations
+
+import shutil
+from pathlib import Path
+
+import pytest
+from support.small_corpus import reopened, small_workspace
+
+from branchrank.errors import ArtifactError
+from branchrank.index.build import build_index
+from branchrank.index.reader import bm25_path, open_index
+from branchrank.safe_open import links_beneath, remove_beneath, write_beneath
+
+
+@pytest.fixture
+def outside(tmp_path: Path) -> Path:
+    """A folder with a file that must stay, named like what BranchRank deletes."""
+    for name in ("000001", "000009"):
+        (tmp_path / "outside" / name).mkdir(parents=True)
+        (tmp_path / "outside" / name / "kept.txt").write_text("kept")
+    return tmp_path / "outside"
+
+
+def contents(folder: Path) -> dict[str, bytes]:
+    return {str(path.relative_to(folder)): path.read_bytes() for path in folder.rglob("*") if path.is_file()}
+
+
+def test_a_link_for_the_indexes_leads_no_deletion_outside(tmp_path: Path, outside: Path) -> None:
+    workspace = small_workspace(tmp_path)
+    workspace.index_directory.parent.mkdir(parents=True)
+    workspace.index_directory.symlink_to(outside)
+    before = contents(outside)
+    with pytest.raises(ArtifactError, match="symbolic link"):
+        build_index(workspace)
+    assert contents(outside) == before
+
+
+def test_a_link_for_a_generation_leads_no_deletion_outside(tmp_path: Path, outside: Path) -> None:
+    workspace = small_workspace(tmp_path)
+    workspace.index_directory.mkdir(parents=True)
+    (workspace.index_directory / "000007").symlink_to(outside)
+    before = contents(outside)
+    build_index(workspace).close()
+    assert contents(outside) == before
+
+
+def test_a_link_for_derived_bm25_weights_leads_no_deletion_outside(tmp_path: Path, outside: Path) -> None:
+    build_index(small_workspace(tmp_path)).close()
+    workspace = reopened(tmp_path, bm25__k1=2.0)
+    generation = (workspace.index_directory / "current").resolve()
+    inside = bm25_path(generation, "chunks", workspace.bm25_settings).parent
+    (outside / "chunks").mkdir()
+    (outside / "chunks" / "kept.txt").write_text("kept")
+    inside.symlink_to(outside)
+    before = contents(outside)
+    with pytest.raises(ArtifactError, match="symbolic link"), open_index(workspace) as index:
+        _ = index.bm25_chunks
+    assert contents(outside) == before
+
+
+@pytest.mark.parametrize("name", [".build.lock", "hybrid", "hybrid/cache", "hybrid/cache/embeddings.sqlite3"])
+def test_what_is_written_is_not_written_through_a_link(tmp_path: Path, outside: Path, name: str) -> None:
+    workspace = small_workspace(tmp_path)
+    link = workspace.data_dir / name
+    shutil.rmtree(link, ignore_errors=True)
+    link.parent.mkdir(parents=True, exist_ok=True)
+    link.symlink_to(outside / "000001" / "kept.txt" if "." in link.name else outside)
+    before = contents(outside)
+    with pytest.raises(ArtifactError, match="symbolic link"):
+        build_index(workspace)
+    assert contents(outside) == before
+
+
+def test_the_collection_of_another_server_is_left_alone(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A generation that someone else made may name any server."""
+    dropped: list[str] = []
+    monkeypatch.setattr(
+        "branchrank.stores.vectors_chroma.drop_collection", lambda url, name: dropped.append(url)
+    )
+    workspace = small_workspace(tmp_path)
+    build_index(workspace).close()
+    manifest = (workspace.index_directory / "current").resolve() / "manifest.json"
+    manifest.write_text(manifest.read_text().replace('"embedded"', '"http://127.0.0.1:1"'))
+    for _ in range(3):
+        build_index(workspace, force=True).close()
+    assert not manifest.exists()
+    assert dropped == []
+
+
+def test_files_are_written_and_removed_below_a_folder_only(tmp_path: Path, outside: Path) -> None:
+    root = tmp_path / "root"
+    root.mkdir()
+    write_beneath(root, "a/b/file.txt", b"text")
+    (root / "link").symlink_to(outside)
+    (root / "a" / "file").symlink_to(outside / "000001" / "kept.txt")
+    before = contents(outside)
+    for path in ("link/000001", "link/new.txt", "../outside/000001", "/etc", "a/../../outside"):
+        with pytest.raises(PermissionError):
+            remove_beneath(root, path)
+        with pytest.raises(PermissionError):
+            write_beneath(root, path, b"")
+    assert sorted(links_beneath(root)) == [root / "a" / "file", root / "link"]
+    write_beneath(root, "a/file", b"replaces the link")
+    remove_beneath(root, "link")
+    remove_beneath(root, "a/b")
+    remove_beneath(root, "missing/file")
+    assert contents(root) == {"a/file": b"replaces the link"}
+    assert contents(outside) == before
