@@ -7,7 +7,6 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from branchrank.systems.spec import Branch, System
 from support.commands import benchmark, invoke, json_lines, make_project
 from support.predictors import Failing, WholePages, passage
 
@@ -18,6 +17,7 @@ from branchrank.index.workspace_folder import WorkspaceFolder
 from branchrank.records import Hit
 from branchrank.runs import directory as names
 from branchrank.runs.directory import read_run
+from branchrank.spec import Branch, System
 from branchrank.systems.builtin import builtin_systems
 
 NO_LLM = {"hybrid.no_llm": True, "pageindex.no_llm": True, "benchmark.latency_sample": 0}

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 
+from branchrank.spec import Branch, Expand, Fuse, Group, Rerank, System, TreeSearch
 from branchrank.systems.checks import problems
-from branchrank.systems.spec import Branch, Expand, Fuse, Group, Rerank, System, TreeSearch
 
 DENSE = Branch(kind="dense")
 BM25 = Branch(kind="bm25")

@@ -6,13 +6,13 @@ import threading
 
 import msgspec
 import pytest
-from branchrank.systems.spec import Branch, Expand, Fuse, System
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from support.worlds import PAGES, QUERIES, make_index
 
 from branchrank.errors import ArtifactError
 from branchrank.records import Span
+from branchrank.spec import Branch, Expand, Fuse, System
 from branchrank.systems.builtin import builtin_systems
 from branchrank.systems.engine import Engine
 from branchrank.systems.memo import Memo, QueryMemo

@@ -15,10 +15,10 @@ from branchrank.index import Index
 from branchrank.llm.session import LLMSession
 from branchrank.records import Retrieval
 from branchrank.settings import LLMSettings, Resolved
+from branchrank.spec import Endpoint, Rerank
 from branchrank.systems.builtin import builtin_systems
 from branchrank.systems.engine import Engine
 from branchrank.systems.llm_stages import LLMStages
-from branchrank.systems.spec import Endpoint, Rerank
 
 QUERY = "tea temperature"
 World = tuple[Index, Path, Resolved]

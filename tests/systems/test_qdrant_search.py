@@ -7,7 +7,6 @@ from pathlib import Path
 
 import msgspec
 import pytest
-from branchrank.systems.spec import System
 from support.fake_qdrant import fake_qdrant
 from support.worlds import QUERIES, make_index
 
@@ -15,6 +14,7 @@ from branchrank.errors import ArtifactError
 from branchrank.index import Index
 from branchrank.records import Retrieval
 from branchrank.settings import QdrantSettings, Resolved
+from branchrank.spec import System
 from branchrank.systems.branches.qdrant import DENSE_ONLY
 from branchrank.systems.builtin import builtin_systems
 from branchrank.systems.engine import Engine

@@ -6,7 +6,6 @@ from pathlib import Path
 
 import msgspec
 import pytest
-from branchrank.systems.spec import Branch, Fuse, System
 from support.small_index import small_index
 from support.worlds import make_index
 
@@ -18,6 +17,7 @@ from branchrank.files.terms import extract_terms
 from branchrank.index import Index
 from branchrank.records import Chunk, Question
 from branchrank.settings import GrepSettings, Resolved
+from branchrank.spec import Branch, Fuse, System
 from branchrank.systems.builtin import builtin_systems
 from branchrank.systems.calibration import calibrate
 from branchrank.systems.engine import Engine
