@@ -40,7 +40,7 @@ imports: setup
 	$(BIN)/lint-imports
 
 unit: setup
-	$(BIN)/python -m pytest
+	$(BIN)/python -m pytest -n auto --dist loadfile
 
 # What takes too long for each change: how reading scales, over a generated family of documents.
 test-full: setup

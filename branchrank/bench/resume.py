@@ -52,9 +52,9 @@ _MODEL = "embedding model"
 class Named(Record, frozen=True, kw_only=True):
     """What the person who resumes a run names in the command.
 
-    ``settings`` maps names of :func:`~branchrank.settings.reaching_settings` to values. ``allowed`` are further
-    hosts, models and files, for the systems and indexes of an experiment file. ``questions`` is needed where
-    the run keeps no wording.
+    ``settings`` maps names of :func:`~branchrank.settings.reaching_settings` to values. ``allowed`` are
+    further hosts, models and files, for the systems and indexes of an experiment file. ``questions`` is
+    needed where the run keeps no wording.
     """
 
     data_dir: Path | None = None

@@ -15,7 +15,6 @@ from pathlib import Path
 import ir_measures
 import pytest
 import Stemmer
-from branchrank.runs.loading import load_run
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from support.commands import invoke
