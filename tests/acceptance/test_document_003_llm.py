@@ -2,24 +2,31 @@
 
 from __future__ import annotations
 
-import json
+import shutil
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
 import pytest
 from support import scripted_llm as scripted
-from support.commands import benchmark, invoke, make_project, table
+from support.commands import benchmark, table, write_lines
+from support.front_doors import Command, Library, ids, make_indexed
 from support.scripted_llm import Action, Chat, Script, ScriptedLLM
-
-from branchrank.settings import HybridSettings
 
 TEMPERATURE = "which temperature for green tea"
 
 
-@pytest.fixture
-def project(tmp_path: Path) -> Path:
-    return make_project(tmp_path)
+@pytest.fixture(scope="module")
+def project(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    folder = make_indexed(tmp_path_factory.mktemp("document-003-llm"))
+    write_lines(folder / "data" / "benchmark" / "questions.jsonl")
+    return folder
+
+
+@pytest.fixture(autouse=True)
+def forgetful(project: Path) -> None:
+    """No decision of one test answers in another."""
+    shutil.rmtree(project / "data" / "hybrid" / "cache", ignore_errors=True)
 
 
 @pytest.fixture
@@ -35,11 +42,8 @@ def serve() -> Iterator[Callable[[Script], ScriptedLLM]]:
         server.__exit__()
 
 
-def search(project: Path, *words: object) -> dict[str, Any]:
-    result = invoke("hybrid", TEMPERATURE, "--data-dir", project / "data", "--json", "--quiet", *words)
-    assert result.exit_code == 0, result.output
-    answer: dict[str, Any] = json.loads(result.stdout)
-    return answer
+def search(command: Command, *words: object) -> dict[str, Any]:
+    return command.json("hybrid", TEMPERATURE, *words)
 
 
 def endpoint(server: ScriptedLLM, part: str = "hybrid") -> tuple[str, ...]:
@@ -57,39 +61,41 @@ def last_first(chat: Chat, number: int) -> Action:
 
 
 class TestStageCLLMFinalRerank:
-    def test_a_single_call_ranks_the_candidates(self, project: Path, serve: Any) -> None:
+    def test_a_single_call_ranks_the_candidates(self, command: Command, serve: Any) -> None:
         server = serve(scripted.oracle(lambda text: "Steeping time" in text and "Herbal" not in text))
-        answer = search(project, *endpoint(server))
+        answer = search(command, *endpoint(server))
         assert len(server.requests) == 1
         assert places(answer)[0] == "guide/brewing.md#steeping-time"
 
-    def test_or_at_most_two_batched_calls(self, project: Path, serve: Any) -> None:
+    def test_or_at_most_two_batched_calls(self, command: Command, serve: Any) -> None:
         server = serve(scripted.first_shown)
-        search(project, *endpoint(server), "--hybrid-context-tokens", 1000)
+        search(command, *endpoint(server), "--hybrid-context-tokens", 1000)
         assert len(server.requests) == 2
         assert not set.intersection(*({*chat.entries.values()} for chat in server.requests))
 
-    def test_prefers_concrete_how_to_sections(self, project: Path, serve: Any) -> None:
+    def test_prefers_concrete_how_to_sections(self, command: Command, serve: Any) -> None:
         server = serve(scripted.first_shown)
-        search(project, *endpoint(server))
+        search(command, *endpoint(server))
         assert "Prefer concrete how-to sections" in server.requests[0].prompt
 
-    def test_returns_the_top_k_of_the_candidates(self, project: Path, serve: Any) -> None:
+    def test_returns_the_top_k_of_the_candidates(self, command: Command, serve: Any) -> None:
         server = serve(last_first)
-        five, three = (search(project, *endpoint(server), *extra) for extra in ((), ("--top-k", 3)))
+        five, three = (search(command, *endpoint(server), *extra) for extra in ((), ("--top-k", 3)))
         assert len(five["hits"]) == 5
         assert places(three) == places(five)[:3]
 
-    def test_no_more_candidates_than_the_cap_reach_the_llm(self, project: Path, serve: Any) -> None:
-        assert HybridSettings().candidate_cap == 30
-        docs = project / "docs"
-        for number in range(12):
-            sections = "".join(f"## Tea {number}.{part}\n\nGreen tea temperature.\n\n" for part in range(4))
-            (docs / f"more{number}.md").write_text(f"# More {number}\n\n{sections}")
-        invoke("index", docs, "--data-dir", project / "data", "--embedder", "fake", "--quiet")
+    @pytest.mark.parametrize(("flags", "cap"), [((), 30), (("--hybrid-candidate-cap", 20), 20)])
+    def test_no_more_candidates_than_the_cap_reach_the_llm(
+        self, tmp_path: Path, serve: Any, flags: tuple[object, ...], cap: int
+    ) -> None:
+        pages = {
+            f"more{number}.md": f"# More {number}\n\n"
+            + "".join(f"## Tea {number}.{part}\n\nGreen tea temperature.\n\n" for part in range(4))
+            for number in range(12)
+        }
         server = serve(scripted.first_shown)
-        search(project, *endpoint(server), "--hybrid-candidate-cap", 20)
-        assert len(server.requests[0].entries) == 20
+        search(Command(make_indexed(tmp_path, pages)), *endpoint(server), *flags)
+        assert len(server.requests[0].entries) == cap
 
 
 class TestFallbackOrderIfTheLLMFails:
@@ -101,32 +107,70 @@ class TestFallbackOrderIfTheLLMFails:
             (lambda chat, number: scripted.ids(["x"]), "no known id"),
         ],
     )
-    def test_first_the_fused_score(self, project: Path, serve: Any, script: Script, reason: str) -> None:
-        without = search(project, "--no-llm")
+    def test_first_the_evidence_then_the_lexical_score(
+        self, command: Command, serve: Any, script: Script, reason: str
+    ) -> None:
+        """A short shortlist without neighbours, so that some candidates have no evidence."""
+        narrow = ("--hybrid-vector-top-n", 5, "--hybrid-neighbor-depth", 0, "--hybrid-file-roots", 0)
+        by_words = ("--hybrid-bm25-weight", 50)
+        words = (*narrow, *by_words, "--top-k", 30, "which tea, brew and temperature")
+        without = command.hits("hybrid", "--no-llm", *words)
         server = serve(script)
-        fallen = search(project, *endpoint(server), "--llm-retries", 0)
-        assert places(fallen) == places(without)
+        fallen = command.json("hybrid", *endpoint(server), "--llm-retries", 0, *words)
+
+        def evidence(hit: dict[str, Any]) -> float:
+            place = hit["branches"].get("dense(chunks)")
+            return place["score"] if place else 0.0
+
+        def lexical(hit: dict[str, Any]) -> float:
+            place = hit["branches"].get("bm25(nodes)")
+            return place["score"] if place else 0.0
+
+        expected = sorted(without, key=lambda hit: (-evidence(hit), -lexical(hit), hit["node_id"]))
         assert fallen["fallbacks"] == [f"rerank: {reason}"]
+        assert places(fallen) == [hit["node_id"] for hit in expected]
+        assert places(fallen) != [hit["node_id"] for hit in without], "the fused order is another"
+        words_only = [hit for hit in expected if not evidence(hit)]
+        assert len({lexical(hit) for hit in words_only}) > 2
+        assert words_only != sorted(words_only, key=lambda hit: hit["node_id"])
+
+    def test_the_tree_search_goes_on_with_the_lexical_score(
+        self, library: Library, command: Command, serve: Any
+    ) -> None:
+        server = serve(lambda chat, number: scripted.fail(500))
+        asking = {"pageindex__base_url": server.base_url, "pageindex__model": "m", "llm__retries": 0}
+        fallen = library.retrieve(TEMPERATURE, "pageindex", **asking)
+        stages = [reason.partition(":")[0] for reason in fallen.fallbacks]
+        assert "tree final" in stages
+        assert any(stage.startswith("tree step") for stage in stages)
+        expected = command.hits("retrieve", "--predictor", "pageindex", TEMPERATURE)
+        # The walk without an LLM leaves out sections that hold no word of the query.
+        assert len(expected) > 2
+        assert [hit.id for hit in fallen.hits][: len(expected)] == ids(expected)
 
 
 class TestFlags:
-    def test_no_llm_is_the_ablation(self, project: Path, serve: Any) -> None:
+    def test_no_llm_is_the_ablation(self, command: Command, serve: Any) -> None:
         server = serve(last_first)
-        without = search(project, "--no-llm")
-        same = search(project, "--hybrid-no-llm", *endpoint(server))
+        without = search(command, "--no-llm")
+        same = search(command, "--hybrid-no-llm", *endpoint(server))
         assert server.requests == []
-        assert places(same) == places(without) != places(search(project, *endpoint(server)))
+        assert places(same) == places(without) != places(search(command, *endpoint(server)))
 
-    def test_without_an_endpoint_both_remedies_are_named(self, project: Path) -> None:
-        result = invoke("hybrid", TEMPERATURE, "--data-dir", project / "data")
+    def test_without_an_endpoint_no_llm_is_asked(self, command: Command) -> None:
+        assert places(search(command)) == places(search(command, "--no-llm"))
+
+    def test_an_endpoint_that_cannot_be_reached_is_refused_with_both_remedies(self, command: Command) -> None:
+        nowhere = ("--hybrid-base-url", "http://127.0.0.1:9/v1", "--hybrid-model", "m")
+        result = command("hybrid", TEMPERATURE, *nowhere)
         assert result.exit_code != 0
         assert "--hybrid-base-url" in result.output
         assert "--hybrid-no-llm" in result.output
 
-    def test_the_prompt_is_deterministic(self, project: Path, serve: Any) -> None:
+    def test_the_prompt_is_deterministic(self, command: Command, serve: Any) -> None:
         server = serve(lambda chat, number: scripted.fail(400))
         for _ in range(2):
-            search(project, *endpoint(server), "--llm-retries", 0)
+            search(command, *endpoint(server), "--llm-retries", 0)
         bodies = [chat.body for chat in server.requests if chat.format == "json_schema"]
         assert len(bodies) == 2
         assert bodies[0] == bodies[1]
@@ -134,22 +178,24 @@ class TestFlags:
 
 
 class TestDecisionCache:
-    def test_a_decision_is_kept_below_hybrid_cache(self, project: Path, serve: Any) -> None:
+    def test_a_decision_is_kept_below_hybrid_cache(self, command: Command, serve: Any) -> None:
         server = serve(last_first)
-        first = search(project, *endpoint(server))
-        again = search(project, *endpoint(server))
+        first = search(command, *endpoint(server))
+        again = search(command, *endpoint(server))
         assert len(server.requests) == 1
         assert places(first) == places(again)
-        assert list((project / "data" / "hybrid" / "cache").iterdir())
+        assert list((command.data / "hybrid" / "cache").iterdir())
 
 
 class TestEvaluation:
     def test_the_three_run_on_the_same_questions_and_report_calls_and_tokens(
-        self, project: Path, serve: Any
+        self, command: Command, serve: Any
     ) -> None:
         server = serve(scripted.first_shown)
         words = [*endpoint(server), *endpoint(server, "pageindex"), "--top-k", 5]
-        made = benchmark(project, "--predictor", "all", "--sample-size", 5, "--sample-seed", 7, *words)
+        made = benchmark(
+            command.data.parent, "--predictor", "all", "--sample-size", 5, "--sample-seed", 7, *words
+        )
         rows = table(made / "summary.csv")
         assert [row["predictor"] for row in rows] == ["local", "pageindex", "hybrid"]
         calls = table(made / "llm_calls.csv")

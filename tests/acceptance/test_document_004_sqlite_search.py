@@ -1,19 +1,18 @@
 """Document 004, "Search & Retrieval" in SQLite: one test per promise of its sections, named after them."""
 
+from __future__ import annotations
+
 import math
-from collections.abc import Iterator
+import re
 from pathlib import Path
+from typing import Any
 
 import pytest
-from branchrank.stores.sqlite_search import SqliteSearch
+from support.commands import json_lines
+from support.front_doors import Command, Library, ids, make_indexed
 
 from branchrank.embedders import FakeEmbedder
-from branchrank.errors import UsageError
-from branchrank.records import Chunk
-from branchrank.settings import RetrievalSettings, resolve
-from branchrank.stores.sqlite_file import build_sqlite
 
-EMBEDDER = FakeEmbedder(64)
 TEXTS = {
     "http.md": [
         "The HttpClient interceptor adds a header.",
@@ -23,212 +22,270 @@ TEXTS = {
         "HttpClient interceptor order.",
     ],
     "auth.md": ["How to handle authentication of users.", "Logging in with a password."],
-    "deploy.md": [
+    "shipping.md": [
         "The deployment runbook.",
         "Deploying twice a day.",
         "They deploy on Monday, once all the other teams have finished.",
     ],
-    "queue.md": ["Messages wait in a queue."],
+    "waiting.md": ["Messages wait in a queue."],
 }
-CHUNKS = [
-    Chunk(
-        id=f"{source}@{n}",
-        node_id=source,
-        source=source,
-        line_start=n,
-        line_end=n,
-        breadcrumb="Guide",
-        text=text,
-    )
+#: Each text is a section, and a chunk, of its own.
+PAGES = {
+    source: "\n".join(f"# Part {n}\n\n{text}\n" for n, text in enumerate(texts, start=1))
     for source, texts in TEXTS.items()
-    for n, text in enumerate(texts, start=1)
-]
+}
+CONFIGURATION = """\
+[embedding]
+model = "fake:64"
+
+[retrieval]
+final_limit = 12
+hybrid_alpha = 0.6
+candidate_k_keyword = 80
+candidate_k_vector = 80
+group_by = "document"
+doc_agg = "max"
+max_chunks_per_doc = 3
+"""
+QUERIES = ("HttpClient interceptor", "how to handle authentication", "deployment runbook", "server")
+SEMANTIC, HYBRID = ("--mode", "semantic"), ("--mode", "hybrid")
+CHUNKS = ("--retrieval-group-by", "none")
+FTS5, DENSE = "fts5", "dense(chunks)"
 
 
 @pytest.fixture(scope="module")
-def path(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    file = tmp_path_factory.mktemp("document-004") / "search.sqlite"
-    vectors = EMBEDDER.embed_documents([c.text for c in CHUNKS])
-    build_sqlite(file, CHUNKS, corpus_digest="d", vectors=vectors, embedder=EMBEDDER.identity)
-    return file
+def project(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return make_indexed(tmp_path_factory.mktemp("document-004"), PAGES, '[embedding]\nmodel = "fake:64"\n')
 
 
-@pytest.fixture
-def search(path: Path) -> Iterator[SqliteSearch]:
-    opened = SqliteSearch(path, embedder=EMBEDDER)
-    yield opened
-    opened.close()
+@pytest.fixture(scope="module")
+def chunks(project: Path) -> list[dict[str, Any]]:
+    return json_lines(project / "data" / "chunks.jsonl")
 
 
-def test_all_modes_return_results_normalized_to_a_0_1_score(search: SqliteSearch) -> None:
-    for mode in ("keyword", "semantic", "hybrid"):
-        for query in (
-            "HttpClient interceptor",
-            "how to handle authentication",
-            "deployment runbook",
-            "server",
-        ):
-            results = search.search(query, mode=mode)
+def sources(hits: list[dict[str, Any]]) -> list[str]:
+    return [hit["source"] for hit in hits]
+
+
+def members(hits: list[dict[str, Any]]) -> list[dict[str, Any]]:
+    """The chunks of grouped hits."""
+    return [member for hit in hits for member in hit["members"]]
+
+
+def chunk_with(chunks: list[dict[str, Any]], words: str) -> str:
+    """The id of the chunk that holds these words."""
+    [key] = [chunk["id"] for chunk in chunks if words in chunk["text"]]
+    return str(key)
+
+
+@pytest.mark.parametrize("mode", ["keyword", "semantic", "hybrid"])
+def test_all_modes_return_results_normalized_to_a_0_1_score(command: Command, mode: str) -> None:
+    for query in QUERIES:
+        for flags in ((), CHUNKS):
+            results = command.hits("search", query, "--mode", mode, *flags)
             assert results
-            assert all(0.0 <= result.score <= 1.0 for result in results)
-            assert all(0.0 <= part.score <= 1.0 for result in results for part in result.chunks)
+            assert all(0.0 <= part["score"] <= 1.0 for part in [*results, *members(results)])
 
 
-def test_a_score_means_the_same_from_query_to_query(search: SqliteSearch) -> None:
+def test_a_score_means_the_same_from_query_to_query(command: Command) -> None:
     """No score is scaled by the other results of its query."""
-    alone = search.search("runbook", mode="keyword")[0].chunks[0]
-    assert alone.score == pytest.approx((1 + alone.bm25 / (1 + alone.bm25)) / 2)
-    both_first = search.search("deployment runbook")[0]
-    assert both_first.score == pytest.approx(1.0)
+    [alone] = command.hits("search", "runbook")
+    [both] = [hit for hit in command.hits("search", "runbook queue") if hit["source"] == "shipping.md"]
+    assert alone["score"] == both["score"]
+    assert 0.5 < alone["score"] < 1.0
+    assert command.hits("search", "deployment runbook", *HYBRID)[0]["score"] == pytest.approx(1.0)
+
+
+class TestModes:
+    def test_the_mode_decides_what_is_searched(self, command: Command) -> None:
+        searched = {}
+        for mode in ("keyword", "semantic", "hybrid"):
+            hits = command.hits("search", "HttpClient retry", *CHUNKS, "--mode", mode)
+            searched[mode] = {name for hit in hits for name in hit["branches"]}
+        assert searched == {"keyword": {FTS5}, "semantic": {DENSE}, "hybrid": {FTS5, DENSE}}
+
+    def test_the_predictor_sqlite_is_the_hybrid_mode(self, command: Command, library: Library) -> None:
+        for query in QUERIES:
+            expected = command.hits("search", query, *HYBRID)
+            found = command.hits("retrieve", "--predictor", "sqlite", "--top-k", 12, query)
+            assert [(hit["id"], hit["score"]) for hit in found] == [
+                (hit["id"], hit["score"]) for hit in expected
+            ]
+            assert ids(library().search_documents(query)) == ids(expected)
+
+    def test_every_part_of_a_score_is_explained(self, command: Command) -> None:
+        (best, *_) = command.hits("search", "HttpClient retry", *HYBRID)
+        result = command("search", "HttpClient retry", *HYBRID, "--explain")
+        assert result.exit_code == 0, result.output
+        part = best["members"][0]
+        for name, word in ((FTS5, "keyword"), (DENSE, "vector")):
+            place = part["branches"][name]
+            assert f"{word} rank {place['rank']}, score {place['score']:.4f}" in result.stdout
+        assert f"({part['notes'][FTS5]})" in result.stdout
+        assert "BM25" in part["notes"][FTS5]
 
 
 class TestKeywordSearch:
-    def test_bm25_ranking_of_fts5(self, search: SqliteSearch) -> None:
-        best = search.search("HttpClient interceptor", mode="keyword")[0]
-        assert best.id == "http.md"
-        count = len(CHUNKS)
-        (found,) = search.keyword_matches("queue", 5)
-        lengths = [len(f"{c.breadcrumb} {c.text}".replace(":", "").replace(".", "").split()) for c in CHUNKS]
-        average = sum(lengths) / count
-        idf = math.log((count - 1 + 0.5) / (1 + 0.5))
-        expected = idf * 2.2 / (1 + 1.2 * (0.25 + 0.75 * lengths[-1] / average))
-        assert found.bm25 == pytest.approx(expected, rel=1e-6)
+    def test_bm25_ranking_of_fts5(self, command: Command, chunks: list[dict[str, Any]]) -> None:
+        assert sources(command.hits("search", "HttpClient interceptor"))[0] == "http.md"
+        [found] = command.hits("search", "queue", *CHUNKS)
+        texts = [f"{chunk['breadcrumb']} {chunk['text']}".lower() for chunk in chunks]
+        lengths = [len(re.findall(r"\w+", text)) for text in texts]
+        own = ids(chunks).index(found["id"])
+        assert [text.count("queue") for text in texts if "queue" in text] == [1]
+        idf = math.log((len(chunks) - 1 + 0.5) / 1.5)
+        norm = 1.2 * (0.25 + 0.75 * lengths[own] / (sum(lengths) / len(lengths)))
+        bm25 = idf * 2.2 / (1 + norm)
+        assert found["score"] == pytest.approx((1 + bm25 / (1 + bm25)) / 2, rel=1e-6)
 
-    def test_no_embeddings_required(self, tmp_path: Path) -> None:
-        build_sqlite(tmp_path / "s", CHUNKS, corpus_digest="d")
-        search = SqliteSearch(tmp_path / "s")
-        assert search.search("HttpClient interceptor", mode="keyword")[0].id == "http.md"
-        search.close()
+    def test_no_embeddings_required(self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+        """Nor any section about them; the mode is the default."""
+        command = Command(make_indexed(tmp_path, PAGES))
 
-    def test_matches_exact_and_partial_terms(self, search: SqliteSearch) -> None:
-        assert search.search("runbook", mode="keyword")[0].id == "deploy.md"
-        assert search.search("runb", mode="keyword")[0].id == "deploy.md"
-        found = search.keyword_matches("deploy", 10)
-        assert [(m.key, m.exact) for m in found] == [
-            ("deploy.md@3", True),
-            ("deploy.md@2", False),
-            ("deploy.md@1", False),
+        def embed(*_: object) -> None:
+            raise AssertionError("nothing needs a vector")
+
+        monkeypatch.setattr(FakeEmbedder, "embed_query", embed)
+        assert sources(command.hits("search", "HttpClient interceptor"))[0] == "http.md"
+
+    def test_matches_exact_and_partial_terms(self, command: Command, chunks: list[dict[str, Any]]) -> None:
+        for term in ("runbook", "runb"):
+            assert sources(command.hits("search", term)) == ["shipping.md"]
+        found = command.hits("search", "deploy", *CHUNKS)
+        assert ids(found) == [
+            chunk_with(chunks, words) for words in ("They deploy", "Deploying twice", "The deployment")
         ]
-        assert found[0].score >= 0.5 >= found[1].score
+        assert found[0]["score"] >= 0.5 >= found[1]["score"]
 
-    def test_best_for_error_messages_and_exact_phrases(self, search: SqliteSearch) -> None:
-        assert search.search('"connection refused"', mode="keyword")[0].chunks[0].chunk.id == "http.md@3"
-        assert search.keyword_matches('"refused connection"', 5) == []
+    def test_best_for_error_messages_and_exact_phrases(
+        self, command: Command, chunks: list[dict[str, Any]]
+    ) -> None:
+        found = command.hits("search", '"connection refused"', *CHUNKS)
+        assert ids(found) == [chunk_with(chunks, "connection refused")]
+        assert command.hits("search", '"refused connection"') == []
 
 
 class TestSemanticSearch:
-    def test_cosine_similarity_over_embeddings(self, search: SqliteSearch) -> None:
-        query = EMBEDDER.embed_query("how to handle authentication")
-        for result in search.search("how to handle authentication", mode="semantic"):
-            for part in result.chunks:
-                cosine = float(EMBEDDER.embed_query(part.chunk.text) @ query)
-                assert part.score == pytest.approx(max(0.0, cosine), abs=1e-6)
+    def test_cosine_similarity_over_embeddings(self, command: Command, chunks: list[dict[str, Any]]) -> None:
+        query = "how to handle authentication"
+        found = command.hits("search", query, *SEMANTIC, *CHUNKS, "--retrieval-final-limit", 50)
+        assert len(found) == len(chunks)
+        for hit in found:
+            assert hit["score"] == pytest.approx(max(0.0, 1 - hit["distance"] / 2), abs=1e-6)
+        scores = [hit["score"] for hit in found]
+        assert scores == sorted(scores, reverse=True)
+        assert sources(found)[0] == "auth.md"
 
-    def test_requires_embedding_configured(self, path: Path) -> None:
-        search = SqliteSearch(path)
-        with pytest.raises(UsageError) as error:
-            search.search("how to handle authentication", mode="semantic")
-        assert "[embedding]" in error.value.message
-        assert '[embedding]\n    model = "' in error.value.remedy
-        search.close()
+    @pytest.mark.parametrize("mode", ["semantic", "hybrid"])
+    def test_requires_embedding_configured(self, tmp_path: Path, mode: str) -> None:
+        command = Command(make_indexed(tmp_path, PAGES))
+        result = command("search", "how to handle authentication", "--mode", mode)
+        assert result.exit_code == 2
+        assert "[embedding]" in result.stderr
+        assert 'model = "fake:64"' in result.stderr
 
-    def test_finds_content_when_terms_do_not_match(self, search: SqliteSearch) -> None:
-        query = "authenticate"
-        assert "auth.md@1" not in {m.key for m in search.keyword_matches(query, 80) if m.exact}
-        assert search.search(query, mode="semantic")[0].id == "auth.md"
+    def test_finds_content_when_terms_do_not_match(
+        self, command: Command, chunks: list[dict[str, Any]]
+    ) -> None:
+        query = "authenticate logged"
+        wanted = chunk_with(chunks, "authentication of users")
+        exact = [hit["id"] for hit in command.hits("search", query, *CHUNKS) if hit["score"] > 0.5]
+        assert wanted not in exact
+        assert sources(command.hits("search", query, *SEMANTIC))[0] == "auth.md"
 
 
 class TestHybridSearch:
-    def test_merges_keyword_and_semantic_results_by_rrf(self, search: SqliteSearch) -> None:
-        parts = search.search("HttpClient retry", settings=RetrievalSettings(group_by="none"))[0].chunks
-        assert parts[0].keyword is not None
-        assert parts[0].vector is not None
+    def test_merges_keyword_and_semantic_results_by_rrf(self, command: Command) -> None:
+        best = command.hits("search", "HttpClient retry", *HYBRID, *CHUNKS)[0]
+        assert set(best["branches"]) == {FTS5, DENSE}
 
     @pytest.mark.parametrize(("alpha", "mode"), [(0.0, "keyword"), (1.0, "semantic")])
     def test_hybrid_alpha_0_is_pure_keyword_and_1_is_pure_semantic(
-        self, search: SqliteSearch, alpha: float, mode: str
+        self, command: Command, alpha: float, mode: str
     ) -> None:
-        blended = search.search("HttpClient retry", settings=RetrievalSettings(hybrid_alpha=alpha))
-        pure = search.search("HttpClient retry", mode=mode)
-        assert [r.id for r in blended] == [r.id for r in pure]
-
-    def test_hybrid_alpha_defaults_to_0_6(self, search: SqliteSearch) -> None:
-        assert RetrievalSettings().hybrid_alpha == 0.6
         query = "HttpClient retry"
-        assert search.search(query) == search.search(query, settings=RetrievalSettings(hybrid_alpha=0.6))
+        pure = {
+            name: ids(command.hits("search", query, *CHUNKS, "--mode", name))
+            for name in ("keyword", "semantic")
+        }
+        assert pure["keyword"] != pure["semantic"]
+        blended = command.hits("search", query, *HYBRID, *CHUNKS, "--hybrid-alpha", alpha)
+        assert ids(blended) == pure[mode]
+
+    def test_hybrid_alpha_defaults_to_0_6(self, command: Command) -> None:
+        query = "HttpClient retry"
+        default = command.hits("search", query, *HYBRID)
+        assert command.hits("search", query, *HYBRID, "--hybrid-alpha", 0.6) == default
+        assert command.hits("search", query, *HYBRID, "--hybrid-alpha", 0.4) != default
 
 
 class TestHowScoringWorks:
     @pytest.mark.parametrize("alpha", [0.2, 0.6])
-    def test_the_final_score_is_the_stated_rrf(self, search: SqliteSearch, alpha: float) -> None:
-        options = RetrievalSettings(hybrid_alpha=alpha, group_by="none", final_limit=100)
-        results = search.search("HttpClient retry", settings=options)
-        assert results
-        for result in results:
-            (part,) = result.chunks
-            rrf = alpha / (60 + part.vector.rank) if part.vector else 0.0
-            rrf += (1 - alpha) / (60 + part.keyword.rank) if part.keyword else 0.0
-            assert result.score == pytest.approx(rrf * 61)
+    def test_the_final_score_is_the_stated_rrf(self, command: Command, alpha: float) -> None:
+        """Scaled so that 1 is first in both."""
+        flags = (*HYBRID, *CHUNKS, "--hybrid-alpha", alpha, "--retrieval-final-limit", 100)
+        results = command.hits("search", "HttpClient retry", *flags)
+        assert len(results) > 5
+        for hit in results:
+            places = {name: place["rank"] for name, place in hit["branches"].items()}
+            rrf = alpha / (60 + places[DENSE]) if DENSE in places else 0.0
+            rrf += (1 - alpha) / (60 + places[FTS5]) if FTS5 in places else 0.0
+            assert hit["score"] == pytest.approx(rrf * 61)
 
-    def test_documents_are_grouped_and_the_best_chunk_represents_each(self, search: SqliteSearch) -> None:
-        results = search.search("HttpClient interceptor")
-        assert len({r.id for r in results}) == len(results)
-        for result in results:
-            assert result.score == max(part.score for part in result.chunks)
-            assert result.hit.id == result.chunks[0].chunk.id
+    @pytest.mark.parametrize("flags", [(), HYBRID], ids=["keyword", "hybrid"])
+    def test_documents_are_grouped_and_the_best_chunk_represents_each(
+        self, command: Command, flags: tuple[str, ...]
+    ) -> None:
+        results = command.hits("search", "HttpClient interceptor server", *flags)
+        assert len(set(sources(results))) == len(results)
+        best: dict[str, dict[str, Any]] = {}
+        for chunk in command.hits("search", "HttpClient interceptor server", *flags, *CHUNKS):
+            best.setdefault(chunk["source"], chunk)
+        for hit in results:
+            assert hit["score"] == best[hit["source"]]["score"] == hit["members"][0]["score"]
+            assert hit["id"] == best[hit["source"]]["id"] == hit["members"][0]["id"]
 
-    def test_one_long_document_does_not_dominate(self, search: SqliteSearch) -> None:
-        flat = search.search("HttpClient interceptor server", settings=RetrievalSettings(group_by="none"))
-        assert [r.chunks[0].chunk.source for r in flat[:3]].count("http.md") > 1
-        grouped = search.search("HttpClient interceptor server")
-        assert [r.id for r in grouped[:3]].count("http.md") == 1
-
-
-CONFIGURATION = {
-    "retrieval": {
-        "final_limit": 12,
-        "hybrid_alpha": 0.6,
-        "candidate_k_keyword": 80,
-        "candidate_k_vector": 80,
-        "group_by": "document",
-        "doc_agg": "max",
-        "max_chunks_per_doc": 3,
-    }
-}
+    def test_one_long_document_does_not_dominate(self, command: Command) -> None:
+        query = "HttpClient interceptor server"
+        flat = sources(command.hits("search", query, *HYBRID, *CHUNKS))
+        assert flat[:3].count("http.md") > 1
+        grouped = sources(command.hits("search", query, *HYBRID))
+        assert grouped.count("http.md") == 1
+        assert len(grouped) == len(TEXTS)
 
 
 class TestTuning:
-    def test_the_sample_configuration_is_the_default(self) -> None:
-        assert resolve(toml=CONFIGURATION, environment={}).part(RetrievalSettings) == RetrievalSettings()
+    def test_the_sample_configuration_is_the_default(self, tmp_path: Path, command: Command) -> None:
+        configured = Command(make_indexed(tmp_path, PAGES, CONFIGURATION))
+        query = "HttpClient retry"
+        assert configured.hits("search", query, *HYBRID) == command.hits("search", query, *HYBRID)
 
-    def test_final_limit(self, search: SqliteSearch) -> None:
-        assert len(search.search("HttpClient", mode="semantic")) == len(TEXTS)
-        assert (
-            len(search.search("HttpClient", mode="semantic", settings=RetrievalSettings(final_limit=2))) == 2
-        )
+    def test_final_limit(self, command: Command) -> None:
+        assert len(command.hits("search", "HttpClient", *SEMANTIC)) == len(TEXTS)
+        two = command.hits("search", "HttpClient", *SEMANTIC, "--retrieval-final-limit", 2)
+        assert len(two) == 2
 
-    def test_candidate_k_keyword(self, search: SqliteSearch) -> None:
-        few = RetrievalSettings(candidate_k_keyword=2, group_by="none")
-        assert len(search.search("HttpClient", mode="keyword", settings=few)) == 2
+    def test_candidate_k_keyword(self, command: Command) -> None:
+        few = (*CHUNKS, "--retrieval-candidate-k-keyword", 2)
+        assert len(command.hits("search", "HttpClient", *few)) == 2
 
-    def test_candidate_k_vector(self, search: SqliteSearch) -> None:
-        few = RetrievalSettings(candidate_k_vector=3, group_by="none")
-        assert len(search.search("HttpClient", mode="semantic", settings=few)) == 3
+    def test_candidate_k_vector(self, command: Command) -> None:
+        few = (*CHUNKS, *SEMANTIC, "--retrieval-candidate-k-vector", 3)
+        assert len(command.hits("search", "HttpClient", *few)) == 3
 
-    def test_group_by(self, search: SqliteSearch) -> None:
-        chunks = search.search("HttpClient", mode="keyword", settings=RetrievalSettings(group_by="none"))
-        documents = search.search("HttpClient", mode="keyword")
-        assert {r.id for r in chunks} == {c.id for c in CHUNKS if "HttpClient" in c.text}
-        assert [r.id for r in documents] == ["http.md"]
+    def test_group_by(self, command: Command, chunks: list[dict[str, Any]]) -> None:
+        holding = {chunk["id"] for chunk in chunks if "HttpClient" in chunk["text"]}
+        assert set(ids(command.hits("search", "HttpClient", *CHUNKS))) == holding
+        assert sources(command.hits("search", "HttpClient")) == ["http.md"]
 
-    def test_doc_agg(self, search: SqliteSearch) -> None:
-        average = search.search("HttpClient", mode="keyword", settings=RetrievalSettings(doc_agg="avg"))[0]
-        largest = search.search("HttpClient", mode="keyword")[0]
-        scores = [part.score for part in average.chunks]
-        assert average.score == pytest.approx(sum(scores) / len(scores))
-        assert largest.score == max(scores) > average.score
+    def test_doc_agg(self, command: Command) -> None:
+        [average] = command.hits("search", "HttpClient", "--retrieval-doc-agg", "avg")
+        [largest] = command.hits("search", "HttpClient")
+        scores = [part["score"] for part in average["members"]]
+        assert average["score"] == pytest.approx(sum(scores) / len(scores))
+        assert largest["score"] == max(scores) > average["score"]
 
-    def test_max_chunks_per_doc(self, search: SqliteSearch) -> None:
-        assert len(search.search("HttpClient", mode="keyword")[0].chunks) == 3
-        one = RetrievalSettings(max_chunks_per_doc=1)
-        assert len(search.search("HttpClient", mode="keyword", settings=one)[0].chunks) == 1
+    def test_max_chunks_per_doc(self, command: Command) -> None:
+        assert len(command.hits("search", "HttpClient")[0]["members"]) == 3
+        [one] = command.hits("search", "HttpClient", "--retrieval-max-chunks-per-doc", 1)
+        assert len(one["members"]) == 1
