@@ -15,7 +15,7 @@ ALL = [(room, mutant) for room, mutants in ROOMS.items() for mutant in mutants]
 @pytest.mark.parametrize("mutant", [pytest.param(mutant, id=f"{room}/{mutant.name}") for room, mutant in ALL])
 def test_the_mutant_applies_and_its_tests_exist(mutant: Mutant) -> None:
     text = mutant.mutated()
-    if mutant.path.endswith(".py"):
+    if text is not None and mutant.path.endswith(".py"):
         compile(text, mutant.path, "exec")
     assert mutant.tests
     for test in mutant.tests:
@@ -26,6 +26,18 @@ def test_the_mutant_applies_and_its_tests_exist(mutant: Mutant) -> None:
 def test_there_are_enough_mutants_and_each_has_its_own_name() -> None:
     names = [mutant.name for _, mutant in ALL]
     assert len(set(names)) == len(names) >= 80
+
+
+def test_every_acceptance_class_has_a_mutant_of_its_own() -> None:
+    classes = {
+        f"{path.relative_to(ROOT).as_posix()}::{name[0]}"
+        for path in (ROOT / "tests" / "acceptance").glob("test_*.py")
+        for name in _names(path.relative_to(ROOT).as_posix())
+        if len(name) == 1 and name[0].startswith("Test")
+    }
+    caught = [{"::".join(test.split("::")[:2]) for test in mutant.tests} for _, mutant in ALL]
+    assert classes
+    assert {each for each in classes if {each} not in caught} == set()
 
 
 @cache

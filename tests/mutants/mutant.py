@@ -16,20 +16,25 @@ class BrokenMutantError(Exception):
 class Mutant:
     """``old``, which occurs exactly once in the file ``path``, becomes ``new``; one of ``tests`` must fail.
 
-    ``path`` and ``tests`` (pytest ids) are relative to the project's root. ``name`` is unique in its room.
+    Where ``new`` is ``None`` the whole file is missing. ``path`` and ``tests`` (pytest ids) are relative to the project's root. ``name`` is unique in its room.
     """
 
     name: str
     path: str
     old: str
-    new: str
+    new: str | None
     tests: tuple[str, ...]
 
-    def mutated(self, root: Path = ROOT) -> str:
-        """The file's text with the defect. Raises :class:`BrokenMutantError` when it can't be made."""
+    def mutated(self, root: Path = ROOT) -> str | None:
+        """The file's text with the defect, ``None`` for no file.
+
+        Raises :class:`BrokenMutantError` when the defect can't be made.
+        """
         file = root / self.path
         if not file.is_file():
             raise BrokenMutantError(f"{self.path} does not exist")
+        if self.new is None:
+            return None
         text = file.read_text(encoding="utf-8")
         if (count := text.count(self.old)) != 1:
             raise BrokenMutantError(f"{self.path}: the text to replace occurs {count} times, not once")

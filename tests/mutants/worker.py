@@ -97,7 +97,10 @@ class Worker:
             "COLUMNS": "200",
         }
 
-    def _write(self, file: Path, text: str) -> None:
+    def _write(self, file: Path, text: str | None) -> None:
+        if text is None:
+            file.unlink()
+            return
         file.write_text(text, encoding="utf-8")
         moment = next(self._times)
         os.utime(file, (moment, moment))

@@ -13,6 +13,7 @@ from support.worlds import PAGES, QUERIES, make_index
 from branchrank.errors import ArtifactError
 from branchrank.records import Span
 from branchrank.spec import Branch, Expand, Fuse, System
+from branchrank.systems.branches import branch_kind
 from branchrank.systems.builtin import builtin_systems
 from branchrank.systems.engine import Engine
 from branchrank.systems.memo import Memo, QueryMemo
@@ -252,6 +253,23 @@ def test_a_filter_leaves_the_other_documents_out_of_every_ranking(engine, system
     for stage in found.trace:
         if stage.unit == "chunk":
             assert all(engine.index.chunks[key].source.startswith("guide/") for key in stage.keys)
+
+
+def test_a_branch_is_opened_once_for_all_queries(world, folder, monkeypatch) -> None:
+    (system,) = builtin_systems(("local",), world[1])
+    opened = []
+    for branch in system.branches:
+        kind = branch_kind(branch.kind)
+        first = kind.open
+        monkeypatch.setattr(
+            kind,
+            "open",
+            lambda opening, kind=kind, first=first: (opened.append(kind.name), first(opening))[1],
+        )
+    with Engine(world[0], folder / "docs", world[1]) as engine:
+        for query in QUERIES:
+            engine.retrieve(system, query, 5)
+    assert sorted(opened) == ["bm25", "dense"]
 
 
 def test_a_closed_engine_opens_its_branches_again(world, folder) -> None:

@@ -32,10 +32,10 @@ def world(tmp_path_factory: pytest.TempPathFactory) -> Iterator[World]:
         yield index, folder / "docs", resolved
 
 
-def reranked(world: World, script: Script | None) -> Retrieval:
-    """The predictor ``hybrid`` with an LLM that follows the script, or without a reranker."""
+def reranked(world: World, script: Script | None, name: str = "local") -> Retrieval:
+    """The predictor with an LLM that follows the script, or without a reranker."""
     index, root, resolved = world
-    (system,) = builtin_systems(("hybrid",), resolved)
+    (system,) = builtin_systems((name,), resolved)
     if script is None:
         with Engine(index, root, resolved) as engine:
             return engine.retrieve(system, QUERY, 5)
@@ -56,7 +56,7 @@ def test_a_failed_rerank_keeps_the_fused_order_and_says_why(world: World) -> Non
 
 
 def test_the_first_choice_of_the_llm_comes_first(world: World) -> None:
-    found = reranked(world, scripted.oracle(lambda text: "Herbal tea" in text))
+    found = reranked(world, scripted.oracle(lambda text: "Herbal tea" in text), "hybrid")
     assert found.fallbacks == ()
     assert found.hits[0].node_id == "guide/brewing.md#steeping-time/herbal-tea"
     assert [hit.score for hit in found.hits] == [1 / rank for rank in range(1, len(found.hits) + 1)]

@@ -74,13 +74,6 @@ MUTANTS = (
         (f"{TEST_BUILD}::test_auto_searches_exactly_up_to_the_crossover",),
     ),
     Mutant(
-        "chunk-overlap-not-compared",
-        READER,
-        '"embedding_revision", "chunk_tokens", "chunk_overlap"):',
-        '"embedding_revision", "chunk_overlap"):',
-        (f"{TEST_BUILD}::test_an_index_of_another_model_or_size_is_not_used",),
-    ),
-    Mutant(
         "chroma-probe-skipped",
         "branchrank/stores/vectors_chroma.py",
         "                self._probe()\n",

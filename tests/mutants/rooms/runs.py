@@ -60,7 +60,7 @@ MUTANTS = (
         SCORES,
         'return NamedMeasure(name=name, mode="strict", measure=parse_measure(name))',
         'return NamedMeasure(name=name, mode="relaxed", measure=parse_measure(name))',
-        (f"{TEST_TREC}::test_every_predictor_has_a_run_that_scores_as_ir_measures_says",),
+        (f"{TEST_SUMMARY}::test_a_plain_name_is_scored_on_the_strict_gold",),
     ),
     Mutant(
         "mode-ignored",
@@ -130,7 +130,7 @@ MUTANTS = (
         "branchrank/runs/comparisons.py",
         "baseline = settings.baseline or scores.predictors[0]",
         "baseline = scores.predictors[0]",
-        (f"{TEST_COMPARISONS}::test_verdicts_come_from_the_declared_measure_and_settings",),
+        ("tests/report/test_report_markdown.py::test_the_winner_that_passed_is_bold",),
     ),
     Mutant(
         "half-counts-as-most",

@@ -10,7 +10,34 @@ TEST_HTTP = "tests/serve/test_http.py"
 TEST_MCP = "tests/serve/test_mcp.py"
 TEST_TUI = "tests/serve/test_tui.py"
 
+#: One engine behind every door: each of these gives one door an order of its own.
+DOORS = "tests/doors/test_every_door_answers_alike.py"
+
 MUTANTS = (
+    Mutant(
+        "terminal-ui-with-a-fusion-of-its-own",
+        "branchrank/serve/tui/searching.py",
+        "            return chosen.search(query, keywords).results\n",
+        "            found = chosen.search(query, keywords).results\n"
+        "            fused = lambda each: sum(1 / place.rank for place in each.hit.branches.values())\n"
+        "            return sorted(found, key=fused, reverse=True)\n",
+        (f"{DOORS}::test_the_terminal_ui",),
+    ),
+    Mutant(
+        "mcp-sorts-by-the-distance",
+        "branchrank/serve/mcp.py",
+        "results=[_result(found) for found in answer.results]",
+        "results=sorted(map(_result, answer.results), key=lambda each: each.distance or 0)",
+        (f"{DOORS}::test_mcp",),
+    ),
+    Mutant(
+        "http-rounds-the-scores",
+        HTTP,
+        "RetrieveAnswer(predictor=name, hits=found.hits,",
+        "RetrieveAnswer(\n        predictor=name,\n"
+        "        hits=tuple(msgspec.structs.replace(hit, score=round(hit.score, 2)) for hit in found.hits),",
+        (f"{DOORS}::test_http",),
+    ),
     Mutant(
         "any-host-answered",
         ACCESS,
@@ -84,9 +111,12 @@ MUTANTS = (
     Mutant(
         "mcp-limit-ignored",
         "branchrank/serve/mcp.py",
-        "tools.grep_search(query, ranking=ranking, limit=limit)",
-        "tools.grep_search(query, ranking=ranking)",
-        (f"{TEST_MCP}::test_in_process",),
+        "tools.hybrid_search(semantic_query, exact_keywords, limit=limit)",
+        "tools.hybrid_search(semantic_query, exact_keywords)",
+        (
+            "tests/acceptance/test_document_000_hybrid_retrieval.py::TestHybridSearchCombiningExactKeywordAndVectorRetrieval"
+            "::test_hybrid_search_fusion_returns_the_top_10",
+        ),
     ),
     Mutant(
         "status-line-not-wired",

@@ -14,26 +14,5 @@ MUTANTS = (
         'vector_weight="branches.bm25.weight",\n)\nclass LocalSettings',
         (f"{TEST_SYSTEMS}::test_an_alias_sets_its_address_and_nothing_else",),
     ),
-    Mutant(
-        "global-bm25-of-one-node",
-        SYSTEMS,
-        'Branch(kind="bm25", unit="node", top_n=80)',
-        'Branch(kind="bm25", unit="node", top_n=1)',
-        BY_DEFAULT,
-    ),
-    Mutant(
-        "candidate-files-not-added",
-        SYSTEMS,
-        "expand=Expand(depth=1, siblings=2, file_roots=5)",
-        "expand=Expand(depth=1, siblings=2, file_roots=0)",
-        BY_DEFAULT,
-    ),
     Mutant("cap-of-20", SYSTEMS, "fuse=Fuse(k=60, cap=30)", "fuse=Fuse(k=60, cap=20)", BY_DEFAULT),
-    Mutant(
-        "documents-ungrouped-by-default",
-        SYSTEMS,
-        'group=Group(by="document", aggregate="max", members=3)',
-        'group=Group(by="none", aggregate="max", members=3)',
-        BY_DEFAULT,
-    ),
 )
