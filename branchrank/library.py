@@ -21,9 +21,9 @@ from branchrank.bench import (
 )
 from branchrank.files.grep import Ranking
 from branchrank.files.read_file import FileRefused
-from branchrank.progress import Progress, no_progress
+from branchrank.progress import Notify, Progress, no_notice, no_progress
 from branchrank.systems.search_tools import Found, Listener, SearchStatus, SearchTools, ToolAnswer
-from branchrank.workspace import run_benchmark
+from branchrank.workspace import Run
 from branchrank.workspace_questions import Spent
 
 if TYPE_CHECKING:
@@ -64,6 +64,27 @@ __all__ = [
 TREC_MEASURES = ("Success@1", "Success@5", "RR", "nDCG@10", "R@100", "AP")
 #: The numbers of questions of :func:`power`.
 POWER_QUESTIONS = (20, 50, 100, 200, 400)
+
+
+def run_benchmark(
+    plan: Plan,
+    *,
+    fresh: bool = False,
+    resume: str | Path | None = None,
+    notify: Notify = no_notice,
+    progress: bool | Progress = False,
+) -> Run:
+    """Run a plan, write its directory and its report, and return the finished run.
+
+    An interrupted run of the same plan is resumed unless the run is to be ``fresh``; ``resume`` is the
+    directory of the very run that the plan was read from (:func:`plan_from_run`). ``notify`` gets lines for a
+    person, ``progress`` shows bars. Raises one error with every problem of the plan before any work. A
+    predictor whose queries all failed is not an error: ``run.failed`` names it.
+    """
+    from branchrank.report.writing import run_and_report
+
+    directory = None if resume is None else Path(resume)
+    return Run.of(run_and_report(plan, fresh=fresh, resume=directory, notify=notify, progress=progress))
 
 
 def list_runs(reports: str | Path = "reports") -> list[ListedRun]:

@@ -7,22 +7,18 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import fields
-from functools import cached_property
 from os import PathLike
 from pathlib import Path
-from typing import TYPE_CHECKING, Literal, Self
+from typing import TYPE_CHECKING, Self
 
 from branchrank.errors import QuestionError, UsageError
 from branchrank.index.workspace_folder import WorkspaceFolder, configure, kept_if_right
 from branchrank.measures.verdicts import DELTA
 from branchrank.predictor import Predictor
-from branchrank.progress import Notify, Progress, no_notice
-from branchrank.progress_bars import shown_progress
+from branchrank.progress import Notify, Progress
 from branchrank.records import Hit
-from branchrank.runs.cutting import cut_run
 from branchrank.runs.directory import RUN_JSON
 from branchrank.runs.run import RunData, load_run
-from branchrank.runs.warnings import total_failures
 from branchrank.settings import GrepSettings
 from branchrank.spec import System
 from branchrank.systems.searcher import Searcher
@@ -30,12 +26,8 @@ from branchrank.workspace_questions import WorkspaceQuestions
 from branchrank.workspace_tree import WorkspaceTree
 
 if TYPE_CHECKING:
-    import pandas as pd
-
-    from branchrank.bench import Plan
     from branchrank.measures.verdicts import Comparison
     from branchrank.report.verify import Verification
-    from branchrank.runs.explanation import Explanation
     from branchrank.runs.run_comparison import RunComparison, RunGate
     from branchrank.systems.calibration import Calibration
 
@@ -189,6 +181,7 @@ class Workspace(Searcher):
         1   nothing          8          0.00
         """
         from branchrank.bench import plan_from_names
+        from branchrank.report.writing import run_and_report
 
         named = {
             "primary": primary or None,
@@ -212,7 +205,7 @@ class Workspace(Searcher):
             experiment=experiment,
             split=split,
         )
-        return run_benchmark(plan, fresh=fresh, notify=folder.notify, progress=progress)
+        return Run.of(run_and_report(plan, fresh=fresh, notify=folder.notify, progress=progress))
 
     def calibrate(self, questions: AnyPath | None = None) -> Calibration:
         """The distance threshold that keeps the nearest chunk of 95 in 100 questions, for this model.
@@ -228,40 +221,6 @@ class Workspace(Searcher):
         if not asked:
             raise QuestionError(f"{path} holds no answerable question", remedy="name others with --questions")
         return calibrate(self.index, asked, self.settings.part(GrepSettings).vector_score_threshold)
-
-
-def run_benchmark(
-    plan: Plan,
-    *,
-    fresh: bool = False,
-    resume: AnyPath | None = None,
-    notify: Notify = no_notice,
-    progress: bool | Progress = False,
-) -> Run:
-    """Run a plan, write its directory and its report, and return the finished run.
-
-    An interrupted run of the same plan is resumed unless the run is to be ``fresh``; ``resume`` is the
-    directory of the very run that the plan was read from. ``notify`` gets lines for a person, ``progress``
-    shows bars.
-
-    Raises one error with every problem of the plan before any work. A predictor whose queries all failed is
-    not an error: :attr:`Run.failed` names it.
-    """
-    from branchrank.bench import run_plan
-    from branchrank.report.writing import write_report
-
-    with shown_progress(progress) as shown:
-        made = run_plan(
-            plan,
-            progress=shown,
-            notify=notify,
-            status=shown.status,
-            fresh=fresh,
-            resume=None if resume is None else Path(resume),
-        )
-    run = Run.of(made)
-    write_report(run)
-    return run
 
 
 class Run(RunData):
@@ -308,39 +267,6 @@ class Run(RunData):
         from branchrank.report.terminal import print_summary
 
         print_summary(self)
-
-    @cached_property
-    def failed(self) -> tuple[str, ...]:
-        """The predictors whose every query, or every LLM call, failed, with the reason."""
-        return tuple(total_failures(self.rows, self.record.predictors))
-
-    @cached_property
-    def summary(self) -> pd.DataFrame:
-        """One row per predictor, the columns of ``summary.csv``: rates in 0..1, times in milliseconds."""
-        from branchrank.runs.frames import summary_frame
-
-        return summary_frame(self)
-
-    @cached_property
-    def questions(self) -> pd.DataFrame:
-        """One row per question, predictor and repeat, the columns of ``questions.csv``."""
-        from branchrank.runs.frames import questions_frame
-
-        return questions_frame(self)
-
-    @cached_property
-    def calls(self) -> pd.DataFrame:
-        """One row per logical LLM call, the columns of ``llm_calls.csv``."""
-        from branchrank.runs.frames import calls_frame
-
-        return calls_frame(self)
-
-    @cached_property
-    def timings(self) -> pd.DataFrame:
-        """One row per timed query and stage, the columns of ``timings.csv``."""
-        from branchrank.runs.frames import timings_frame
-
-        return timings_frame(self)
 
     def compare(
         self, candidate: str, baseline: str = "", measure: str = "", *, delta: float | None = None
@@ -410,28 +336,6 @@ class Run(RunData):
             measure=measure,
         )
 
-    def where(self, *conditions: str) -> Self:
-        """The run over the questions of a slice.
-
-        >>> set(Run.load("reports/examples/sample").where("kind=howto").questions["kind"])
-        {'howto'}
-
-        Slices are kind, difficulty, overlap, content, size and depth. Several conditions on one slice admit
-        any of their values. A cut is exploratory: it was not declared before the run.
-
-        Raises :class:`~branchrank.errors.UsageError` for an unknown slice or value.
-        """
-        return cut_run(self, conditions)
-
-    def explain(self, question_id: str, predictors: Sequence[str] = (), *, top: int = 3) -> Explanation:
-        """The gold's rank after each stage, and the stage that lost it; printing the result shows it as text.
-
-        Raises :class:`~branchrank.errors.UsageError` for an unknown question or predictor.
-        """
-        from branchrank.runs.explanation import explain
-
-        return explain(self, question_id, predictors, top=top)
-
     def report(
         self,
         *,
@@ -473,12 +377,3 @@ class Run(RunData):
         from branchrank.report.verify import verify_run
 
         return verify_run(self.directory)
-
-    def export_trec(self, output: str | Path, ids: Literal["gold", "document"] = "gold") -> list[Path]:
-        """Write ``qrels.txt`` and a TREC run file for each predictor into ``output``; returns their paths.
-
-        ``ids`` says what a document id is: the gold that a hit was credited with, or the hit's file.
-        """
-        from branchrank.runs.trec_files import export_trec
-
-        return export_trec(self, Path(output), ids)

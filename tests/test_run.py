@@ -60,7 +60,7 @@ def test_each_frame_is_its_csv_file(tmp_path: Path, run: Run, frame: str, file: 
     shutil.copytree(run.directory, copy)
     if file != "timings.csv":
         (copy / file).unlink()  # the rows are enough
-    pd.testing.assert_frame_equal(getattr(Run.load(copy), frame), expected)
+    pd.testing.assert_frame_equal(getattr(Run.load(copy), frame), expected, check_dtype=False)
     assert len(expected) > 0
 
 
@@ -133,6 +133,12 @@ def test_a_run_loads_from_another_working_directory(
     assert loaded.report(into=tmp_path / "again")[0].is_file()
     with pytest.raises(RunError, match="no run in nowhere"):
         Run.load("nowhere")
+
+
+def test_a_mistyped_run_gets_the_nearest_one(run: Run) -> None:
+    shown = invoke("show", run.directory.with_name(run.directory.name[:-1]))
+    assert shown.exit_code == RunError.exit_code
+    assert f"did you mean `{run.directory.name}`?" in shown.stderr
 
 
 class Texts(HTMLParser):

@@ -203,7 +203,8 @@ def _declared(settings: Resolved, names: Sequence[str], failed: Sequence[str]) -
     there = part.baseline in names or part.baseline.partition("[")[0] in failed
     if part.baseline and not there and (names or failed):
         found.append(
-            f"no system is called {part.baseline!r}, the baseline{or_else(part.baseline, [*names, *failed])}"
+            f"the baseline {part.baseline!r} is not one of the systems"
+            + or_else(part.baseline, [*names, *failed])
         )
     return found
 

@@ -37,8 +37,8 @@ from branchrank.settings import (
     multiple=True,
     default=("all",),
     show_default=True,
-    help="local, pageindex, hybrid, grep, qdrant, sqlite, all (the first three), family (all six), api, "
-    "or your own as module:Class. Repeatable.",
+    help="local, pageindex, hybrid, grep, qdrant, sqlite, all (the first three), family (all six), bm25, "
+    "dense, api, or your own as module:Class. Repeatable.",
 )
 @click.option(
     "--questions",

@@ -20,7 +20,6 @@ def command(
     query: str | None,
     data_dir: Path,
     top_k: int,
-    returns: str,
     filters: tuple[str, ...],
     as_json: bool,
     quiet: bool,
@@ -30,7 +29,7 @@ def command(
 
     Without QUERY a prompt opens that keeps everything warm.
     """
-    settings = {**given_flags(), "benchmark.returns": returns}
+    settings = dict(given_flags())
     if no_llm:
         settings["hybrid.no_llm"] = True
     with open_workspace(data_dir, settings, quiet=quiet) as workspace:

@@ -11,12 +11,12 @@ from typing import TYPE_CHECKING
 import click
 import msgspec
 
-from branchrank.cli.options import given_flags
-from branchrank.cli.terminal import safe, say
+from branchrank.cli.options import given_flags, settings_options
+from branchrank.cli.terminal import safe, say, show_error
 from branchrank.errors import BranchRankError
 from branchrank.printable import encodable, safe_line
 from branchrank.records import Hit, Record, Retrieval
-from branchrank.settings import Resolved
+from branchrank.settings import BenchmarkSettings, Resolved
 
 if TYPE_CHECKING:
     from branchrank import Workspace
@@ -70,7 +70,7 @@ def answer_queries(
         try:
             _answer(encodable(line), predictor, retrieve, as_json)
         except BranchRankError as error:
-            click.secho(safe(str(error)), fg="red", err=True)
+            show_error(error, click.get_current_context().command)
 
 
 def _history() -> None:
@@ -134,14 +134,7 @@ def query_options(function: Callable[..., None]) -> Callable[..., None]:
     for decorate in (
         click.option("--quiet", is_flag=True, help="No progress."),
         click.option("--json", "as_json", is_flag=True, help="Print one JSON object per query."),
-        click.option(
-            "--return",
-            "returns",
-            type=click.Choice(["passage", "section"]),
-            default="passage",
-            show_default=True,
-            help="A section's best passage, or the whole section.",
-        ),
+        settings_options(BenchmarkSettings, only=frozenset({"benchmark.returns"})),
         click.option(
             "--filter",
             "filters",

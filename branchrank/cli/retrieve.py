@@ -22,7 +22,6 @@ def command(
     query: str | None,
     data_dir: Path,
     top_k: int,
-    returns: str,
     filters: tuple[str, ...],
     as_json: bool,
     quiet: bool,
@@ -32,8 +31,7 @@ def command(
 
     Without QUERY a prompt opens that keeps everything warm.
     """
-    settings = {**given_flags(), "benchmark.returns": returns}
-    with open_workspace(data_dir, settings, quiet=quiet) as workspace:
+    with open_workspace(data_dir, given_flags(), quiet=quiet) as workspace:
         answer_queries(
             query,
             predictor,

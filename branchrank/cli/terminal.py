@@ -44,6 +44,13 @@ def import_from_here() -> None:
         sys.path.insert(0, here)
 
 
+def show_error(error: BranchRankError, command: click.Command) -> None:
+    """Print what is wrong, and the fix in flags of the command."""
+    click.secho(f"error: {safe(error.message)}", fg="red", err=True)
+    if remedy := remedy_for(error.remedy, command):
+        click.echo(f"  fix: {safe(remedy)}", err=True)
+
+
 class Terminated(SystemExit):
     """SIGTERM arrived."""
 
@@ -87,9 +94,7 @@ class Command(click.Command):
         try:
             return super().invoke(ctx)
         except BranchRankError as error:
-            click.secho(f"error: {safe(error.message)}", fg="red", err=True)
-            if remedy := remedy_for(error.remedy, self):
-                click.echo(f"  fix: {safe(remedy)}", err=True)
+            show_error(error, self)
             ctx.exit(error.exit_code)
         except KeyboardInterrupt:
             click.echo("interrupted; what was finished is kept", err=True)

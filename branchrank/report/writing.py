@@ -4,8 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from branchrank.artifacts import storage_errors
+from branchrank.progress import Notify, Progress, no_notice
+from branchrank.progress_bars import shown_progress
 from branchrank.report.blocks import Plot, Report
 from branchrank.report.content import report_content
 from branchrank.report.documents import Passages, digest_now, gather_passages
@@ -15,6 +18,9 @@ from branchrank.report.plots import draw, standalone
 from branchrank.runs import directory as names
 from branchrank.runs.run import RunData
 from branchrank.safe_open import write_beneath
+
+if TYPE_CHECKING:
+    from branchrank.bench import Plan
 
 
 def drawings(report: Report) -> dict[str, str]:
@@ -64,3 +70,25 @@ def searched_text(run: RunData, corpus: Path | None) -> Passages | None:
     if root is None or digest_now(root, record.corpus_exclude) != record.corpus_digest:
         return None
     return gather_passages(run, root)
+
+
+def run_and_report(
+    plan: Plan,
+    *,
+    fresh: bool = False,
+    resume: Path | None = None,
+    notify: Notify = no_notice,
+    progress: bool | Progress = False,
+) -> RunData:
+    """Run a plan, write its directory and its report, and return the finished run.
+
+    An interrupted run of the same plan is resumed unless the run is to be ``fresh``; ``resume`` is the
+    directory of the very run that the plan was read from. Raises one error with every problem of the plan
+    before any work.
+    """
+    from branchrank.bench import run_plan
+
+    with shown_progress(progress) as shown:
+        run = run_plan(plan, progress=shown, notify=notify, status=shown.status, fresh=fresh, resume=resume)
+    write_report(run)
+    return run

@@ -8,10 +8,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
+from typing import TYPE_CHECKING, Literal, Self
 
 import msgspec
 
@@ -28,6 +29,11 @@ from branchrank.runs.slices import GoldFacts
 from branchrank.runs.summary import SummaryRow, summarise
 from branchrank.runs.timings import Timing, read_timings
 from branchrank.settings import BenchmarkSettings
+
+if TYPE_CHECKING:
+    import pandas as pd
+
+    from branchrank.runs.explanation import Explanation
 
 
 @dataclass(frozen=True, kw_only=True, eq=False, repr=False)
@@ -117,6 +123,76 @@ class RunData:
     def measure(self, name: str) -> NamedMeasure:
         """The named measure, or the primary one when ``name`` is empty. Raises :class:`UsageError`."""
         return named_measure(name) if name else self.primary
+
+    @cached_property
+    def failed(self) -> tuple[str, ...]:
+        """The predictors whose every query, or every LLM call, failed, with the reason."""
+        from branchrank.runs.warnings import total_failures
+
+        return tuple(total_failures(self.rows, self.record.predictors))
+
+    @cached_property
+    def summary(self) -> pd.DataFrame:
+        """One row per predictor, the columns of ``summary.csv``: rates in 0..1, times in milliseconds."""
+        from branchrank.runs.frames import summary_frame
+
+        return summary_frame(self)
+
+    @cached_property
+    def questions(self) -> pd.DataFrame:
+        """One row per question, predictor and repeat, the columns of ``questions.csv``."""
+        from branchrank.runs.frames import questions_frame
+
+        return questions_frame(self)
+
+    @cached_property
+    def calls(self) -> pd.DataFrame:
+        """One row per logical LLM call, the columns of ``llm_calls.csv``."""
+        from branchrank.runs.frames import calls_frame
+
+        return calls_frame(self)
+
+    @cached_property
+    def timings(self) -> pd.DataFrame:
+        """One row per timed query and stage, the columns of ``timings.csv``."""
+        from branchrank.runs.frames import timings_frame
+
+        return timings_frame(self)
+
+    def where(self, *conditions: str) -> Self:
+        """The run over the questions of a slice.
+
+        >>> from branchrank import Run, library
+        >>> run = Run.load(library.list_runs("reports")[0].directory)
+        >>> set(run.where("kind=error").questions["question_id"])
+        {'coffee'}
+
+        Slices are kind, difficulty, overlap, content, size and depth. Several conditions on one slice admit
+        any of their values. A cut is exploratory: it was not declared before the run.
+
+        Raises :class:`~branchrank.errors.UsageError` for an unknown slice or value.
+        """
+        from branchrank.runs.cutting import cut_run
+
+        return cut_run(self, conditions)
+
+    def explain(self, question_id: str, predictors: Sequence[str] = (), *, top: int = 3) -> Explanation:
+        """The gold's rank after each stage, and the stage that lost it; printing the result shows it as text.
+
+        Raises :class:`~branchrank.errors.UsageError` for an unknown question or predictor.
+        """
+        from branchrank.runs.explanation import explain
+
+        return explain(self, question_id, predictors, top=top)
+
+    def export_trec(self, output: str | Path, ids: Literal["gold", "document"] = "gold") -> list[Path]:
+        """Write ``qrels.txt`` and a TREC run file for each predictor into ``output``; returns their paths.
+
+        ``ids`` says what a document id is: the gold that a hit was credited with, or the hit's file.
+        """
+        from branchrank.runs.trec_files import export_trec
+
+        return export_trec(self, Path(output), ids)
 
 
 def with_primary(measures: tuple[NamedMeasure, ...], primary: NamedMeasure) -> tuple[NamedMeasure, ...]:

@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 from support.commands import ROOT, invoke, json_lines, make_project, table
 
-from branchrank.bench.experiment import Experiment, laid_over, load_experiment
+from branchrank.bench.experiment import Experiment, load_experiment
 from branchrank.errors import UsageError
 
 
@@ -74,12 +74,18 @@ def test_a_sweep_makes_every_combination(tmp_path: Path) -> None:
     }
 
 
-def test_the_short_names_are_addresses() -> None:
-    base = {"fuse": {"k": 60}, "branches": [{"kind": "dense", "expand": {"file_roots": 5}}, {"kind": "bm25"}]}
-    assert laid_over(base, {"rrf_k": 1})["fuse"] == {"k": 1}
-    assert laid_over(base, {"file_roots": 0})["branches"][0]["expand"] == {"file_roots": 0}
-    assert laid_over(base, {"branches.bm25.top_n": 3})["branches"][1] == {"kind": "bm25", "top_n": 3}
-    assert base["branches"][1] == {"kind": "bm25"}, "what is inherited from is not changed"
+def test_settings_stand_for_addresses_except_within_a_slot(tmp_path: Path) -> None:
+    text = (
+        "[systems.hybrid]\nrrf_k = 1\nsiblings = 3\nbranches.dense.expand = { file_roots = 0 }\n"
+        "branches.bm25.top_n = 3\n"
+        '[systems.plain]\nfrom = "hybrid"\nrrf_k = 2'
+    )
+    systems = named(read(tmp_path, text))
+    dense, bm25 = systems["hybrid"].branches
+    assert systems["hybrid"].fuse.k == 1
+    assert (dense.expand.siblings, dense.expand.file_roots, dense.expand.depth) == (3, 0, 1)
+    assert (dense.top_n, bm25.top_n) == (40, 3)
+    assert systems["plain"].fuse.k == 2
 
 
 def test_indexes_are_laid_over_the_workspaces_own(tmp_path: Path) -> None:
@@ -159,12 +165,12 @@ chunk_tokens = 1
     for part in (
         "repeats = 0",
         "unknown measure 'strict_nothing@1'",
-        "no system is called 'nobody', the baseline",
+        "the baseline 'nobody'",
         "no system is called 'nowhere'",
         "inherits from itself: b -> c -> b",
         "[systems.local] Expected `int` >= 1",
         "'asking' asks for an LLM but names no endpoint",
-        "[systems.pageindex] there is no branch 'dense'; there are tree",
+        "[systems.pageindex] there is no branch 'dense'; choose from tree",
         "'mixed' fuses chunks with nodes",
         "runs on the index 'absent'",
         "'empty' has no branches",
@@ -309,7 +315,7 @@ branches = [{{ kind = "bm25" }}]
             "benchmark.top_k = 'many'",
             "primary: unknown measure 'strict_nothing@1'; use one of strict_Success@k, strict_hit@k",
             "repeats = 'two'",
-            "no system is called 'nobody', the baseline; choose from words, local",
+            "the baseline 'nobody' is not one of the systems; choose from words, local",
             "the experiment has no name",
             "there is no key 'colour'",
             f"there is no questions file {tmp_path}/none.jsonl",

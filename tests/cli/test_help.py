@@ -75,14 +75,9 @@ def test_a_bm25_only_query_loads_nothing_heavy(tmp_path: Path) -> None:
     """The lexical tree search is BM25 alone: no vectors, no model, no table library."""
     project = make_project(tmp_path)
     code = (
-        "import sys; from pathlib import Path\n"
-        "from branchrank.index import open_index\n"
-        "from branchrank.index.workspace_folder import WorkspaceFolder\n"
-        "from branchrank.systems.builtin import pageindex\n"
-        "from branchrank.systems.engine import Engine\n"
-        "workspace = WorkspaceFolder.open(Path('data'), flags={'pageindex.no_llm': True})\n"
-        "with open_index(workspace) as index:\n"
-        "    hits = Engine(index).retrieve(pageindex(workspace.settings), 'remove stains', 3).hits\n"
+        "import sys, branchrank\n"
+        "with branchrank.Workspace.open('data') as workspace:\n"
+        "    hits = workspace.search('remove stains', system='pageindex', k=3)\n"
         "print(hits[0].node_id)\n"
         f"print([name for name in {UNNEEDED!r} if name in sys.modules])\n"
     )

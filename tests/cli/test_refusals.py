@@ -10,7 +10,6 @@ import pytest
 from support.commands import NO_LLM, ROOT, benchmark, invoke, make_project, program, table, write_lines
 from support.worlds import write_pages
 
-from branchrank.index import opening
 from branchrank.index.workspace_folder import configure
 from branchrank.runs.directory import read_run
 from branchrank.settings import (
@@ -20,6 +19,7 @@ from branchrank.settings import (
     PageindexSettings,
     settings_of,
 )
+from branchrank.systems import searcher
 
 
 @pytest.fixture(scope="module")
@@ -240,7 +240,7 @@ def test_an_interruption_has_its_exit_code(
     def interrupted(*_: object) -> None:
         raise raised
 
-    monkeypatch.setattr(opening, "open_index", interrupted)
+    monkeypatch.setattr(searcher, "open_index", interrupted)
     result = invoke("retrieve", "--data-dir", project / "data", "tea")
     assert result.exit_code == code
     assert "Traceback" not in result.output
@@ -248,7 +248,7 @@ def test_an_interruption_has_its_exit_code(
 
 def test_sigterm_ends_a_command_with_143(project: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     before = signal.getsignal(signal.SIGTERM)
-    monkeypatch.setattr(opening, "open_index", lambda workspace: os.kill(os.getpid(), signal.SIGTERM))
+    monkeypatch.setattr(searcher, "open_index", lambda workspace: os.kill(os.getpid(), signal.SIGTERM))
     try:
         assert invoke("retrieve", "--data-dir", project / "data", "tea").exit_code == 143
     finally:
@@ -307,8 +307,9 @@ def test_a_flag_switches_off_what_the_workspace_switches_on(tmp_path: Path) -> N
     project = make_project(tmp_path)
     config = project / "data" / "branchrank.toml"
     config.write_text(config.read_text(encoding="utf-8") + "\n[hybrid]\nno_llm = true\n", encoding="utf-8")
-    quiet = invoke("hybrid", "tea", "--data-dir", project / "data")
+    words = ("--hybrid-base-url", "http://127.0.0.1:9/v1", "--hybrid-model", "m")
+    quiet = invoke("hybrid", "tea", "--data-dir", project / "data", *words)
     assert quiet.exit_code == 0, quiet.output
-    asking = invoke("hybrid", "tea", "--data-dir", project / "data", "--hybrid-llm")
-    assert asking.exit_code != 0
-    assert "endpoint" in asking.output + asking.stderr
+    asking = invoke("hybrid", "tea", "--data-dir", project / "data", *words, "--hybrid-llm")
+    assert asking.exit_code == 7
+    assert "127.0.0.1:9" in asking.stderr

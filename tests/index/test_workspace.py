@@ -120,7 +120,7 @@ def test_a_wrong_file_is_said(tmp_path: Path, content: str, message: str) -> Non
 
 def test_a_missing_workspace_or_corpus_is_said(tmp_path: Path) -> None:
     assert read_config(tmp_path / "branchrank.toml") == (WorkspaceConfig(), {})
-    with pytest.raises(CorpusError, match="names no corpus") as caught:
+    with pytest.raises(CorpusError, match=r"is not a workspace: it has no branchrank\.toml") as caught:
         _ = WorkspaceFolder.open(tmp_path, environment={}).corpus_root
     assert caught.value.remedy == f"branchrank index FOLDER --data-dir {tmp_path}"
     with pytest.raises(CorpusError, match="no corpus folder"):
