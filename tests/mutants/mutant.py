@@ -16,7 +16,8 @@ class BrokenMutantError(Exception):
 class Mutant:
     """``old``, which occurs exactly once in the file ``path``, becomes ``new``; one of ``tests`` must fail.
 
-    Where ``new`` is ``None`` the whole file is missing. ``path`` and ``tests`` (pytest ids) are relative to the project's root. ``name`` is unique in its room.
+    Where ``new`` is ``None`` the whole file is missing. ``path`` and ``tests`` (pytest ids) are relative to
+    the project's root. ``name`` is unique.
     """
 
     name: str
