@@ -25,8 +25,8 @@ MUTANTS = (
     Mutant(
         "remedies-not-printed",
         TERMINAL,
-        '                click.echo(f"  fix: {safe(remedy)}", err=True)\n',
-        "                pass\n",
+        '        click.echo(f"  fix: {safe(remedy)}", err=True)\n',
+        "        pass\n",
         (f"{TEST_REFUSALS}::test_a_mistake_is_a_message_a_remedy_and_an_exit_code",),
     ),
     Mutant(
@@ -45,9 +45,22 @@ MUTANTS = (
     ),
     Mutant(
         "section-flag-ignored",
+        "branchrank/systems/builtin.py",
+        "returns=settings.part(BenchmarkSettings).returns)",
+        'returns="passage")',
+        (
+            "tests/settings/test_systems.py"
+            "::test_every_predictor_of_sections_and_chunks_returns_what_is_asked_for",
+        ),
+    ),
+    Mutant(
+        "filter-flag-ignored",
         "branchrank/cli/retrieve.py",
-        'settings = {**given_flags(), "benchmark.returns": returns}',
-        "settings = {**given_flags()}",
-        (f"{TEST_QUERIES}::test_a_section_is_the_whole_own_span_a_passage_a_chunk_of_it",),
+        "workspace.retrieve(text, predictor, top_k, filters=filters)",
+        "workspace.retrieve(text, predictor, top_k)",
+        (
+            "tests/acceptance/test_document_002_qdrant.py::TestBm25SparseSearch"
+            "::test_sparse_search_with_filters",
+        ),
     ),
 )
