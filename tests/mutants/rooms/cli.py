@@ -9,6 +9,16 @@ TEST_REFUSALS = "tests/cli/test_refusals.py"
 
 MUTANTS = (
     Mutant(
+        "failed-runs-exit-with-0",
+        "branchrank/cli/benchmarking.py",
+        "    if run.failed:\n        raise FailedRunError(",
+        "    if not run.directory:\n        raise FailedRunError(",
+        (
+            "tests/cli/test_failed_runs.py"
+            "::test_a_predictor_that_fails_every_query_ends_the_command_with_code_9",
+        ),
+    ),
+    Mutant(
         "top-k-10-by-default",
         QUERYING,
         'click.IntRange(1, 1000), default=5, show_default=True, help="Hits to return."',
