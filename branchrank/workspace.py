@@ -123,7 +123,7 @@ class Workspace(Searcher):
                 settings=kept,
             )
             workspace = cls(WorkspaceFolder.open(folder, flags=kept, notify=notify), progress=progress)
-            workspace.__dict__["index"] = workspace.built()
+            workspace.build_index()
         return workspace
 
     def __repr__(self) -> str:

@@ -24,8 +24,24 @@ BM25 ranking and percentile filter of document 001 are its option `ranking="bm25
 PageIndex-only retriever out of scope; that means that it gets no BM25 branch, while the predictor itself is
 one of the three compared.
 
+The column "through" names the doors that a test goes through: the commands, the Python library, the HTTP
+server, the MCP server, the terminal UI.
+
 This page is made by `python docs/acceptance_page.py`.
 """
+
+#: The name that a test uses -> the door that it opens (``tests/support/front_doors.py``).
+DOORS = {
+    "Command": "command",
+    "benchmark": "command",
+    "program": "command",
+    "made": "command",
+    "make_indexed": "command",
+    "Library": "library",
+    "Http": "HTTP",
+    "Mcp": "MCP",
+    "Tui": "terminal UI",
+}
 
 #: Where the tests of a document are, and what it is called.
 DOCUMENTS = (
@@ -86,27 +102,38 @@ def acceptance_page() -> str:
             for requirement, tests in _tests(TESTS / file):
                 if requirement:
                     parts.append(f"### {HEADINGS.get(requirement) or _words(requirement[4:])}\n")
-                rows = [f"| {_statement(name)} | `{name}` |" for name in tests]
-                parts.append("\n".join(["| statement | test |", "| --- | --- |", *rows]) + "\n")
+                rows = [
+                    f"| {_statement(test.name)} | {', '.join(doors(test))} | `{test.name}` |"
+                    for test in tests
+                ]
+                heading = ["| statement | through | test |", "| --- | --- | --- |"]
+                parts.append("\n".join([*heading, *rows]) + "\n")
         for number, text in BESIDE.items():
             if f" {number}:" in title:
                 parts.append(f"{text}\n")
     return "\n".join(parts)
 
 
-def _tests(path: Path) -> Iterator[tuple[str, list[str]]]:
+def doors(test: ast.FunctionDef) -> list[str]:
+    """The doors that a test goes through, in the order of :data:`DOORS`, each once."""
+    names = {node.id for node in ast.walk(test) if isinstance(node, ast.Name)}
+    names |= {argument.arg for argument in test.args.args}
+    return list(dict.fromkeys(door for name, door in DOORS.items() if name in names))
+
+
+def _tests(path: Path) -> Iterator[tuple[str, list[ast.FunctionDef]]]:
     """Each class with its tests, in the order of the file; tests outside a class come first, unnamed."""
     body = ast.parse(path.read_text(encoding="utf-8")).body
-    alone = [node.name for node in body if isinstance(node, ast.FunctionDef) and _is_test(node)]
+    alone = _functions(body)
     if alone:
         yield "", alone
     for node in body:
         if isinstance(node, ast.ClassDef) and node.name.startswith("Test"):
-            yield node.name, [each.name for each in node.body if _is_test(each)]  # type: ignore[attr-defined]
+            yield node.name, _functions(node.body)
 
 
-def _is_test(node: ast.stmt) -> bool:
-    return isinstance(node, ast.FunctionDef) and node.name.startswith("test_")
+def _functions(body: list[ast.stmt]) -> list[ast.FunctionDef]:
+    return [node for node in body if isinstance(node, ast.FunctionDef) and node.name.startswith("test_")]
 
 
 def _statement(name: str) -> str:

@@ -384,7 +384,7 @@ def test_reports_on_a_disk_that_refuses(project: Path, tmp_path: Path) -> None:
     assert "reports" in result.stderr
 
 
-def test_a_full_disk_ends_a_benchmark_that_goes_on_later(project: Path, tmp_path: Path) -> None:
+def test_a_full_disk_ends_a_benchmark_that_is_resumed_later(project: Path, tmp_path: Path) -> None:
     """A limit on the size of files stands for the full disk; the rows that fitted are kept."""
     code = (
         "import resource, signal, sys\n"
@@ -402,7 +402,7 @@ def test_a_full_disk_ends_a_benchmark_that_goes_on_later(project: Path, tmp_path
     kept = (stopped / "rows.jsonl").read_bytes().rpartition(b"\n")[0]
     again = invoke(*words[:1], "--data-dir", project / "data", *words[1:])
     assert again.exit_code == 0, again.output
-    assert "taking up the interrupted run" in again.stderr
+    assert "resuming the interrupted run" in again.stderr
     whole = (stopped / "rows.jsonl").read_bytes()
     assert whole.startswith(kept)
     assert whole.count(b"\n") == 3 * len(QUESTIONS)

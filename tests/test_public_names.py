@@ -14,7 +14,7 @@ from support.commands import ROOT
 
 import branchrank
 
-NAMES = ["Comparison", "Hit", "Predictor", "Question", "Run", "System", "Workspace", "errors"]
+NAMES = ["Comparison", "Hit", "Predictor", "Question", "Run", "System", "Workspace", "errors", "library"]
 HEAVY = {
     "altair",
     "bm25s",
@@ -88,7 +88,7 @@ def test_type_checkers_see_the_same_names() -> None:
         for alias in node.names
     }
     assert sorted(seen) == NAMES
-    homes = branchrank._HOMES | {"errors": "branchrank"}
+    homes = branchrank._HOMES | {"errors": "branchrank", "library": "branchrank"}
     assert seen == {name: f"{homes[name]}.{name}" for name in NAMES}
     assert (Path(branchrank.__file__).parent / "py.typed").is_file()
 

@@ -4,13 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from contextlib import ExitStack, closing, contextmanager
+from functools import partial
 from pathlib import Path
 
 from branchrank.bench.experiment import PlannedSystem
 from branchrank.bench.plan import Plan
 from branchrank.bench.predictors import ApiPredictor, Predictor, SystemPredictor
 from branchrank.errors import QuestionError
-from branchrank.index import Index, open_index, open_or_build
+from branchrank.index import Index, build_index, open_index, open_or_build
 from branchrank.index.workspace_folder import WorkspaceFolder
 from branchrank.progress import Notify, Progress
 from branchrank.questions.question_files import check_sources
@@ -66,7 +67,11 @@ def open_plan(
         engines: dict[str, tuple[Engine, Engine]] = {}
         for name in used:
             workspace = WorkspaceFolder(plan.data_dir, plan.indexes[name], notify=notify)
-            index = open_or_build(workspace, progress=progress) if build else open_index(workspace)
+            index = (
+                open_or_build(workspace, partial(build_index, workspace, progress=progress))
+                if build
+                else open_index(workspace)
+            )
             indexes[name] = opened.enter_context(index)
             check_gold(questions, index, plan.questions_file)
             engines[name] = _engines(plan, name, index, stages, notify, opened)

@@ -113,8 +113,21 @@ def _errors(plan: Plan) -> Iterator[BranchRankError]:
     for name in sorted({name for name in names if names.count(name) > 1}):
         yield UsageError(f"two predictors are called {name!r}", remedy="give each its own name")
     wrong = [problem for system in plan.systems for problem in problems(system)]
+    asking = [system for system in plan.systems if system.asks_llm]
+    wrong += [
+        f"system {system.name!r} asks for an LLM but names no model; a table must say which one answered"
+        for system in asking
+        if system.llm.base_url and not system.llm.model
+    ]
     if wrong:
         yield UsageError("\n".join(wrong), remedy=_system_remedy(wrong))
+    llm = plan.settings.part(LLMSettings)
+    if (llm.record or llm.replay) and not asking:
+        flag = "--llm-replay" if llm.replay else "--llm-record"
+        yield UsageError(
+            f"{flag} {llm.replay or llm.record} has no use: no predictor asks for an LLM",
+            remedy="name the LLM that was recorded or is to be: --hybrid-base-url, --hybrid-model",
+        )
     for each in plan.predictors:
         if isinstance(each, PlannedSystem) and each.index not in plan.indexes:
             yield UsageError(f"system {each.system.name!r}: there is no index {each.index!r}")

@@ -45,7 +45,7 @@ def open_installed(route: str, model: str, notify: Notify | None) -> Embedder | 
         made = opens(model, notify)
         if not isinstance(getattr(made, "identity", None), EmbedderIdentity):
             raise UsageError(
-                f"the embedder {route!r} ({entry.value}) returned a {type(made).__name__} without an identity",
+                f"the embedder {route!r} ({entry.value}) returned {made!r}, which has no identity",
                 remedy="give it the attribute identity, a branchrank.embedders.EmbedderIdentity",
             )
         return made

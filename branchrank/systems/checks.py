@@ -14,8 +14,8 @@ def problems(system: System) -> list[str]:
     found = [problem for branch in system.branches for problem in _branch_problems(branch)]
     if not found:
         found = _fusion_problems(system)
-    if system.asks_llm and not (system.llm.base_url and system.llm.model):
-        found.append("asks for an LLM but names no endpoint and model")
+    if system.asks_llm and not system.llm.base_url:
+        found.append("asks for an LLM but names no endpoint")
     if system.rerank.method == "cross-encoder" and not system.rerank.cross_encoder:
         found.append("asks for a cross-encoder but names no model")
     if system.unit == "span" and system.rerank.method != "none":

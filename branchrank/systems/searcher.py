@@ -14,8 +14,8 @@ from pathlib import Path
 from threading import RLock
 from typing import TYPE_CHECKING, Self
 
-from branchrank.errors import ArtifactError, BusyError, UsageError
-from branchrank.index import Index, build_index, open_index
+from branchrank.errors import UsageError
+from branchrank.index import Index, build_index, open_index, open_or_build
 from branchrank.index.workspace_folder import WorkspaceFolder
 from branchrank.progress import Progress
 from branchrank.progress_bars import shown_progress
@@ -87,24 +87,19 @@ class Searcher:
             if "index" in self.__dict__:  # another thread was first
                 made: Index = self.__dict__["index"]
                 return made
-            try:
-                index = open_index(self._folder)
-            except BusyError:
-                raise
-            except ArtifactError as reason:
-                if not self._rebuild:
-                    raise
-                self._folder.notify(f"{reason.message}; building it")
-                return self.built()
-            self._resources.callback(index.close)
+            if self._rebuild:
+                return self._resources.enter_context(open_or_build(self._folder, self._build))
+            return self._resources.enter_context(open_index(self._folder))
+
+    def build_index(self) -> Index:
+        """Build the index, or bring it up to date, and keep it open."""
+        with self._lock:
+            index = self.__dict__["index"] = self._resources.enter_context(self._build())
             return index
 
-    def built(self) -> Index:
-        """Build the index, or bring it up to date, and open it."""
+    def _build(self) -> Index:
         with shown_progress(self._progress) as progress:
-            index = build_index(self._folder, progress=progress)
-        self._resources.callback(index.close)
-        return index
+            return build_index(self._folder, progress=progress)
 
     @cached_property
     def engine(self) -> Engine:

@@ -5,11 +5,14 @@ from __future__ import annotations
 import ast
 import json
 import tomllib
+from functools import cache
 from pathlib import Path
 
 import pytest
-from support.commands import NO_LLM, ROOT, benchmark, invoke, json_lines, make_project, program, table
+from support.commands import NO_LLM, ROOT, benchmark, json_lines, make_project, program, table
+from support.front_doors import Command, Http, Library, ids
 
+QUERY = "how do I upgrade the daemon"
 PACKAGES = ("bm25s", "chromadb", "sentence-transformers", "openai", "pandas", "numpy", "click")
 PYPROJECT = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))["project"]
 
@@ -25,6 +28,7 @@ def made(project: Path) -> Path:
     return benchmark(project, "--predictor", "all", *NO_LLM, "--sample-size", 6, "--sample-seed", 7)
 
 
+@cache
 def imported() -> set[str]:
     """Every package that BranchRank's code imports."""
     names: set[str] = set()
@@ -51,13 +55,13 @@ class TestKind:
         done = program("-c", code, *words, cwd=project)
         assert done.returncode == 0, done.stderr
 
-    def test_experiment_harness(self, project: Path, tmp_path: Path) -> None:
+    def test_experiment_harness(self, command: Command, project: Path, tmp_path: Path) -> None:
         experiment = tmp_path / "x.toml"
         experiment.write_text(
             f'name = "x"\ndata_dir = "{project / "data"}"\n'
             '[systems.local]\n[systems.k1]\nfrom = "local"\nrrf_k = 1\n'
         )
-        result = invoke("run", experiment, "--dry-run")
+        result = command.run(experiment, "--dry-run")
         assert result.exit_code == 0
         assert "k1 on index default: 8 queries" in result.stdout
 
@@ -103,12 +107,22 @@ class TestShape:
         stages = ["dense(chunks)", "mapping", "expansion", "bm25(nodes)", "fusion", "cap", "passages"]
         assert {tuple(row["stages"]) for row in rows} == {tuple(stages)}
 
-    def test_the_llm_reranker_is_optional(self, made: Path, project: Path) -> None:
+    def test_the_llm_reranker_is_optional(self, made: Path, command: Command) -> None:
+        """Without an endpoint there is none; an endpoint that cannot be reached is refused."""
         assert {row["llm"] for row in table(made / "summary.csv")} == {"none"}
-        named = ("--hybrid-base-url", "http://127.0.0.1:9/v1", "--hybrid-model", "m")
-        refused = invoke("benchmark", "--data-dir", project / "data", "--predictor", "hybrid", *named)
+        assert command.hits("hybrid", QUERY) == command.hits("hybrid", "--no-llm", QUERY)
+        nowhere = ("--hybrid-base-url", "http://127.0.0.1:9/v1", "--hybrid-model", "m")
+        refused = command("benchmark", "--predictor", "hybrid", *nowhere)
         assert refused.exit_code == 7
         assert "--hybrid-no-llm" in refused.stderr
+
+    def test_every_door_answers_with_the_same_hits(
+        self, command: Command, library: Library, http: Http
+    ) -> None:
+        for name in ("local", "pageindex", "hybrid"):
+            expected = ids(library().search(QUERY, name))
+            assert ids(command.hits("retrieve", "--predictor", name, QUERY)) == expected
+            assert ids(http(QUERY, name, 5)["hits"]) == expected
 
     def test_benchmark_run_compares_local_pageindex_and_hybrid(self, made: Path) -> None:
         rows = table(made / "summary.csv")
@@ -137,7 +151,7 @@ class TestUsedBy:
         "door", [("retrieve.py",), ("hybrid_retrieve.py", "--no-llm"), ("pageindex_common.py", "show")]
     )
     def test_smoke_check_cli_queries(self, project: Path, door: tuple[str, ...]) -> None:
-        query = () if door[0] == "pageindex_common.py" else ("how do I upgrade the daemon",)
+        query = () if door[0] == "pageindex_common.py" else (QUERY,)
         done = program(ROOT / door[0], *door[1:], *query, cwd=project)
         assert (done.returncode, done.stderr) == (0, "")
         assert "install.rst" in done.stdout

@@ -23,6 +23,7 @@ def numbered(word: str, *matches: int) -> str:
 PAGES = {
     **DOCUMENTS,
     **{f"window/{line}.md": numbered(f"needle{line}x", line) for line in LINES},
+    "umlaut.txt": "Grüße\n",
     "window/several.md": numbered("merging", 50, 70, 91),
     **{f"nuts/{n:02}.md": f"# Walnut {n}\n\nA walnut of kind {n}.\n" for n in range(WALNUTS)},
     "pecans.md": "# Pecans\n" + "".join(f"\n## Tree {n}\n\nA pecan of kind {n}.\n" for n in range(PECANS)),
@@ -151,10 +152,9 @@ class TestDocumentReadingWithExplicitErrorReporting:
             assert mcp("read_file", path=source).text == DOCUMENTS[source]
 
     def test_file_read_success(self, mcp: Mcp, project: Path) -> None:
-        path = project / "docs" / "umlaut.txt"
-        path.write_text("Grüße\n", encoding="utf-8")
-        answer = mcp("read_file", path=str(path))
-        assert (answer.text, answer.is_error) == ("Grüße\n", False)
+        for path in ("umlaut.txt", project / "docs" / "umlaut.txt"):
+            answer = mcp("read_file", path=str(path))
+            assert (answer.text, answer.is_error) == ("Grüße\n", False)
 
     def test_file_not_found(self, mcp: Mcp) -> None:
         answer = mcp("read_file", path="missing.txt")

@@ -143,7 +143,7 @@ class TestHybridSearchWithReciprocalRankFusion:
         searched = []
         sparse = EmbeddedCollection.sparse
         with serving() as ollama:
-            command = asking_ollama(tmp_path, ollama)
+            command: Command = asking_ollama(tmp_path, ollama)
             answer = ollama.ollama_answer
 
             def answering(body: dict[str, Any]) -> dict[str, Any]:
@@ -263,7 +263,7 @@ class TestPerformanceAndCaching:
         redis = RedisServer(tmp_path)
         try:
             with serving() as ollama:
-                command = asking_ollama(tmp_path / "project", ollama)
+                command: Command = asking_ollama(tmp_path / "project", ollama)
                 words = ("--predictor", "qdrant", "--cache-redis-url", redis.url)
 
                 def embedded(query: str) -> tuple[int, list[str]]:

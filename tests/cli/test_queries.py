@@ -14,7 +14,7 @@ import pytest
 from support.commands import ROOT, invoke, make_project, program
 from support.worlds import PAGES, write_pages
 
-from branchrank.cli import opening
+from branchrank.index import opening
 from branchrank.index.workspace_folder import configure
 
 VERBS = (("retrieve",), ("hybrid", "--no-llm"))

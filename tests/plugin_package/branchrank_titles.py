@@ -10,7 +10,7 @@ from branchrank.systems.branches import BranchKind, BranchResult
 
 
 class TitlesKind(BranchKind):
-    """Sections whose titles share words with the query. The option ``least`` is how many words (1)."""
+    """Sections whose titles share at least ``least`` words with the query, those in ``ignore`` left out."""
 
     name = "titles"
     units = ("node",)
@@ -18,19 +18,19 @@ class TitlesKind(BranchKind):
 
     def problems(self, branch):
         found = super().problems(branch)
-        found += [f"titles has no option {name!r}" for name in branch.options if name != "least"]
-        return found
+        unknown = set(branch.options) - {"least", "ignore"}
+        return found + [f"titles has no option {name!r}" for name in sorted(unknown)]
 
     def open(self, opening):
         titles = {node.id: words(node.title) for node in opening.index.tree.sections}
 
         def search(lookup):
-            asked = words(lookup.query.text)
-            least = lookup.branch.options.get("least", 1)
+            options = lookup.branch.options
+            asked = words(lookup.query.text) - frozenset(options.get("ignore", ()))
             found = [
                 Scored(key, len(title & asked) / len(title | asked))
                 for key, title in titles.items()
-                if len(title & asked) >= least and key in lookup.sources.hittable
+                if len(title & asked) >= options.get("least", 1) and key in lookup.sources.hittable
             ]
             return BranchResult(sorted(found, key=lambda entry: (-entry.score, entry.key)))
 

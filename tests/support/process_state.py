@@ -68,14 +68,8 @@ def _umask() -> int:
 
 
 def use_the_library(folder: Path, store: str, embedder: str) -> None:
-    """Build an index, search it, run both passes of a benchmark, and read a run."""
+    """Build an index, search it, run a benchmark, compare, report and verify it."""
     import branchrank as br
-    from branchrank.bench.latency_pass import latency_pass
-    from branchrank.bench.predictors import ClassPredictor, SystemPredictor
-    from branchrank.bench.quality_pass import quality_pass
-    from branchrank.progress import no_progress
-    from branchrank.runs.rows import RowLog
-    from branchrank.systems.builtin import builtin_systems
 
     class Fixed:
         def retrieve(self, query: str, k: int) -> list[br.Hit]:
@@ -88,24 +82,22 @@ def use_the_library(folder: Path, store: str, embedder: str) -> None:
         "grep.vector_score_threshold": 4.0,
     }
     corpus, data = folder / "docs", folder / "data"
+    (folder / "questions.jsonl").write_text(
+        '{"id": "q", "question": "clear the cache", "source_file": "cache.rst", '
+        '"answer_line_start": 9, "answer_line_end": 9}\n'
+    )
     with br.Workspace.build(corpus, data, embedder=embedder, settings=settings) as workspace:
         for system in ("local", "pageindex", "hybrid", "grep", "sqlite"):
             assert workspace.search("clear the cache", system=system, k=3)
-        systems = builtin_systems(("local", "hybrid"), workspace.settings)
-        predictors = [SystemPredictor(system, workspace.engine) for system in systems]
-        questions = [br.Question(id="q", question="clear the cache", answerable=False)]
-        own = ClassPredictor("fixed", Fixed())
-        with RowLog(folder / "rows.jsonl") as log:
-            rows = quality_pass(
-                [(predictor, 1) for predictor in (*predictors, own)],
-                questions,
-                log,
-                top_k=5,
-                trace_depth=20,
-                progress=no_progress,
-            )
-        assert [row.status for row in rows] == ["ok"] * 3
-        assert latency_pass(predictors, questions, top_k=5, seed=1, progress=no_progress)
+        run = workspace.benchmark(
+            ["local", "hybrid", Fixed()],
+            questions=folder / "questions.jsonl",
+            latency_sample=1,
+            reports=folder / "reports",
+        )
+        assert len(run.summary) == 3
+        assert run.compare("hybrid", "local").n == 1
+        assert br.Run.load(run.directory).verify().findings == ()
 
 
 def main() -> None:

@@ -1,0 +1,145 @@
+"""Another package adds a branch kind and an embedder: installed, indexed with and benchmarked."""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+import shutil
+import tomllib
+from pathlib import Path
+from typing import Any
+
+import pytest
+from support.commands import ROOT, json_lines, program, write_lines
+from support.worlds import write_pages
+
+PACKAGE = ROOT / "tests" / "plugin_package"
+GUIDE = (ROOT / "CONTRIBUTING.md").read_text(encoding="utf-8")
+
+
+def example(language: str, containing: str) -> str:
+    """The code block of CONTRIBUTING that contains a text."""
+    (block,) = (b for b in re.findall(rf"```{language}\n(.*?)```", GUIDE, re.DOTALL) if containing in b)
+    return block
+
+
+@pytest.fixture(scope="module")
+def installed(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A folder as ``pip install --target`` leaves it: the module and its metadata."""
+    folder = tmp_path_factory.mktemp("site")
+    shutil.copy(PACKAGE / "branchrank_titles.py", folder)
+    project = tomllib.loads((PACKAGE / "pyproject.toml").read_text(encoding="utf-8"))["project"]
+    info = folder / f"{project['name'].replace('-', '_')}-{project['version']}.dist-info"
+    info.mkdir()
+    (info / "METADATA").write_text(
+        f"Metadata-Version: 2.1\nName: {project['name']}\nVersion: {project['version']}\n"
+    )
+    lines = []
+    for group, entries in project["entry-points"].items():
+        lines += [f"[{group}]", *(f"{name} = {value}" for name, value in entries.items())]
+    (info / "entry_points.txt").write_text("\n".join(lines) + "\n")
+    return folder
+
+
+@pytest.fixture(scope="module")
+def project(tmp_path_factory: pytest.TempPathFactory, installed: Path) -> Path:
+    """A folder with documents, indexed with the package's embedder, and questions."""
+    folder = tmp_path_factory.mktemp("plugin")
+    write_pages(folder / "docs")
+    done = command(folder, installed, "index", "docs", "--embedder", "letters:etaoinshrdlu", "--quiet")
+    assert done.returncode == 0, done.stderr
+    write_lines(folder / "data" / "benchmark" / "questions.jsonl")
+    (folder / "titles.toml").write_text(example("toml", 'kind = "titles"'))
+    return folder
+
+
+def command(folder: Path, *words: object) -> Any:
+    """``branchrank WORDS`` as a program; the first word may be a folder of installed packages."""
+    path = []
+    if isinstance(words[0], Path):
+        path, words = [str(words[0])], words[1:]
+    path += filter(None, [os.environ.get("PYTHONPATH"), str(ROOT)])
+    environment = {"PYTHONPATH": os.pathsep.join(path), "HF_HUB_OFFLINE": "1"}
+    return program("-m", "branchrank.cli.main", *words, cwd=folder, environment=environment)
+
+
+def manifest(project: Path) -> dict[str, Any]:
+    (path,) = (project / "data" / "indexes").glob("*/current/manifest.json")
+    return json.loads(path.read_text())
+
+
+def test_the_guide_shows_the_package_as_it_is() -> None:
+    assert example("python", "class TitlesKind") == (PACKAGE / "branchrank_titles.py").read_text()
+    shown = tomllib.loads(example("toml", "branchrank.branches"))
+    assert shown["project"] == {
+        "entry-points": tomllib.loads((PACKAGE / "pyproject.toml").read_text())["project"]["entry-points"]
+    }
+
+
+def test_the_index_is_embedded_with_the_packages_embedder(project: Path) -> None:
+    embedder = manifest(project)["embedder"]
+    assert (embedder["name"], embedder["model"], embedder["dimension"]) == ("letters", "etaoinshrdlu", 12)
+
+
+def test_a_search_embeds_the_query_the_same_way(project: Path, installed: Path) -> None:
+    words = ("retrieve", "--predictor", "dense", "--json", "--top-k", 3)
+    done = command(project, installed, *words, "Baking soda removes tannin stains.")
+    assert done.returncode == 0, done.stderr
+    assert json.loads(done.stdout)["hits"][0]["node_id"] == "guide/cleaning.md#removing-stains"
+
+
+def test_an_experiment_benchmarks_the_packages_branch_kind(project: Path, installed: Path) -> None:
+    flags = ("--reports", "reports", "--latency-sample", 0, "--bootstrap", 100)
+    done = command(project, installed, "run", "titles.toml", *flags, "--quiet")
+    assert done.returncode == 0, done.stderr
+    (run,) = (project / "reports").iterdir()
+    rows = {(row["predictor"], row["question_id"]): row for row in json_lines(run / "rows.jsonl")}
+    assert {predictor for predictor, _ in rows} == {"sections", "with-titles"}
+    assert all(row["status"] == "ok" for row in rows.values())
+    first = rows["with-titles", "stains"]["hits"][0]
+    assert first["node_id"] == "guide/cleaning.md#removing-stains"
+    assert first["branches"]["titles"] == {"rank": 1, "score": 0.5 / 1.5}
+    assert "titles" in rows["with-titles", "stains"]["stages"]
+    assert all(
+        "titles" not in hit["branches"]
+        for row in rows.values()
+        if row["predictor"] == "sections"
+        for hit in row["hits"]
+    )
+
+
+@pytest.mark.parametrize(
+    ("branch", "said"),
+    [
+        ('{ kind = "titles", unit = "chunk" }', "asks titles for chunks: it finds nodes"),
+        ('{ kind = "titles", unit = "node", options = { most = 3 } }', "titles has no option 'most'"),
+        ('{ kind = "titles", unit = "node", threshold = 0.5 }', "`threshold`"),
+        ('{ kind = "titels", unit = "node" }', "did you mean `titles`?"),
+    ],
+)
+def test_what_the_kind_cannot_do_is_refused_before_any_query(
+    project: Path, installed: Path, branch: str, said: str
+) -> None:
+    (project / "wrong.toml").write_text(f'name = "wrong"\n[systems.wrong]\nbranches = [{branch}]\n')
+    done = command(project, installed, "run", "wrong.toml", "--reports", "none")
+    assert done.returncode == 2, done.stdout
+    assert said in done.stderr
+    assert not (project / "none").exists()
+
+
+def test_without_the_package_both_names_are_unknown(project: Path, installed: Path) -> None:
+    done = command(project, "run", "titles.toml", "--reports", "none")
+    assert done.returncode == 2
+    assert "there is no branch kind 'titles'" in done.stderr
+    done = command(project, "retrieve", "--predictor", "dense", "tea")
+    assert done.returncode == 2
+    assert "there is no route 'letters'" in done.stderr
+
+
+def test_an_unknown_route_is_refused_with_the_known_ones(project: Path, installed: Path) -> None:
+    done = command(project, installed, "index", "docs", "--data-dir", "other", "--embedder", "zzz:1")
+    assert done.returncode == 2
+    assert "choose from fake, openai, ollama, letters" in done.stderr
+    near = command(project, installed, "index", "docs", "--data-dir", "other", "--embedder", "leters:abc")
+    assert "did you mean `letters`?" in near.stderr
