@@ -49,7 +49,7 @@ def main() -> int:
         (room, mutant)
         for room, mutants in ROOMS.items()
         for mutant in mutants
-        if arguments.room in (None, room) and arguments.only in (None, mutant.name)
+        if room in arguments.room or mutant.name in arguments.only or not (arguments.room or arguments.only)
     ]
     if arguments.list:
         print(*(f"{room}: {mutant.name} ({mutant.path})" for room, mutant in chosen), sep="\n")
@@ -71,8 +71,8 @@ def main() -> int:
 
 def _arguments() -> argparse.Namespace:
     parser = argparse.ArgumentParser(prog="mutants", description=(__doc__ or "").partition("\n")[0])
-    parser.add_argument("--only", metavar="NAME", help="run one mutant")
-    parser.add_argument("--room", choices=ROOMS, help="run the mutants of one room")
+    parser.add_argument("--only", nargs="+", default=[], metavar="NAME", help="run these mutants")
+    parser.add_argument("--room", nargs="+", default=[], choices=ROOMS, help="run the mutants of these rooms")
     parser.add_argument("--list", action="store_true", help="print the names and run nothing")
     parser.add_argument("--report", type=Path, metavar="FILE", help="write the table as Markdown")
     return parser.parse_args()

@@ -49,8 +49,8 @@ MUTANTS = (
     Mutant(
         "closed-workspaces-keep-their-index-open",
         "branchrank/systems/searcher.py",
-        "            self._resources.callback(index.close)\n            return index\n",
-        "            return index\n",
+        'self.__dict__["index"] = self._resources.enter_context(self._build())',
+        'self.__dict__["index"] = self._build()',
         (f"{TEST_CITIZEN}::test_a_closed_workspace_holds_nothing_open",),
     ),
     Mutant(
