@@ -18,7 +18,7 @@ from mutants.mutant import ROOT, Mutant
 #: The plugins that tests need; loading every installed one takes longer than most mutants' tests.
 _PLUGINS = ("pytest_asyncio.plugin", "_hypothesis_pytestplugin", "mutants.no_shrinking")
 #: A run of a mutant's tests that takes longer, in seconds, is stopped and counts as broken.
-TIME_LIMIT = 300
+TIME_LIMIT = 600
 TIMED_OUT = -1
 _OUTCOME = re.compile(r"^(tests/\S+?\.py::.*?) (PASSED|FAILED|ERROR|SKIPPED|XFAIL|XPASS)\b", re.MULTILINE)
 
