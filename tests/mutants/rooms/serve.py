@@ -31,14 +31,6 @@ MUTANTS = (
         (f"{DOORS}::test_mcp",),
     ),
     Mutant(
-        "http-rounds-the-scores",
-        HTTP,
-        "RetrieveAnswer(predictor=name, hits=found.hits,",
-        "RetrieveAnswer(\n        predictor=name,\n"
-        "        hits=tuple(msgspec.structs.replace(hit, score=round(hit.score, 2)) for hit in found.hits),",
-        (f"{DOORS}::test_http",),
-    ),
-    Mutant(
         "any-host-answered",
         ACCESS,
         "return match is not None and match[1] in self.hosts",
