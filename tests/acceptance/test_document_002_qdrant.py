@@ -96,6 +96,7 @@ class TestSparseAndDenseVectorStorage:
         found = library.retrieve(QUERY, "qdrant", **settings)
         sparse, dense = lists(found)
         assert (sparse, [hit.id for hit in found.hits]) == ({}, list(dense)[:5])
+        assert found.notices == (), "no sparse search was asked for, so none is missing"
         assert all(set(hit.branches) == {DENSE} for hit in found.hits)
         on_server = library.retrieve(QUERY, "qdrant", qdrant__url=server.url, **settings)
         assert not layout(server).get("sparse_vectors")

@@ -135,7 +135,7 @@ _QDRANT = (
         BUILTIN,
         'only_dense = tuple(branch for branch in system.branches if branch.kind != "qdrant-sparse")',
         "only_dense = system.branches",
-        (f"{QDRANT}::TestSparseAndDenseVectorStorage",),
+        (f"{QDRANT}::TestSparseAndDenseVectorStorage::test_dense_only_fallback",),
     ),
     Mutant(
         "words-weighed-as-meaning",
