@@ -57,15 +57,15 @@ def found(result: Result) -> list[dict]:
 
 def test_keyword_search_needs_no_embedding(workspace: Path) -> None:
     results = found(run("search", "max_retries", "--data-dir", workspace, "--json"))
-    assert results[0]["id"] == "http/client.rst"
-    assert "max_retries" in results[0]["chunks"][0]["chunk"]["text"]
-    assert results[0]["chunks"][0]["exact"] is True
+    assert results[0]["source"] == "http/client.rst"
+    assert "max_retries" in results[0]["members"][0]["text"]
+    assert "exact" in results[0]["members"][0]["notes"]["fts5"]
 
 
 def test_partial_words_match(workspace: Path) -> None:
     results = found(run("search", "HttpCl", "--data-dir", workspace, "--json"))
-    assert results[0]["id"] == "http/client.rst"
-    assert results[0]["chunks"][0]["exact"] is False
+    assert results[0]["source"] == "http/client.rst"
+    assert "partial" in results[0]["members"][0]["notes"]["fts5"]
 
 
 @pytest.mark.parametrize("mode", ["semantic", "hybrid"])
@@ -83,7 +83,7 @@ def test_every_mode_scores_in_the_unit_interval(embedding: Path, mode: str) -> N
     assert scores == sorted(scores, reverse=True)
     assert scores
     assert all(0.0 <= score <= 1.0 for score in scores)
-    assert len({result["id"] for result in results}) == len(results)
+    assert len({result["source"] for result in results}) == len(results)
 
 
 def test_explain_shows_every_part(embedding: Path) -> None:
@@ -100,7 +100,7 @@ def test_settings_are_flags(embedding: Path) -> None:
     limited = found(run(*arguments, "--retrieval-final-limit", "1"))
     assert len(limited) == 1
     keyword_only = found(run(*arguments, "--hybrid-alpha", "0"))
-    assert all(chunk["vector"] is None for result in keyword_only for chunk in result["chunks"])
+    assert all(set(hit["branches"]) == {"fts5"} for result in keyword_only for hit in result["members"])
 
 
 def test_any_query_is_safe(workspace: Path) -> None:

@@ -124,11 +124,11 @@ def test_a_taken_port_is_named(data_dir: Path) -> None:
     assert f"port {port}" in said
 
 
-def test_an_endpoint_without_a_model_and_an_unknown_predictor_are_refused(data_dir: Path) -> None:
+def test_an_endpoint_that_does_not_answer_and_an_unknown_predictor_are_refused(data_dir: Path) -> None:
     words = ("--predictor", "pageindex", "--pageindex-base-url", "http://127.0.0.1:9/v1")
     code, said = refusal("serve", "--data-dir", data_dir, *words)
-    assert code == 2
-    assert "names no endpoint and model" in said
+    assert code == 7
+    assert "127.0.0.1:9" in said
     code, said = refusal("serve", "--data-dir", data_dir, "--predictor", "nonsense")
     assert code == 2
     assert "nonsense" in said
