@@ -18,10 +18,9 @@ from urllib.parse import quote, unquote
 import msgspec
 
 from branchrank.artifacts import digest_bytes, storage_errors
-from branchrank.corpus.document import Block, Document, Section
+from branchrank.corpus.document import ENTRY_SUFFIX, Block, Document, Section
 from branchrank.corpus.lines import decode, split_lines
 from branchrank.corpus.plain import plain_blocks
-from branchrank.corpus.reading import ENTRY_SUFFIX
 from branchrank.errors import CorpusError
 from branchrank.records import Record
 

@@ -12,6 +12,9 @@ from branchrank.records import Record
 
 BlockKind = Literal["heading", "prose", "code", "table", "list"]
 
+#: What ends the name of an entry of a BEIR folder.
+ENTRY_SUFFIX = ".beir"
+
 
 class Block(Record, frozen=True, kw_only=True):
     """A run of whole lines that belongs together, with its text as a person would read it.

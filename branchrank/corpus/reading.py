@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-from branchrank.corpus.document import Document
+from branchrank.corpus.document import ENTRY_SUFFIX, Document
 from branchrank.errors import CorpusError
 
 RST_SUFFIXES = (".rst", ".rst.inc", ".txt")
 MARKDOWN_SUFFIXES = (".md", ".mdx")
-ENTRY_SUFFIX = ".beir"
 SUFFIXES = (*RST_SUFFIXES, *MARKDOWN_SUFFIXES, ENTRY_SUFFIX)
 
 

@@ -7,15 +7,17 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
-from typing import TypeVar
+from typing import TYPE_CHECKING, TypeVar
 
 import msgspec
 
 from branchrank.errors import UsageError, suggestion
 from branchrank.questions.question_files import questions_digest
 from branchrank.records import Question
-from branchrank.runs.run import RunData
 from branchrank.runs.slices import LABELS, slice_values
+
+if TYPE_CHECKING:
+    from branchrank.runs.run import RunData
 
 R = TypeVar("R", bound=RunData)
 

@@ -8,6 +8,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from typing import TYPE_CHECKING
 
 from branchrank.llm.ledger import totals
 from branchrank.measures.frontier import Choice, Standing, cheapest_not_inferior, frontier
@@ -15,9 +16,11 @@ from branchrank.measures.intervals import paired_bootstrap, rate
 from branchrank.measures.latency import Percentile, percentile
 from branchrank.measures.repeats import flip_rate as flipping
 from branchrank.records import Record
-from branchrank.runs.run import RunData
 from branchrank.runs.scores import NamedMeasure, mean
 from branchrank.runs.timings import Timing
+
+if TYPE_CHECKING:
+    from branchrank.runs.run import RunData
 
 
 class Estimate(Record, frozen=True, kw_only=True):

@@ -3,14 +3,17 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
+from typing import TYPE_CHECKING
 
 from branchrank.errors import UsageError, suggestion
 from branchrank.printable import safe
 from branchrank.records import Question, Record
 from branchrank.runs.attribution import DEPTH
 from branchrank.runs.rows import Row
-from branchrank.runs.run import RunData
 from branchrank.runs.run_comparison import unknown_predictor
+
+if TYPE_CHECKING:
+    from branchrank.runs.run import RunData
 
 
 class Explanation(Record, frozen=True, kw_only=True):

@@ -10,12 +10,13 @@ from io import StringIO
 from typing import TYPE_CHECKING
 
 from branchrank.runs.csv_text import text_of
-from branchrank.runs.run import RunData
 from branchrank.runs.tables import calls_csv, questions_csv, summary_csv
 from branchrank.runs.timings import timings_csv
 
 if TYPE_CHECKING:
     import pandas as pd
+
+    from branchrank.runs.run import RunData
 
 #: Columns that hold text, also where every cell of one is empty.
 TEXT = frozenset(

@@ -8,14 +8,17 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from branchrank.errors import RunError, UsageError, suggestion
 from branchrank.measures.verdicts import DELTA, Comparison, Decision, Gate, compare_pairs, gate
 from branchrank.printable import safe
 from branchrank.records import Record
-from branchrank.runs.run import RunData
 from branchrank.runs.summary import SummaryRow
 from branchrank.runs.words import milliseconds, opening, sentence
+
+if TYPE_CHECKING:
+    from branchrank.runs.run import RunData
 
 
 class Flip(Record, frozen=True, kw_only=True):

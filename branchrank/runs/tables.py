@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from typing import TYPE_CHECKING
 
 from branchrank.artifacts import write_text
 from branchrank.questions.question_files import write_questions
@@ -10,9 +11,11 @@ from branchrank.records import LLMCall, Question
 from branchrank.runs import directory as names
 from branchrank.runs.csv_text import table_csv
 from branchrank.runs.rows import Row
-from branchrank.runs.run import RunData
 from branchrank.runs.scores import STANDARD, NamedMeasure, Scores, named_measure, outcome_of
 from branchrank.runs.summary import SummaryRow
+
+if TYPE_CHECKING:
+    from branchrank.runs.run import RunData
 
 FIRST_RATES = STANDARD[:4]
 MORE_RATES = STANDARD[4:]

@@ -16,7 +16,7 @@ import re
 from collections import Counter, defaultdict
 from collections.abc import Iterable, Iterator
 from pathlib import Path
-from typing import Literal
+from typing import TYPE_CHECKING, Literal
 from urllib.parse import quote
 
 from branchrank.artifacts import write_text
@@ -29,7 +29,9 @@ from branchrank.questions.qrels import Qrels, columns_of, number_of, read_qrels
 from branchrank.records import Question, Record, Scored
 from branchrank.runs.judging import hits_of, judged_row
 from branchrank.runs.rows import Row
-from branchrank.runs.run import RunData
+
+if TYPE_CHECKING:
+    from branchrank.runs.run import RunData
 
 DocumentIds = Literal["gold", "document"]
 TrecRun = dict[str, list[Scored]]

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from pathlib import PurePosixPath
 
-from branchrank.corpus.reading import ENTRY_SUFFIX
+from branchrank.corpus.document import ENTRY_SUFFIX
 from branchrank.records import Chunk, Node
 
 
