@@ -17,33 +17,26 @@ from support.shapes import family
 GROWTH = 128
 #: Each of these was quadratic, or far larger than its file.
 KNOWN = [
-    "md/html/tag-start",
-    "md/html/letters",
-    "md/html-lines/tag-double",
-    "md/line/component-start",
-    "md/heading/explicit-open",
-    "md/heading/explicit",
+    "md/opened-html/less",
+    "md/opened-html/tag-start",
+    "md/opened/component-name",
+    "md/opened-heading/explicit-open",
+    "md/heading-end/explicit",
     "md/heading/crumb",
     "md/heading/spaces",
-    "md/front-matter/spaces",
-    "mdx/component-lines/component-long",
-    "mdx/lines/tag-double",
+    "md/front-blank/spaces",
     "rst/columns/grid",
     "rst/columns/simple",
-    "rst/toctree/spaces",
-    "rst/toctree/less",
     "long-title",
     "long-path",
     "deep-rst-path",
     "replacement",
     "replacement-lines",
-    "long-word-crumb",
-    "words-line",
 ]
 SAMPLE = [
     name
     for number, name in enumerate(family())
-    if number % 29 == 0 or name in KNOWN or "/" not in name or name.startswith("rst/columns")
+    if number % 61 == 0 or name in KNOWN or "/" not in name or name.startswith("rst/columns")
 ]
 
 
@@ -67,11 +60,14 @@ def test_a_shape_that_was_not_linear_is_read_within_a_limit_of_time_and_output(
 
 
 def test_one_long_line_costs_what_many_short_ones_do(meter: Meter) -> None:
-    line, lines = meter.measure("words-line", 2_000_000), meter.measure("words-lines", 2_000_000)
-    assert line
-    assert lines
-    assert line.seconds < 3 * lines.seconds
-    assert line.chunks < 1.5 * lines.chunks
+    for _ in range(3):  # the other processes of a machine cost time, too
+        line, lines = meter.measure("words-line", 1_000_000), meter.measure("words-lines", 1_000_000)
+        assert line
+        assert lines
+        assert line.chunks < 1.1 * lines.chunks
+        if line.seconds < 1.4 * lines.seconds:
+            return
+    pytest.fail(f"{line} for one line, {lines} for many")
 
 
 def test_the_family_holds_at_least_sixty_shapes() -> None:

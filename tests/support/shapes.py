@@ -38,7 +38,9 @@ MARKDOWN_UNITS = {
     "tag-start": "<a",
     "tag-close": "</",
     "component-start": "<Aa ",
+    "component-name": "<Aa",
     "component-long": "<Aa{",
+    "tag-alternating": "<a b=\"<a b='",
     "tag-attribute": "<a b='",
     "tag-double": '<a b="',
     "comment-start": "<!--",
@@ -273,10 +275,17 @@ _INLINE_WAYS = {
     "paragraphs": ("", "{}\n\n", ""),
     "letters": ("", "{}a", "\n"),
     "long-paragraphs": ("", "{long}\n\n", ""),
+    "opened": ("{}", "a", "\n"),
+    "opened-spaces": ("{}", " ", "b\n"),
+    "opened-words": ("{}", "a ", "\n"),
 }
 _MARKDOWN_WAYS = {
     **_INLINE_WAYS,
     "heading": ("# a", "{}", "b\n"),
+    "heading-end": ("# a", "{}", "\n"),
+    "opened-heading": ("# {}", "a", "\n"),
+    "opened-html": ("<div>\n{}", "a", "\n"),
+    "opened-words-html": ("<div>\n{}", "a ", "\n"),
     "html": ("<div>\n", "{}", "\n"),
     "html-lines": ("<div>\n", "{}\n", ""),
     "cell": ("|a|\n|-|\n|", "{}", "|\n"),
@@ -288,6 +297,7 @@ _MARKDOWN_WAYS = {
     "definition": ("[a]: ", "{}", "\n"),
     "label": ("[", "{}", "]\n"),
     "front-matter": ("---\ntitle: ", "{}", "b\n---\n"),
+    "front-blank": ("---\ntitle:", "{}", "\n---\n"),
     "front-key": ("---\ntitle", "{}", "\n---\n"),
     "fence-info": ("```", "{}", "\na\n```\n"),
     "directive-title": ("```{note} ", "{}", "\na\n```\n"),
@@ -297,6 +307,7 @@ _MARKDOWN_WAYS = {
 _RST_WAYS = {
     **_INLINE_WAYS,
     "title": ("", "{}", "b\n====\n"),
+    "opened-title": ("{}", "a", "\n====\n"),
     "overlined": ("====\na ", "{}", "b\n====\n"),
     "cell": ("==== ====\na    ", "{}", "\n==== ====\n"),
     "rows": ("==== ====\n", "a    {}\n", "==== ====\n"),
@@ -381,7 +392,7 @@ def _crossed(
         for name, unit in units.items():
             many = unit * (_LONG_PARAGRAPH // len(unit.encode()))
             repeated = pattern.replace("{long}", many).replace("{}", unit)
-            yield Shape(f"{kind}/{way}/{name}", source, prefix, repeated, suffix)
+            yield Shape(f"{kind}/{way}/{name}", source, prefix.replace("{}", unit), repeated, suffix)
 
 
 def family() -> dict[str, Shape]:
