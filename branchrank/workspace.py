@@ -110,7 +110,7 @@ class Workspace(Searcher):
         opened = WorkspaceFolder.open(folder, flags=kept)  # a wrong value is refused before it is kept
         if corpus is None:
             opened.check_exists()
-        root = locate_corpus(Path(corpus) if not isinstance(corpus, str) else corpus) if corpus else None
+        root = None if corpus is None else locate_corpus(corpus if isinstance(corpus, str) else Path(corpus))
         if root is not None and is_beir(root):
             root = unpack_beir(root, folder / "beir" / root.resolve().name)
         with kept_if_right(folder):
@@ -177,8 +177,8 @@ class Workspace(Searcher):
         >>> run = workspace.benchmark(["local", nothing], measures=["nDCG@10"], latency_sample=0)
         >>> run.summary[["predictor", "questions", "strict_hit@1"]].round(2)
           predictor  questions  strict_hit@1
-        0     local          8          0.71
-        1   nothing          8          0.00
+        0     local          8           1.0
+        1   nothing          8           0.0
         """
         from branchrank.bench import plan_from_names
         from branchrank.report.writing import run_and_report

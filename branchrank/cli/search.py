@@ -73,9 +73,12 @@ def _show(rank: int, hit: Hit, explain: bool) -> None:
 def _explanation(chunk: Hit) -> str:
     """Each part of the score in words."""
     parts = [f"score {chunk.score:.4f}"]
-    for name, word in (("fts5", "keyword"), ("dense(chunks)", "vector")):
+    for name, word, measured in (
+        ("fts5", "keyword", "score"),
+        ("dense(chunks)", "vector", "cosine"),
+    ):
         placement = chunk.branches.get(name)
         if placement is not None:
             note = f" ({chunk.notes[name]})" if name in chunk.notes else ""
-            parts.append(f"{word} rank {placement.rank}, score {placement.score:.4f}{note}")
+            parts.append(f"{word} rank {placement.rank}, {measured} {placement.score:.4f}{note}")
     return "; ".join(parts)

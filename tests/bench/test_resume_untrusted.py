@@ -59,7 +59,9 @@ def project(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 @pytest.fixture(scope="module")
 def finished(project: Path) -> Path:
-    return benchmark(project, "--predictor", "local")
+    with pytest.MonkeyPatch.context() as patch:
+        patch.chdir(project)  # the record names the workspace from here
+        return benchmark(project, "--predictor", "local")
 
 
 @pytest.fixture

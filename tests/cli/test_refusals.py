@@ -10,6 +10,7 @@ import pytest
 from support.commands import NO_LLM, ROOT, benchmark, invoke, make_project, program, table, write_lines
 from support.worlds import write_pages
 
+from branchrank.index import opening
 from branchrank.index.workspace_folder import configure
 from branchrank.runs.directory import read_run
 from branchrank.settings import (
@@ -19,7 +20,6 @@ from branchrank.settings import (
     PageindexSettings,
     settings_of,
 )
-from branchrank.systems import searcher
 
 
 @pytest.fixture(scope="module")
@@ -109,7 +109,7 @@ def test_an_endpoint_without_a_model_is_refused_with_both_remedies(unbuilt: Path
     )
     result = invoke("benchmark", "--data-dir", unbuilt / "data", "--predictor", predictor, *endpoints)
     assert result.exit_code == 2
-    assert "asks for an LLM but names no endpoint" in result.stderr
+    assert "asks for an LLM but names no model" in result.stderr
     if predictor != "pageindex":
         assert "--hybrid-base-url" in result.stderr
         assert "--hybrid-no-llm" in result.stderr
@@ -240,7 +240,7 @@ def test_an_interruption_has_its_exit_code(
     def interrupted(*_: object) -> None:
         raise raised
 
-    monkeypatch.setattr(searcher, "open_index", interrupted)
+    monkeypatch.setattr(opening, "open_index", interrupted)
     result = invoke("retrieve", "--data-dir", project / "data", "tea")
     assert result.exit_code == code
     assert "Traceback" not in result.output
@@ -248,7 +248,7 @@ def test_an_interruption_has_its_exit_code(
 
 def test_sigterm_ends_a_command_with_143(project: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     before = signal.getsignal(signal.SIGTERM)
-    monkeypatch.setattr(searcher, "open_index", lambda workspace: os.kill(os.getpid(), signal.SIGTERM))
+    monkeypatch.setattr(opening, "open_index", lambda workspace: os.kill(os.getpid(), signal.SIGTERM))
     try:
         assert invoke("retrieve", "--data-dir", project / "data", "tea").exit_code == 143
     finally:

@@ -100,14 +100,14 @@ def test_index_again_without_a_change_says_so(tmp_path: Path) -> None:
 def test_a_models_folder_is_kept_so_that_it_is_found_from_anywhere(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Also by a build that is interrupted, so that it can be taken up."""
+    """Also by a build that is interrupted, so that it can be resumed."""
 
     def interrupted(*arguments: object, **named: object) -> None:
         raise KeyboardInterrupt
 
     (tmp_path / "models" / "mine").mkdir(parents=True)
     monkeypatch.chdir(tmp_path)
-    monkeypatch.setattr("branchrank.index.build_index", interrupted)
+    monkeypatch.setattr("branchrank.systems.searcher.build_index", interrupted)
     data = tmp_path / "data"
     write_pages(tmp_path / "docs")
     assert invoke("index", tmp_path / "docs", "--data-dir", data, "--embedder", "models/mine").exit_code != 0

@@ -308,7 +308,7 @@ from branchrank.embedders import cache as embedding_cache
 embedding_cache.BATCH = 4
 texts = [f"text {number}" for number in range(100_000)]
 cache = embedding_cache.SqliteEmbeddingCache(Path(sys.argv[1]))
-def told(done, total):
+def told(stage, done, total):
     sys.stdout.write(f"{done}\\n"); sys.stdout.flush()
 embedding_cache.cached_documents(FakeEmbedder(), cache, texts, told)
 """
