@@ -8,7 +8,7 @@ UV := $(shell command -v uv 2>/dev/null)
 # uv does not read pip's find-links by itself.
 export UV_FIND_LINKS ?= $(PIP_FIND_LINKS)
 
-.PHONY: setup demo test lint types imports unit test-full test-corpora bench clean
+.PHONY: setup demo test lint types imports unit test-full mutants test-corpora bench clean
 
 setup: $(VENV)/.ready
 
@@ -42,9 +42,15 @@ imports: setup
 unit: setup
 	$(BIN)/python -m pytest -n auto --dist loadfile
 
-# What takes too long for each change: how reading scales, over a generated family of documents.
+# What takes too long for each change: how reading scales over a generated family of documents, whole
+# documentation sets, and the mutants. Under 80 minutes on two cores.
 test-full: setup
 	$(BIN)/python -m pytest -m full
+	$(MAKE) test-corpora mutants
+
+# Breaks a copy of the product in listed ways, one at a time: every one must make a test fail.
+mutants: setup
+	PYTHONPATH=tests $(BIN)/python -m mutants --report build/mutants.md
 
 # Reads whole documentation sets: ../shared/corpora, Django's docs, and those of BRANCHRANK_TEST_CORPORA.
 test-corpora: setup

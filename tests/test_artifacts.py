@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import stat
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -36,6 +37,27 @@ def test_a_write_that_fails_leaves_the_old_file_and_nothing_else(tmp_path: Path)
         write_jsonl(path, records())
     assert path.read_text() == "old\n"
     assert os.listdir(tmp_path) == ["rows.jsonl"]
+
+
+def test_a_file_is_flushed_before_it_gets_its_name_and_the_folder_after(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    steps: list[str] = []
+    fsync, replace = os.fsync, os.replace
+
+    def flush(descriptor: int) -> None:
+        kind = "folder" if stat.S_ISDIR(os.fstat(descriptor).st_mode) else "file"
+        steps.append(f"flush {kind}")
+        fsync(descriptor)
+
+    def rename(source: str, target: str) -> None:
+        steps.append("rename")
+        replace(source, target)
+
+    monkeypatch.setattr(os, "fsync", flush)
+    monkeypatch.setattr(os, "replace", rename)
+    write_text(tmp_path / "run.json", "{}")
+    assert steps == ["flush file", "rename", "flush folder"]
 
 
 def test_two_writers_of_one_file_do_not_meet(tmp_path: Path) -> None:

@@ -20,8 +20,9 @@ from collections.abc import Iterable, Sequence
 
 from branchrank.index import Index
 from branchrank.measures.matching import is_file_level, is_strict, normalise
-from branchrank.records import GoldItem, Hit, Question, Record, StageTrace
+from branchrank.records import GoldItem, Question, Record, StageTrace
 from branchrank.runs.rows import Row
+from branchrank.systems.hits import chunk_hit
 
 #: The k of "in the first k".
 DEPTH = 5
@@ -35,15 +36,7 @@ def gold_keys(question: Question, index: Index) -> frozenset[str]:
         sources = {item.source_file, *question.source_aliases}
         chunks = [chunk for chunk in index.chunks.values() if chunk.source in sources]
         for chunk in chunks:
-            hit = Hit(
-                id=chunk.id,
-                source=chunk.source,
-                line_start=chunk.line_start,
-                line_end=chunk.line_end,
-                text=chunk.text,
-                score=0.0,
-            )
-            if is_strict(hit, item, question):
+            if is_strict(chunk_hit(chunk), item, question):
                 keys.add(chunk.id)
         keys |= _nodes(question, item, sources, index)
     return frozenset(keys)

@@ -29,12 +29,11 @@ from branchrank.embedders.cache import EmbeddingCache
 from branchrank.index import Index
 from branchrank.ranking.evidence import evidence
 from branchrank.ranking.expansion import expand
-from branchrank.ranking.fusion import convex, dbsf, rrf
 from branchrank.ranking.grouping import group
 from branchrank.ranking.lists import RankedList
 from branchrank.records import Retrieval, Scored, Span
 from branchrank.settings import Resolved
-from branchrank.spec import Branch, Expand, Fuse, System
+from branchrank.spec import Branch, Expand, System
 from branchrank.systems.branches import (
     BranchKind,
     BranchResult,
@@ -44,6 +43,7 @@ from branchrank.systems.branches import (
     branch_kind,
     label,
 )
+from branchrank.systems.fusing import fuse
 from branchrank.systems.hits import HitMaker
 from branchrank.systems.llm_stages import BoundStages, LLMStages
 from branchrank.systems.memo import Memo
@@ -288,20 +288,3 @@ def _asked(branch: Branch, query: Query, n: int) -> tuple[Hashable, ...]:
     options = msgspec.json.encode(branch.options, order="deterministic")
     asked = (query.text, query.keywords, query.excluded, query.filters)
     return (label(branch), branch.unit, n, branch.threshold, options, *asked)
-
-
-def fuse(lists: Mapping[str, Sequence[Scored]], slot: Fuse, weights: Mapping[str, float]) -> RankedList:
-    """Fuse the branches as the slot says. With ``unit_interval`` scores lie in 0..1."""
-    if slot.method == "convex":
-        return convex(lists, weights)
-    if slot.method == "dbsf":
-        return dbsf(lists, weights)
-    if slot.method == "none":
-        (only,) = lists.values()
-        fused, scale = RankedList.of(only), 1.0
-    else:
-        fused, scale = rrf(lists, slot.k, weights), (slot.k + 1) / (sum(weights.values()) or 1.0)
-    if not slot.unit_interval:
-        return fused
-    # Rounding must not push a score past 1, and a cosine may be negative.
-    return RankedList(fused.ids, tuple(max(0.0, min(1.0, score * scale)) for score in fused.scores))

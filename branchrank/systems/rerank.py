@@ -26,9 +26,9 @@ from branchrank.llm.gateway import Gateway
 from branchrank.llm.parsing import yes_probability
 from branchrank.llm.prompts import RANKED, pointwise_messages, rerank_messages
 from branchrank.llm.request import CallContext, LLMReply, LLMRequest, ReplyError
-from branchrank.ranking.fusion import rrf
 from branchrank.records import LLMCall, Record, Scored
-from branchrank.spec import Rerank
+from branchrank.spec import Fuse, Rerank
+from branchrank.systems.fusing import fuse
 from branchrank.systems.llm_choice import (
     BODY_CHARS,
     Option,
@@ -202,7 +202,7 @@ def _combined(first: Sequence[RerankCandidate], order: Sequence[str], weight: fl
     ids = [candidate.id for candidate in first]
     orders = {"first": ids, "reranked": order}
     branches = {name: [Scored(key, 0.0) for key in keys] for name, keys in orders.items()}
-    fused = rrf(branches, weights={"first": 1.0 - weight, "reranked": weight})
+    fused = fuse(branches, Fuse(), {"first": 1.0 - weight, "reranked": weight})
     scores = {entry.key: entry.score for entry in fused}
     places = {key: place for place, key in enumerate(ids)}
     return tuple(sorted(ids, key=lambda key: (-scores.get(key, 0.0), places[key])))

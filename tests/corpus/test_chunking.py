@@ -47,6 +47,8 @@ def test_blocks_are_packed_up_to_the_target_less_the_breadcrumb() -> None:
     ]
     assert result[0].breadcrumb == "Page"
     assert result[0].text == f"{number(10)}\n\n{number(10)}"
+    one_less = chunks(document(("prose", number(10)), ("prose", number(10))), target=20)
+    assert [words(c.text) for c in one_less] == [10, 10], "the breadcrumb takes one of the 20 tokens"
 
 
 def test_the_limit_is_kept_when_it_is_below_the_target() -> None:

@@ -105,8 +105,10 @@ def test_an_empty_file_is_one_empty_line() -> None:
 
 
 def test_carriage_returns_do_not_shift_lines() -> None:
-    document = read_rst("a.rst", b"A\r\n=\r\n\r\nB\r\n-\r\n\r\ntext\r\n")
+    text = "A\n=\n\nB\n-\n\ntext::\n\n    code\n    more code\n"
+    document = read_rst("a.rst", text.replace("\n", "\r\n").encode())
     assert [(s.title, s.line_start) for s in document.sections] == [("A", 1), ("B", 4)]
+    assert document.sections == read_rst("a.rst", text.encode()).sections
 
 
 def test_separators_that_only_unicode_calls_line_ends_do_not_shift_lines() -> None:

@@ -9,6 +9,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from branchrank.corpus.discovery import MAX_FILE_BYTES, discover
 from branchrank.errors import CorpusError
 from branchrank.files import ripgrep
 from branchrank.files.grep import Grep, Passage, counts_of
@@ -63,7 +64,7 @@ def test_windows_that_touch_do_not_chain(tmp_path: Path) -> None:
 def test_equal_passages_keep_the_order_of_files_and_lines(tmp_path: Path) -> None:
     for name in ("c.rst", "a.rst", "b/d.rst"):
         write_lines(tmp_path / name, 100, {80: "needle", 10: "needle"})
-    found = Grep(tmp_path).search("needle", ranking="none", limit=None).passages
+    found = Grep(tmp_path).search("needle", limit=None).passages
     assert [(p.source, p.matched[0]) for p in found] == [
         (name, line) for name in ("a.rst", "b/d.rst", "c.rst") for line in (10, 80)
     ]
@@ -93,8 +94,8 @@ def test_scores_below_the_first_quartile_are_dropped_and_ten_are_kept(tmp_path: 
     found = Grep(tmp_path).search("needle", ranking="bm25")
     assert [p.source for p in found.passages] == ["3.rst", "2.rst", "1.rst"]
     assert found.matches == 4
-    everything = Grep(tmp_path).search("needle", ranking="none").passages
-    assert [p.source for p in everything] == ["3.rst", "2.rst", "1.rst", "0.rst"]
+    everything = Grep(tmp_path).search("needle")
+    assert [p.source for p in everything.passages] == ["3.rst", "2.rst", "1.rst", "0.rst"]
     for n in range(4, 40):
         write_lines(tmp_path / f"{n}.rst", 30, {15: "needle"})
     assert len(Grep(tmp_path).search("needle").passages) == 10
@@ -268,3 +269,15 @@ def test_output_past_the_limit_is_cut_with_a_notice(tmp_path: Path, monkeypatch:
     found = search_files(tmp_path, ["needle"])
     assert 0 < len(found.files["a.rst"]) < 5000
     assert "incomplete" in found.notices[0]
+
+
+def test_the_largest_file_that_is_indexed_is_searched(tmp_path: Path) -> None:
+    """One limit for the index and for grep; what exceeds it is named."""
+    (tmp_path / "large.rst").write_bytes(b"hay and more hay\n" * (17 * 2**16) + b"needle\n")
+    sources = [file.source for file in discover(tmp_path).files]
+    found = Grep(tmp_path, sources=sources, deadline_s=60).search("needle")
+    assert [passage.source for passage in found.passages] == ["large.rst"]
+    assert found.notices == ()
+    os.truncate(tmp_path / "large.rst", MAX_FILE_BYTES + 1)
+    found = Grep(tmp_path, sources=sources, deadline_s=60).search("needle")
+    assert found.notices == ("grep left out large.rst: larger than 64 MiB",)

@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 from branchrank.cli.main import main
 from branchrank.errors import QuestionError
 from branchrank.questions.question_files import load_questions, write_questions
-from branchrank.questions.splits import largest_group, sources_of, split_questions
+from branchrank.questions.splits import largest_group, split_questions
 from branchrank.records import GoldItem, Question
 
 
@@ -51,7 +51,10 @@ def test_no_document_is_in_both_halves_and_the_order_does_not_matter(golds, shar
     assert tuning
     assert test
     assert sorted(ids(tuning) + ids(test)) == sorted(ids(questions))
-    apart = [frozenset[str]().union(*map(sources_of, half)) for half in (tuning, test)]
+    apart = [
+        {source for each in half for item in each.gold for source in (item.source_file, *each.source_aliases)}
+        for half in (tuning, test)
+    ]
     assert not apart[0] & apart[1]
     order.shuffle(questions)
     again = split_questions(questions, share, seed)

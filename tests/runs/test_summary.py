@@ -136,6 +136,11 @@ def test_the_mode_selects_which_scorings_are_reported() -> None:
     assert (relaxed["strict_hit@1"], relaxed["relaxed_hit@1"]) == ("", "0.25")
 
 
+def test_a_plain_name_is_scored_on_the_strict_gold() -> None:
+    row = summary_of(answered({"q0": [NEAR]}, measures="Success@1,relaxed_Success@1"))
+    assert (row["Success@1"], row["relaxed_Success@1"], row["relaxed_hit@1"]) == ("0", "0.25", "0.25")
+
+
 def test_llm_cost_is_the_sum_of_the_ledger_per_query() -> None:
     retrievals = {
         "q0": Retrieval(

@@ -3,6 +3,7 @@
 from collections.abc import Iterator
 from pathlib import Path
 
+import msgspec
 import numpy as np
 import pytest
 from hypothesis import settings
@@ -88,9 +89,11 @@ def test_dense_scores_are_cosines(collection: QdrantCollection) -> None:
     expected = sorted(
         (Scored(p.key, float(p.vector @ query)) for p in POINTS), key=lambda e: (-e.score, e.key)
     )
-    found = collection.dense(query, 4)
-    assert keys(found) == keys(expected[:4])
-    assert [e.score for e in found] == pytest.approx([e.score for e in expected[:4]], abs=1e-6)
+    for length in (1, 3):  # of the vectors, which change no cosine
+        collection.upsert([msgspec.structs.replace(point, vector=length * point.vector) for point in POINTS])
+        found = collection.dense(length * query, 4)
+        assert keys(found) == keys(expected[:4])
+        assert [e.score for e in found] == pytest.approx([e.score for e in expected[:4]], abs=1e-6)
 
 
 def test_sparse_search_is_bm25(collection: QdrantCollection) -> None:

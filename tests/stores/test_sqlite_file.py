@@ -107,7 +107,8 @@ def test_a_doctored_file_is_refused(path: Path, statement: str, reason: str) -> 
 
 def test_a_doctored_chunk_is_refused_when_it_is_read(path: Path) -> None:
     connection = sqlite3.connect(path)
-    connection.execute("UPDATE chunks SET chunk = replace(chunk, 'alpha', 'omega') WHERE rowid = 1")
+    replaced = "CAST(replace(chunk, 'alpha', 'omega') AS BLOB)"
+    connection.execute(f"UPDATE chunks SET chunk = {replaced} WHERE rowid = 1")
     connection.commit()
     connection.close()
     table = Fts5Table(path)

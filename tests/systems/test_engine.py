@@ -13,6 +13,7 @@ from support.worlds import PAGES, QUERIES, make_index
 from branchrank.errors import ArtifactError
 from branchrank.records import Span
 from branchrank.spec import Branch, Expand, Fuse, System
+from branchrank.systems.branches import branch_kind
 from branchrank.systems.builtin import builtin_systems
 from branchrank.systems.engine import Engine
 from branchrank.systems.memo import Memo, QueryMemo
@@ -101,6 +102,15 @@ def test_nothing_inside_an_excluded_span_is_ranked(engine, system) -> None:
     assert not any(inside & set(stage.keys) for stage in after.trace if stage.unit == "chunk")
 
 
+def test_exclusion_does_not_shrink_the_pool(engine, world) -> None:
+    local = builtin_systems(("local",), world[1])[0]
+    shallow = tuple(msgspec.structs.replace(branch, top_n=3) for branch in local.branches)
+    local = msgspec.structs.replace(local, branches=shallow)
+    best = engine.retrieve(local, "tea temperature", 1).hits[0].span
+    found = engine.retrieve(local, "tea temperature", 5, excluded=(best,))
+    assert {stage.stage: len(stage.keys) for stage in found.trace}["dense(chunks)"] == 3
+
+
 def test_a_partly_excluded_chunk_stays(engine, system) -> None:
     first = engine.retrieve(system, "tea temperature", 1).hits[0]
     if first.span.lines == 1:
@@ -126,6 +136,17 @@ def test_a_branch_of_weight_zero_contributes_nothing(engine, world) -> None:
     dense, bm25 = local.branches
     lexical = msgspec.structs.replace(local, branches=(msgspec.structs.replace(dense, weight=0.0), bm25))
     assert all("bm25(chunks)" in hit.branches for hit in engine.retrieve(lexical, "tea", 30).hits)
+
+
+@pytest.mark.parametrize("k", [1, 30])
+def test_the_cap_bounds_the_candidates_whatever_k_is(engine, world, k) -> None:
+    hybrid = builtin_systems(("hybrid",), world[1])[0]
+    for cap in (3, 30):
+        capped = msgspec.structs.replace(hybrid, fuse=msgspec.structs.replace(hybrid.fuse, cap=cap))
+        found = engine.retrieve(capped, "tea temperature", k)
+        lengths = {stage.stage: len(stage.keys) for stage in found.trace}
+        assert lengths["cap"] == min(cap, lengths["fusion"])
+        assert len(found.hits) == min(k, lengths["cap"])
 
 
 def test_one_document_and_k_past_the_end(tmp_path) -> None:
@@ -224,12 +245,31 @@ def test_a_branch_that_fails_is_an_error(world, folder, monkeypatch) -> None:
 
 def test_a_filter_leaves_the_other_documents_out_of_every_ranking(engine, system) -> None:
     pattern = Filter(key="file_path", pattern="guide/*.md")
+    everywhere = engine.retrieve(system, "tea temperature stains", 30)
+    assert not all(hit.source.startswith("guide/") for hit in everywhere.hits)
     found = engine.retrieve(system, "tea temperature stains", 30, filters=(pattern,))
     assert found.hits
     assert all(hit.source.startswith("guide/") for hit in found.hits)
     for stage in found.trace:
         if stage.unit == "chunk":
             assert all(engine.index.chunks[key].source.startswith("guide/") for key in stage.keys)
+
+
+def test_a_branch_is_opened_once_for_all_queries(world, folder, monkeypatch) -> None:
+    (system,) = builtin_systems(("local",), world[1])
+    opened = []
+    for branch in system.branches:
+        kind = branch_kind(branch.kind)
+        first = kind.open
+        monkeypatch.setattr(
+            kind,
+            "open",
+            lambda opening, kind=kind, first=first: (opened.append(kind.name), first(opening))[1],
+        )
+    with Engine(world[0], folder / "docs", world[1]) as engine:
+        for query in QUERIES:
+            engine.retrieve(system, query, 5)
+    assert sorted(opened) == ["bm25", "dense"]
 
 
 def test_a_closed_engine_opens_its_branches_again(world, folder) -> None:

@@ -238,11 +238,11 @@ def test_the_first_stage_orders_by_fused_then_evidence_then_lexical_then_id() ->
     rows = [
         RerankCandidate(id="d", title=""),
         RerankCandidate(id="c", title=""),
-        RerankCandidate(id="b", title="", lexical_score=2.0),
-        RerankCandidate(id="a", title="", lexical_score=1.0, evidence=0.5),
-        RerankCandidate(id="e", title="", fused_score=0.1),
+        RerankCandidate(id="x", title="", lexical_score=2.0),
+        RerankCandidate(id="y", title="", lexical_score=1.0, evidence=0.5),
+        RerankCandidate(id="z", title="", fused_score=0.1),
     ]
-    assert ids(first_stage(rows)) == ["e", "a", "b", "c", "d"]
+    assert ids(first_stage(rows)) == ["z", "y", "x", "c", "d"]
 
 
 def test_half_weight_fuses_the_two_orders(serve: Serve) -> None:

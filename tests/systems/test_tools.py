@@ -80,6 +80,14 @@ def test_vector_search_drops_what_is_at_or_past_the_threshold(opened: Opened) ->
     assert everything.status.notices == ()
 
 
+def test_vector_search_reports_squared_distances(opened: Opened) -> None:
+    index = opened[0]
+    query = index.embedder.embed_query("clear the cache pool")
+    for found in tools(opened).vector_search("clear the cache pool").results:
+        difference = index.vectors.vector(found.hit.id) - query
+        assert found.hit.distance == pytest.approx(float(difference @ difference), abs=1e-5)
+
+
 def test_hybrid_fuses_both_sides_by_rrf(opened: Opened) -> None:
     answer = tools(opened).hybrid_search("requests are sent again", "max_retries timeout")
     assert len(answer.results) <= 10
@@ -131,6 +139,16 @@ def test_every_search_tells_its_listeners(opened: Opened) -> None:
         assert f"{status.characters} characters" in status.message
     assert heard[0].count == len({found.hit.source for found in answers[0].results})
     assert heard[2].count == len(answers[2].results)
+
+
+def test_grep_counts_every_file_once_whatever_the_limit(tmp_path: Path) -> None:
+    lines = "".join(f"{'needle' if n in (10, 80) else 'hay'} {n}\n" for n in range(1, 101))
+    pages = {f"{number:02}.md": lines for number in range(12)}
+    index, resolved = make_index(tmp_path, pages)
+    with index, Engine(index, tmp_path / "docs", resolved) as engine:
+        answer = SearchTools(engine).grep_search("needle", limit=10)
+    assert len(answer.results) == 10
+    assert (answer.status.count, answer.status.unit) == (12, "files")
 
 
 def test_read_file_stays_in_the_corpus(opened: Opened, tmp_path: Path) -> None:

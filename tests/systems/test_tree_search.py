@@ -40,6 +40,12 @@ def test_an_inner_node_is_a_candidate_with_its_own_text() -> None:
     assert keys[:2] == ["n2", "n2.1"]
 
 
+def test_the_walk_follows_at_most_beam_children() -> None:
+    own = {f"n{number}": float(number) for number in range(1, 6)}
+    assert lexical(grow([5]), own, beam=4)[0] == ["n5", "n4", "n3", "n2"]
+    assert lexical(grow([5]), own, beam=5)[0] == ["n5", "n4", "n3", "n2", "n1"]
+
+
 def test_depth_bounds_the_walk_and_folders_are_never_hits() -> None:
     tree = grow([6, 6, 6], folders=True)
     assert lexical(tree, {"n1.1.1": 1.0}, depth=1)[0] == []

@@ -1,0 +1,1 @@
+"""Ways to break the product, and the tests that must notice each."""

@@ -1,0 +1,382 @@
+"""A mutant for each class of acceptance tests, caught by that class alone."""
+
+from mutants.mutant import Mutant
+
+CARD = "tests/acceptance/test_card.py"
+HYBRID = "tests/acceptance/test_document_000_hybrid_retrieval.py"
+BM25 = "tests/acceptance/test_document_001_bm25_grep.py"
+QDRANT = "tests/acceptance/test_document_002_qdrant.py"
+LLM = "tests/acceptance/test_document_003_llm.py"
+PLAN = "tests/acceptance/test_document_003_plan.py"
+SQLITE = "tests/acceptance/test_document_004_sqlite_search.py"
+
+ENGINE = "branchrank/systems/engine.py"
+TOOLS = "branchrank/systems/search_tools.py"
+BUILTIN = "branchrank/systems/builtin.py"
+SETTINGS = "branchrank/settings/systems.py"
+SUMMARY = "branchrank/runs/summary.py"
+
+_CARD = (
+    Mutant(
+        "dry-run-hides-the-index",
+        "branchrank/cli/benchmarking.py",
+        'where = f" on index {safe(row.index)}" if row.index else ""',
+        'where = ""',
+        (f"{CARD}::TestKind::test_experiment_harness",),
+    ),
+    Mutant(
+        "bm25s-not-declared",
+        "pyproject.toml",
+        '    "bm25s>=0.3,<0.4",\n',
+        "",
+        (f"{CARD}::TestPackages::test_it_is_a_dependency",),
+    ),
+    Mutant("a-door-is-missing", "hybrid_retrieve.py", "", None, (f"{CARD}::TestTopLevel::test_it_is_there",)),
+    Mutant(
+        "expansion-not-traced",
+        ENGINE,
+        '        trace.add("expansion", "node", reached)\n',
+        "",
+        (f"{CARD}::TestShape::test_a_vector_shortlist_is_mapped_expanded_and_fused_with_global_bm25",),
+    ),
+    Mutant(
+        "hits-without-their-file",
+        "branchrank/cli/querying.py",
+        'click.style(f"{safe_line(hit.source)}:{hit.line_start}-{hit.line_end}", bold=True)',
+        'click.style(f"{hit.line_start}-{hit.line_end}", bold=True)',
+        (f"{CARD}::TestUsedBy::test_smoke_check_cli_queries",),
+    ),
+)
+
+_HYBRID = (
+    Mutant(
+        "context-of-nine-lines-by-default",
+        SETTINGS,
+        'description="lines before and after a match")] = 10',
+        'description="lines before and after a match")] = 9',
+        (f"{HYBRID}::TestContextWindowEnrichmentForGrepResults::test_requirement",),
+    ),
+    Mutant(
+        "exact-keywords-dropped",
+        TOOLS,
+        "found = self._retrieve(system, semantic_query, limit, exact_keywords)",
+        "found = self._retrieve(system, semantic_query, limit)",
+        (
+            f"{HYBRID}::TestHybridSearchCombiningExactKeywordAndVectorRetrieval::test_one_source_returns_empty",
+        ),
+    ),
+    Mutant(
+        "vector-search-without-a-threshold",
+        TOOLS,
+        "threshold=part.vector_score_threshold)",
+        "threshold=None)",
+        (f"{HYBRID}::TestVectorSearchThreshold",),
+    ),
+    Mutant(
+        "refused-files-are-no-error",
+        "branchrank/serve/mcp.py",
+        "content=[TextContent(text=str(refusal))], is_error=True)",
+        "content=[TextContent(text=str(refusal))])",
+        (f"{HYBRID}::TestDocumentReadingWithExplicitErrorReporting::test_file_not_found",),
+    ),
+    Mutant(
+        "status-counts-what-is-returned",
+        TOOLS,
+        'found.found.get("dense(chunks)", 0)',
+        "len(found.hits)",
+        (f"{HYBRID}::TestSearchFeedbackAndCitations::test_enhanced_search_log_feedback",),
+    ),
+    Mutant(
+        "status-not-wired-to-the-terminal-ui",
+        "branchrank/serve/tui/searching.py",
+        "        self._tools.listen(listener)\n",
+        "        return\n",
+        (f"{HYBRID}::TestSearchFeedbackAndCitations::test_requirement",),
+    ),
+)
+
+_BM25 = (
+    Mutant(
+        "matched-lines-not-given",
+        "branchrank/serve/mcp.py",
+        "matched_lines=list(hit.matched),",
+        "matched_lines=[],",
+        (f"{BM25}::TestContextWindowEnrichmentForGrepResults::test_grep_match_with_context_window",),
+    ),
+    Mutant(
+        "grep-without-length-normalisation",
+        "branchrank/files/grep.py",
+        "saturation = K1 * (1 - B + B * lengths / lengths.mean())",
+        "saturation = K1 * np.ones(len(lengths))",
+        (f"{BM25}::TestBm25ScoringAndRankingOfGrepResults::test_bm25_ranking_applied_to_grep_output",),
+    ),
+    Mutant(
+        "ranking-setting-ignored",
+        "branchrank/systems/branches/grep.py",
+        'lookup.branch.options.get("ranking", settings.ranking)',
+        'lookup.branch.options.get("ranking", "none")',
+        (
+            f"{BM25}::TestHybridSearchCombiningBm25AndVectorRetrieval"
+            "::test_hybrid_search_takes_the_passages_that_the_filter_keeps",
+        ),
+    ),
+)
+
+_QDRANT = (
+    Mutant(
+        "collections-by-dot-product",
+        "branchrank/stores/qdrant_server.py",
+        "distance=models.Distance.COSINE",
+        "distance=models.Distance.DOT",
+        (f"{QDRANT}::TestSparseAndDenseVectorStorage::test_collection_creation_with_hybrid_vectors",),
+    ),
+    Mutant(
+        "enable-hybrid-false-ignored",
+        BUILTIN,
+        'only_dense = tuple(branch for branch in system.branches if branch.kind != "qdrant-sparse")',
+        "only_dense = system.branches",
+        (f"{QDRANT}::TestSparseAndDenseVectorStorage::test_dense_only_fallback",),
+    ),
+    Mutant(
+        "words-weighed-as-meaning",
+        BUILTIN,
+        '"branches.qdrant-dense.weight": part.fusion_weight,\n'
+        '        "branches.qdrant-sparse.weight": 1.0 - part.fusion_weight,',
+        '"branches.qdrant-dense.weight": 1.0 - part.fusion_weight,\n'
+        '        "branches.qdrant-sparse.weight": part.fusion_weight,',
+        (f"{QDRANT}::TestHybridSearchWithReciprocalRankFusion::test_fusion_weight_configuration",),
+    ),
+    Mutant(
+        "worst-points-first",
+        "branchrank/stores/qdrant_points.py",
+        "return sorted(found, key=lambda entry: (-entry.score, entry.key))",
+        "return sorted(found, key=lambda entry: (entry.score, entry.key))",
+        (f"{QDRANT}::TestBm25SparseSearch::test_sparse_search_on_text_fields",),
+    ),
+    Mutant(
+        "candidates-as-many-as-results",
+        ENGINE,
+        "return 2 * k if branch.doubled else branch.top_n",
+        "return k if branch.doubled else branch.top_n",
+        (f"{QDRANT}::TestSearchResultFusion::test_result_count",),
+    ),
+    Mutant(
+        "sparse-then-dense",
+        ENGINE,
+        "with ThreadPoolExecutor(len(branches)) as pool:",
+        "with ThreadPoolExecutor(1) as pool:",
+        (f"{QDRANT}::TestPerformanceAndCaching::test_concurrent_sparse_and_dense_search",),
+    ),
+    Mutant(
+        "slow-searches-that-open-everything-again",
+        ENGINE,
+        "        found = self._searches.get(kind)\n        if found is None:\n"
+        "            with self._lock:\n                if kind not in self._searches:\n",
+        "        found = None\n        if found is None:\n"
+        "            with self._lock:\n                if kind:\n",
+        ("tests/systems/test_engine.py::test_a_branch_is_opened_once_for_all_queries",),
+    ),
+)
+
+_LLM = (
+    Mutant(
+        "llm-sees-past-the-cap",
+        ENGINE,
+        "            candidates = candidates[: system.fuse.cap]\n",
+        "            candidates = candidates[:]\n",
+        (f"{LLM}::TestStageCLLMFinalRerank::test_no_more_candidates_than_the_cap_reach_the_llm",),
+    ),
+    Mutant(
+        "fallback-by-the-fused-score",
+        "branchrank/systems/llm_stages.py",
+        "            if not gathering:\n",
+        "            if candidates:\n",
+        (f"{LLM}::TestFallbackOrderIfTheLLMFails::test_first_the_evidence_then_the_lexical_score",),
+    ),
+    Mutant(
+        "fallback-reversed",
+        "branchrank/systems/llm_stages.py",
+        "        return rescore(candidates, result.order)\n",
+        "        order = result.order[::-1] if result.fallback else result.order\n"
+        "        return rescore(candidates, order)\n",
+        (f"{LLM}::TestFallbackOrderIfTheLLMFails::test_first_the_evidence_then_the_lexical_score",),
+    ),
+    Mutant(
+        "lexical-score-removed-from-the-tree-search",
+        "branchrank/systems/tree_search_llm.py",
+        "else [self.tree.node(key) for key in self.lexical(page, step).picked]",
+        "else []",
+        (f"{LLM}::TestFallbackOrderIfTheLLMFails::test_the_tree_search_goes_on_with_the_lexical_score",),
+    ),
+    Mutant(
+        "no-llm-ignored",
+        BUILTIN,
+        "    system = _returning(settings, _laid(settings, HybridSettings))\n"
+        "    return _without_llm(system) if part.no_llm or not part.base_url else system\n",
+        "    system = _returning(settings, _laid(settings, HybridSettings))\n"
+        "    return _without_llm(system) if not part.base_url else system\n",
+        (f"{LLM}::TestFlags::test_no_llm_is_the_ablation",),
+    ),
+    Mutant(
+        "decisions-not-kept",
+        "branchrank/llm/gateway.py",
+        "            self._cache.put(request, self.model, recorded)\n",
+        "            pass\n",
+        (f"{LLM}::TestDecisionCache",),
+    ),
+    Mutant(
+        "completions-not-counted",
+        SUMMARY,
+        "sum(call.prompt_tokens + call.completion_tokens for call in calls) / len(rows)",
+        "sum(call.prompt_tokens for call in calls) / len(rows)",
+        (f"{LLM}::TestEvaluation",),
+    ),
+)
+
+_PLAN = (
+    Mutant(
+        "global-bm25-of-one-section",
+        SETTINGS,
+        'Branch(kind="bm25", unit="node", top_n=80)',
+        'Branch(kind="bm25", unit="node", top_n=1)',
+        (f"{PLAN}::TestUpdatedRollout::test_2_hybrid_has_a_global_bm25_branch_in_place_of_lexical_overlap",),
+    ),
+    Mutant(
+        "hybrid-weights-swapped",
+        SETTINGS,
+        'vector_weight="branches.dense.weight",\n    candidate_cap="fuse.cap",',
+        'vector_weight="branches.bm25.weight",\n    candidate_cap="fuse.cap",',
+        (f"{PLAN}::TestNotes::test_bm25_and_rrf_tuning_flags",),
+    ),
+    Mutant(
+        "cap-keeps-the-last",
+        ENGINE,
+        "            candidates = candidates[: system.fuse.cap]\n",
+        "            candidates = candidates[-system.fuse.cap :]\n",
+        (f"{PLAN}::TestWhyHybrid",),
+    ),
+    Mutant(
+        "shortlist-not-from-chroma",
+        "branchrank/stores/vectors_chroma.py",
+        "        if n <= 0 or wanted >= len(self.ids):\n",
+        "        if n:\n",
+        (f"{PLAN}::TestStageAVectorShortlist::test_2_what_chroma_does_not_answer_is_not_found",),
+    ),
+    Mutant(
+        "candidate-files-not-produced",
+        "branchrank/ranking/expansion.py",
+        "_best_files(nodes.files[started].tolist(), start.scores)[:file_roots]:",
+        "_best_files(nodes.files[started].tolist(), start.scores)[:0]:",
+        (f"{PLAN}::TestStageAVectorShortlist::test_output_candidate_nodes_and_candidate_files",),
+    ),
+    Mutant(
+        "one-sibling-too-many",
+        "branchrank/ranking/neighbourhood.py",
+        'first = np.argsort(distances, axis=1, kind="stable")[:, :count]',
+        'first = np.argsort(distances, axis=1, kind="stable")[:, : count + 1]',
+        (f"{PLAN}::TestStageBTreeExpansion::test_optional_siblings_capped_per_node",),
+    ),
+    Mutant(
+        "answers-without-the-predictor",
+        "branchrank/serve/http.py",
+        "RetrieveAnswer(predictor=name,",
+        'RetrieveAnswer(predictor="",',
+        (f"{PLAN}::TestIntegrationPlan::test_3_post_retrieve_answers_in_one_format_for_every_predictor",),
+    ),
+    Mutant(
+        "own-chunks-ignored",
+        "branchrank/index/build.py",
+        "    if workspace.chunks_file is not None:\n",
+        "    if False:\n",
+        (f"{PLAN}::TestDataAndArtifactRequirements::test_existing_chunks_and_nodes_are_reused",),
+    ),
+    Mutant(
+        "same-sample-for-every-seed",
+        "branchrank/questions/question_files.py",
+        'return hashlib.sha256(f"{seed}\\x00{question.id}".encode()).hexdigest()',
+        'return hashlib.sha256(f"\\x00{question.id}".encode()).hexdigest()',
+        (f"{PLAN}::TestEvaluationPlan::test_a_b_c_on_the_same_question_sample_and_seed",),
+    ),
+    Mutant(
+        "p95-of-the-table-is-p50",
+        SUMMARY,
+        "latency_p95_ms=warm.percentile(TOTAL, 0.95),",
+        "latency_p95_ms=warm.percentile(TOTAL, 0.5),",
+        (f"{PLAN}::TestEvaluationPlan::test_report_latency_per_query_p50_and_p95",),
+    ),
+    Mutant(
+        "ten-hits-by-default",
+        "branchrank/cli/querying.py",
+        "click.IntRange(1, 1000), default=5,",
+        "click.IntRange(1, 1000), default=10,",
+        (f"{PLAN}::TestSuggestedDefaults::test_final_top_k_is_5",),
+    ),
+    Mutant(
+        "stray-chunks-speak-for-nothing",
+        "branchrank/systems/sources.py",
+        "return (file.id,) if file is not None else ()",
+        "return ()",
+        (f"{PLAN}::TestRisksAndMitigations::test_a_chunk_that_meets_no_node_speaks_for_its_file",),
+    ),
+    Mutant(
+        "sweep-of-the-first-values",
+        "branchrank/bench/experiment.py",
+        "for values in itertools.product(*lists.values()):",
+        "for values in zip(*lists.values(), strict=False):",
+        (f"{PLAN}::TestRolloutPhases::test_4_candidate_limits_and_neighbour_policy_are_tuned_by_a_sweep",),
+    ),
+)
+
+_SQLITE = (
+    Mutant(
+        "mode-flag-ignored",
+        "branchrank/cli/search.py",
+        "workspace.search_documents(query, mode=mode)",
+        'workspace.search_documents(query, mode="keyword")',
+        (f"{SQLITE}::TestModes::test_the_mode_decides_what_is_searched",),
+    ),
+    Mutant(
+        "explain-crashes",
+        "branchrank/cli/search.py",
+        'f"{word} rank {placement.rank}, score',
+        'f"{word} rank {placement.place}, score',
+        (f"{SQLITE}::TestModes::test_every_part_of_a_score_is_explained",),
+    ),
+    Mutant(
+        "no-partial-terms",
+        "branchrank/stores/sqlite_fts5.py",
+        "if len(found) < n and begun:",
+        "if not found and not begun:",
+        (f"{SQLITE}::TestKeywordSearch",),
+    ),
+    Mutant(
+        "embedding-section-not-needed",
+        "branchrank/systems/document_search.py",
+        "        _check_section(settings, mode)\n",
+        "        pass\n",
+        (f"{SQLITE}::TestSemanticSearch::test_requires_embedding_configured",),
+    ),
+    Mutant(
+        "alpha-of-keywords",
+        BUILTIN,
+        'weights = {"branches.fts5.weight": 1.0 - alpha, "branches.dense.weight": alpha}',
+        'weights = {"branches.fts5.weight": alpha, "branches.dense.weight": 1.0 - alpha}',
+        (f"{SQLITE}::TestHybridSearch",),
+    ),
+    Mutant(
+        "documents-ungrouped-by-default",
+        SETTINGS,
+        'group=Group(by="document", aggregate="max", members=3)',
+        'group=Group(by="none", aggregate="max", members=3)',
+        (f"{SQLITE}::TestHowScoringWorks::test_one_long_document_does_not_dominate",),
+    ),
+    Mutant(
+        "final-limit-ignored",
+        "branchrank/systems/searcher.py",
+        "k = limit or self.settings.part(RetrievalSettings).final_limit",
+        "k = limit or 12",
+        (f"{SQLITE}::TestTuning::test_final_limit",),
+    ),
+)
+
+MUTANTS = (*_CARD, *_HYBRID, *_BM25, *_QDRANT, *_LLM, *_PLAN, *_SQLITE)

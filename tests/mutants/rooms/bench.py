@@ -1,0 +1,110 @@
+"""Plans, experiment files, the two passes, resume and credentials."""
+
+from mutants.mutant import Mutant
+
+LATENCY = "branchrank/bench/latency_pass.py"
+QUALITY = "branchrank/bench/quality_pass.py"
+PLAN = "branchrank/bench/plan.py"
+TEST_LATENCY = "tests/bench/test_latency.py"
+TEST_RUNNER = "tests/bench/test_runner.py"
+
+MUTANTS = (
+    Mutant(
+        "latency-order-ignores-the-seed",
+        LATENCY,
+        "random.Random(seed).shuffle(pairs)",
+        "random.Random(1).shuffle(pairs)",
+        (f"{TEST_LATENCY}::test_the_seed_interleaves_the_arms",),
+    ),
+    Mutant(
+        "predictors-timed-one-after-the-other",
+        LATENCY,
+        "    random.Random(seed).shuffle(pairs)  # noqa: S311 - an order, not a secret\n",
+        "    pairs.sort(key=lambda pair: (pair[0].name, str(seed), pair[1].id))\n",
+        (f"{TEST_LATENCY}::test_the_seed_interleaves_the_arms",),
+    ),
+    Mutant(
+        "no-warm-up",
+        LATENCY,
+        '        timings += timed(predictor, questions[0], top_k, "cold")\n',
+        "        pass\n",
+        (f"{TEST_LATENCY}::test_every_arm_warms_up_once_and_then_answers_every_question_once",),
+    ),
+    Mutant(
+        "llm-wait-inside-compute",
+        LATENCY,
+        "COMPUTE: max(0.0, total - waited)}",
+        "COMPUTE: total}",
+        (f"{TEST_LATENCY}::test_llm_wait_is_apart_from_compute_and_a_remembered_call_counts_as_it_was",),
+    ),
+    Mutant(
+        "remembered-calls-cost-no-time",
+        LATENCY,
+        "    total = elapsed + remembered\n",
+        "    total = elapsed\n",
+        (f"{TEST_LATENCY}::test_llm_wait_is_apart_from_compute_and_a_remembered_call_counts_as_it_was",),
+    ),
+    Mutant(
+        "failed-queries-leave-no-row",
+        QUALITY,
+        '            status="failed",\n',
+        '            status="ok",\n',
+        (f"{TEST_RUNNER}::test_a_failed_query_is_a_row_and_a_miss_in_every_rate",),
+    ),
+    Mutant(
+        "finished-rows-asked-again",
+        QUALITY,
+        "if (question.id, predictor.name, repeat) not in log.rows:",
+        "if question.id:",
+        (f"{TEST_RUNNER}::test_finished_rows_are_kept_and_only_the_others_asked",),
+    ),
+    Mutant(
+        "trace-kept-whole",
+        QUALITY,
+        "        keys=stage.keys[:depth],\n        scores=_rounded(stage.scores[:depth]),\n",
+        "        keys=stage.keys,\n        scores=_rounded(stage.scores),\n",
+        (f"{TEST_RUNNER}::test_a_trace_is_kept_to_the_depth_asked_for",),
+    ),
+    Mutant(
+        "one-predictor-at-a-time",
+        QUALITY,
+        "        for question in questions\n        for predictor, repeats in predictors\n",
+        "        for predictor, repeats in predictors\n        for question in questions\n",
+        (f"{TEST_RUNNER}::test_a_question_goes_through_all_predictors_before_the_next",),
+    ),
+    Mutant(
+        "benchmark-sample-ignores-the-seed",
+        PLAN,
+        "sample_questions(load_questions(plan.questions_file), part.sample_size, part.sample_seed)",
+        "sample_questions(load_questions(plan.questions_file), part.sample_size, 42)",
+        ("tests/bench/test_benchmark.py::test_the_sample_is_drawn_by_the_seed",),
+    ),
+    Mutant(
+        "excluded-hits-take-a-place",
+        "branchrank/bench/predictors.py",
+        "margin = 10 if question.excluded_spans else 0\n        returned = self.wrapped",
+        "margin = 0\n        returned = self.wrapped",
+        ("tests/bench/test_predictors.py::test_excluded_hits_are_replaced_by_the_next",),
+    ),
+    Mutant(
+        "two-predictors-of-one-name",
+        PLAN,
+        "for name in sorted({name for name in names if names.count(name) > 1}):",
+        "for name in sorted({name for name in names if names.count(name) > 2}):",
+        ("tests/bench/test_predictors.py::test_two_predictors_of_one_name_are_refused",),
+    ),
+    Mutant(
+        "recorded-command-keeps-its-passwords",
+        "branchrank/bench/credentials.py",
+        'kept["command"] = shlex.join(scrub_fully(bare_url(word)) for word in words)',
+        'kept["command"] = shlex.join(words)',
+        ("tests/llm/test_secrets.py::test_no_password_of_a_url_is_recorded",),
+    ),
+    Mutant(
+        "changed-plans-resumed",
+        "branchrank/runs/directory.py",
+        "changed = [name for name, value in run.plan.items() if plan.get(name) != value]",
+        "changed: list[str] = []",
+        ("tests/bench/test_resume.py::test_a_run_whose_corpus_or_settings_have_changed_is_not_resumed",),
+    ),
+)

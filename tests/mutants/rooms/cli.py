@@ -1,0 +1,76 @@
+"""The commands: flags, exit codes, messages."""
+
+from mutants.mutant import Mutant
+
+QUERYING = "branchrank/cli/querying.py"
+TERMINAL = "branchrank/cli/terminal.py"
+TEST_QUERIES = "tests/cli/test_queries.py"
+TEST_REFUSALS = "tests/cli/test_refusals.py"
+
+MUTANTS = (
+    Mutant(
+        "failed-runs-exit-with-0",
+        "branchrank/cli/benchmarking.py",
+        "    if run.failed:\n        raise FailedRunError(",
+        "    if not run.directory:\n        raise FailedRunError(",
+        (
+            "tests/cli/test_failed_runs.py"
+            "::test_a_predictor_that_fails_every_query_ends_the_command_with_code_9",
+        ),
+    ),
+    Mutant(
+        "top-k-10-by-default",
+        QUERYING,
+        'click.IntRange(1, 1000), default=5, show_default=True, help="Hits to return."',
+        'click.IntRange(1, 1000), default=10, show_default=True, help="Hits to return."',
+        (f"{TEST_QUERIES}::test_top_k_is_5_and_a_smaller_one_its_prefix",),
+    ),
+    Mutant(
+        "errors-exit-with-0",
+        TERMINAL,
+        "            ctx.exit(error.exit_code)\n",
+        "            ctx.exit(0)\n",
+        (f"{TEST_REFUSALS}::test_a_mistake_is_a_message_a_remedy_and_an_exit_code",),
+    ),
+    Mutant(
+        "remedies-not-printed",
+        TERMINAL,
+        '        click.echo(f"  fix: {safe(remedy)}", err=True)\n',
+        "        pass\n",
+        (f"{TEST_REFUSALS}::test_a_mistake_is_a_message_a_remedy_and_an_exit_code",),
+    ),
+    Mutant(
+        "interruption-exits-with-1",
+        TERMINAL,
+        "INTERRUPTED = 130",
+        "INTERRUPTED = 1",
+        (f"{TEST_REFUSALS}::test_an_interruption_has_its_exit_code",),
+    ),
+    Mutant(
+        "documents-steer-the-terminal",
+        "branchrank/printable.py",
+        'if character in "\\n\\t" or unicodedata.category(character) not in _HIDDEN',
+        'if character in "\\n\\t" or character',
+        (f"{TEST_QUERIES}::test_text_of_documents_cannot_steer_the_terminal",),
+    ),
+    Mutant(
+        "section-flag-ignored",
+        "branchrank/systems/builtin.py",
+        "returns=settings.part(BenchmarkSettings).returns)",
+        'returns="passage")',
+        (
+            "tests/settings/test_systems.py"
+            "::test_every_predictor_of_sections_and_chunks_returns_what_is_asked_for",
+        ),
+    ),
+    Mutant(
+        "filter-flag-ignored",
+        "branchrank/cli/retrieve.py",
+        "workspace.retrieve(text, predictor, top_k, filters=filters)",
+        "workspace.retrieve(text, predictor, top_k)",
+        (
+            "tests/acceptance/test_document_002_qdrant.py::TestBm25SparseSearch"
+            "::test_sparse_search_with_filters",
+        ),
+    ),
+)

@@ -1,0 +1,67 @@
+"""Readers, sections, chunks and discovery."""
+
+from mutants.mutant import Mutant
+
+SECTIONS = "branchrank/corpus/sections.py"
+CHUNKING = "branchrank/corpus/chunking.py"
+TEST_SECTIONS = "tests/corpus/test_sections.py"
+TEST_CHUNKING = "tests/corpus/test_chunking.py"
+
+MUTANTS = (
+    Mutant(
+        "own-span-ends-one-line-late",
+        SECTIONS,
+        "own_ends = [*(start - 1 for start in starts[1:]), line_count]",
+        "own_ends = [*(start for start in starts[1:]), line_count]",
+        (f"{TEST_SECTIONS}::test_own_spans_partition_the_lines_and_ids_are_unique",),
+    ),
+    Mutant(
+        "equal-heading-levels-nest",
+        SECTIONS,
+        "headings[open_headings[-1]].level >= heading.level",
+        "headings[open_headings[-1]].level > heading.level",
+        (f"{TEST_SECTIONS}::test_skipped_levels_nest_and_repeated_siblings_get_numbers",),
+    ),
+    Mutant(
+        "chunk-budget-ignores-the-breadcrumb",
+        CHUNKING,
+        "budget = capacity - breadcrumb_tokens",
+        "budget = capacity",
+        (f"{TEST_CHUNKING}::test_blocks_are_packed_up_to_the_target_less_the_breadcrumb",),
+    ),
+    Mutant(
+        "chunk-limit-of-the-embedder-ignored",
+        CHUNKING,
+        "capacity = min(target_tokens, limit_tokens)",
+        "capacity = target_tokens",
+        (f"{TEST_CHUNKING}::test_the_limit_is_kept_when_it_is_below_the_target",),
+    ),
+    Mutant(
+        "links-followed-out-of-the-corpus",
+        "branchrank/corpus/discovery.py",
+        "if entry.is_dir(follow_symlinks=False):",
+        "if entry.is_dir(follow_symlinks=True):",
+        ("tests/corpus/test_discovery.py::test_links_are_not_followed_wherever_they_lead",),
+    ),
+    Mutant(
+        "discovery-order-of-the-disk",
+        "branchrank/corpus/discovery.py",
+        "files=tuple(sorted(files, key=lambda file: file.source)),",
+        "files=tuple(files),",
+        ("tests/corpus/test_discovery.py::test_documents_come_in_the_order_of_their_sources",),
+    ),
+    Mutant(
+        "digest-depends-on-the-order",
+        "branchrank/corpus/loading.py",
+        "return digest_of(sorted(digests))",
+        "return digest_of(list(digests))",
+        ("tests/corpus/test_loading.py::test_the_digest_does_not_depend_on_the_order",),
+    ),
+    Mutant(
+        "crlf-kept-in-lines",
+        "branchrank/corpus/lines.py",
+        'return [line.removesuffix("\\r") for line in lines]',
+        "return lines",
+        ("tests/corpus/test_rst_odd.py::test_carriage_returns_do_not_shift_lines",),
+    ),
+)

@@ -1,0 +1,67 @@
+"""Embedding models over HTTP, and the cache of vectors."""
+
+from mutants.mutant import Mutant
+
+CACHE = "branchrank/embedders/cache.py"
+HTTP = "branchrank/embedders/http.py"
+TEST_CACHE = "tests/embedders/test_embedding_cache.py"
+TEST_HTTP = "tests/embedders/test_embedders_http.py"
+
+MUTANTS = (
+    Mutant(
+        "cache-key-without-the-identity",
+        CACHE,
+        'space = hashlib.sha256(digest_of(identity).encode("ascii"))',
+        'space = hashlib.sha256(identity.name.encode("ascii"))',
+        (f"{TEST_CACHE}::test_another_identity_shares_nothing",),
+    ),
+    Mutant(
+        "queries-share-keys-with-documents",
+        CACHE,
+        'cache_keys(identity, f"\\0{identity.query_prefix}", [text])',
+        "cache_keys(identity, identity.query_prefix, [text])",
+        (f"{TEST_CACHE}::test_a_query_is_kept_apart_from_a_document_of_the_same_text",),
+    ),
+    Mutant(
+        "damaged-vectors-answer",
+        CACHE,
+        "            and checksum == vector_checksum(key, vector)\n",
+        "",
+        (f"{TEST_CACHE}::test_two_rows_that_changed_places_are_misses",),
+    ),
+    Mutant(
+        "batches-kept-at-the-end-only",
+        CACHE,
+        "        cache.put_many(fresh)\n        known |= fresh\n",
+        "        known |= fresh\n    cache.put_many(known)\n    for _ in ():\n",
+        (f"{TEST_CACHE}::test_a_batch_is_kept_before_the_next_is_embedded",),
+    ),
+    Mutant(
+        "query-prefix-before-documents",
+        HTTP,
+        '[f"{self.prefixes.document}{text}" for text in batch]',
+        '[f"{self.prefixes.query}{text}" for text in batch]',
+        (f"{TEST_HTTP}::test_documents_and_queries_get_their_prefixes_and_unit_rows",),
+    ),
+    Mutant(
+        "embedding-key-sent-to-any-host",
+        HTTP,
+        "if key and host == (own_host or named):",
+        "if key:",
+        (f"{TEST_HTTP}::test_a_key_goes_to_no_host_but_its_own",),
+    ),
+    Mutant(
+        "missing-vectors-accepted",
+        HTTP,
+        "if len(vectors) != len(texts) or len(lengths) != 1 or not all(lengths):",
+        "if len(lengths) != 1 or not all(lengths):",
+        (f"{TEST_HTTP}::test_an_incomplete_or_wrong_answer_is_a_model_error",),
+    ),
+    Mutant(
+        "vectors-not-of-unit-length",
+        "branchrank/embedders/protocol.py",
+        "(vectors / lengths).astype(np.float32)",
+        "vectors.astype(np.float32)",
+        ("tests/embedders/test_embedders_fake.py::test_every_text_has_a_unit_row_of_its_own",),
+    ),
+)

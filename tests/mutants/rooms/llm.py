@@ -1,0 +1,119 @@
+"""The client, the gateway, caches, the ledger and secrets."""
+
+from mutants.mutant import Mutant
+
+GATEWAY = "branchrank/llm/gateway.py"
+CLIENT = "branchrank/llm/client.py"
+PARSING = "branchrank/llm/parsing.py"
+TEST_GATEWAY = "tests/llm/test_gateway.py"
+TEST_CLIENT = "tests/llm/test_client.py"
+TEST_LEDGER = "tests/llm/test_ledger.py"
+TEST_PARSING = "tests/llm/test_parsing.py"
+
+MUTANTS = (
+    Mutant(
+        "call-key-without-the-model",
+        "branchrank/llm/cassette.py",
+        "return digest_of(request.content(model))",
+        'return digest_of(request.content(""))',
+        ("tests/llm/test_cassette.py::test_the_key_is_the_content_and_not_the_label",),
+    ),
+    Mutant(
+        "damaged-cassette-rows-answer",
+        "branchrank/llm/cassette.py",
+        "if not all(isinstance(field, str) for field in row) or _checksum(row[:-1]) != row[-1]:",
+        "if not all(isinstance(field, str) for field in row):",
+        ("tests/llm/test_cassette.py::test_a_damaged_row_never_answers",),
+    ),
+    Mutant(
+        "failures-are-cached",
+        GATEWAY,
+        'if self._cache is not None and recorded.outcome == "ok":',
+        "if self._cache is not None:",
+        (f"{TEST_GATEWAY}::test_failures_are_not_cached",),
+    ),
+    Mutant(
+        "cache-hits-look-like-server-calls",
+        GATEWAY,
+        'reply = msgspec.structs.replace(found.reply, served_by="cache")',
+        "reply = found.reply",
+        (f"{TEST_GATEWAY}::test_the_decision_cache_serves_and_says_so",),
+    ),
+    Mutant(
+        "equal-calls-under-way-all-sent",
+        GATEWAY,
+        "            with turn:\n                yield\n",
+        "            yield\n",
+        (f"{TEST_GATEWAY}::test_equal_calls_under_way_reach_the_server_once",),
+    ),
+    Mutant(
+        "replay-asks-the-server-nothing-and-says-nothing",
+        GATEWAY,
+        "return found or self._missing(request, self._cassette)",
+        'return found or Recorded(reply=LLMReply(text="", usage=None), outcome="missing")  # type: ignore',
+        (f"{TEST_GATEWAY}::test_a_missing_call_names_question_stage_and_difference",),
+    ),
+    Mutant(
+        "temperature-one",
+        CLIENT,
+        '"temperature": 0,',
+        '"temperature": 1,',
+        (f"{TEST_CLIENT}::test_sends_a_deterministic_request_and_reads_the_reply",),
+    ),
+    Mutant(
+        "seed-not-sent",
+        CLIENT,
+        '"seed": request.context.seed + request.context.repeat,',
+        '"seed": 0,',
+        (f"{TEST_CLIENT}::test_sends_a_deterministic_request_and_reads_the_reply",),
+    ),
+    Mutant(
+        "rate-limits-not-retried",
+        CLIENT,
+        "_RETRIED = {408, 409, 425, 429, 500, 502, 503, 504, 529}",
+        "_RETRIED = {408, 409, 425, 500, 502, 503, 504, 529}",
+        (f"{TEST_CLIENT}::test_retries_what_may_pass",),
+    ),
+    Mutant(
+        "call-cap-off-by-one",
+        "branchrank/llm/budget.py",
+        "if self.max_calls and self.calls >= self.max_calls:",
+        "if self.max_calls and self.calls > self.max_calls:",
+        (f"{TEST_CLIENT}::test_caps_refuse_before_the_call",),
+    ),
+    Mutant(
+        "unknown-ids-kept",
+        PARSING,
+        "named = list(dict.fromkeys(known[word] for word in words if word in known))",
+        "named = list(dict.fromkeys(known.get(word, word) for word in words))",
+        (f"{TEST_PARSING}::test_never_crashes_and_never_names_a_stranger",),
+    ),
+    Mutant(
+        "log-odds-reversed",
+        PARSING,
+        "return yes - no",
+        "return no - yes",
+        (f"{TEST_PARSING}::test_yes_against_no_is_the_log_odds",),
+    ),
+    Mutant(
+        "cached-calls-not-counted",
+        "branchrank/llm/ledger.py",
+        'cached_calls=sum(row.served_by != "server" for row in rows),',
+        'cached_calls=sum(row.served_by == "server" for row in rows),',
+        (f"{TEST_LEDGER}::test_totals_are_sums_of_rows",),
+    ),
+    Mutant(
+        "cached-tokens-priced-twice",
+        "branchrank/llm/ledger.py",
+        "fresh = call.prompt_tokens - call.cached_tokens",
+        "fresh = call.prompt_tokens",
+        (f"{TEST_LEDGER}::test_cost_per_million_tokens_with_the_cached_ones_apart",),
+    ),
+    Mutant(
+        "key-sent-to-any-host",
+        "branchrank/llm/secrets.py",
+        "if bare.host == OPENAI_HOST and bare.https:",
+        "if bare.https:",
+        ("tests/llm/test_secrets.py::test_a_key_goes_to_its_own_host_alone",),
+    ),
+)

@@ -1,0 +1,131 @@
+"""Matching, measures, statistics and latency percentiles."""
+
+from mutants.mutant import Mutant
+
+MATCHING = "branchrank/measures/matching.py"
+MEASURES = "branchrank/measures/measures.py"
+VERDICTS = "branchrank/measures/verdicts.py"
+SIGNIFICANCE = "branchrank/measures/significance.py"
+INTERVALS = "branchrank/measures/intervals.py"
+LATENCY = "branchrank/measures/latency.py"
+TEST_MATCHING = "tests/measures/test_matching.py"
+TEST_MEASURES = "tests/measures/test_measures.py"
+TEST_VERDICTS = "tests/measures/test_verdicts.py"
+TEST_SIGNIFICANCE = "tests/measures/test_significance.py"
+TEST_LATENCY = "tests/measures/test_latency_and_risk.py"
+
+MUTANTS = (
+    Mutant(
+        "spans-that-touch-overlap",
+        MATCHING,
+        "hit.line_start <= gold.line_end and gold.line_start <= hit.line_end",
+        "hit.line_start <= gold.line_end and gold.line_start <= hit.line_end + 1",
+        (f"{TEST_MATCHING}::test_strict_needs_one_common_line",),
+    ),
+    Mutant(
+        "strict-ignores-the-source",
+        MATCHING,
+        "return is_relaxed(hit, item, question) and (",
+        "return (",
+        (f"{TEST_MATCHING}::test_another_source_is_wrong_even_on_the_same_lines",),
+    ),
+    Mutant(
+        "excluded-spans-counted",
+        MATCHING,
+        "return tuple(hit for hit in hits if not _excluded(hit.span, question.excluded_spans))",
+        "return tuple(hits)",
+        (f"{TEST_MATCHING}::test_excluded_hits_go_before_ranks_are_given",),
+    ),
+    Mutant(
+        "relaxed-credits-the-last-hit-of-a-page",
+        MATCHING,
+        "first.setdefault(hit.page, rank)",
+        "first[hit.page] = rank",
+        (f"{TEST_MATCHING}::test_relaxed_credits_a_page_once",),
+    ),
+    Mutant(
+        "cutoff-excludes-its-own-rank",
+        MEASURES,
+        "if gain >= rel and (cutoff is None or rank <= cutoff)]",
+        "if gain >= rel and (cutoff is None or rank < cutoff)]",
+        (f"{TEST_MEASURES}::test_values_worked_out_by_hand",),
+    ),
+    Mutant(
+        "failed-queries-leave-the-denominator",
+        MEASURES,
+        "return {each: measure(rankings[each]) if each in rankings else 0.0 for each in questions}",
+        "return {each: measure(rankings[each]) for each in questions if each in rankings}",
+        (f"{TEST_MEASURES}::test_a_question_without_a_ranking_stays_in_the_average",),
+    ),
+    Mutant(
+        "ndcg-discount-log2-of-the-rank",
+        MEASURES,
+        "gain / log2(rank + 1)\n        for rank, gain in ranking.gains",
+        "gain / log2(max(2, rank))\n        for rank, gain in ranking.gains",
+        (f"{TEST_MEASURES}::test_values_worked_out_by_hand",),
+    ),
+    Mutant(
+        "precision-over-the-hits-returned",
+        MEASURES,
+        "return len(ranking.relevant_ranks(rel, cutoff)) / cutoff if cutoff else 0.0",
+        "return len(ranking.relevant_ranks(rel, cutoff)) / max(1, ranking.returned)",
+        (f"{TEST_MEASURES}::test_values_worked_out_by_hand",),
+    ),
+    Mutant(
+        "verdict-ignores-the-family",
+        VERDICTS,
+        "if p_adjusted < alpha:",
+        "if pair.result.p < alpha:",
+        (f"{TEST_VERDICTS}::test_a_family_is_corrected_by_holm",),
+    ),
+    Mutant(
+        "difference-is-baseline-minus-candidate",
+        VERDICTS,
+        "differences = b - a\n",
+        "differences = a - b\n",
+        (f"{TEST_VERDICTS}::test_the_five_verdicts",),
+    ),
+    Mutant(
+        "clusters-tested-as-single-questions",
+        VERDICTS,
+        "if hits and len(sums) == len(differences):",
+        "if hits:",
+        (f"{TEST_VERDICTS}::test_questions_of_one_page_are_tested_as_a_cluster",),
+    ),
+    Mutant(
+        "drawn-p-can-be-zero",
+        SIGNIFICANCE,
+        "p=(extreme + 1) / (draws + 1)",
+        "p=extreme / draws",
+        (f"{TEST_SIGNIFICANCE}::test_a_drawn_p_is_never_zero",),
+    ),
+    Mutant(
+        "draws-ignore-the-seed",
+        SIGNIFICANCE,
+        "source = np.random.PCG64(seed)",
+        "source = np.random.PCG64()",
+        (f"{TEST_SIGNIFICANCE}::test_random_draws_come_near_the_exact_p_and_repeat_by_seed",),
+    ),
+    Mutant(
+        "bootstrap-resamples-questions",
+        INTERVALS,
+        "    sums = cluster_sums(values, clusters)\n",
+        "    clusters = [str(number) for number in range(len(values))]\n"
+        "    sums = cluster_sums(values, clusters)\n",
+        ("tests/measures/test_intervals.py::test_bootstrap_as_scipy_with_clusters_of_unequal_size",),
+    ),
+    Mutant(
+        "percentile-one-rank-too-low",
+        LATENCY,
+        "rank = max(1, ceil(round(quantile * n, 9)))",
+        "rank = max(1, int(quantile * n))",
+        (f"{TEST_LATENCY}::test_p95_has_a_bound_from_59_queries",),
+    ),
+    Mutant(
+        "p95-bound-from-too-few-queries",
+        LATENCY,
+        "    if 1 - quantile**n < confidence:\n        return None\n",
+        "    if n < 20:\n        return None\n",
+        (f"{TEST_LATENCY}::test_p95_has_a_bound_from_59_queries",),
+    ),
+)

@@ -1,0 +1,110 @@
+"""Fusions, evidence, expansion, grouping and passage choice."""
+
+from mutants.mutant import Mutant
+
+FUSION = "branchrank/ranking/fusion.py"
+EVIDENCE = "branchrank/ranking/evidence.py"
+AROUND = "branchrank/ranking/neighbourhood.py"
+TEST_FUSION = "tests/ranking/test_fusion.py"
+TEST_TREE = "tests/ranking/test_tree_ranking.py"
+
+MUTANTS = (
+    Mutant(
+        "rrf-ranks-from-zero",
+        FUSION,
+        "for rank in range(1, len(scores) + 1)]",
+        "for rank in range(len(scores))]",
+        (f"{TEST_FUSION}::test_rrf_adds_reciprocal_ranks_from_one",),
+    ),
+    Mutant(
+        "rrf-constant-6",
+        FUSION,
+        "RRF_K = 60",
+        "RRF_K = 6",
+        (f"{TEST_FUSION}::test_rrf_weights_multiply_and_zero_removes_the_branch",),
+    ),
+    Mutant(
+        "fusion-weights-ignored",
+        FUSION,
+        "fused.get(key, 0.0) + weight * share",
+        "fused.get(key, 0.0) + share",
+        (f"{TEST_FUSION}::test_rrf_weights_multiply_and_zero_removes_the_branch",),
+    ),
+    Mutant(
+        "ties-break-by-id-descending",
+        "branchrank/ranking/lists.py",
+        "ordered = sorted(scores.items(), key=itemgetter(0))",
+        "ordered = sorted(scores.items(), key=itemgetter(0), reverse=True)",
+        (f"{TEST_FUSION}::test_ties_break_by_key",),
+    ),
+    Mutant(
+        "dbsf-not-clipped-and-two-deviations",
+        FUSION,
+        "(score - mean + 3 * deviation) / (6 * deviation)",
+        "(score - mean + 2 * deviation) / (6 * deviation)",
+        (f"{TEST_FUSION}::test_dbsf_places_the_mean_in_the_middle",),
+    ),
+    Mutant(
+        "min-max-scaling-keeps-its-floor",
+        FUSION,
+        "return [(score - low) / (high - low) for score in scores]",
+        "return [score / high for score in scores]",
+        (f"{TEST_FUSION}::test_convex_normalises_each_branch_to_the_unit_interval",),
+    ),
+    Mutant(
+        "evidence-weights-swapped",
+        EVIDENCE,
+        "PROXIMITY_WEIGHT = 0.6\nRANK_WEIGHT = 0.3",
+        "PROXIMITY_WEIGHT = 0.3\nRANK_WEIGHT = 0.6",
+        (f"{TEST_TREE}::test_evidence_follows_its_formula",),
+    ),
+    Mutant(
+        "evidence-takes-the-worst-rank",
+        EVIDENCE,
+        "best_rank.setdefault(node, rank)",
+        "best_rank[node] = rank",
+        (f"{TEST_TREE}::test_evidence_follows_its_formula",),
+    ),
+    Mutant(
+        "negative-similarity-not-clamped",
+        EVIDENCE,
+        "min(1.0, max(0.0, best_similarity[node]))",
+        "min(1.0, best_similarity[node])",
+        (f"{TEST_TREE}::test_a_chunk_can_speak_for_several_nodes_and_negative_similarity_is_no_proximity",),
+    ),
+    Mutant(
+        "parent-and-child-shares-swapped",
+        AROUND,
+        "PARENT_SHARE = 0.75\nCHILD_SHARE = 0.7\n",
+        "PARENT_SHARE = 0.7\nCHILD_SHARE = 0.75\n",
+        (f"{TEST_TREE}::test_neighbours_inherit_their_shares",),
+    ),
+    Mutant(
+        "preceding-sibling-preferred",
+        AROUND,
+        "[*range(1, count + 1), *range(-1, -count - 1, -1)]",
+        "[*range(-1, -count - 1, -1), *range(1, count + 1)]",
+        ("tests/ranking/test_neighbourhood.py::test_arrays_give_what_the_definition_gives",),
+    ),
+    Mutant(
+        "file-roots-of-the-worst-files",
+        "branchrank/ranking/expansion.py",
+        "key=lambda entry: (-entry[1], entry[0])",
+        "key=lambda entry: (entry[1], entry[0])",
+        (f"{TEST_TREE}::test_file_roots_come_from_the_best_files_first",),
+    ),
+    Mutant(
+        "group-mean-over-one-member",
+        "branchrank/ranking/grouping.py",
+        "sum(entry.score for entry in shown) / len(shown)",
+        "max(entry.score for entry in shown)",
+        (f"{TEST_TREE}::test_averaging_ranks_a_document_by_the_mean_of_the_members_it_shows",),
+    ),
+    Mutant(
+        "passage-by-the-first-signal-alone",
+        "branchrank/ranking/passage_choice.py",
+        "for number, signal in enumerate(signals)",
+        "for number, signal in enumerate(signals[:1])",
+        (f"{TEST_TREE}::test_the_passage_is_what_both_signals_like_best",),
+    ),
+)

@@ -1,0 +1,149 @@
+"""Rows, scores, summaries, CSV text, attribution, comparisons and TREC files of a run."""
+
+from mutants.mutant import Mutant
+
+SUMMARY = "branchrank/runs/summary.py"
+SCORES = "branchrank/runs/scores.py"
+ROWS = "branchrank/runs/rows.py"
+TEST_SUMMARY = "tests/runs/test_summary.py"
+TEST_ROWS = "tests/runs/test_rows.py"
+TEST_ATTRIBUTION = "tests/runs/test_attribution.py"
+TEST_COMPARISONS = "tests/runs/test_comparisons.py"
+TEST_WARNINGS = "tests/runs/test_warnings.py"
+TEST_TREC = "tests/runs/test_trec_files.py"
+
+MUTANTS = (
+    Mutant(
+        "p95-is-p50",
+        SUMMARY,
+        "latency_p95_ms=warm.percentile(TOTAL, 0.95),",
+        "latency_p95_ms=warm.percentile(TOTAL, 0.5),",
+        (f"{TEST_SUMMARY}::test_latency_is_that_of_the_warm_queries_of_the_predictor",),
+    ),
+    Mutant(
+        "p50-is-p95",
+        SUMMARY,
+        "latency_p50_ms=warm.percentile(TOTAL, 0.5),",
+        "latency_p50_ms=warm.percentile(TOTAL, 0.95),",
+        (f"{TEST_SUMMARY}::test_latency_is_that_of_the_warm_queries_of_the_predictor",),
+    ),
+    Mutant(
+        "cold-query-among-the-warm",
+        SUMMARY,
+        'if timing.phase == "warm":',
+        "if timing.stage:",
+        (f"{TEST_SUMMARY}::test_latency_is_that_of_the_warm_queries_of_the_predictor",),
+    ),
+    Mutant(
+        "tokens-without-the-completion",
+        SUMMARY,
+        "sum(call.prompt_tokens + call.completion_tokens for call in calls) / len(rows)",
+        "sum(call.prompt_tokens for call in calls) / len(rows)",
+        (f"{TEST_SUMMARY}::test_llm_cost_is_the_sum_of_the_ledger_per_query",),
+    ),
+    Mutant(
+        "calls-per-row-with-a-call",
+        SUMMARY,
+        "llm_calls_per_query=len(calls) / len(rows),",
+        "llm_calls_per_query=len(calls) / max(1, sum(bool(row.calls) for row in rows)),",
+        (f"{TEST_SUMMARY}::test_llm_cost_is_the_sum_of_the_ledger_per_query",),
+    ),
+    Mutant(
+        "unanswerable-questions-in-the-rates",
+        SCORES,
+        "self.answerable = [question.id for question in questions if question.answerable]",
+        "self.answerable = [question.id for question in questions]",
+        (f"{TEST_SUMMARY}::test_rates_are_over_the_questions_with_an_answer",),
+    ),
+    Mutant(
+        "plain-measures-are-relaxed",
+        SCORES,
+        'return NamedMeasure(name=name, mode="strict", measure=parse_measure(name))',
+        'return NamedMeasure(name=name, mode="relaxed", measure=parse_measure(name))',
+        (f"{TEST_SUMMARY}::test_a_plain_name_is_scored_on_the_strict_gold",),
+    ),
+    Mutant(
+        "mode-ignored",
+        SCORES,
+        'for name in STANDARD if mode == "both" or name.startswith(mode))',
+        "for name in STANDARD)",
+        (f"{TEST_SUMMARY}::test_the_mode_selects_which_scorings_are_reported",),
+    ),
+    Mutant(
+        "first-repeat-instead-of-the-mean",
+        SCORES,
+        "mean([self.value(row, measure) for row in self.rows_of(predictor, question_id)])",
+        "mean([self.value(row, measure) for row in self.rows_of(predictor, question_id)[:1]])",
+        (f"{TEST_COMPARISONS}::test_repeats_are_averaged_and_their_flips_counted",),
+    ),
+    Mutant(
+        "formulas-in-csv-cells",
+        "branchrank/runs/csv_text.py",
+        '    return f"\'{text}"\n',
+        "    return text\n",
+        (f"{TEST_SUMMARY}::test_no_cell_is_a_formula",),
+    ),
+    Mutant(
+        "rows-not-flushed",
+        ROWS,
+        "            os.fsync(self._stream.fileno())\n",
+        "",
+        (f"{TEST_ROWS}::test_a_row_is_on_the_disk_before_the_next_question",),
+    ),
+    Mutant(
+        "torn-tail-kept",
+        ROWS,
+        "            os.ftruncate(self._stream.fileno(), whole)\n",
+        "",
+        (f"{TEST_ROWS}::test_a_tail_torn_anywhere_is_cut_off",),
+    ),
+    Mutant(
+        "rows-under-way-not-locked",
+        ROWS,
+        "            fcntl.flock(self._stream, fcntl.LOCK_EX | fcntl.LOCK_NB)\n",
+        "            fcntl.flock(self._stream, fcntl.LOCK_SH | fcntl.LOCK_NB)\n",
+        (f"{TEST_ROWS}::test_rows_under_way_are_held",),
+    ),
+    Mutant(
+        "gold-rank-from-zero",
+        "branchrank/runs/attribution.py",
+        "enumerate(stage.keys, start=1) if key in keys",
+        "enumerate(stage.keys) if key in keys",
+        (f"{TEST_ATTRIBUTION}::test_the_best_rank_of_any_gold_key_counts",),
+    ),
+    Mutant(
+        "loss-blamed-on-the-last-stage",
+        "branchrank/runs/attribution.py",
+        '    if "fusion" not in ranks:\n        return "mapping" if ranks else "retrieval"\n',
+        "",
+        (f"{TEST_ATTRIBUTION}::test_the_first_stage_that_explains_the_loss_is_named",),
+    ),
+    Mutant(
+        "winner-without-a-test",
+        "branchrank/runs/comparisons.py",
+        '    if best.verdict == "better":\n',
+        "    if best.difference > 0:\n",
+        (f"{TEST_COMPARISONS}::test_a_leader_that_is_not_proved_is_no_winner",),
+    ),
+    Mutant(
+        "declared-baseline-ignored",
+        "branchrank/runs/comparisons.py",
+        "baseline = settings.baseline or scores.predictors[0]",
+        "baseline = scores.predictors[0]",
+        ("tests/report/test_report_markdown.py::test_the_winner_that_passed_is_bold",),
+    ),
+    Mutant(
+        "half-counts-as-most",
+        "branchrank/runs/warnings.py",
+        "            if 2 * empty > len(answered):\n",
+        "            if 2 * empty >= len(answered):\n",
+        (f"{TEST_WARNINGS}::test_half_is_not_most",),
+    ),
+    Mutant(
+        "trec-scores-ascending",
+        "branchrank/runs/trec_files.py",
+        "Scored(source, float(len(sources) - place))",
+        "Scored(source, float(place))",
+        (f"{TEST_TREC}::test_documents_as_ids",),
+    ),
+)

@@ -1,0 +1,134 @@
+"""HTTP, MCP and the terminal UI."""
+
+from mutants.mutant import Mutant
+
+ACCESS = "branchrank/serve/access.py"
+SERVICE = "branchrank/serve/service.py"
+HTTP = "branchrank/serve/http.py"
+TEST_ACCESS = "tests/serve/test_access.py"
+TEST_HTTP = "tests/serve/test_http.py"
+TEST_MCP = "tests/serve/test_mcp.py"
+TEST_TUI = "tests/serve/test_tui.py"
+
+#: One engine behind every door: each of these gives one door an order of its own.
+DOORS = "tests/doors/test_every_door_answers_alike.py"
+
+MUTANTS = (
+    Mutant(
+        "terminal-ui-with-a-fusion-of-its-own",
+        "branchrank/serve/tui/searching.py",
+        "            return chosen.search(query, keywords).results\n",
+        "            found = chosen.search(query, keywords).results\n"
+        "            fused = lambda each: sum(1 / place.rank for place in each.hit.branches.values())\n"
+        "            return sorted(found, key=fused, reverse=True)\n",
+        (f"{DOORS}::test_the_terminal_ui",),
+    ),
+    Mutant(
+        "mcp-sorts-by-the-distance",
+        "branchrank/serve/mcp.py",
+        "results=[_result(found) for found in answer.results]",
+        "results=sorted(map(_result, answer.results), key=lambda each: each.distance or 0)",
+        (f"{DOORS}::test_mcp",),
+    ),
+    Mutant(
+        "any-host-answered",
+        ACCESS,
+        "return match is not None and match[1] in self.hosts",
+        "return match is not None",
+        (f"{TEST_ACCESS}::test_foreign_hosts_and_origins_are_refused",),
+    ),
+    Mutant(
+        "any-token-accepted",
+        ACCESS,
+        'return scheme.lower() == "bearer" and same',
+        'return scheme.lower() == "bearer"',
+        (f"{TEST_ACCESS}::test_bad_tokens",),
+    ),
+    Mutant(
+        "other-machines-need-no-token",
+        ACCESS,
+        "    if not loopback and not token:\n",
+        "    if not host and not token:\n",
+        (f"{TEST_ACCESS}::test_beyond_loopback_a_token_is_needed",),
+    ),
+    Mutant(
+        "short-tokens-accepted",
+        ACCESS,
+        "TOKEN_LENGTH = 16",
+        "TOKEN_LENGTH = 1",
+        (f"{TEST_ACCESS}::test_a_weak_token_is_refused_and_not_repeated",),
+    ),
+    Mutant(
+        "predictor-of-the-request-ignored",
+        SERVICE,
+        "name = predictor or self.predictors[0]",
+        "name = self.predictors[0]",
+        (f"{TEST_HTTP}::test_every_predictor_answers_as_the_direct_call",),
+    ),
+    Mutant(
+        "last-predictor-is-the-default",
+        SERVICE,
+        "name = predictor or self.predictors[0]",
+        "name = predictor or self.predictors[-1]",
+        (f"{TEST_HTTP}::test_the_first_predictor_is_the_default",),
+    ),
+    Mutant(
+        "errors-tell-paths-to-callers",
+        HTTP,
+        "        raise _failed() from None\n",
+        '        raise Refusal(500, "failed", error.message) from None\n',
+        (f"{TEST_HTTP}::test_a_failure_says_nothing_of_the_machine",),
+    ),
+    Mutant(
+        "top-k-of-a-request-unbounded",
+        HTTP,
+        "TOP_K = 100",
+        "TOP_K = 1000",
+        (f"{TEST_HTTP}::test_a_wrong_request_is_refused",),
+    ),
+    Mutant(
+        "forms-of-other-sites-accepted",
+        HTTP,
+        'if media_type != "application/json":',
+        "if not media_type:",
+        (f"{TEST_HTTP}::test_what_a_form_of_another_site_can_send_is_refused",),
+    ),
+    Mutant(
+        "mcp-reverses-the-results",
+        "branchrank/serve/mcp.py",
+        "Answer(results=[_result(found) for found in answer.results]",
+        "Answer(results=[_result(found) for found in reversed(answer.results)]",
+        (f"{TEST_MCP}::test_in_process",),
+    ),
+    Mutant(
+        "mcp-limit-ignored",
+        "branchrank/serve/mcp.py",
+        "tools.hybrid_search(semantic_query, exact_keywords, limit=limit)",
+        "tools.hybrid_search(semantic_query, exact_keywords)",
+        (
+            "tests/acceptance/test_document_000_hybrid_retrieval.py::TestHybridSearchCombiningExactKeywordAndVectorRetrieval"
+            "::test_hybrid_search_fusion_returns_the_top_10",
+        ),
+    ),
+    Mutant(
+        "status-line-not-wired",
+        "branchrank/serve/tui/app.py",
+        "        self._searches.listen(self._tell)\n",
+        "",
+        (f"{TEST_TUI}::test_every_mode_searches_and_reports",),
+    ),
+    Mutant(
+        "preview-one-line-off",
+        "branchrank/serve/tui/searching.py",
+        "lines[number - first].strip()",
+        "lines[number - first - 1].strip()",
+        (f"{TEST_TUI}::test_a_preview_shows_the_matched_lines",),
+    ),
+    Mutant(
+        "failed-searches-end-silently",
+        "branchrank/serve/tui/app.py",
+        '        self._say(str(error), "bold red")\n',
+        "",
+        (f"{TEST_TUI}::test_nothing_found_and_failures_are_said",),
+    ),
+)

@@ -1,0 +1,105 @@
+"""BM25, exact vectors, Chroma and SQLite FTS5."""
+
+from mutants.mutant import Mutant
+
+BM25 = "branchrank/stores/bm25.py"
+EXACT = "branchrank/stores/vectors_exact.py"
+CHROMA = "branchrank/stores/vectors_chroma.py"
+FTS5 = "branchrank/stores/sqlite_fts5.py"
+TEST_BM25 = "tests/stores/test_bm25.py"
+TEST_VECTORS = "tests/stores/test_vector_contract.py"
+TEST_SQLITE = "tests/stores/test_sqlite_file.py"
+
+MUTANTS = (
+    Mutant(
+        "bm25-without-length-normalisation",
+        BM25,
+        "b=settings.b, delta=delta",
+        "b=0.0, delta=delta",
+        (f"{TEST_BM25}::test_scores_are_the_papers_formulas",),
+    ),
+    Mutant(
+        "bm25-counts-a-repeated-word-once",
+        BM25,
+        "np.float32(counts[token]) * self._weights[column]",
+        "self._weights[column]",
+        (f"{TEST_BM25}::test_a_repeated_word_counts_again_and_the_order_of_words_does_not",),
+    ),
+    Mutant(
+        "bm25-returns-documents-that-score-nothing",
+        BM25,
+        "scoring = np.flatnonzero(scores > 0)",
+        "scoring = np.flatnonzero(scores >= 0)",
+        (f"{TEST_BM25}::test_best_first_ties_by_id_and_nothing_without_a_score",),
+    ),
+    Mutant(
+        "bm25-files-of-two-builds-mixed",
+        BM25,
+        "if digest_bytes(contents[name]) != header.digests.get(name)]",
+        "if name not in header.digests]",
+        (f"{TEST_BM25}::test_files_of_two_builds_are_never_read_together",),
+    ),
+    Mutant(
+        "bm25-arrays-unpickled",
+        BM25,
+        "return np.lib.format.read_array(BytesIO(content), allow_pickle=False)",
+        "return np.lib.format.read_array(BytesIO(content), allow_pickle=True)",
+        (f"{TEST_BM25}::test_no_file_is_unpickled",),
+    ),
+    Mutant(
+        "stop-words-indexed",
+        "branchrank/stores/analyzer.py",
+        'if form.strip("_") and form not in stopped)',
+        'if form.strip("_"))',
+        ("tests/stores/test_analyzer.py::test_each_setting_matters",),
+    ),
+    Mutant(
+        "ties-by-row-not-by-id",
+        "branchrank/stores/ordering.py",
+        "order[sorted(range(len(ids)), key=ids.__getitem__)] = np.arange(len(ids))",
+        "order[:] = np.arange(len(ids))",
+        (f"{TEST_VECTORS}::test_equal_scores_come_by_id_also_at_the_cut",),
+    ),
+    Mutant(
+        "worst-scores-first",
+        "branchrank/stores/ordering.py",
+        "order = np.lexsort((ties[pool], -scores[pool]))",
+        "order = np.lexsort((ties[pool], scores[pool]))",
+        (f"{TEST_VECTORS}::test_the_nearest_come_best_first",),
+    ),
+    Mutant(
+        "vectors-of-another-shape-accepted",
+        EXACT,
+        "if matrix.dtype != np.float32 or matrix.shape != (rows, dimension):",
+        "if matrix.dtype != np.float32:",
+        (f"{TEST_VECTORS}::test_an_array_of_another_shape_or_type_is_refused",),
+    ),
+    Mutant(
+        "chroma-cuts-inside-a-tie",
+        CHROMA,
+        "if len(ranking) < n or ranking[n - 1].score - ranking[-1].score < _TIE:",
+        "if len(ranking) < n:",
+        (f"{TEST_VECTORS}::test_equal_scores_come_by_id_also_at_the_cut",),
+    ),
+    Mutant(
+        "fts5-exact-matches-not-preferred",
+        FTS5,
+        "return (self.exact + self.bm25 / (1.0 + self.bm25)) / 2.0",
+        "return (1.0 + self.bm25 / (1.0 + self.bm25)) / 2.0",
+        ("tests/stores/test_sqlite_fts5.py::test_a_beginning_of_a_word_matches",),
+    ),
+    Mutant(
+        "sqlite-file-without-checksums",
+        "branchrank/stores/sqlite_file.py",
+        "if not isinstance(encoded, bytes) or checksum != _checksum(encoded):",
+        "if not isinstance(encoded, bytes):",
+        (f"{TEST_SQLITE}::test_a_doctored_chunk_is_refused_when_it_is_read",),
+    ),
+    Mutant(
+        "fts5-digest-unchecked",
+        "branchrank/stores/sqlite_file.py",
+        "if header.fts_digest != _fts_digest(self._connection):",
+        "if not header.fts_digest:",
+        (f"{TEST_SQLITE}::test_a_doctored_file_is_refused",),
+    ),
+)

@@ -1,0 +1,46 @@
+"""The PageIndex tree: build and navigation."""
+
+from mutants.mutant import Mutant
+
+BUILD = "branchrank/tree/build.py"
+NAVIGATE = "branchrank/tree/navigate.py"
+TEST_BUILD = "tests/tree/test_tree_build.py"
+TEST_NAVIGATE = "tests/tree/test_tree_navigate.py"
+
+MUTANTS = (
+    Mutant(
+        "last-toctree-wins",
+        "branchrank/tree/toctree.py",
+        "if target in parents or (_is_pattern(path) and target == document.source):",
+        "if _is_pattern(path) and target == document.source:",
+        (f"{TEST_BUILD}::test_a_page_in_several_toctrees_belongs_to_the_first_in_source_order",),
+    ),
+    Mutant(
+        "toctree-cycles-kept",
+        "branchrank/tree/toctree.py",
+        "if _is_above(target, document.source, parents):",
+        "if target == document.source:",
+        (f"{TEST_BUILD}::test_cycles_are_cut_and_noted",),
+    ),
+    Mutant(
+        "children-reversed-in-pre-order",
+        NAVIGATE,
+        "waiting.extend(reversed(node.children))",
+        "waiting.extend(node.children)",
+        (f"{TEST_NAVIGATE}::test_nodes_are_in_pre_order_whatever_the_order_given",),
+    ),
+    Mutant(
+        "overlapping-section-of-the-last-line-missed",
+        NAVIGATE,
+        "sections.nodes[first : bisect_right(sections.starts, span.line_end)]",
+        "sections.nodes[first : bisect_right(sections.starts, span.line_end - 1)]",
+        (f"{TEST_NAVIGATE}::test_overlapping_agrees_with_looking_at_every_node",),
+    ),
+    Mutant(
+        "fewest-shared-lines-first",
+        NAVIGATE,
+        "found.append((-shared, node.id, node))",
+        "found.append((shared, node.id, node))",
+        (f"{TEST_NAVIGATE}::test_overlapping_sections_come_with_the_most_shared_lines_first",),
+    ),
+)
