@@ -170,17 +170,19 @@ def test_text_of_documents_cannot_steer_the_terminal(tmp_path: Path) -> None:
     assert "[red]markup[/red]" in result.stdout
 
 
-def test_an_endpoint_that_does_not_answer_is_refused_before_any_work(tmp_path: Path) -> None:
-    write_pages(tmp_path / "docs")
-    configure(tmp_path / "data", corpus=tmp_path / "docs", settings={"index.embedder": "fake:64"})
-    endpoint = ("--hybrid-base-url", "http://127.0.0.1:9/v1", "--hybrid-model", "m")
-    result = invoke("hybrid", "--data-dir", tmp_path / "data", *endpoint, "tea")
-    assert result.exit_code == 7
-    assert not (tmp_path / "data" / "indexes").exists(), "nothing was built"
-
-
 def test_hybrid_without_an_endpoint_asks_no_llm(project: Path) -> None:
     assert hits(project, ("hybrid",), "tea") == hits(project, ("hybrid", "--no-llm"), "tea")
+
+
+def test_an_endpoint_that_cannot_be_reached_is_refused_before_any_work(tmp_path: Path) -> None:
+    write_pages(tmp_path / "docs")
+    configure(tmp_path / "data", corpus=tmp_path / "docs", settings={"index.embedder": "fake:64"})
+    endpoint = ("--hybrid-base-url", "http://127.0.0.1:9/v1", "--hybrid-model", "absent")
+    result = invoke("hybrid", "--data-dir", tmp_path / "data", *endpoint, "tea")
+    assert result.exit_code == 7
+    assert "--hybrid-base-url" in result.stderr
+    assert "--no-llm" in result.stderr or "--hybrid-no-llm" in result.stderr
+    assert not (tmp_path / "data" / "indexes").exists(), "nothing was built"
 
 
 def test_the_flag_is_no_llm_under_both_its_names(project: Path) -> None:

@@ -22,8 +22,8 @@ from branchrank.index import build_index
 TOKEN = "correct-horse-battery"
 
 
-#: pageindex cannot run: its endpoint is named and its model is not.
-NO_MODEL = ("--pageindex-base-url", "http://127.0.0.1:9/v1")
+#: pageindex cannot run: nothing answers at its endpoint.
+UNREACHABLE = ("--pageindex-base-url", "http://127.0.0.1:9/v1")
 
 
 @pytest.fixture(scope="module")
@@ -128,11 +128,11 @@ def test_a_taken_port_is_named(data_dir: Path) -> None:
     assert f"port {port}" in said
 
 
-def test_an_endpoint_that_does_not_answer_and_an_unknown_predictor_are_refused(data_dir: Path) -> None:
-    words = ("--predictor", "pageindex", "--pageindex-base-url", "http://127.0.0.1:9/v1")
+def test_when_no_predictor_can_be_served_the_server_does_not_start(data_dir: Path) -> None:
+    words = ("--predictor", "pageindex", *UNREACHABLE)
     code, said = refusal("serve", "--data-dir", data_dir, *words)
-    assert code == 7
-    assert "127.0.0.1:9" in said
+    assert code == 2
+    assert "no predictor can be served" in said
     code, said = refusal("serve", "--data-dir", data_dir, "--predictor", "nonsense")
     assert code == 2
     assert "nonsense" in said

@@ -16,7 +16,7 @@ from branchrank.workspace import Workspace
 
 @pytest.fixture(scope="session")
 def workspace(tmp_path_factory: pytest.TempPathFactory) -> WorkspaceFolder:
-    """A workspace with an index. Its pageindex names an endpoint without a model, so it cannot run."""
+    """A workspace with an index. Nothing answers at the endpoint of its pageindex, which cannot run."""
     folder = tmp_path_factory.mktemp("serve")
     made = small_workspace(folder)
     config = made.data_dir / "branchrank.toml"

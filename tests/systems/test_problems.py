@@ -39,7 +39,7 @@ SLOTS = {
     'branches = [{ kind = "grep", unit = "span" }]\nrerank.method = "cross-encoder"\n'
     'rerank.cross_encoder = "m"': "reranks spans",
     'branches = [{ kind = "dense" }]\nrerank.method = "cross-encoder"': "cross-encoder but names no model",
-    'branches = [{ kind = "dense" }]\nrerank.method = "llm"': "names no endpoint and model",
+    'branches = [{ kind = "dense" }]\nrerank.method = "llm"': "names no endpoint",
     'branches = [{ kind = "bm25", unit = "node" }]\ngroup.by = "document"': "groups nodes by document",
 }
 CASES = {f"branches = [{branches}]": said for branches, said in WRONG.items()} | SLOTS
