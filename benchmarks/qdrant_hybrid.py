@@ -14,19 +14,19 @@ from __future__ import annotations
 import argparse
 import tempfile
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
 
 import numpy as np
-from branchrank.stores.qdrant_hybrid import QdrantHybrid
 
-from branchrank.embedders.protocol import EmbedderIdentity, Vectors
-from branchrank.progress import Progress, no_progress
+from branchrank.embedders.protocol import Vectors
+from branchrank.ranking.fusion import rrf
+from branchrank.ranking.lists import RankedList
 from branchrank.records import Scored
 from branchrank.stores.qdrant_embedded import EmbeddedCollection
-from branchrank.stores.qdrant_points import DENSE, SPARSE, Bm25Encoder, Point
+from branchrank.stores.qdrant_points import DENSE, SPARSE, Bm25Encoder, Filters, Point
 
 BAR_MS = 25.0
 TOP = 10
@@ -34,18 +34,32 @@ DELAY_S = 0.05
 SEED = 42
 
 
-class GivenVectors:
-    """An embedder that looks its query's vector up, so that no embedding is timed."""
+class Hybrid:
+    """Both searches of a collection side by side, fused by RRF, as the predictor ``qdrant`` runs them.
 
-    def __init__(self, vectors: dict[str, Vectors], dimension: int) -> None:
-        self.identity = EmbedderIdentity(name="given", model="given", dimension=dimension, max_tokens=1)
+    The queries' vectors are given, so that no embedding is timed.
+    """
+
+    def __init__(self, collection: EmbeddedCollection, vectors: dict[str, Vectors]) -> None:
+        self.collection = collection
         self._vectors = vectors
+        self._encoder = Bm25Encoder()
+        self._pool = ThreadPoolExecutor(2)
 
-    def embed_query(self, text: str) -> Vectors:
-        return self._vectors[text]
+    def dense(self, text: str, n: int, filters: Filters | None = None) -> list[Scored]:
+        return self.collection.dense(self._vectors[text], n, filters)
 
-    def embed_documents(self, texts: Sequence[str], progress: Progress = no_progress) -> Vectors:
-        return np.stack([self._vectors[text] for text in texts])
+    def sparse(self, text: str, n: int, filters: Filters | None = None) -> list[Scored]:
+        return self.collection.sparse(self._encoder.query(text), n, filters)
+
+    def search(self, text: str, k: int, filters: Filters | None = None) -> RankedList:
+        dense = self._pool.submit(self.dense, text, 2 * k, filters)
+        sparse = self._pool.submit(self.sparse, text, 2 * k, filters)
+        return rrf({"dense": dense.result(), "sparse": sparse.result()}, 60)[:k]
+
+    def close(self) -> None:
+        self._pool.shutdown()
+        self.collection.close()
 
 
 def main() -> None:
@@ -95,7 +109,7 @@ def embedded(points: list[Point], queries: list[tuple[str, Vectors]]) -> float:
         collection = EmbeddedCollection.create(Path(folder) / "shard", dimension)
         collection.upsert(points)
         filled = time.perf_counter() - started
-        search = QdrantHybrid(collection, GivenVectors(dict(queries), dimension))
+        search = Hybrid(collection, dict(queries))
         for text, _ in queries[:20]:
             search.search(text, TOP)
         filters = {"file_path": "7.rst"}

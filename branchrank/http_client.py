@@ -5,7 +5,9 @@
    system's name resolution is outside it.
 3. An answer longer than ``limit_bytes`` is an error; no more than that is ever held.
 4. The environment's proxy is used, except for this machine's own loopback, which a proxy cannot reach.
-5. Nothing is kept between requests: each opens one connection and closes it.
+5. Nothing is kept between requests of :func:`post_json` and :func:`get`: each opens one connection and
+   closes it. :class:`Transport` keeps connections; it is for libraries that use an httpx client.
+6. Bodies are taken as they were sent, never decompressed, so no answer is larger than what was received.
 
 The errors name neither the URL nor a header, so they hold no credentials; callers name the endpoint::
 
@@ -25,8 +27,10 @@ import functools
 import ipaddress
 import socket
 import ssl
+import threading
 import time
 from collections.abc import Iterable, Mapping
+from typing import Any, NamedTuple, Self
 from urllib.parse import unquote, urlsplit
 
 import httpcore
@@ -34,6 +38,9 @@ import httpcore
 #: Of an error's body, this much is read.
 ERROR_BODY_BYTES = 64 * 1024
 _WRITTEN_AT_ONCE = 16 * 1024
+_KEPT = 10
+#: Headers of an answer that no longer hold for a body that was read.
+_BODY_HEADERS = (b"content-encoding", b"content-length", b"transfer-encoding")
 _UNSENDABLE = "the URL or a header holds characters that HTTP does not allow"
 
 
@@ -91,6 +98,101 @@ def is_loopback(host: str) -> bool:
         return False
 
 
+class Answer(NamedTuple):
+    """The answer to a request, of any status; of an error's body at most :data:`ERROR_BODY_BYTES`."""
+
+    status: int
+    reason: str
+    headers: list[tuple[bytes, bytes]]
+    body: bytes
+
+
+class Connections:
+    """Connections to the server of one URL. Safe for several threads; close it when done."""
+
+    def __init__(self, url: str, *, keep: bool) -> None:
+        self._network = _Network()
+        self._pool = _pool(url, self._network, keep)
+
+    def close(self) -> None:
+        """Close every connection."""
+        self._pool.close()
+
+    def exchange(
+        self,
+        method: str,
+        url: str,
+        body: bytes | None,
+        headers: Mapping[str, str],
+        *,
+        deadline_s: float,
+        limit_bytes: int,
+    ) -> Answer:
+        """Send one request and read its answer, of any status. Raises :class:`HttpError` without one."""
+        if not (url.isascii() and all(value.isascii() for value in headers.values())):
+            raise UnreachableError(_UNSENDABLE)
+        sent = {
+            "Host": urlsplit(url).netloc.rpartition("@")[2],
+            "User-Agent": "branchrank",
+            "Accept": "application/json",
+            "Accept-Encoding": "identity",
+            **headers,
+        }
+        self._network.begin(deadline_s)
+        try:
+            with self._pool.stream(method, url, headers=list(sent.items()), content=body) as response:
+                return _answer(response, limit_bytes)
+        except httpcore.TimeoutException:
+            raise DeadlineError(f"timed out: no whole answer within {deadline_s:g} s") from None
+        except (httpcore.ConnectError, httpcore.ProxyError) as error:
+            raise UnreachableError(str(error) or "no connection") from None
+        except (httpcore.NetworkError, httpcore.RemoteProtocolError) as error:
+            raise LostConnectionError(str(error) or "the connection was lost") from None
+        except (httpcore.LocalProtocolError, httpcore.UnsupportedProtocol, ValueError):
+            # Its text could hold a header's value.
+            raise UnreachableError(_UNSENDABLE) from None
+
+
+class Transport:
+    """What an httpx client sends its requests through (``httpx.Client(transport=...)``), with both limits."""
+
+    #: Headers that :class:`Connections` sets itself.
+    _OWN = frozenset(["host", "user-agent", "accept-encoding", "connection", "transfer-encoding"])
+
+    def __init__(self, url: str, *, deadline_s: float, limit_bytes: int) -> None:
+        self._connections = Connections(url, keep=True)
+        self._deadline_s = deadline_s
+        self._limit_bytes = limit_bytes
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *exception: object) -> None:
+        self.close()
+
+    def close(self) -> None:
+        """Close every connection."""
+        self._connections.close()
+
+    def handle_request(self, request: Any) -> Any:
+        """Answer an ``httpx.Request`` by an ``httpx.Response`` whose body is there."""
+        import httpx
+
+        try:
+            answer = self._connections.exchange(
+                request.method,
+                str(request.url),
+                request.read(),
+                {name: value for name, value in request.headers.items() if name not in self._OWN},
+                deadline_s=self._deadline_s,
+                limit_bytes=self._limit_bytes,
+            )
+        except HttpError as error:
+            raise httpx.TransportError(str(error), request=request) from None
+        kept = [(name, value) for name, value in answer.headers if name.lower() not in _BODY_HEADERS]
+        return httpx.Response(answer.status, headers=kept, content=answer.body, request=request)
+
+
 def _exchange(
     method: str,
     url: str,
@@ -99,50 +201,34 @@ def _exchange(
     deadline_s: float,
     limit_bytes: int,
 ) -> bytes:
-    if not (url.isascii() and all(value.isascii() for value in headers.values())):
-        raise UnreachableError(_UNSENDABLE)
-    network = _Network(time.monotonic() + deadline_s)
-    sent = {
-        "Host": urlsplit(url).netloc.rpartition("@")[2],
-        "User-Agent": "branchrank",
-        "Accept": "application/json",
-        "Accept-Encoding": "identity",
-        "Connection": "close",
-        **headers,
-    }
+    connections = Connections(url, keep=False)
     try:
-        with (
-            _pool(url, network) as pool,
-            pool.stream(method, url, headers=list(sent.items()), content=body) as response,
-        ):
-            if 200 <= response.status < 300:
-                return _read(response.iter_stream(), limit_bytes)
-            raise _status_error(response)
-    except httpcore.TimeoutException:
-        raise DeadlineError(f"timed out: no whole answer within {deadline_s:g} s") from None
-    except (httpcore.ConnectError, httpcore.ProxyError) as error:
-        raise UnreachableError(str(error) or "no connection") from None
-    except (httpcore.NetworkError, httpcore.RemoteProtocolError) as error:
-        raise LostConnectionError(str(error) or "the connection was lost") from None
-    except (httpcore.LocalProtocolError, httpcore.UnsupportedProtocol, ValueError):
-        # Its text could hold a header's value.
-        raise UnreachableError(_UNSENDABLE) from None
+        sent = {"Connection": "close", **headers}
+        answer = connections.exchange(method, url, body, sent, deadline_s=deadline_s, limit_bytes=limit_bytes)
+    finally:
+        connections.close()
+    if 200 <= answer.status < 300:
+        return answer.body
+    found = {name.lower(): value.decode("latin-1") for name, value in answer.headers}
+    raise StatusError(answer.status, answer.reason, answer.body, found.get(b"retry-after"))
 
 
-def _status_error(response: httpcore.Response) -> StatusError:
-    """The error of an answer; a body that is cut, slow or too long is kept as far as it came."""
-    body = bytearray()
+def _answer(response: httpcore.Response, limit_bytes: int) -> Answer:
+    """The answer of a response; an error's body that is cut, slow or too long is kept as far as it came."""
+    phrase = response.extensions.get("reason_phrase", b"").decode("latin-1")
+    reason = "".join(letter if letter.isprintable() else " " for letter in phrase)
+    if 200 <= response.status < 300:
+        body = _read(response.iter_stream(), limit_bytes)
+        return Answer(response.status, reason, response.headers, body)
+    read = bytearray()
     try:
         for piece in response.iter_stream():
-            body += piece[: ERROR_BODY_BYTES - len(body)]
-            if len(body) == ERROR_BODY_BYTES:
+            read += piece[: ERROR_BODY_BYTES - len(read)]
+            if len(read) == ERROR_BODY_BYTES:
                 break
     except (httpcore.TimeoutException, httpcore.NetworkError, httpcore.ProtocolError):
         pass
-    headers = {name.lower(): value.decode("latin-1") for name, value in response.headers}
-    phrase = response.extensions.get("reason_phrase", b"").decode("latin-1")
-    reason = "".join(letter if letter.isprintable() else " " for letter in phrase)
-    return StatusError(response.status, reason, bytes(body), headers.get(b"retry-after"))
+    return Answer(response.status, reason, response.headers, bytes(read))
 
 
 def _read(pieces: Iterable[bytes], limit_bytes: int) -> bytes:
@@ -154,12 +240,12 @@ def _read(pieces: Iterable[bytes], limit_bytes: int) -> bytes:
     return bytes(body)
 
 
-def _pool(url: str, network: _Network) -> httpcore.ConnectionPool:
-    """A pool for one request: straight to the host, or through the environment's proxy."""
+def _pool(url: str, network: _Network, keep: bool) -> httpcore.ConnectionPool:
+    """A pool for one server: straight to the host, or through the environment's proxy."""
     proxy = _proxy_for(url)
     if not proxy:
         return httpcore.ConnectionPool(
-            ssl_context=_trusted(), max_keepalive_connections=0, network_backend=network
+            ssl_context=_trusted(), max_keepalive_connections=_KEPT if keep else 0, network_backend=network
         )
     parts = urlsplit(proxy if "://" in proxy else f"http://{proxy}")
     if parts.scheme not in ("http", "https") or not parts.hostname:
@@ -169,7 +255,7 @@ def _pool(url: str, network: _Network) -> httpcore.ConnectionPool:
         f"{parts.scheme}://{parts.netloc.rpartition('@')[2]}",
         proxy_auth=auth,
         ssl_context=_trusted(),
-        max_keepalive_connections=0,
+        max_keepalive_connections=_KEPT if keep else 0,
         network_backend=network,
     )
 
@@ -195,11 +281,15 @@ def _trusted() -> ssl.SSLContext:
 
 
 class _Network(httpcore.NetworkBackend):
-    """Sockets whose every operation ends at one deadline (seconds of ``time.monotonic``)."""
+    """Sockets whose every operation ends at the deadline of the request that the thread has under way."""
 
-    def __init__(self, deadline: float) -> None:
-        self._deadline = deadline
+    def __init__(self) -> None:
+        self._request = threading.local()
         self._sockets = httpcore.SyncBackend()
+
+    def begin(self, deadline_s: float) -> None:
+        """Start the time of this thread's request."""
+        self._request.deadline = time.monotonic() + deadline_s
 
     def connect_tcp(
         self,
@@ -226,7 +316,7 @@ class _Network(httpcore.NetworkBackend):
 
     def left(self) -> float:
         """Seconds until the deadline. Raises ``httpcore.ReadTimeout`` when there are none."""
-        left = self._deadline - time.monotonic()
+        left = float(self._request.deadline) - time.monotonic()
         if left <= 0:
             raise httpcore.ReadTimeout("timed out")
         return left

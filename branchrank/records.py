@@ -9,7 +9,7 @@ it parses and names the offending field.
 
 from __future__ import annotations
 
-from typing import Any, Literal, NamedTuple
+from typing import Annotated, Any, Literal, NamedTuple
 
 import msgspec
 
@@ -19,6 +19,13 @@ Returns = Literal["passage", "section"]
 ServedBy = Literal["server", "cache", "cassette"]
 
 BREADCRUMB_SEPARATOR = " > "
+
+
+#: Numbers of files that someone else may have made: a line, a count, a rank, a grade.
+LineNumber = Annotated[int, msgspec.Meta(ge=1, le=2**31)]
+Count = Annotated[int, msgspec.Meta(ge=0, le=2**53)]
+Rank = Annotated[int, msgspec.Meta(ge=1, le=2**53)]
+Grade = Annotated[int, msgspec.Meta(ge=0, le=1_000)]
 
 
 class Record(msgspec.Struct, frozen=True, kw_only=True):

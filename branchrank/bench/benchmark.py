@@ -39,6 +39,7 @@ from branchrank.runs import directory as names
 from branchrank.runs.directory import (
     IndexFacts,
     RunRecord,
+    check_files,
     check_resumable,
     latest_unfinished,
     new_directory,
@@ -65,8 +66,12 @@ def run_plan(
     status: Notify = no_notice,
     fresh: bool = False,
     resume: Path | None = None,
+    publish: Callable[[RunData], object] = lambda run: None,
 ) -> RunData:
-    """Run a plan and write the run's directory, all but its report.
+    """Run a plan and write the run's directory; ``publish`` writes its report.
+
+    The run counts as finished after ``publish``: if the process ends before, the next command resumes the run
+    and writes the report.
 
     An interrupted run of the same plan under ``plan.reports`` is resumed, unless the run is to be ``fresh``
     or a predictor is a Python object, whose state no record holds. ``resume`` is the directory of a run whose
@@ -93,6 +98,7 @@ def run_plan(
             fresh=fresh or not plan.is_repeatable,
             resume=resume,
             gold_facts=gold_facts(questions, root) if root is not None else (),
+            publish=publish,
         )
 
 
@@ -169,6 +175,7 @@ def run_predictors(
     resume: Path | None = None,
     gold_facts: Sequence[GoldFacts] = (),
     on_row: Callable[[Row], None] = lambda row: None,
+    publish: Callable[[RunData], object] = lambda run: None,
 ) -> RunData:
     """Run predictors that are open; the run is a new one under ``reports`` or an interrupted one.
 
@@ -180,6 +187,8 @@ def run_predictors(
         begun: Path | None = check_resumable(resume, run.plan)
     else:
         begun = None if fresh else latest_unfinished(reports, run.plan)
+    if begun is not None:
+        check_files(begun)
     directory = begun or new_directory(reports, run.experiment, run.seed)
     with RowLog(directory / names.ROWS) as log:
         if begun is None:
@@ -202,7 +211,11 @@ def run_predictors(
         timings = _timings(directory, predictors, questions, run, settings, progress)
         log.rewrite(rows)
         # Until run.json says finished the log is held, so that nobody resumes the run.
-        return _finished(directory, run, memos, rows, timings, kept(questions, settings), gold_facts)
+        measured = _measured(directory, run, memos, rows, timings, kept(questions, settings), gold_facts)
+        publish(measured)
+        finished = sealed(directory, measured.record)
+        write_run(directory, finished)
+        return replace(measured, record=finished)
 
 
 def _continued(run: RunRecord, begun: RunRecord, *, whole: bool) -> RunRecord:
@@ -220,7 +233,7 @@ def _continued(run: RunRecord, begun: RunRecord, *, whole: bool) -> RunRecord:
     )
 
 
-def _finished(
+def _measured(
     directory: Path,
     run: RunRecord,
     memos: Iterable[Memo],
@@ -229,7 +242,7 @@ def _finished(
     questions: Sequence[Question],
     gold_facts: Sequence[GoldFacts],
 ) -> RunData:
-    """Write what follows from the rows and the timings, and the finished record last."""
+    """The run as it will be when it is finished; writes the tables that follow from rows and timings."""
     write_jsonl(directory / names.GOLD, gold_facts)
     finished = msgspec.structs.replace(
         run,
@@ -254,9 +267,7 @@ def _finished(
         gold_facts=tuple(gold_facts),
     )
     write_tables(measured)
-    finished = sealed(directory, finished)
-    write_run(directory, finished)
-    return replace(measured, record=finished)
+    return measured
 
 
 def kept(questions: Sequence[Question], settings: BenchmarkSettings) -> list[Question]:

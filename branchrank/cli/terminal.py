@@ -59,6 +59,13 @@ def _terminate(_signal: int, _frame: FrameType | None) -> None:
     raise Terminated(TERMINATED)
 
 
+def _open_closed_streams() -> None:
+    """Put the null device in the place of a standard stream that was closed before the start."""
+    for name, mode in (("stdin", "r"), ("stdout", "w"), ("stderr", "w")):
+        if getattr(sys, name) is None:
+            setattr(sys, name, open(os.devnull, mode, encoding="utf-8"))  # noqa: SIM115 - for the process
+
+
 class Command(click.Command):
     """A click command whose errors are a message, a remedy and an exit code, never a traceback."""
 
@@ -88,6 +95,7 @@ class Command(click.Command):
         """Run the command; a user's mistake ends it with its exit code."""
         with contextlib.suppress(ValueError):  # not the main thread
             signal.signal(signal.SIGTERM, _terminate)
+        _open_closed_streams()
         for stream in (sys.stdin, sys.stdout, sys.stderr):
             if isinstance(stream, TextIOWrapper):
                 stream.reconfigure(errors="replace")  # what a terminal can't show is a question mark

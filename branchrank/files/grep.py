@@ -16,7 +16,9 @@ exact match goes negative.) A passage's length is its lines.
 
 from __future__ import annotations
 
+import contextlib
 import math
+import os
 from collections.abc import Collection, Sequence
 from pathlib import Path
 from typing import Literal
@@ -24,6 +26,7 @@ from typing import Literal
 import numpy as np
 from numpy.typing import NDArray
 
+from branchrank.corpus.discovery import MAX_FILE_BYTES
 from branchrank.files.ripgrep import DEADLINE_S, MatchedLine, count_files, search_files
 from branchrank.files.terms import Term, extract_terms
 from branchrank.records import Record, Span
@@ -99,6 +102,19 @@ class _Cluster(Record, frozen=True, kw_only=True):
     score: float = 0.0
 
 
+def _too_large(root: Path, sources: Collection[str]) -> tuple[str, ...]:
+    """A notice of the files that grew past the limit since they were indexed, if there are any."""
+    large = []
+    for source in sorted(sources):
+        with contextlib.suppress(OSError):
+            if os.stat(root / source, follow_symlinks=False).st_size > MAX_FILE_BYTES:
+                large.append(source)
+    if not large:
+        return ()
+    more = f" and {len(large) - 1} more" if len(large) > 1 else ""
+    return (f"grep left out {large[0]}{more}: larger than {MAX_FILE_BYTES >> 20} MiB",)
+
+
 class Grep:
     """Searches the files below ``root``; ``sources`` limits it to these paths relative to ``root``."""
 
@@ -114,6 +130,7 @@ class Grep:
         self._sources = None if sources is None else frozenset(sources)
         self._context = context_lines
         self._deadline_s = deadline_s
+        self._notices = _too_large(root, self._sources or ())
 
     def search(self, query: str, *, ranking: Ranking = "none", limit: int | None = LIMIT) -> GrepResult:
         """The passages that hold the query's terms; ``limit`` ``None`` keeps all.
@@ -144,7 +161,7 @@ class Grep:
             weights=tuple(weights),
             matches=matches,
             files=len(found.files),
-            notices=found.notices,
+            notices=(*self._notices, *found.notices),
         )
 
     def _ranked(

@@ -4,7 +4,8 @@
 2. It runs in a session of its own, without configuration file, without following links, with ripgrep's
    own engine (no backtracking); each pattern is the argument of ``--regexp=`` and the path follows
    ``--``, so that no text of a query can become a flag.
-3. After the deadline, or past the output limit, the whole process group is killed and what came until
+3. The largest file that it reads is the largest that an index takes.
+4. After the deadline, or past the output limit, the whole process group is killed and what came until
    then is returned with a notice.
 """
 
@@ -23,12 +24,12 @@ from importlib import metadata
 from pathlib import Path
 from typing import NamedTuple
 
+from branchrank.corpus.discovery import MAX_FILE_BYTES
 from branchrank.errors import BranchRankError, CorpusError, MissingDependencyError
 from branchrank.records import Record
 
 DEADLINE_S = 2.0
 OUTPUT_LIMIT = 64 * 1024 * 1024
-FILE_SIZE_LIMIT = "16M"
 #: One line per match: path, NUL, line number, colon, text.
 _PLAIN = ("--no-heading", "--with-filename", "--line-number", "--null", "--color=never")
 
@@ -107,7 +108,7 @@ def _source(path: bytes) -> str:
 def _limits(sources: Collection[str] | None) -> list[str]:
     flags = ["--no-messages", "--no-ignore", "--no-follow", "--no-search-zip", "--no-pre"]
     flags.append("--encoding=none")
-    flags.append(f"--max-filesize={FILE_SIZE_LIMIT}")
+    flags.append(f"--max-filesize={MAX_FILE_BYTES}")
     if sources is not None:
         flags.append("--hidden")
         suffixes = sorted({Path(source).suffix for source in sources})

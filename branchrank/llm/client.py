@@ -8,6 +8,8 @@
    the call's retries, the run's retry budget and the deadline allow.
 4. Only the headers listed here are sent, redirects are not followed, and every text that comes back
    passes the redactor.
+5. A body is cut while it arrives: a completion or a list of models past 8 MiB fails, an error's body ends
+   at 64 KiB. Nothing is decompressed past that either.
 """
 
 from __future__ import annotations
@@ -15,8 +17,10 @@ from __future__ import annotations
 import asyncio
 import threading
 import time
-from collections.abc import Callable, Coroutine
+import zlib
+from collections.abc import AsyncIterator, Callable, Coroutine
 from concurrent.futures import CancelledError, Future
+from importlib import import_module
 from typing import Any, Literal, NamedTuple, Protocol, TypeVar
 
 import msgspec
@@ -38,6 +42,7 @@ _HEADERS_SENT = {"host", "content-type", "content-length", "accept", "user-agent
 # How the openai package marks a request whose raw response is wanted.
 _HEADERS_SENT.add("x-stainless-raw-response")
 _LARGEST_BODY = 8 << 20
+_ERROR_BODY = 64 << 10
 _PROBE_S = 5.0
 
 
@@ -96,7 +101,7 @@ class ChatClient:
             follow_redirects=False,
             trust_env=not loopback,
             timeout=settings.deadline_s,
-            event_hooks={"request": [self._dress]},
+            event_hooks={"request": [self._dress], "response": [_bound]},
         )
         self._openai = openai.AsyncOpenAI(
             api_key="unused",  # the real one is added by _dress, which also takes this one out
@@ -274,14 +279,14 @@ class ChatClient:
                 return _Response(response.status_code, await _read(response.iter_bytes()))
         except openai.APIStatusError as error:
             headers = error.response.headers
-            return _Response(error.status_code, error.response.content[:65_536], retry_after(headers))
+            return _Response(error.status_code, error.response.content, retry_after(headers))
         except _OversizedError:
             return _Response(0, b"", fault="oversized reply")
         except openai.OpenAIError:
             return _Response(0, b"", fault="connection")
         except Exception as error:
             # The HTTP library's own errors pass the openai package while a body is read.
-            if type(error).__module__.partition(".")[0] not in ("httpx", "httpx2", "httpcore", "httpcore2"):
+            if not _of_http_library(error):
                 raise
             return _Response(0, b"", fault="connection")
 
@@ -290,13 +295,19 @@ class ChatClient:
 
         try:
             async with asyncio.timeout(_PROBE_S):
-                response = await self._openai.models.with_raw_response.list()
-                return _Response(response.status_code, response.content)
+                async with self._openai.models.with_streaming_response.list() as response:
+                    return _Response(response.status_code, await _read(response.iter_bytes()))
         except TimeoutError:
             return _Response(0, b"", fault="no answer within 5 s")
         except openai.APIStatusError as error:
             return _Response(error.status_code, b"")
+        except _OversizedError:
+            return _Response(0, b"", fault="oversized reply")
         except openai.OpenAIError:
+            return _Response(0, b"", fault="no connection")
+        except Exception as error:
+            if not _of_http_library(error):
+                raise
             return _Response(0, b"", fault="no connection")
 
 
@@ -304,10 +315,42 @@ class _OversizedError(Exception):
     """A body past the limit."""
 
 
+def _of_http_library(error: Exception) -> bool:
+    return type(error).__module__.partition(".")[0] in ("httpx", "httpx2", "httpcore", "httpcore2")
+
+
+async def _bound(response: Any) -> None:
+    """Bound a body before anything reads it, whatever its status: a hook of the HTTP client.
+
+    The openai package reads the whole body of an error, and the HTTP library decompresses what it reads; so
+    the response's stream is replaced by one that decompresses and counts.
+    """
+    encoding = response.headers.pop("content-encoding", "identity").lower()
+    limit, cut = (_LARGEST_BODY, False) if response.is_success else (_ERROR_BODY, True)
+    source = response.stream
+    library = import_module(type(response).__module__.partition(".")[0])
+
+    class Bounded(library.AsyncByteStream):  # type: ignore[name-defined, misc]
+        async def __aiter__(self) -> AsyncIterator[bytes]:
+            left = limit
+            unpacker = zlib.decompressobj(wbits=47) if encoding in ("gzip", "x-gzip", "deflate") else None
+            async for chunk in source:
+                try:
+                    piece = unpacker.decompress(chunk, left + 1) if unpacker else chunk
+                except zlib.error:
+                    return  # what was unpacked so far is not a reply
+                yield piece[:left]
+                left -= len(piece)
+                if left < 0 and cut:
+                    return
+                if left < 0:
+                    raise _OversizedError
+
+        async def aclose(self) -> None:
+            await source.aclose()
+
+    response.stream = Bounded()
+
+
 async def _read(chunks: Any) -> bytes:
-    body = bytearray()
-    async for chunk in chunks:
-        body += chunk
-        if len(body) > _LARGEST_BODY:
-            raise _OversizedError
-    return bytes(body)
+    return b"".join([chunk async for chunk in chunks])

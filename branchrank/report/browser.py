@@ -53,7 +53,7 @@ def browser_data(run: RunData, *, with_quotes: bool) -> tuple[dict[str, Any], li
         "outcomes": OUTCOMES,
         "sources": sources.texts,
         "stages": stages.texts,
-        "slices": [[name, list(by_value)] for name, by_value in cuts.items()],
+        "slices": [[safe(name), [safe(value) for value in by_value]] for name, by_value in cuts.items()],
     }
     return about, questions
 
@@ -80,7 +80,7 @@ def _question(
         for number, name in enumerate(scores.predictors)
         for row in scores.rows_of(name, question.id)
     ]
-    cuts = [by_id.get(question.id, "") for by_id in values.values()]
+    cuts = [safe(by_id.get(question.id, "")) for by_id in values.values()]
     return [safe(question.id), safe(question.question), cuts, int(question.answerable), gold, rows]
 
 

@@ -12,6 +12,7 @@ from math import log
 from typing import TYPE_CHECKING, Any
 
 from branchrank.measures.frontier import Standing
+from branchrank.printable import safe
 from branchrank.report.blocks import Plot
 from branchrank.runs.estimates import Estimate
 from branchrank.runs.words import interval, milliseconds, percent
@@ -254,7 +255,7 @@ def _outcome_colour(outcome: str) -> str:
 
 def _spec(chart: TopLevelMixin) -> dict[str, Any]:
     quiet = {"labelColor": _INK, "titleColor": _INK, "domainColor": _MUTED, "tickColor": _MUTED}
-    spec: dict[str, Any] = chart.to_dict()
+    spec: dict[str, Any] = _printable(chart.to_dict())
     spec["background"] = None
     spec["config"] = {
         "font": "sans-serif",
@@ -264,6 +265,15 @@ def _spec(chart: TopLevelMixin) -> dict[str, Any]:
         "view": {"stroke": None},
     }
     return spec
+
+
+def _printable(value: Any) -> Any:
+    """The value with every text in it made safe: vl-convert ends the process at a control character."""
+    if isinstance(value, str):
+        return safe(value)
+    if isinstance(value, dict):
+        return {key: _printable(each) for key, each in value.items()}
+    return [_printable(each) for each in value] if isinstance(value, list) else value
 
 
 def draw(plot: Plot) -> str:

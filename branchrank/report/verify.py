@@ -20,7 +20,7 @@ from branchrank.report.verify_tables import (
 )
 from branchrank.report.writing import drawings
 from branchrank.runs import directory as names
-from branchrank.runs.directory import read_run
+from branchrank.runs.directory import check_files, read_run
 from branchrank.runs.run import load_run
 
 
@@ -36,7 +36,9 @@ def verify_run(directory: Path) -> Verification:
 
     Raises :class:`RunError` when the directory holds no run.
     """
-    findings = check_digests(directory, read_run(directory))
+    record = read_run(directory)
+    check_files(directory)
+    findings = check_digests(directory, record)
     try:
         run = load_run(directory)
     except InputError as error:

@@ -89,6 +89,12 @@ def run_and_report(
     from branchrank.bench import run_plan
 
     with shown_progress(progress) as shown:
-        run = run_plan(plan, progress=shown, notify=notify, status=shown.status, fresh=fresh, resume=resume)
-    write_report(run)
-    return run
+        return run_plan(
+            plan,
+            progress=shown,
+            notify=notify,
+            status=shown.status,
+            fresh=fresh,
+            resume=resume,
+            publish=write_report,
+        )

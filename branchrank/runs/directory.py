@@ -7,7 +7,7 @@ import re
 import stat
 from datetime import UTC, datetime
 from pathlib import Path
-from typing import Any, Literal
+from typing import Annotated, Any, Literal
 
 import msgspec
 
@@ -16,7 +16,8 @@ from branchrank.errors import RunError, suggestion
 from branchrank.llm.ledger import PriceTable
 from branchrank.records import Record
 from branchrank.runs.provenance import Provenance
-from branchrank.runs.rows import is_under_way
+from branchrank.runs.rows import MAX_REPEATS, is_under_way
+from branchrank.safe_open import open_beneath, read_beneath
 from branchrank.spec import System
 
 SCHEMA_VERSION = 2
@@ -51,7 +52,7 @@ class PredictorRecord(Record, frozen=True, kw_only=True):
     llm: str
     system: System | None = None
     index: str = "default"
-    repeats: int = 1
+    repeats: Annotated[int, msgspec.Meta(ge=1, le=MAX_REPEATS)] = 1
     origin: str = ""
 
 
@@ -89,7 +90,7 @@ class RunRecord(Record, frozen=True, kw_only=True):
     created: str
     command: str
     data_dir: str = "data"
-    seed: int
+    seed: Annotated[int, msgspec.Meta(ge=0)]
     split: str = ""
     corpus: str
     corpus_digest: str
@@ -97,8 +98,8 @@ class RunRecord(Record, frozen=True, kw_only=True):
     questions_file: str
     questions_digest: str
     question_ids: tuple[str, ...]
-    top_k: int
-    mode: str
+    top_k: Annotated[int, msgspec.Meta(ge=1, le=100_000)]
+    mode: Literal["strict", "relaxed", "both"]
     predictors: tuple[PredictorRecord, ...]
     indexes: tuple[IndexFacts, ...] = ()
     #: The [index] settings of each index, by its name.
@@ -180,7 +181,7 @@ def read_run(directory: Path) -> RunRecord:
     """Read ``run.json``. Raises :class:`RunError` when the directory holds no readable run."""
     path = directory / RUN_JSON
     try:
-        content = path.read_bytes()
+        content = read_beneath(directory, RUN_JSON)
         schema = msgspec.json.decode(content, type=_Schema).schema_version
         if schema != SCHEMA_VERSION:
             age = "an older" if schema < SCHEMA_VERSION else "a newer"
@@ -194,8 +195,21 @@ def read_run(directory: Path) -> RunRecord:
         beside = [path.parent.name for path in directory.parent.glob(f"*/{RUN_JSON}")]
         remedy = suggestion(directory.name, beside) or "`branchrank list`"
         raise RunError(f"no run in {directory}: {error.strerror}", remedy=remedy) from error
-    except (msgspec.DecodeError, RecursionError) as error:
+    except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
         raise RunError(f"{path}: {error}", remedy="run the benchmark again") from None
+
+
+def check_files(directory: Path) -> None:
+    """Raise :class:`RunError` where a file that a run is computed from is a link, a folder or a pipe."""
+    for name in TRUTH:
+        try:
+            open_beneath(directory, name).close()
+        except FileNotFoundError:
+            continue
+        except OSError as error:
+            raise RunError(
+                f"cannot read {directory / name}: {error.strerror}", remedy="restore the file"
+            ) from None
 
 
 def read_unfinished(directory: Path) -> RunRecord:

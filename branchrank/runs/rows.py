@@ -13,15 +13,18 @@ import fcntl
 import os
 from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
-from typing import Literal
+from typing import Annotated, Literal
 
 import msgspec
 
 from branchrank.artifacts import storage_errors, write_jsonl
 from branchrank.errors import RunError
-from branchrank.records import LLMCall, Placement, Record, StageTrace
+from branchrank.records import Count, Grade, LineNumber, LLMCall, Placement, Rank, Record, StageTrace
 
+#: How often an LLM predictor may be asked each question.
+MAX_REPEATS = 1_000
 RowKey = tuple[str, str, int]
+Repeat = Annotated[int, msgspec.Meta(ge=0, lt=MAX_REPEATS)]
 
 
 class RowHit(Record, frozen=True, kw_only=True):
@@ -33,14 +36,14 @@ class RowHit(Record, frozen=True, kw_only=True):
 
     id: str
     source: str
-    line_start: int
-    line_end: int
-    characters: int
+    line_start: LineNumber
+    line_end: LineNumber
+    characters: Count
     score: float
-    gain: int
-    tokens: int | None = None
-    gold: int | None = None
-    page: int | None = None
+    gain: Grade
+    tokens: Count | None = None
+    gold: Count | None = None
+    page: Count | None = None
     node_id: str | None = None
     distance: float | None = None
     branches: dict[str, Placement] = msgspec.field(default_factory=dict)
@@ -58,13 +61,13 @@ class Row(Record, frozen=True, kw_only=True):
     question_id: str
     predictor: str
     llm: str
-    repeat: int = 0
+    repeat: Repeat = 0
     status: Literal["ok", "failed"] = "ok"
     error: str = ""
     hits: tuple[RowHit, ...] = ()
     trace: tuple[StageTrace, ...] = ()
     stages: tuple[str, ...] = ()
-    gold_ranks: dict[str, int] = msgspec.field(default_factory=dict)
+    gold_ranks: dict[str, Rank] = msgspec.field(default_factory=dict)
     lost: str = ""
     calls: tuple[LLMCall, ...] = ()
     fallbacks: tuple[str, ...] = ()
@@ -85,7 +88,7 @@ def _decoded(path: Path, lines: Sequence[bytes]) -> Iterator[Row]:
     for number, line in enumerate(lines, start=1):
         try:
             yield decoder.decode(line)
-        except (msgspec.DecodeError, RecursionError) as error:
+        except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
             raise RunError(
                 f"{path}:{number}: {error}", remedy="restore the file or run the benchmark again"
             ) from None

@@ -22,7 +22,7 @@ from branchrank.questions.question_files import load_questions, questions_digest
 from branchrank.records import LLMCall, Question
 from branchrank.runs import directory as names
 from branchrank.runs.comparisons import Judgement, clusters_of, judge, primary_measure
-from branchrank.runs.directory import RunRecord, read_run
+from branchrank.runs.directory import RunRecord, check_files, read_run
 from branchrank.runs.rows import Row, read_rows
 from branchrank.runs.scores import NamedMeasure, Scores, extra_measures, named_measure, standard_measures
 from branchrank.runs.slices import GoldFacts
@@ -207,6 +207,7 @@ def load_run(directory: Path) -> RunData:
     those it asked.
     """
     record = read_run(directory)
+    check_files(directory)
     rows = read_rows(directory / names.ROWS)
     if record.status == "running":
         wanted = len(record.question_ids) * sum(each.repeats for each in record.predictors)
@@ -222,7 +223,7 @@ def load_run(directory: Path) -> RunData:
     if questions_digest(questions) != record.questions_digest:
         raise RunError(f"{directory / names.QUESTIONS} is not what the run asked: its digest differs")
     path = directory / names.GOLD
-    return RunData(
+    run = RunData(
         directory=directory,
         record=record,
         rows=tuple(rows),
@@ -230,3 +231,28 @@ def load_run(directory: Path) -> RunData:
         timed=tuple(read_timings(directory / names.TIMINGS_CSV)),
         gold_facts=tuple(read_jsonl(path, GoldFacts, error=RunError)) if path.exists() else (),
     )
+    _check(run)
+    return run
+
+
+def _check(run: RunData) -> None:
+    """Raise :class:`RunError` for settings, rows or times that nothing could be computed from."""
+    path = run.directory / names.RUN_JSON
+    try:
+        _ = run.settings
+    except msgspec.ValidationError as error:
+        raise RunError(f"{path}: in the settings of the benchmark: {error}") from None
+    if not run.record.predictors or not run.asked:
+        raise RunError(f"{path} names no predictor or no question")
+    golds = {question.id: len(question.gold) for question in run.asked}
+    rows = run.directory / names.ROWS
+    for row in run.rows:
+        if row.question_id not in golds:
+            raise RunError(f"{rows}: a row of the unknown question {row.question_id!r}")
+        if any(hit.gold is not None and hit.gold >= golds[row.question_id] for hit in row.hits):
+            raise RunError(f"{rows}: a hit of {row.question_id!r} covers gold that it does not have")
+    if not run.rows:
+        raise RunError(f"{rows} holds no row")
+    known = {each.name for each in run.record.predictors}
+    if len(known) < len(run.record.predictors) or len(set(run.record.question_ids)) < len(run.asked):
+        raise RunError(f"{path} names a predictor or a question twice")

@@ -15,7 +15,7 @@ from pathlib import Path
 from branchrank.corpus.document import Document, Section
 from branchrank.corpus.reading import read_document
 from branchrank.errors import BranchRankError
-from branchrank.records import GoldItem, Question, Record, Span
+from branchrank.records import Count, GoldItem, Question, Record, Span
 from branchrank.safe_open import read_beneath
 
 
@@ -28,8 +28,8 @@ class GoldFacts(Record, frozen=True, kw_only=True):
 
     question_id: str
     content: str = ""
-    document_lines: int | None = None
-    depth: int | None = None
+    document_lines: Count | None = None
+    depth: Count | None = None
 
 
 def gold_facts(questions: Sequence[Question], root: Path) -> list[GoldFacts]:

@@ -53,10 +53,13 @@ def read_timings(path: Path) -> list[Timing]:
 
 
 def _timing(row: dict[str, str]) -> Timing:
+    milliseconds = float(row["ms"])
+    if not 0 <= milliseconds < 1e12:
+        raise ValueError(f"{row['ms']} is not a time in milliseconds")
     return Timing(
         predictor=text_of(row["predictor"]),
         question_id=text_of(row["question_id"]),
         phase=row["phase"],
         stage=text_of(row["stage"]),
-        ms=float(row["ms"]),
+        ms=milliseconds,
     )

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from branchrank.errors import UsageError
+from branchrank.errors import LLMError, UsageError
 from branchrank.library import ToolAnswer
 from branchrank.records import Retrieval
 from branchrank.workspace import Workspace
@@ -29,7 +29,7 @@ class Service:
         for name in workspace.predictor_names(predictors):
             try:
                 workspace.check_llm(name)
-            except UsageError as error:
+            except (UsageError, LLMError) as error:
                 self.refused[name] = error.message
             else:
                 ready.append(name)

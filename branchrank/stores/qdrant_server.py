@@ -5,7 +5,8 @@
    draws no key, and never over plain HTTP but to this machine. No message holds it.
 2. Points, sparse weights and searches are those of the embedded collection (exact as well), so that the same
    collection answers alike in both places.
-3. A server that fails is an error, never an empty answer; an upsert waits until the points can be found.
+3. An answer is bounded: ten seconds in all, and 64 MiB, not decompressed.
+4. A server that fails is an error, never an empty answer; an upsert waits until the points can be found.
 """
 
 from __future__ import annotations
@@ -36,6 +37,7 @@ from branchrank.stores.qdrant_points import (
 from branchrank.stores.vectors import check_query
 
 TIMEOUT_S = 10
+_LARGEST_ANSWER = 64 << 20
 _LOOPBACK = ("localhost", "127.0.0.1", "::1")
 
 
@@ -165,6 +167,8 @@ def _connect(url: str, timeout_s: int) -> Any:
             f"not the URL of a Qdrant server: {url!r}", remedy="use --qdrant-url http://HOST:PORT"
         )
     key = key_for(url)
+    from branchrank.http_client import Transport
+
     try:
         import qdrant_client
     except ImportError as error:
@@ -179,8 +183,8 @@ def _connect(url: str, timeout_s: int) -> Any:
             api_key=key or None,
             timeout=timeout_s,
             check_compatibility=False,
-            # A proxy of the environment can't reach this machine's own loopback.
-            trust_env=parts.hostname not in _LOOPBACK,
+            trust_env=False,
+            transport=Transport(url, deadline_s=timeout_s, limit_bytes=_LARGEST_ANSWER),
         )
 
 

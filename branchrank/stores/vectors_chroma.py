@@ -27,7 +27,7 @@ import numpy as np
 from branchrank.embedders.protocol import Vectors
 from branchrank.environment import preserved_random_state, temporary_environment
 from branchrank.errors import ArtifactError, UsageError
-from branchrank.http_client import get, is_loopback
+from branchrank.http_client import Transport, get, is_loopback
 from branchrank.records import Scored
 from branchrank.stores.ordering import IntArray
 from branchrank.stores.vectors import check_query
@@ -53,6 +53,7 @@ _PROBES = 64
 _HEARTBEAT_SECONDS = 10.0
 _HEARTBEAT_BYTES = 64 * 1024
 _ANSWER_SECONDS = 120.0
+_ANSWER_BYTES = 256 * 2**20
 #: An HNSW graph may leave a few points unreachable; damage loses far more.
 _PROBES_FOUND = 0.95
 #: How Chroma writes that a collection has no embedding function.
@@ -105,8 +106,14 @@ def _connect(location: Location) -> Any:
     get(f"{base}/api/v2/heartbeat", headers={}, deadline_s=_HEARTBEAT_SECONDS, limit_bytes=_HEARTBEAT_BYTES)
     with _unproxied(host) if is_loopback(host) else contextlib.nullcontext():
         client = chromadb.HttpClient(host=host, port=port, ssl=parts.scheme == "https", settings=settings)
-    for session in _sessions(client):
-        session.timeout = _ANSWER_SECONDS
+    import httpx
+
+    for server in _servers(client):
+        # Its own transport waits for ever, and decompresses without a limit.
+        transport: Any = Transport(base, deadline_s=_ANSWER_SECONDS, limit_bytes=_ANSWER_BYTES)
+        session = httpx.Client(transport=transport, trust_env=False, headers=server._session.headers)
+        server._session.close()
+        server._session = session
     return client
 
 
@@ -129,17 +136,16 @@ def _unproxied(host: str) -> Iterator[None]:
 
 def _disconnect(client: Any) -> None:
     # Chroma's own close() leaves the HTTP connections open.
-    sessions = _sessions(client)
+    sessions = [server._session for server in _servers(client)]
     client.close()
     for session in sessions:
         session.close()
 
 
-def _sessions(client: Any) -> list[Any]:
-    """The HTTP sessions of a client and of the one inside it; an embedded client has none."""
-    servers = [getattr(part, "_server", None) for part in (client, getattr(client, "_admin_client", None))]
-    sessions = [getattr(server, "_session", None) for server in servers]
-    return [session for session in sessions if session is not None]
+def _servers(client: Any) -> list[Any]:
+    """The parts of a client, and of the one inside it, that have an HTTP session; none of an embedded one."""
+    parts = [getattr(part, "_server", None) for part in (client, getattr(client, "_admin_client", None))]
+    return [part for part in dict.fromkeys(parts) if getattr(part, "_session", None) is not None]
 
 
 @contextlib.contextmanager

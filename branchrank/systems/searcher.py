@@ -9,7 +9,6 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from contextlib import ExitStack
-from functools import cached_property
 from pathlib import Path
 from threading import RLock
 from typing import TYPE_CHECKING, Self
@@ -22,7 +21,7 @@ from branchrank.progress_bars import shown_progress
 from branchrank.records import Hit, Retrieval
 from branchrank.settings import BenchmarkSettings, Resolved, RetrievalSettings
 from branchrank.spec import Endpoint, System
-from branchrank.systems.builtin import builtin_systems
+from branchrank.systems.builtin import GROUPS, builtin_systems
 from branchrank.systems.checks import problems
 from branchrank.systems.document_search import Mode, document_search
 from branchrank.systems.engine import Engine
@@ -50,6 +49,10 @@ class Searcher:
         self._lock = RLock()
         self._gateways: dict[Endpoint, Callable[[Endpoint], Gateway]] = {}
         self._systems: dict[str, System] = {}
+        # Not cached properties: in Python 3.11 each has a lock of its own, and two locks can deadlock.
+        self._index: Index | None = None
+        self._engine: Engine | None = None
+        self._tools: SearchTools | None = None
 
     def __enter__(self) -> Self:
         return self
@@ -62,8 +65,7 @@ class Searcher:
         with self._lock:
             self._resources.close()
             self._gateways.clear()
-            for name in ("engine", "index"):
-                self.__dict__.pop(name, None)
+            self._index = self._engine = self._tools = None
 
     @property
     def data_dir(self) -> Path:
@@ -80,47 +82,45 @@ class Searcher:
         """The workspace's files: corpus, questions, indexes, caches."""
         return self._folder
 
-    @cached_property
+    @property
     def index(self) -> Index:
         """The opened index. Raises :class:`~branchrank.errors.ArtifactError` when it is missing or stale."""
         with self._lock:
-            if "index" in self.__dict__:  # another thread was first
-                made: Index = self.__dict__["index"]
-                return made
-            if self._rebuild:
-                return self._resources.enter_context(open_or_build(self._folder, self._build))
-            return self._resources.enter_context(open_index(self._folder))
+            if self._index is None:
+                rebuild = self._rebuild
+                index = open_or_build(self._folder, self._build) if rebuild else open_index(self._folder)
+                self._index = self._resources.enter_context(index)
+            return self._index
 
     def build_index(self) -> Index:
         """Build the index, or bring it up to date, and keep it open."""
         with self._lock:
-            index = self.__dict__["index"] = self._resources.enter_context(self._build())
-            return index
+            self._index = self._resources.enter_context(self._build())
+            return self._index
 
     def _build(self) -> Index:
         with shown_progress(self._progress) as progress:
             return build_index(self._folder, progress=progress)
 
-    @cached_property
+    @property
     def engine(self) -> Engine:
         """The engine that answers every query of this workspace; it remembers the latest stage results."""
         with self._lock:
-            if "engine" in self.__dict__:
-                made: Engine = self.__dict__["engine"]
-                return made
-            index = self.index
-            cache = self._folder.open_cache()
-            self._resources.callback(cache.close)
-            engine = Engine(
-                index,
-                self._folder.corpus_root,
-                self.settings,
-                memo=RecentMemo(),
-                cache=cache,
-                llm_stages=LLMStages(self._gateway, seed=self.settings.part(BenchmarkSettings).sample_seed),
-            )
-            self._resources.callback(engine.close)
-            return engine
+            if self._engine is None:
+                index = self.index
+                cache = self._folder.open_cache()
+                self._resources.callback(cache.close)
+                seed = self.settings.part(BenchmarkSettings).sample_seed
+                self._engine = Engine(
+                    index,
+                    self._folder.corpus_root,
+                    self.settings,
+                    memo=RecentMemo(),
+                    cache=cache,
+                    llm_stages=LLMStages(self._gateway, seed=seed),
+                )
+                self._resources.callback(self._engine.close)
+            return self._engine
 
     @property
     def tree(self) -> Tree:
@@ -132,6 +132,10 @@ class Searcher:
 
         Raises :class:`~branchrank.errors.UsageError` for an unknown name or an impossible system.
         """
+        if isinstance(name, str) and name in GROUPS:
+            raise UsageError(
+                f"{name!r} stands for several predictors", remedy=f"choose one of {', '.join(GROUPS[name])}"
+            )
         (system,) = builtin_systems((name,), self.settings) if isinstance(name, str) else (name,)
         found = problems(system)
         if found:
@@ -217,12 +221,15 @@ class Searcher:
             if not system.asks_llm:
                 self.engine.retrieve(system, "warm up", 1)
 
-    @cached_property
+    @property
     def tools(self) -> SearchTools:
         """``grep_search``, ``vector_search``, ``hybrid_search`` and ``read_file`` over this workspace."""
         from branchrank.systems.search_tools import SearchTools
 
-        return SearchTools(self.engine)
+        with self._lock:
+            if self._tools is None:
+                self._tools = SearchTools(self.engine)
+            return self._tools
 
     def _asked(self, system: System) -> None:
         if system.asks_llm:

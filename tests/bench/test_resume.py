@@ -189,6 +189,31 @@ def test_settings_that_only_the_report_reads_do_not_keep_a_run_from_being_resume
     assert [path.name for path in (tmp_path / "second").iterdir()] == [waiting.name]
 
 
+def test_a_run_killed_before_its_report_is_completed_by_the_next_command(
+    project: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def killed(*arguments: object) -> None:
+        raise KeyboardInterrupt
+
+    words = ("benchmark", "--data-dir", project / "data", "--reports", tmp_path, "--predictor", "bm25")
+    quick = ("--latency-sample", 1, "--bootstrap", 100, "--quiet")
+    with monkeypatch.context() as patched:
+        patched.setattr("branchrank.report.writing.html", killed)
+        assert invoke(*words, *quick).exit_code == 130
+    [made] = tmp_path.iterdir()
+    rows = (made / names.ROWS).read_bytes()
+    times = (made / names.TIMINGS_CSV).read_bytes()
+    assert read_run(made).status == "running"
+    done = invoke(*words, *quick)
+    assert done.exit_code == 0, done.output
+    assert [path.name for path in tmp_path.iterdir()] == [made.name]
+    assert read_run(made).status == "finished"
+    assert (made / names.REPORT_HTML).exists()
+    assert (made / names.ROWS).read_bytes() == rows
+    assert (made / names.TIMINGS_CSV).read_bytes() == times
+    assert invoke("verify", made).exit_code == 0
+
+
 @pytest.mark.parametrize("verb", ["show", "report", "verify", "compare"])
 def test_half_a_run_is_not_shown_as_a_whole_one(finished: Path, tmp_path: Path, verb: str) -> None:
     waiting = unfinished(tmp_path / "second", finished)

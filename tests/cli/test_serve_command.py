@@ -22,6 +22,10 @@ from branchrank.index import build_index
 TOKEN = "correct-horse-battery"
 
 
+#: pageindex cannot run: its endpoint is named and its model is not.
+NO_MODEL = ("--pageindex-base-url", "http://127.0.0.1:9/v1")
+
+
 @pytest.fixture(scope="module")
 def data_dir(tmp_path_factory: pytest.TempPathFactory) -> Path:
     workspace = small_workspace(tmp_path_factory.mktemp("serving"))

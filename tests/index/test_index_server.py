@@ -2,9 +2,13 @@
 
 from __future__ import annotations
 
+import contextlib
+import gzip
 import os
 import socket
-from collections.abc import Iterator
+import threading
+import tracemalloc
+from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import chromadb
@@ -125,12 +129,82 @@ def test_a_server_that_never_answers_is_given_up(tmp_path: Path, monkeypatch: py
     assert "chroma run" in caught.value.remedy
 
 
-def test_a_server_that_falls_silent_is_given_up(
-    tmp_path: Path, url: str, client: chromadb.ClientAPI, monkeypatch: pytest.MonkeyPatch
+class Relay:
+    """Forwards connections to a server until it is told to answer every request with ``instead``."""
+
+    def __init__(self, url: str) -> None:
+        self.instead: bytes | None = None
+        self._server = ("127.0.0.1", int(url.rpartition(":")[2]))
+        listener = socket.create_server(("127.0.0.1", 0))
+        self._sockets = [listener]
+        self._threads: list[threading.Thread] = []
+        self.url = f"http://127.0.0.1:{listener.getsockname()[1]}"
+        self._start(self._accept, listener)
+
+    def _start(self, target: Callable[..., None], *arguments: socket.socket) -> None:
+        self._threads.append(threading.Thread(target=target, args=arguments))
+        self._threads[-1].start()
+
+    def _accept(self, listener: socket.socket) -> None:
+        with contextlib.suppress(OSError):
+            while True:
+                client, _ = listener.accept()
+                server = socket.create_connection(self._server)
+                self._sockets += [client, server]
+                self._start(self._requests, client, server)
+                self._start(self._answers, server, client)
+
+    def _requests(self, client: socket.socket, server: socket.socket) -> None:
+        with contextlib.suppress(OSError):
+            while piece := client.recv(65_536):
+                if self.instead is None:
+                    server.sendall(piece)
+                else:
+                    client.sendall(self.instead)
+
+    def _answers(self, server: socket.socket, client: socket.socket) -> None:
+        with contextlib.suppress(OSError):
+            while piece := server.recv(65_536):
+                client.sendall(piece)
+
+    def close(self) -> None:
+        for each in list(self._sockets):
+            with contextlib.suppress(OSError):
+                each.shutdown(socket.SHUT_RDWR)
+        for thread in self._threads:
+            thread.join()
+        for each in self._sockets:
+            each.close()
+
+
+PACKED = gzip.compress(b" " * 2**24)
+PACKED_HEAD = b"HTTP/1.1 200 OK\r\nContent-Encoding: gzip\r\nContent-Length: %d\r\n\r\n" % len(PACKED)
+ENDLESS = b"HTTP/1.1 200 OK\r\nContent-Length: 99999999999\r\n\r\n" + b"[" * 20_000
+
+
+@pytest.mark.parametrize(
+    ("instead", "reason"),
+    [(b"", "timed out"), (ENDLESS, "larger"), (PACKED_HEAD + PACKED, "Chroma at")],
+    ids=["silent", "endless", "bomb"],
+)
+def test_what_a_server_answers_is_bounded(
+    url: str, monkeypatch: pytest.MonkeyPatch, instead: bytes, reason: str
 ) -> None:
-    """Every request has an end: the sessions that Chroma opens without one are given it."""
-    monkeypatch.setattr(vectors_chroma, "_ANSWER_SECONDS", 7.0)
-    with vectors_chroma._connected(url) as connected:
-        sessions = vectors_chroma._sessions(connected)
-        assert sessions
-        assert {session.timeout.read for session in sessions} == {7.0}
+    monkeypatch.setattr(vectors_chroma, "_ANSWER_SECONDS", 2.0)
+    monkeypatch.setattr(vectors_chroma, "_ANSWER_BYTES", 2**20 if instead.startswith(PACKED_HEAD) else 10_000)
+    relay = Relay(url)
+    tracemalloc.start()
+    try:
+        with pytest.raises(ArtifactError, match=reason), contextlib.ExitStack() as stack:
+            ask_twice(stack.enter_context(vectors_chroma._connected(relay.url)), relay, instead)
+        assert tracemalloc.get_traced_memory()[1] < 15 << 20
+    finally:
+        tracemalloc.stop()
+        relay.close()
+
+
+def ask_twice(connected: chromadb.ClientAPI, relay: Relay, instead: bytes) -> None:
+    assert connected.list_collections() is not None
+    relay.instead = instead
+    tracemalloc.reset_peak()
+    connected.list_collections()

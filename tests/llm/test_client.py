@@ -2,9 +2,13 @@
 
 from __future__ import annotations
 
+import contextlib
+import gzip
 import threading
 import time
-from collections.abc import Callable
+import tracemalloc
+import zlib
+from collections.abc import Callable, Iterator
 from typing import Any
 
 import pytest
@@ -171,6 +175,61 @@ def test_an_unusable_reply_is_named_and_asked_once(serve: Call, action: Action, 
     server, client = serve(always(action))
     assert failure(client).reason == reason
     assert len(server.requests) == 1
+
+
+def bomb(mebibytes: int) -> bytes:
+    """A gzip file of about a thousandth of the size of what it holds."""
+    packer = zlib.compressobj(9, wbits=31)
+    return b"".join(packer.compress(b" " * 2**20) for _ in range(mebibytes)) + packer.flush()
+
+
+@contextlib.contextmanager
+def little_memory(mebibytes: int) -> Iterator[None]:
+    """Fail when Python's own allocations grow past so much."""
+    tracemalloc.start()
+    try:
+        yield
+        assert tracemalloc.get_traced_memory()[1] < mebibytes * 2**20
+    finally:
+        tracemalloc.stop()
+
+
+@pytest.mark.parametrize(
+    ("status", "reason"), [(200, "oversized reply"), (400, "http 400"), (302, "http 302"), (500, "http 500")]
+)
+def test_a_compressed_body_is_never_unpacked_past_the_limit(serve: Call, status: int, reason: str) -> None:
+    content = bomb(300)
+    _, client = serve(
+        always(Action(status, content=content, headers={"Content-Encoding": "gzip"})), retries=0
+    )
+    with little_memory(64):
+        assert failure(client).reason == reason
+
+
+def test_a_compressed_reply_of_ordinary_size_is_read(serve: Call) -> None:
+    plain = scripted.say("fine")
+    packed = Action(content=gzip.compress(plain.content), headers={"Content-Encoding": "gzip"})
+    _, client = serve(always(packed))
+    assert client.complete(request()).text == "fine"
+
+
+@pytest.mark.parametrize("status", [400, 500])
+def test_the_body_of_an_error_is_read_up_to_a_limit(serve: Call, status: int) -> None:
+    _, client = serve(always(Action(status, content=b"x" * (100 << 20))), retries=0)
+    with little_memory(64):
+        assert failure(client).reason == f"http {status}"
+
+
+def test_the_list_of_models_is_read_up_to_a_limit(serve: Call) -> None:
+    server, client = serve(always(scripted.say("x")))
+    server.models = ("m" * (100 << 20),)
+    with pytest.raises(LLMError, match="oversized"):
+        client.probe()
+
+
+def test_garbage_decoded_is_a_malformed_reply(serve: Call) -> None:
+    _, client = serve(always(Action(content=b"not gzip", headers={"Content-Encoding": "gzip"})))
+    assert failure(client).reason == "malformed response"
 
 
 def test_learns_which_format_the_server_has(serve: Call) -> None:

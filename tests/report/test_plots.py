@@ -55,3 +55,12 @@ def test_equal_drawings_have_equal_bytes() -> None:
         ("b", "strict_hit@1", None),
     ]
     assert draw(rates(estimates)) == draw(rates(estimates))
+
+
+def test_control_characters_in_a_name_do_not_end_the_process() -> None:
+    """The drawing library aborts the process at some of them; no XML holds any."""
+    nasty = ["a\0b", "a\x01\x1b[31mb", "a\ufffe\ud800b", "a\u202eb", "plain"]
+    estimates = [(name, "strict_hit@1", Estimate(value=0.5, low=0.4, high=0.6, n=10)) for name in nasty]
+    svg = draw(rates(estimates))
+    assert svg.count("\N{REPLACEMENT CHARACTER}") >= 5
+    assert not set(svg) & set("\0\x01\x1b\ufffe\u202e")

@@ -25,6 +25,7 @@ class FakeQdrant(ThreadingHTTPServer):
         self.collections: dict[str, dict[str, Any]] = {}
         self.failing: int | None = None
         self.answer: bytes | None = None
+        self.encoding = ""
         self.drop_points = 0
         self.keys: list[str | None] = []
 
@@ -74,6 +75,8 @@ class _Handler(BaseHTTPRequestHandler):
     def _send(self, status: int, content: bytes) -> None:
         self.send_response(status)
         self.send_header("Content-Type", "application/json")
+        if self.server.encoding:
+            self.send_header("Content-Encoding", self.server.encoding)
         self.send_header("Content-Length", str(len(content)))
         self.end_headers()
         self.wfile.write(content)

@@ -1,0 +1,30 @@
+"""What a Qdrant server may answer: bounded in size, never decompressed."""
+
+from __future__ import annotations
+
+import gzip
+import tracemalloc
+
+import numpy as np
+import pytest
+from support.fake_qdrant import fake_qdrant
+
+from branchrank.errors import ArtifactError
+from branchrank.stores.qdrant_server import ServerCollection
+
+BOMB = gzip.compress(b"[" * (100 << 20), 9)
+
+
+@pytest.mark.parametrize(("answer", "encoding"), [(BOMB, "gzip"), (b"[" * (65 << 20), "")])
+def test_a_bomb_is_an_error_and_costs_no_memory(answer: bytes, encoding: str) -> None:
+    with fake_qdrant() as server:
+        collection = ServerCollection.create(server.url, "docs", 4)
+        server.answer, server.encoding = answer, encoding
+        tracemalloc.start()
+        try:
+            with pytest.raises(ArtifactError, match="Qdrant server"):
+                collection.dense(np.ones(4, dtype=np.float32) / 2, 3)
+            assert tracemalloc.get_traced_memory()[1] < 90 << 20
+        finally:
+            tracemalloc.stop()
+            collection.close()

@@ -1,0 +1,141 @@
+"""One workspace in eight threads: the hits of one thread, from the first use on."""
+
+from __future__ import annotations
+
+import threading
+import time
+from collections import Counter
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+from support.worlds import QUERIES, make_workspace
+
+from branchrank import Workspace
+from branchrank.index import build_index
+from branchrank.records import Hit
+from branchrank.systems import searcher
+from branchrank.systems.branches import BUILTIN_KINDS, branch_kind
+
+THREADS = 8
+PREDICTORS = ("local", "pageindex", "hybrid", "grep", "qdrant", "sqlite", "bm25", "dense")
+CASES = [(predictor, query) for predictor in PREDICTORS for query in QUERIES]
+
+
+@pytest.fixture(scope="module")
+def data_dir(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    folder = make_workspace(tmp_path_factory.mktemp("threads"))
+    build_index(folder).close()
+    return folder.data_dir
+
+
+@pytest.fixture(scope="module")
+def expected(data_dir: Path) -> dict[tuple[str, str], list[Hit]]:
+    """What one thread finds, in a workspace of its own."""
+    with Workspace.open(data_dir) as workspace:
+        return {case: workspace.search(case[1], case[0], 5) for case in CASES}
+
+
+def together(work: Callable[[int], object], count: int = THREADS) -> list[object]:
+    """The results of threads that start at once. A thread that does not end fails the test."""
+    start = threading.Barrier(count)
+    results: list[object] = [None] * count
+    errors: list[BaseException] = []
+
+    def run(number: int) -> None:
+        start.wait()
+        try:
+            results[number] = work(number)
+        except BaseException as error:
+            errors.append(error)
+
+    threads = [threading.Thread(target=run, args=(number,), daemon=True) for number in range(count)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join(60)
+    assert not any(thread.is_alive() for thread in threads), "the threads wait for one another"
+    assert errors == []
+    return results
+
+
+def turned(number: int) -> list[tuple[str, str]]:
+    """The cases in an order of each thread's own, so that each opens something else first."""
+    start = number * len(CASES) // THREADS
+    return CASES[start:] + CASES[:start]
+
+
+def test_eight_threads_find_what_one_finds(data_dir: Path, expected: dict) -> None:
+    with Workspace.open(data_dir) as workspace:
+        found = together(lambda number: {c: workspace.search(c[1], c[0], 5) for c in turned(number)})
+        assert all(answers == expected for answers in found)
+        again = together(lambda number: {c: workspace.search(c[1], c[0], 5) for c in turned(number)})
+        assert all(answers == expected for answers in again)
+
+
+def test_everything_is_opened_once(data_dir: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    opened: Counter[str] = Counter()
+    for name in BUILTIN_KINDS:
+        kind = branch_kind(name)
+
+        def counted(opening, name=name, open_=kind.open):
+            opened[name] += 1
+            time.sleep(0.02)  # long enough for another thread to come
+            return open_(opening)
+
+        monkeypatch.setattr(kind, "open", counted)
+    real = searcher.open_index
+
+    def slow(folder):
+        opened["index"] += 1
+        time.sleep(0.05)
+        return real(folder)
+
+    monkeypatch.setattr(searcher, "open_index", slow)
+    with Workspace.open(data_dir) as workspace:
+        tools = together(
+            lambda number: [workspace.search("tea", name, 3) for name in PREDICTORS] and workspace.tools
+        )
+        assert all(each is tools[0] for each in tools)
+    assert opened == Counter(["index", *BUILTIN_KINDS])
+
+
+class SlowLock:
+    """A lock whose first holder waits, so that the other thread comes while it is held."""
+
+    def __init__(self) -> None:
+        self.lock = threading.RLock()
+        self.held = threading.Event()
+
+    def __enter__(self) -> None:
+        self.lock.acquire()
+        if not self.held.is_set():
+            self.held.set()
+            time.sleep(0.3)
+
+    def __exit__(self, *exception: object) -> None:
+        self.lock.release()
+
+
+def test_the_index_and_the_engine_can_be_first_used_at_once(data_dir: Path) -> None:
+    workspace = Workspace.open(data_dir)
+    workspace._lock = lock = SlowLock()
+
+    def use(number: int) -> object:
+        if number == 0:
+            return workspace.engine
+        lock.held.wait(30)
+        return workspace.index
+
+    engine, index = together(use, 2)
+    assert engine.index is index
+    workspace.close()
+
+
+def test_a_closed_workspace_opens_everything_again(data_dir: Path, expected: dict) -> None:
+    workspace = Workspace.open(data_dir)
+    for _ in range(2):
+        assert workspace.search("tea", "local", 5) == expected["local", "tea"]
+        assert workspace.tools.hybrid_search("remove stains").results
+        assert workspace.tools.engine is workspace.engine
+        workspace.close()
