@@ -118,9 +118,9 @@ class TestModes:
         result = command("search", "HttpClient retry", *HYBRID, "--explain")
         assert result.exit_code == 0, result.output
         part = best["members"][0]
-        for name, word in ((FTS5, "keyword"), (DENSE, "vector")):
+        for name, word, measured in ((FTS5, "keyword", "score"), (DENSE, "vector", "cosine")):
             place = part["branches"][name]
-            assert f"{word} rank {place['rank']}, score {place['score']:.4f}" in result.stdout
+            assert f"{word} rank {place['rank']}, {measured} {place['score']:.4f}" in result.stdout
         assert f"({part['notes'][FTS5]})" in result.stdout
         assert "BM25" in part["notes"][FTS5]
 

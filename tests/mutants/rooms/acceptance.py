@@ -270,11 +270,11 @@ _PLAN = (
         (f"{PLAN}::TestStageAVectorShortlist::test_output_candidate_nodes_and_candidate_files",),
     ),
     Mutant(
-        "one-sibling-too-many",
-        "branchrank/ranking/neighbourhood.py",
-        'first = np.argsort(distances, axis=1, kind="stable")[:, :count]',
-        'first = np.argsort(distances, axis=1, kind="stable")[:, : count + 1]',
-        (f"{PLAN}::TestStageBTreeExpansion::test_optional_siblings_capped_per_node",),
+        "file-roots-get-less",
+        "branchrank/ranking/expansion.py",
+        "FILE_ROOT_SHARE = 0.5",
+        "FILE_ROOT_SHARE = 0.4",
+        (f"{PLAN}::TestStageBTreeExpansion::test_a_small_number_of_file_roots_inferred_from_stage_a",),
     ),
     Mutant(
         "answers-without-the-predictor",
@@ -338,8 +338,8 @@ _SQLITE = (
     Mutant(
         "explain-crashes",
         "branchrank/cli/search.py",
-        'f"{word} rank {placement.rank}, score',
-        'f"{word} rank {placement.place}, score',
+        'f"{word} rank {placement.rank}, {measured}',
+        'f"{word} rank {placement.place}, {measured}',
         (f"{SQLITE}::TestModes::test_every_part_of_a_score_is_explained",),
     ),
     Mutant(

@@ -58,10 +58,10 @@ MUTANTS = (
         ("tests/corpus/test_loading.py::test_the_digest_does_not_depend_on_the_order",),
     ),
     Mutant(
-        "crlf-kept-in-lines",
+        "last-line-break-opens-a-line",
         "branchrank/corpus/lines.py",
-        'return [line.removesuffix("\\r") for line in lines]',
-        "return lines",
-        ("tests/corpus/test_rst_odd.py::test_carriage_returns_do_not_shift_lines",),
+        "    if len(lines) > 1 and not lines[-1]:\n        lines.pop()\n",
+        "",
+        ("tests/corpus/test_rst_odd.py::test_an_empty_file_is_one_empty_line",),
     ),
 )

@@ -7,7 +7,6 @@ HTML = "branchrank/report/html.py"
 TERMINAL = "branchrank/report/terminal.py"
 VERIFY = "branchrank/report/verify_tables.py"
 TEST_MARKDOWN = "tests/report/test_report_markdown.py"
-TEST_HTML = "tests/report/test_html.py"
 TEST_TERMINAL = "tests/report/test_terminal.py"
 TEST_VERIFY = "tests/report/test_verify.py"
 
@@ -20,18 +19,11 @@ MUTANTS = (
         (f"{TEST_MARKDOWN}::test_text_is_no_markup",),
     ),
     Mutant(
-        "script-data-unescaped",
+        "html-unescaped",
         HTML,
-        '    for character in "<>&\\u2028\\u2029":\n',
-        '    for character in ">&\\u2028\\u2029":\n',
-        (f"{TEST_HTML}::test_json_in_the_page_holds_no_markup_and_reads_back",),
-    ),
-    Mutant(
-        "report-without-text-carries-text",
-        HTML,
-        "        passages=script_json(passages),\n",
-        "        passages=script_json(passages or {}),\n",
-        (f"{TEST_HTML}::test_a_report_without_text_carries_none",),
+        "return html_escape(safe(text))",
+        "return safe(text)",
+        ("tests/test_run.py::test_a_notebook_shows_the_table_and_the_plot_escaped",),
     ),
     Mutant(
         "every-predictor-bold",

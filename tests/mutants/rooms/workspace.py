@@ -49,8 +49,8 @@ MUTANTS = (
     Mutant(
         "closed-workspaces-keep-their-index-open",
         "branchrank/systems/searcher.py",
-        'self.__dict__["index"] = self._resources.enter_context(self._build())',
-        'self.__dict__["index"] = self._build()',
+        "self._index = self._resources.enter_context(index)",
+        "self._index = index",
         (f"{TEST_CITIZEN}::test_a_closed_workspace_holds_nothing_open",),
     ),
     Mutant(
