@@ -82,7 +82,7 @@ def test_a_server_that_answers_garbage_is_an_error(project: Path, tmp_path: Path
     """``invoke`` fails where a command ends with a traceback."""
     data = ("--data-dir", project / "data")
     bench = ("benchmark", *data, "--reports", tmp_path / "reports", "--latency-sample", 0, "--quiet")
-    ("index", project / "docs", "--data-dir")
+    index = ("index", project / "docs", "--data-dir")
     for words in (
         (*bench, "--predictor", "api", "--api-endpoint", f"{garbage}/retrieve"),
         (*bench, "--predictor", "hybrid", "--hybrid-base-url", f"{garbage}/v1", "--hybrid-model", "m"),
