@@ -3,6 +3,7 @@
 from mutants.mutant import Mutant
 
 ENGINE = "branchrank/systems/engine.py"
+FUSING = "branchrank/systems/fusing.py"
 BUILTIN = "branchrank/systems/builtin.py"
 RERANK = "branchrank/systems/rerank.py"
 TOOLS = "branchrank/systems/search_tools.py"
@@ -61,7 +62,7 @@ MUTANTS = (
     ),
     Mutant(
         "unit-interval-not-scaled",
-        ENGINE,
+        FUSING,
         "(slot.k + 1) / (sum(weights.values()) or 1.0)",
         "1.0",
         (f"{TEST_DOCUMENTS}::test_the_hybrid_score_is_rrf_scaled_to_one",),
@@ -141,8 +142,8 @@ MUTANTS = (
     Mutant(
         "rerank-weights-swapped",
         RERANK,
-        'weights={"first": 1.0 - weight, "reranked": weight}',
-        'weights={"first": weight, "reranked": 1.0 - weight}',
+        '{"first": 1.0 - weight, "reranked": weight}',
+        '{"first": weight, "reranked": 1.0 - weight}',
         (f"{TEST_RERANK}::test_what_the_llm_leaves_out_follows_in_fused_order",),
     ),
     Mutant(
