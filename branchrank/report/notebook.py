@@ -9,6 +9,12 @@ from branchrank.report.result import rates_plot
 from branchrank.report.terminal import notices, summary_table, title, verdicts
 from branchrank.runs.run import RunData
 
+#: A row's heading is the name of a predictor: bold is for a winner whose test passed, not for headings.
+_STYLE = (
+    "<style>.branchrank-run tbody th {font-weight: normal; text-align: left} "
+    ".branchrank-run caption {text-align: left}</style>"
+)
+
 
 def run_html(run: RunData) -> str:
     """The run as HTML in which every text is escaped; the plot is inline SVG."""
@@ -17,4 +23,5 @@ def run_html(run: RunData) -> str:
     blocks: list[Block] = [summary_table(run), *texts, plot]
     drawings = {plot.name: draw(plot)}
     body = "\n".join(block_html(block, drawings) for block in blocks)
-    return f"<div><p><strong>{escape(title(run))}</strong></p>\n{body}\n</div>"
+    heading = f"<p><strong>{escape(title(run))}</strong></p>"
+    return f'<div class="branchrank-run">{_STYLE}{heading}\n{body}\n</div>'
