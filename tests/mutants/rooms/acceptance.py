@@ -338,8 +338,8 @@ _SQLITE = (
     Mutant(
         "explain-crashes",
         "branchrank/cli/search.py",
-        'f"{word} rank {placement.rank}, score',
-        'f"{word} rank {placement.place}, score',
+        'f"{word} rank {placement.rank}, {measured}',
+        'f"{word} rank {placement.place}, {measured}',
         (f"{SQLITE}::TestModes::test_every_part_of_a_score_is_explained",),
     ),
     Mutant(
