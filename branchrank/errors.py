@@ -121,8 +121,14 @@ class FailedRunError(BranchRankError):
 
 def suggestion(name: str, known: Iterable[str]) -> str:
     """Return ``did you mean `local`?`` for the known name nearest to ``name``, or "" when none is near."""
+    near = nearest(name, known)
+    return f"did you mean `{near}`?" if near else ""
+
+
+def nearest(name: str, known: Iterable[str]) -> str:
+    """Return the known name nearest to ``name``, or "" when none is near."""
     near = difflib.get_close_matches(name, list(known), n=1)
-    return f"did you mean `{near[0]}`?" if near else ""
+    return near[0] if near else ""
 
 
 def or_else(name: str, known: Iterable[str]) -> str:

@@ -141,11 +141,11 @@ class Workspace(Searcher):
 
     def benchmark(
         self,
-        predictors: Sequence[PredictorLike] = ("all",),
+        predictors: PredictorLike | Sequence[PredictorLike] = ("all",),
         *,
         questions: AnyPath | None = None,
         primary: str = "",
-        measures: Sequence[str] = (),
+        measures: str | Sequence[str] = (),
         baseline: str = "",
         sample_size: int | None = None,
         seed: int | None = None,
@@ -159,7 +159,7 @@ class Workspace(Searcher):
         fresh: bool = False,
         progress: bool | Progress = False,
     ) -> Run:
-        """Ask every predictor the same questions and return the finished run, with its report.
+        """Ask one or several predictors the same questions and return the finished run, with its report.
 
         A predictor is a name (``local``, ``all``, ``module:Class``), a ``System``, an object with
         ``retrieve(query, k)``, or a function ``f(query, k)``; both return hits, best first. ``questions`` is
@@ -185,7 +185,7 @@ class Workspace(Searcher):
 
         named = {
             "primary": primary or None,
-            "measures": ",".join(measures) or None,
+            "measures": (measures if isinstance(measures, str) else ",".join(measures)) or None,
             "baseline": baseline or None,
             "sample_size": sample_size,
             "sample_seed": seed,
@@ -196,6 +196,8 @@ class Workspace(Searcher):
         if repeats is not None:
             flags["llm.repeats"] = repeats
         folder = self._folder.with_flags({**(settings or {}), **flags})
+        if isinstance(predictors, str) or not isinstance(predictors, Sequence):
+            predictors = [predictors]
         plan = plan_from_names(
             predictors,
             data_dir=self.data_dir,

@@ -138,7 +138,7 @@ def test_a_run_loads_from_another_working_directory(
 def test_a_mistyped_run_gets_the_nearest_one(run: Run) -> None:
     shown = invoke("show", run.directory.with_name(run.directory.name[:-1]))
     assert shown.exit_code == RunError.exit_code
-    assert f"did you mean `{run.directory.name}`?" in shown.stderr
+    assert f"did you mean `{run.directory}`?" in shown.stderr
 
 
 class Texts(HTMLParser):

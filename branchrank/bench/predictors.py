@@ -108,7 +108,7 @@ class ClassPredictor(Untraced):
             try:
                 hits.append(_checked(hit))
             except (TypeError, ValueError) as error:
-                raise self._wrong(f"a hit that is none: {error}") from error
+                raise self._wrong(f"an invalid hit: {error}") from error
         kept = [hit for hit in hits if not _excluded(hit, question)]
         return Retrieval(hits=tuple(kept[:k]))
 

@@ -23,11 +23,9 @@ from typing import NamedTuple
 import msgspec
 
 from branchrank.corpus.package_index import IndexConfiguration, fetch_pinned
-from branchrank.errors import CorpusError
+from branchrank.errors import CorpusError, or_else
 from branchrank.progress import Progress, no_progress
 from branchrank.records import Record
-
-#: Told the stage ("download", "unpack", "clone"), what is done and of how much.
 
 MAX_FILES = 50_000
 MAX_BYTES = 2**29
@@ -120,7 +118,9 @@ def add_corpus(
     known = known_corpora()
     entry = corpus or known.get(name)
     if entry is None:
-        raise CorpusError(f"no corpus is known as {name!r}", remedy=f"choose one of {', '.join(known)}")
+        raise CorpusError(
+            f"no corpus is called {name!r}{or_else(name, known)}", remedy="branchrank corpus list"
+        )
     target = destination or corpora_home() / name
     if target.is_dir() and any(target.iterdir()):
         return target

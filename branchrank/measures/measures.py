@@ -11,7 +11,7 @@ import re
 from collections.abc import Callable, Iterable, Mapping
 from math import log2
 
-from branchrank.errors import UsageError, suggestion
+from branchrank.errors import UsageError, nearest
 from branchrank.records import Record
 
 
@@ -203,8 +203,10 @@ def parse_measure(text: str, scoring: str = "") -> Measure:
         known = ", ".join(
             f"{scoring}{name}{'@k' if each.needs_cutoff else ''}" for name, each in _BY_NAME.items()
         )
-        near = suggestion(match["name"], _BY_NAME) if match else ""
-        raise UsageError(f"unknown measure {whole!r}", remedy=near or f"use one of {known}")
+        near = nearest(match["name"], _BY_NAME) if match else ""
+        rest = text.strip()[len(match["name"]) :] if match else ""
+        remedy = f"did you mean `{scoring}{near}{rest}`?" if near else f"use one of {known}"
+        raise UsageError(f"unknown measure {whole!r}", remedy=remedy)
     parameters = _parse_arguments(whole, match["arguments"])
     if match["cutoff"] is not None:
         parameters["cutoff"] = int(match["cutoff"])

@@ -12,7 +12,7 @@ from typing import Annotated, Any, Literal
 import msgspec
 
 from branchrank.artifacts import digest_file, digest_of, storage_errors, write_bytes
-from branchrank.errors import RunError, suggestion
+from branchrank.errors import RunError, nearest
 from branchrank.llm.ledger import PriceTable
 from branchrank.records import Record
 from branchrank.runs.provenance import Provenance
@@ -193,7 +193,8 @@ def read_run(directory: Path) -> RunRecord:
         return msgspec.json.decode(content, type=RunRecord)
     except OSError as error:
         beside = [path.parent.name for path in directory.parent.glob(f"*/{RUN_JSON}")]
-        remedy = suggestion(directory.name, beside) or "`branchrank list`"
+        near = nearest(directory.name, beside)
+        remedy = f"did you mean `{directory.parent / near}`?" if near else "`branchrank list`"
         raise RunError(f"no run in {directory}: {error.strerror}", remedy=remedy) from error
     except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
         raise RunError(f"{path}: {error}", remedy="run the benchmark again") from None

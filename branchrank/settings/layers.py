@@ -4,14 +4,14 @@ from __future__ import annotations
 
 import os
 import tomllib
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from functools import cache
 from pathlib import Path
 from typing import Any, TypeVar, get_args, get_type_hints
 
 import msgspec
 
-from branchrank.errors import UsageError, or_else
+from branchrank.errors import UsageError, or_else, suggestion
 from branchrank.records import Record
 from branchrank.settings.base import Settings
 from branchrank.settings.parts import PARTS
@@ -158,13 +158,15 @@ def resolve(
 ) -> Resolved:
     """Merge the four layers into every part's settings.
 
-    ``flags`` maps ``"section.name"`` to the values given on the command line. Raises one
-    :class:`UsageError` that lists every wrong value with its origin and the allowed range.
+    ``flags`` maps ``"section.name"`` to the values given on the command line or by the caller. Raises one
+    :class:`UsageError` that lists every unknown name, and every wrong value with its origin and the allowed
+    range.
     """
     toml = toml or {}
     environment = os.environ if environment is None else environment
     flags = flags or {}
-    problems: list[str] = []
+    names = [f"{part.section}.{setting.name}" for part in PARTS for setting in settings_of(part)]
+    problems = [_unknown_name(name, names) for name in flags if name not in names]
     parts: dict[str, Settings] = {}
     origins: dict[str, str] = {}
     for part in PARTS:
@@ -196,6 +198,11 @@ def resolve(
             remedy="correct them; `branchrank settings` lists every name, default and range",
         )
     return Resolved(parts=parts, origins=origins)
+
+
+def _unknown_name(name: str, names: Sequence[str]) -> str:
+    near = suggestion(name, names)
+    return f"there is no setting {name!r}" + (f"; {near}" if near else "")
 
 
 def _layered(

@@ -8,7 +8,7 @@ from branchrank.ranking.lists import RankedList
 from branchrank.ranking.passage_choice import best_passage
 from branchrank.records import Chunk, Hit, Node, Placement, Scored
 from branchrank.spec import System
-from branchrank.systems.branches import BranchResult, branch_kind, label
+from branchrank.systems.branches import BranchResult, branch_kind
 from branchrank.systems.query import Query
 from branchrank.systems.sources import Sources, span_of, squared_distance
 
@@ -159,8 +159,3 @@ def chunk_hit(chunk: Chunk, score: float = 0.0, **more: object) -> Hit:
         breadcrumb=chunk.breadcrumb,
         **more,  # type: ignore[arg-type]
     )
-
-
-def branch_names(system: System) -> list[str]:
-    """The names of the branches that are run, in their order."""
-    return [label(branch) for branch in system.searched]

@@ -156,13 +156,13 @@ class Searcher:
         k: int = 5,
         *,
         keywords: str = "",
-        filters: Sequence[str] = (),
+        filters: str | Sequence[str] = (),
     ) -> list[Hit]:
         """The ``k`` best passages for a query, best first.
 
         ``system`` is a predictor's name (``local``, ``hybrid``, ``pageindex``, ``grep``, ...) or a
-        ``System``. ``keywords`` are exact words for the branches that match words. ``filters`` such as
-        ``"file_path=guide/*.md"`` restrict the search to some documents.
+        ``System``. ``keywords`` are exact words for the branches that match words. ``filters``, one or
+        several such as ``"file_path=guide/*.md"``, restrict the search to some documents.
 
         Raises :class:`~branchrank.errors.UsageError` for an unknown system or filter, and what opening the
         index or a branch raises.
@@ -181,13 +181,14 @@ class Searcher:
         k: int = 5,
         *,
         keywords: str = "",
-        filters: Sequence[str] = (),
+        filters: str | Sequence[str] = (),
     ) -> Retrieval:
         """As :meth:`search`, with the trace of every stage, stage times, LLM calls and notices."""
         if k < 1:
             raise UsageError(f"k = {k}; at least 1 hit must be asked for", remedy="k=5")
         chosen = self.system(system)
-        conditions = tuple(read_filter(text) for text in filters)
+        texts = (filters,) if isinstance(filters, str) else filters
+        conditions = tuple(read_filter(text) for text in texts)
         self._asked(chosen)
         return self.engine.retrieve(chosen, query, k, keywords=keywords, filters=conditions)
 

@@ -112,6 +112,16 @@ def test_a_wrong_name_is_an_error_with_a_remedy(name):
     assert caught.value.remedy
 
 
+@pytest.mark.parametrize(
+    ("typo", "near"), [("nDGC@10", "nDCG@10"), ("Sucess(rel=2)@1", "Success(rel=2)@1"), ("Judgd", "Judged")]
+)
+def test_a_typo_is_answered_with_a_name_that_works(typo, near):
+    with pytest.raises(UsageError) as caught:
+        parse_measure(typo)
+    assert caught.value.remedy == f"did you mean `{near}`?"
+    parse_measure(near)
+
+
 def test_every_definition_is_described():
     for each in DEFINITIONS:
         assert each.description.endswith(".")

@@ -261,6 +261,13 @@ def test_an_unknown_setting_is_refused_with_the_nearest() -> None:
     assert "[hybrid] has no setting 'candidate_cup'; did you mean `candidate_cap`?" in caught.value.message
 
 
+@pytest.mark.parametrize("name", ["local.rrfk", "lokal.rrf_k", "local"])
+def test_an_unknown_name_given_by_the_caller_is_refused(name: str) -> None:
+    with pytest.raises(UsageError) as caught:
+        resolve(flags={name: 3}, environment={})
+    assert f"there is no setting '{name}'; did you mean `local.rrf_k`?" in caught.value.message
+
+
 @pytest.mark.parametrize(("cap", "warned"), [(0, True), (19, True), (20, False), (50, False), (51, True)])
 def test_a_candidate_cap_outside_20_to_50_is_allowed_with_a_warning(cap: int, warned: bool) -> None:
     settings = resolve(environment={}, flags={"hybrid.candidate_cap": cap})

@@ -49,14 +49,14 @@ MUTANTS = (
     Mutant(
         "closed-workspaces-keep-their-index-open",
         "branchrank/systems/searcher.py",
-        "self._index = self._resources.enter_context(index)",
-        "self._index = index",
+        "self._index = self._resources.enter_context(self._build())",
+        "self._index = self._build()",
         (f"{TEST_CITIZEN}::test_a_closed_workspace_holds_nothing_open",),
     ),
     Mutant(
         "filters-of-the-library-ignored",
         "branchrank/systems/searcher.py",
-        "conditions = tuple(read_filter(text) for text in filters)",
+        "conditions = tuple(read_filter(text) for text in texts)",
         "conditions = ()",
         (
             "tests/acceptance/test_document_002_qdrant.py::TestBm25SparseSearch"
@@ -67,9 +67,9 @@ MUTANTS = (
         "k-of-the-library-is-10",
         "branchrank/systems/searcher.py",
         'system: str | System = "hybrid",\n        k: int = 5,\n        *,\n        keywords: str = "",\n'
-        "        filters: Sequence[str] = (),\n    ) -> list[Hit]:",
+        "        filters: str | Sequence[str] = (),\n    ) -> list[Hit]:",
         'system: str | System = "hybrid",\n        k: int = 10,\n        *,\n        keywords: str = "",\n'
-        "        filters: Sequence[str] = (),\n    ) -> list[Hit]:",
+        "        filters: str | Sequence[str] = (),\n    ) -> list[Hit]:",
         (
             "tests/acceptance/test_document_003_plan.py::TestSuggestedDefaults"
             "::test_final_top_k_is_5_in_the_library",
