@@ -135,6 +135,14 @@ def test_a_run_loads_from_another_working_directory(
         Run.load("nowhere")
 
 
+def test_a_run_without_its_questions_is_damaged(run: Run, tmp_path: Path) -> None:
+    damaged = Path(shutil.copytree(run.directory, tmp_path / "run"))
+    (damaged / "questions.jsonl").unlink()
+    with pytest.raises(RunError, match=r"questions\.jsonl") as refused:
+        Run.load(damaged)
+    assert "--questions" not in refused.value.remedy
+
+
 def test_a_mistyped_run_gets_the_nearest_one(run: Run) -> None:
     shown = invoke("show", run.directory.with_name(run.directory.name[:-1]))
     assert shown.exit_code == RunError.exit_code

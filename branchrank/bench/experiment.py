@@ -298,6 +298,9 @@ class _Systems:
         starts = name if name in BUILTIN and not isinstance((table or {}).get("branches"), list) else ""
         parent = table.get("from", starts) if table is not None else ""
         if table is None or parent == name:
+            if table is not None and name not in BUILTIN:
+                self.found.append(f"[systems.{name}] inherits from itself")
+                return None
             if name not in BUILTIN:
                 self.found.append(f"no system is called {name!r}{or_else(name, [*BUILTIN, *self.tables])}")
                 return None

@@ -146,10 +146,10 @@ def _errors(plan: Plan) -> Iterator[BranchRankError]:
 def _system_remedy(wrong: Sequence[str]) -> str:
     if not any("asks for an LLM" in problem for problem in wrong):
         return "correct the systems"
-    return (
-        "name the endpoint (--hybrid-base-url, --hybrid-model, --pageindex-base-url, --pageindex-model), "
-        "or leave the LLM out (--hybrid-no-llm, --pageindex-no-llm)"
-    )
+    missing = "--hybrid-model, --pageindex-model"
+    if any("no endpoint" in problem for problem in wrong):
+        missing = f"--hybrid-base-url, --pageindex-base-url, {missing}"
+    return f"name it ({missing}), or leave the LLM out (--hybrid-no-llm, --pageindex-no-llm)"
 
 
 def _attempt(found: list[BranchRankError], make: Callable[[], T]) -> T | None:

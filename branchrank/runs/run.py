@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, Literal, Self
 import msgspec
 
 from branchrank.artifacts import read_jsonl
-from branchrank.errors import RunError
+from branchrank.errors import QuestionError, RunError
 from branchrank.questions.question_files import load_questions, questions_digest
 from branchrank.records import LLMCall, Question
 from branchrank.runs import directory as names
@@ -215,7 +215,10 @@ def load_run(directory: Path) -> RunData:
             f"{directory} is not finished: it has {len(rows)} of {wanted} rows",
             remedy=f"branchrank resume {directory}",
         )
-    asked = {question.id: question for question in load_questions(directory / names.QUESTIONS)}
+    try:
+        asked = {question.id: question for question in load_questions(directory / names.QUESTIONS)}
+    except QuestionError as error:
+        raise RunError(error.message, remedy="run the benchmark again") from error
     missing = [key for key in record.question_ids if key not in asked]
     if missing:
         raise RunError(f"{directory / names.QUESTIONS} lacks the question {missing[0]!r}")

@@ -154,6 +154,8 @@ branches = [{ kind = "bm25", unit = "node" }, { kind = "dense" }]
 index = "absent"
 [systems.empty]
 branches = []
+[systems.itself]
+from = "itself"
 [systems.typo]
 branches = [{ kind = "bm25" }]
 branchs = 3
@@ -168,6 +170,7 @@ chunk_tokens = 1
         "the baseline 'nobody'",
         "no system is called 'nowhere'",
         "inherits from itself: b -> c -> b",
+        "[systems.itself] inherits from itself",
         "[systems.local] Expected `int` >= 1",
         "'asking' asks for an LLM but names no endpoint",
         "[systems.pageindex] there is no branch 'dense'; choose from tree",
@@ -178,7 +181,7 @@ chunk_tokens = 1
         "chunk_tokens = 1",
     ):
         assert part in message, part
-    assert "has 13 problems:" in message
+    assert "has 14 problems:" in message
     assert caught.value.exit_code == 2
 
 

@@ -111,10 +111,10 @@ def test_an_endpoint_without_a_model_is_refused_with_both_remedies(unbuilt: Path
     assert result.exit_code == 2
     assert "asks for an LLM but names no model" in result.stderr
     if predictor != "pageindex":
-        assert "--hybrid-base-url" in result.stderr
+        assert "--hybrid-model" in result.stderr
         assert "--hybrid-no-llm" in result.stderr
     if predictor != "hybrid":
-        assert "--pageindex-base-url" in result.stderr
+        assert "--pageindex-model" in result.stderr
         assert "--pageindex-no-llm" in result.stderr
     assert sorted(path.name for path in unbuilt.iterdir()) == ["data", "docs"]
     assert not (unbuilt / "data" / "indexes").exists()

@@ -15,11 +15,7 @@ class TitlesKind(BranchKind):
     name = "titles"
     units = ("node",)
     ranks_by = "words"
-
-    def problems(self, branch):
-        found = super().problems(branch)
-        unknown = set(branch.options) - {"least", "ignore"}
-        return found + [f"titles has no option {name!r}" for name in sorted(unknown)]
+    options = ("least", "ignore")
 
     def open(self, opening):
         titles = {node.id: words(node.title) for node in opening.index.tree.sections}

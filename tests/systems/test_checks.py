@@ -25,7 +25,7 @@ BM25 = Branch(kind="bm25")
         ({"branches": (DENSE, Branch(kind="bm25", unit="node"))}, "give every branch one unit"),
         ({"branches": (BM25, BM25)}, "has the branch bm25(chunks) twice"),
         ({"branches": (DENSE, BM25), "fuse": Fuse(method="none")}, "fuses 2 branches by the method none"),
-        ({"branches": (DENSE,), "rerank": Rerank(method="llm")}, "names no endpoint and model"),
+        ({"branches": (DENSE,), "rerank": Rerank(method="llm")}, "names no endpoint"),
         ({"branches": (DENSE,), "rerank": Rerank(method="cross-encoder")}, "names no model"),
         ({"branches": (Branch(kind="bm25", unit="node"),), "group": Group(by="document")}, "groups nodes"),
     ],

@@ -21,11 +21,11 @@ class GrepKind(BranchKind):
     name = "grep"
     units = ("chunk", "span")
     waits = True
+    options = ("ranking",)
 
     def problems(self, branch: Branch) -> list[str]:
-        """Only the option ``ranking`` is known."""
+        """The option ``ranking`` has few values."""
         found = super().problems(branch)
-        found += [f"grep has no option {name!r}" for name in branch.options if name != "ranking"]
         if branch.options.get("ranking", "none") not in RANKINGS:
             found.append(f"grep's option ranking is one of {', '.join(RANKINGS)}")
         return found

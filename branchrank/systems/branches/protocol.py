@@ -82,7 +82,7 @@ class BranchKind:
     ``needs_vector``: it searches with the query's vector. ``waits``: it waits for a process or a server, so
     it runs beside the other branches. ``ranks_by`` says which evidence picks the passage of a section that
     it found. ``remembered``: equal queries have equal results, so a run computes each once. ``own_depth``:
-    its settings bound its list, not ``top_n``.
+    its settings bound its list, not ``top_n``. ``options`` are the names of the options that it takes.
     """
 
     name: str = ""
@@ -93,6 +93,7 @@ class BranchKind:
     remembered: bool = True
     own_depth: bool = False
     shows_unit: bool = False
+    options: tuple[str, ...] = ()
 
     def label(self, unit: Unit) -> str:
         """The name in traces and hits."""
@@ -105,7 +106,8 @@ class BranchKind:
             found.append(f"`tree` settings belong to a branch of kind tree, not {self.name}")
         if branch.threshold is not None and not self.needs_vector:
             found.append(f"`threshold` is a distance between vectors; {self.name} has none")
-        return found
+        unknown = [name for name in branch.options if name not in self.options]
+        return found + [f"{self.name} has no option {name!r}" for name in unknown]
 
     def open(self, opening: Opening) -> Search:
         """Open what the search needs and return the search."""

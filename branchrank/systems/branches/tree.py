@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import msgspec
+
 from branchrank.records import Scored
 from branchrank.spec import Branch
 from branchrank.systems.branches.protocol import BranchKind, BranchResult, Lookup, Opening, Search
@@ -21,7 +23,7 @@ class TreeKind(BranchKind):
         """A walk needs its settings."""
         if branch.tree is None:
             return ["a branch of kind tree needs `tree` settings, such as tree = { beam = 4 }"]
-        return []
+        return super().problems(msgspec.structs.replace(branch, tree=None))
 
     def open(self, opening: Opening) -> Search:
         """Return the walk over the index's tree."""
