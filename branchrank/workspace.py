@@ -108,6 +108,7 @@ class Workspace(Searcher):
         folder = Path(data_dir)
         kept = {**(settings or {}), **({"index.embedder": embedder} if embedder else {})}
         opened = WorkspaceFolder.open(folder, flags=kept)  # a wrong value is refused before it is kept
+        kept = dict(opened.flags)
         if corpus is None:
             opened.check_exists()
         root = None if corpus is None else locate_corpus(corpus if isinstance(corpus, str) else Path(corpus))
@@ -183,18 +184,17 @@ class Workspace(Searcher):
         from branchrank.bench import plan_from_names
         from branchrank.report.writing import run_and_report
 
-        named = {
-            "primary": primary or None,
-            "measures": (measures if isinstance(measures, str) else ",".join(measures)) or None,
-            "baseline": baseline or None,
+        given = {
+            "primary": primary,
+            "measures": measures if isinstance(measures, str) else ",".join(measures),
+            "baseline": baseline,
             "sample_size": sample_size,
             "sample_seed": seed,
             "top_k": top_k,
             "latency_sample": latency_sample,
         }
-        flags = {f"benchmark.{name}": value for name, value in named.items() if value is not None}
-        if repeats is not None:
-            flags["llm.repeats"] = repeats
+        flags = {f"benchmark.{name}": value for name, value in given.items() if value not in ("", None)}
+        flags |= {"llm.repeats": repeats} if repeats is not None else {}
         folder = self._folder.with_flags({**(settings or {}), **flags})
         if isinstance(predictors, str) or not isinstance(predictors, Sequence):
             predictors = [predictors]

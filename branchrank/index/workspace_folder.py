@@ -62,7 +62,8 @@ class WorkspaceFolder:
         self.data_dir = data_dir
         self.settings = settings
         self.notify = notify or (lambda line: None)
-        self._flags = flags or {}
+        #: The settings above ``branchrank.toml`` and the environment, by ``section.name``.
+        self.flags: Mapping[str, Any] = flags or {}
         self.config, self._tables = read_config(data_dir / CONFIG)
 
     @classmethod
@@ -87,7 +88,7 @@ class WorkspaceFolder:
 
     def with_flags(self, flags: Mapping[str, Any]) -> WorkspaceFolder:
         """The same folder with further settings above those that it was opened with."""
-        return type(self).open(self.data_dir, flags={**self._flags, **flags}, notify=self.notify)
+        return type(self).open(self.data_dir, flags={**self.flags, **flags}, notify=self.notify)
 
     @property
     def index_settings(self) -> IndexSettings:

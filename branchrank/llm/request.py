@@ -34,7 +34,7 @@ class Message(Record, frozen=True, kw_only=True):
 class CallContext(Record, frozen=True, kw_only=True):
     """For whom a call is made: it labels the ledger's row and seeds every draw.
 
-    ``repeat`` counts the runs of one LLM arm from 0. Contexts that differ in ``seed`` or ``repeat``
+    ``repeat`` counts the repeats of a predictor that asks an LLM, from 0. Contexts that differ in ``seed`` or ``repeat``
     make different calls; ``predictor`` and ``question_id`` are labels alone.
     """
 

@@ -19,7 +19,7 @@ from branchrank.runs.slices import LABELS, slice_values
 if TYPE_CHECKING:
     from branchrank.runs.run import RunData
 
-R = TypeVar("R", bound=RunData)
+R = TypeVar("R", bound="RunData")
 
 
 def cut_run(run: R, conditions: Sequence[str]) -> R:
@@ -43,7 +43,7 @@ def cut_run(run: R, conditions: Sequence[str]) -> R:
         if not there:
             known = [each for each in LABELS if _present(values, each)]
             raise UsageError(
-                f"--where {condition!r}: no question of {run.directory} has a {LABELS[name]}",
+                f"--where {condition!r}: no question of {run.directory} has a value for {LABELS[name]}",
                 remedy=f"cut by {', '.join(known)}" if known else "leave --where out",
             )
         choice = f"{name} is one of: {', '.join(there)}"

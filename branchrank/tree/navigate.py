@@ -68,15 +68,6 @@ class Tree:
             return ()
         return tuple(self._nodes[child] for child in parent.children if child != identifier)
 
-    def descendants(self, identifier: str) -> tuple[Node, ...]:
-        """Every node below, in pre-order."""
-        first = self._positions[identifier]
-        depth = self._pre_order[first].depth
-        last = first + 1
-        while last < len(self._pre_order) and self._pre_order[last].depth > depth:
-            last += 1
-        return self._pre_order[first + 1 : last]
-
     def height(self, identifier: str) -> int:
         """Levels below the node, 0 for a leaf."""
         return self._heights[identifier]

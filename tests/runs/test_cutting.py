@@ -64,7 +64,7 @@ def test_conditions_on_one_slice_add_up_and_on_two_both_hold(whole: RunData) -> 
         ("colour=red", "names no slice"),
         ("kind", "=VALUE is missing\n.*kind=VALUE; kind is one of: howto, lookup"),
         ("kind=nothing", "kind is one of: howto, lookup"),
-        ("overlap=subset", "no question of .* has one .overlap with the heading"),
+        ("overlap=subset", "no question of .* has a value for overlap with the heading"),
         ("overlap", "fix: cut by kind, difficulty, "),
     ],
 )
