@@ -34,8 +34,8 @@ class Message(Record, frozen=True, kw_only=True):
 class CallContext(Record, frozen=True, kw_only=True):
     """For whom a call is made: it labels the ledger's row and seeds every draw.
 
-    ``repeat`` counts the repeats of a predictor that asks an LLM, from 0. Contexts that differ in ``seed`` or ``repeat``
-    make different calls; ``predictor`` and ``question_id`` are labels alone.
+    ``repeat`` counts the repeats of a predictor that asks an LLM, from 0. Contexts that differ in ``seed`` or
+    ``repeat`` make different calls; ``predictor`` and ``question_id`` are labels alone.
     """
 
     question_id: str = ""
