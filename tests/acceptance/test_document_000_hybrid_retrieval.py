@@ -137,12 +137,14 @@ class TestVectorSearchThreshold:
         assert half.paths == expected
         assert all(each["distance"] < 0.9 for each in half.results)
 
-    def test_vector_search_with_results_above_threshold(self, mcp: Mcp) -> None:
-        distances = [each["distance"] for each in mcp("vector_search", query="clear the cache").results]
+    def test_vector_search_with_results_above_threshold(self, library: Library, mcp: Mcp) -> None:
+        """Those exactly at the threshold, too."""
+        query = "clear the cache"
+        found = library().tools.vector_search(query).results
+        distances = [2.0 - 2.0 * each.hit.branches["dense(chunks)"].score for each in found]
         assert distances[0] < distances[1]
-        # Exactly at the threshold is dropped as well.
-        strict = mcp("vector_search", {"grep__vector_score_threshold": distances[1]}, query="clear the cache")
-        assert [each["distance"] for each in strict.results] == distances[:1]
+        strict = mcp("vector_search", {"grep__vector_score_threshold": distances[1]}, query=query)
+        assert strict.paths == [found[0].hit.source]
         assert "dropped" in strict.status
 
 
