@@ -79,7 +79,7 @@ def run_plan(
     line that replaces the one before, such as running costs.
 
     Raises what :func:`check_plan` and :func:`~branchrank.bench.opening.open_plan` raise, before any work, and
-    :class:`~branchrank.errors.RunError` where ``resume`` is no run of this plan.
+    :class:`~branchrank.errors.RunError` where ``resume`` is the directory of another plan.
     """
     questions = check_plan(plan)
     with open_plan(

@@ -174,14 +174,14 @@ class _Function:
 
 
 def predictor_of(thing: object) -> Predictor:
-    """Return the predictor that a Python object is, for what is no system and no name.
+    """Make a predictor of a class, an object or a function.
 
     ``thing`` is a predictor already, an object with ``retrieve(query, k)``, a class of such objects that
     needs no arguments, or a function ``f(query, k)`` that returns hits. Without an attribute ``name`` an
     object is called after its class, a function after its own name.
 
     Raises:
-        UsageError: it is none of these, or its class can't be made without arguments.
+        UsageError: it is something else, or its class needs arguments.
     """
     remedy = "give a name, a System, or an object or class with retrieve(query, k)"
     if isinstance(thing, type):
