@@ -17,13 +17,14 @@ from support.worlds import write_pages
 from branchrank.embedders.sentence_transformers import SentenceTransformersEmbedder
 from branchrank.errors import ModelError
 
-WORDS = "represent this query for searching relevant code : how to configure a route section text tea".split()
+WORDS = ["represent", "this", "query", "for", "searching", "relevant", "code", ":"]
+WORDS += ["how", "to", "configure", "a", "route", "section", "text", "tea"]
 PREFIX = "Represent this query for searching relevant code: "
 TEXTS = ["a route", "how to configure a route section " * 4, "text", "", "tea unknown tea"]
 #: float32 against float64, on unit vectors.
 TOLERANCE = 2e-6
 
-#: ``config.json`` of nomic-ai/CodeRankEmbed, in a small size and with other values than transformers' defaults.
+#: ``config.json`` of nomic-ai/CodeRankEmbed, small, and with other values than transformers' defaults.
 PUBLISHED: dict[str, Any] = {
     "activation_function": "swiglu",
     "architectures": ["NomicBertModel"],
@@ -149,7 +150,7 @@ def token_ids(text: str) -> list[int]:
     """The ids of lower-cased words, colons apart, between [CLS] and [SEP], at most 40 in all."""
     numbers = {word: number for number, word in enumerate([*SPECIAL, *WORDS])}
     words = text.lower().replace(":", " : ").split()
-    return [2, *(numbers.get(word, 1) for word in words)][:39] + [3]
+    return [*[2, *(numbers.get(word, 1) for word in words)][:39], 3]
 
 
 def published_forward(text: str, gate: str = "swiglu", pooling: str = "cls") -> NDArray[np.float64]:
