@@ -196,7 +196,7 @@ def test_what_a_server_answers_is_bounded(
     tracemalloc.start()
     try:
         with pytest.raises(ArtifactError, match=reason), contextlib.ExitStack() as stack:
-            ask_twice(stack.enter_context(vectors_chroma._connected(relay.url)), relay, instead)
+            ask_twice(stack.enter_context(vectors_chroma.connected(relay.url)), relay, instead)
         assert tracemalloc.get_traced_memory()[1] < 15 << 20
     finally:
         tracemalloc.stop()
