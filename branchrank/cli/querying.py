@@ -47,6 +47,7 @@ class Answer(Record, frozen=True, kw_only=True):
     hits: tuple[Hit, ...]
     stage_ms: dict[str, float]
     fallbacks: tuple[str, ...]
+    notices: tuple[str, ...]
 
 
 def answer_queries(
@@ -91,10 +92,11 @@ def _answer(query: str, predictor: str, retrieve: Callable[[str], Retrieval], as
             hits=retrieval.hits,
             stage_ms={stage: round(ms, 3) for stage, ms in retrieval.stage_ms.items()},
             fallbacks=retrieval.fallbacks,
+            notices=_notices(retrieval),
         )
         click.echo(msgspec.json.encode(answer))  # bytes: JSON is UTF-8 whatever the terminal is
         return
-    for notice in (*retrieval.notices, *filter(None, [retrieval.incomplete])):
+    for notice in _notices(retrieval):
         click.secho(safe(notice), fg="yellow", err=True)
     for fallback in retrieval.fallbacks:
         click.secho(f"fallback: {safe(fallback)}", fg="yellow", err=True)
@@ -102,6 +104,11 @@ def _answer(query: str, predictor: str, retrieve: Callable[[str], Retrieval], as
         click.echo("nothing found")
     for rank, hit in enumerate(retrieval.hits, start=1):
         show_hit(rank, hit)
+
+
+def _notices(retrieval: Retrieval) -> tuple[str, ...]:
+    """What a reader of the answer should know."""
+    return (*retrieval.notices, *filter(None, [retrieval.incomplete]))
 
 
 def show_hit(rank: int, hit: Hit) -> None:

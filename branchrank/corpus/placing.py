@@ -11,13 +11,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+import contextlib
+from collections.abc import Iterable, Mapping, Sequence
 from functools import cache
 from pathlib import Path, PurePosixPath
 from typing import Any, Literal, NamedTuple
 
+from branchrank.corpus.lines import decode, split_lines
 from branchrank.corpus.normalised import NormalisedLines, normalise
 from branchrank.records import Record, Span
+from branchrank.safe_open import read_beneath
 
 _PATHS = ("file_path", "path", "source")
 _TEXTS = ("text", "page_content", "content", "document")
@@ -66,13 +69,16 @@ class Place(NamedTuple):
 
 
 class Places:
-    """Finds texts in a corpus. ``lines`` are the raw lines of each document by source."""
+    """Finds texts in the documents ``sources`` below ``root``, which are read at once."""
 
-    def __init__(self, lines: Mapping[str, Sequence[str]], root: Path) -> None:
-        self._lines = lines
+    def __init__(self, root: Path, sources: Iterable[str]) -> None:
         self._root = root.resolve()
+        self._lines: dict[str, Sequence[str]] = {}
+        for source in sources:
+            with contextlib.suppress(OSError):
+                self._lines[source] = split_lines(decode(read_beneath(root, source))[0])
         self._taken: set[Span] = set()
-        self._normalised = cache(lambda source: NormalisedLines.of(lines[source]))
+        self._normalised = cache(lambda source: NormalisedLines.of(self._lines[source]))
 
     def source(self, paths: Sequence[str]) -> str:
         """The document that the first usable path names; empty when none does."""

@@ -28,6 +28,11 @@ class Agreement(NamedTuple):
     least: float
 
 
+def sampled(count: int) -> list[int]:
+    """The rows, of ``count``, that are embedded again, in order."""
+    return sorted(Random(SEED).sample(range(count), min(SAMPLE, count)))  # noqa: S311 - no secret
+
+
 def check_agreement(
     embedder: Embedder, vectors: Vectors, forms: Mapping[str, Sequence[str]], *, place: str, remedy: str
 ) -> Agreement:
@@ -44,7 +49,7 @@ def check_agreement(
             f"{identity.dimension}",
             remedy=remedy,
         )
-    rows = sorted(Random(SEED).sample(range(len(vectors)), min(SAMPLE, len(vectors))))  # noqa: S311 - no secret
+    rows = sampled(len(vectors))
     stored = vectors[rows].astype(np.float64)
     lengths = np.linalg.norm(stored, axis=1)
     if not np.isfinite(stored).all() or not lengths.all():

@@ -12,14 +12,16 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import msgspec
 
 from branchrank.corpus.placing import Passage, opened_up, passage_of, string_of
 from branchrank.errors import InputError
 from branchrank.safe_open import open_beneath
-from branchrank.stores.chroma_reading import ChromaRecords, read_chroma
+
+if TYPE_CHECKING:
+    from branchrank.stores.chroma_reading import ChromaRecords
 
 CHUNKS = "chunks.jsonl"
 CHROMA = "chroma"
@@ -49,8 +51,10 @@ class Found(NamedTuple):
 def read_found(folder: Path, collection: str, *, remedy: str) -> Found:
     """The chunks of ``folder`` with their vectors.
 
-    Raises :class:`InputError` naming the file and line, or what :func:`read_chroma` raises.
+    Raises :class:`InputError` naming the file and line, or what reading Chroma raises.
     """
+    from branchrank.stores.chroma_reading import read_chroma
+
     has_chunks, has_chroma = (folder / CHUNKS).exists(), (folder / CHROMA).exists()
     if not has_chunks and not has_chroma:
         raise InputError(f"{folder} has neither {CHUNKS} nor {CHROMA}/", remedy=remedy)

@@ -25,7 +25,6 @@ import msgspec
 import numpy as np
 
 from branchrank.artifacts import digest_file, write_jsonl
-from branchrank.corpus.lines import decode, split_lines
 from branchrank.corpus.loading import Corpus, load_corpus
 from branchrank.corpus.named import locate_corpus
 from branchrank.corpus.normalised import normalise
@@ -48,7 +47,6 @@ from branchrank.index.manifest import read_record, write_record
 from branchrank.index.user_files import given_nodes
 from branchrank.index.workspace_folder import CONFIG, WorkspaceFolder
 from branchrank.records import Chunk, Node, Record
-from branchrank.safe_open import read_beneath
 from branchrank.stores.indexed_text import embedded_text
 from branchrank.stores.vectors_exact import load_vectors, save_vectors
 from branchrank.tree.build import build_nodes
@@ -218,12 +216,7 @@ def _again(adoption: Adoption, workspace: WorkspaceFolder) -> str:
 
 
 def _places(corpus: Corpus) -> Places:
-    root = Path(corpus.root)
-    lines = {
-        document.source: split_lines(decode(read_beneath(root, document.source))[0])
-        for document in corpus.documents
-    }
-    return Places(lines, root)
+    return Places(Path(corpus.root), (document.source for document in corpus.documents))
 
 
 def _placed(chunks: Sequence[FoundChunk], places: Places) -> tuple[list[tuple[FoundChunk, Place]], list[str]]:

@@ -184,6 +184,13 @@ def test_chunks_without_a_vector_are_embedded_and_unknown_texts_left_out(tmp_pat
         {"id": "empty", "source": "guide/cleaning.md", "text": " "},
         {"id": "anywhere", "text": "Baking soda removes tannin stains."},
         {"id": "edited", "path": "install.rst", "text": "rewritten", "line_start": 4, "line_end": 4},
+        {
+            "id": "moved",
+            "path": "guide/cleaning.md",
+            "text": "Baking soda removes tannin stains.",
+            "line_start": 1,
+            "line_end": 1,
+        },
         {"id": "gone", "path": "gone.rst", "text": "Gone.", "line_start": 1, "line_end": 1},
     ]
     write_objects(theirs / "chunks.jsonl", [*objects, *more])
@@ -193,9 +200,10 @@ def test_chunks_without_a_vector_are_embedded_and_unknown_texts_left_out(tmp_pat
         adoption = workspace.adoption
         assert adoption is not None
         assert [each.partition(":")[0] for each in adoption.left_out] == ["nowhere", "empty", "gone"]
-        assert (adoption.unconfirmed, adoption.embedded, adoption.reused) == (1, 1, len(objects) + 2)
+        assert (adoption.unconfirmed, adoption.embedded, adoption.reused) == (1, 1, len(objects) + 3)
         chunks = workspace.index.chunks
         assert (chunks["anywhere"].source, chunks["anywhere"].line_start) == ("guide/cleaning.md", 7)
+        assert (chunks["moved"].line_start, chunks["moved"].line_end) == (7, 7)
         assert (chunks["edited"].line_start, chunks["edited"].line_end) == (4, 4)
         new = workspace.index.exact_vectors.vector("edited")
         assert np.allclose(new, MODEL.embed_documents(["rewritten"])[0], atol=1e-6)
@@ -323,6 +331,9 @@ def test_links_and_too_much_are_refused(tmp_path: Path, monkeypatch: pytest.Monk
     result = adopt(tmp_path)
     assert result.exit_code == 4
     assert "symbolic links are not followed" in result.stderr
+    link.unlink()
+    link.symlink_to(tmp_path / "docs", target_is_directory=True)
+    assert adopt(tmp_path).exit_code == 4
     link.unlink()
     os.mkfifo(link)
     assert adopt(tmp_path).exit_code == 4

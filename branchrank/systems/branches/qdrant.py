@@ -1,7 +1,8 @@
 """``qdrant-dense`` and ``qdrant-sparse``: both searches of one Qdrant collection.
 
 The collection holds the index's chunks and vectors. Embedded, it is made in a temporary folder (about 0.1 ms
-a chunk); on a server it is named after its content and made once.
+a chunk); on a server it is named after its content and made once. A collection of the user's own
+(``qdrant.collection``) is searched in its place: see :mod:`branchrank.systems.branches.qdrant_placed`.
 """
 
 from __future__ import annotations
@@ -18,22 +19,24 @@ from branchrank.errors import ArtifactError
 from branchrank.index import Index
 from branchrank.settings import QdrantSettings
 from branchrank.systems.branches.protocol import BranchKind, BranchResult, Lookup, Opening, Search
+from branchrank.systems.branches.qdrant_placed import DENSE_ONLY, placed_collection
 
 if TYPE_CHECKING:
     from branchrank.stores.qdrant_points import Filters, QdrantCollection
-
-DENSE_ONLY = "the Qdrant collection has no sparse vectors: dense search only"
 
 
 class QdrantDenseKind(BranchKind):
     """Nearest vectors in the collection, by cosine."""
 
     name = "qdrant-dense"
+    units = ("chunk", "span")
     needs_vector = True
     waits = True
 
     def open(self, opening: Opening) -> Search:
         """Open the collection, or share the one that is open."""
+        if opening.settings.part(QdrantSettings).is_existing:
+            return placed_collection(opening).dense
         collection = _collection(opening)
 
         def search(lookup: Lookup) -> BranchResult:
@@ -47,12 +50,15 @@ class QdrantSparseKind(BranchKind):
     """Qdrant's BM25 over the same points; a collection without sparse vectors finds nothing and says so."""
 
     name = "qdrant-sparse"
+    units = ("chunk", "span")
     waits = True
 
     def open(self, opening: Opening) -> Search:
         """Open the collection, or share the one that is open."""
         from branchrank.stores.qdrant_points import Bm25Encoder
 
+        if opening.settings.part(QdrantSettings).is_existing:
+            return placed_collection(opening).sparse
         collection = _collection(opening)
         encoder = Bm25Encoder()
 
