@@ -29,6 +29,7 @@ from branchrank.workspace_questions import Spent
 if TYPE_CHECKING:
     from branchrank.corpus.named import CorpusPlace
     from branchrank.questions.beir import BeirQuestions
+    from branchrank.records import LLMCall
     from branchrank.report.power_analysis import PowerAnalysis
     from branchrank.report.verify import Verification
     from branchrank.runs.listing import ListedRun
@@ -57,6 +58,7 @@ __all__ = [
     "power",
     "run_benchmark",
     "score_trec",
+    "spent_line",
     "verify",
 ]
 
@@ -85,6 +87,16 @@ def run_benchmark(
 
     directory = None if resume is None else Path(resume)
     return Run.of(run_and_report(plan, fresh=fresh, resume=directory, notify=notify, progress=progress))
+
+
+def spent_line(calls: Iterable[LLMCall]) -> str:
+    """The number of LLM calls, of those that a cache or a cassette answered, and the tokens, in one line."""
+    from branchrank.systems.llm_opening import LLMMeter
+
+    meter = LLMMeter()
+    for call in calls:
+        meter.add(call)
+    return meter.text
 
 
 def list_runs(reports: str | Path = "reports") -> list[ListedRun]:

@@ -12,7 +12,7 @@ import branchrank
 from branchrank.cli.options import data_dir_option, given_flags, settings_options
 from branchrank.cli.terminal import Command, progress_bars, say
 from branchrank.errors import InputError
-from branchrank.settings import CacheSettings, LLMSettings
+from branchrank.settings import CacheSettings, LLMSettings, settings_of
 
 F = TypeVar("F", bound=Callable[..., Any])
 
@@ -21,7 +21,10 @@ OUTPUT = click.argument("output", type=click.Path(path_type=Path, dir_okay=False
 
 def _llm_options(function: F) -> F:
     """Add the endpoint, the seed and the LLM client's settings."""
-    function = settings_options(LLMSettings, CacheSettings)(function)
+    # A call without a fallback has no use for --on-llm-failure.
+    named = frozenset(f"llm.{each.name}" for each in settings_of(LLMSettings) if each.name != "on_failure")
+    function = settings_options(CacheSettings)(function)
+    function = settings_options(LLMSettings, only=named)(function)
     for option in (
         click.option("--quiet", is_flag=True, help="No progress."),
         click.option(
