@@ -22,6 +22,7 @@ from branchrank.bench import (
 from branchrank.files.grep import Ranking
 from branchrank.files.read_file import FileRefused
 from branchrank.progress import Notify, Progress, no_notice, no_progress
+from branchrank.questions.generation import GenerationEstimate
 from branchrank.systems.search_tools import Found, Listener, SearchStatus, SearchTools, ToolAnswer
 from branchrank.workspace import Run
 from branchrank.workspace_questions import Spent
@@ -38,6 +39,7 @@ if TYPE_CHECKING:
 __all__ = [
     "FileRefused",
     "Found",
+    "GenerationEstimate",
     "Listener",
     "Named",
     "Plan",

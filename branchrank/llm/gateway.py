@@ -33,12 +33,12 @@ T = TypeVar("T")
 class Answer(NamedTuple, Generic[T]):
     """What a call gave: the value read from the reply, or ``None`` and a row that says why.
 
-    ``error`` is what the server (or the reply) was refused for, ``None`` for a failure that was remembered.
+    ``detail`` says of a failure what the server said; it is empty for one that a cassette holds.
     """
 
     value: T | None
     call: LLMCall
-    error: CallFailedError | ReplyError | None = None
+    detail: str = ""
 
     @property
     def fault(self) -> str | None:
@@ -87,25 +87,25 @@ class Gateway:
         cap is spent and :class:`ReplayError` when a replay lacks the call.
         """
         value: T | None = None
-        fault: CallFailedError | ReplyError | None = None
+        detail = ""
         with self._alone(call_key(request, self.model)):
             recorded = self._replayed(request)
             replayed = recorded is not None
             recorded = recorded or self._cached(request)
             known = recorded is not None
             if recorded is None:
-                recorded, fault = self._asked(request)
+                recorded, detail = self._asked(request)
             if recorded.outcome == "ok":
                 try:
                     value = read(recorded.reply)
                 except ReplyError as error:
-                    fault = error.with_traceback(None)
+                    detail = error.message
                     recorded = msgspec.structs.replace(recorded, outcome=error.reason)
             if not known:
                 self._remember(request, recorded)
         call = _row(request, self.model, recorded, replayed=replayed)
         self.ledger.add(call)
-        return Answer(value, call, fault)
+        return Answer(value, call, detail)
 
     def ask_all(self, calls: Sequence[tuple[LLMRequest, Callable[[LLMReply], T]]]) -> list[Answer[T]]:
         """Make independent calls, several at once; the answers come in the order of the calls."""
@@ -151,14 +151,14 @@ class Gateway:
             self._cassette.put(request, self.model, found)
         return found
 
-    def _asked(self, request: LLMRequest) -> tuple[Recorded, CallFailedError | None]:
-        """Ask the server: what is to be kept, and the failure."""
+    def _asked(self, request: LLMRequest) -> tuple[Recorded, str]:
+        """Ask the server: what is to be kept, and what a failure's error says."""
         assert self._llm is not None
         try:
-            return Recorded(reply=self._llm.complete(request)), None
+            return Recorded(reply=self._llm.complete(request)), ""
         except CallFailedError as error:
             reply = LLMReply(text="", usage=error.usage, latency_ms=error.latency_ms, attempt=error.attempt)
-            return Recorded(reply=reply, outcome=error.reason), error.with_traceback(None)
+            return Recorded(reply=reply, outcome=error.reason), error.message
 
     def _remember(self, request: LLMRequest, recorded: Recorded) -> None:
         """Keep what the server gave: a cassette keeps failures too, the decision cache doesn't."""

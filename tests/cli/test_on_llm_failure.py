@@ -32,7 +32,7 @@ QUICK = ("--latency-sample", 0, "--bootstrap", 100, "--quiet")
 MARK = "rerank: connection"
 EXPERIMENT = f"""
 name = "ours"
-data_dir = "data"
+data_dir = "PROJECT/data"
 
 [systems.reranked]
 branches = [
@@ -62,7 +62,7 @@ def starting(project: Path, reports: Path, experiment: Path) -> dict[str, tuple[
 @pytest.fixture
 def commands(project: Path, tmp_path: Path) -> dict[str, tuple[object, ...]]:
     experiment = project / "experiment.toml"
-    experiment.write_text(EXPERIMENT, encoding="utf-8")
+    experiment.write_text(EXPERIMENT.replace("PROJECT", project.as_posix()), encoding="utf-8")
     return starting(project, tmp_path / "reports", experiment)
 
 
