@@ -23,6 +23,7 @@ from typing import Any
 from urllib.parse import urlsplit
 
 import numpy as np
+from numpy.typing import NDArray
 
 from branchrank.embedders.protocol import Vectors
 from branchrank.environment import preserved_random_state, temporary_environment
@@ -335,6 +336,10 @@ class ChromaVectors:
         if len(ranking) < n or ranking[n - 1].score - ranking[-1].score < _TIE:
             return self._exact.search(vector, n)
         return ranking[:n]
+
+    def scores(self, vector: Vectors, keys: Sequence[str]) -> NDArray[np.float64]:
+        """The exact scores of some ids; see :class:`~branchrank.stores.vectors.VectorStore`."""
+        return self._exact.scores(vector, keys)
 
     def vector(self, key: str) -> Vectors:
         """The vector of an id, shape ``(d,)``."""

@@ -108,6 +108,10 @@ class ExactVectors:
         """Cosine similarity of some rows with a unit vector, shape ``(len(rows),)``."""
         return cosines(self._matrix, rows, vector)
 
+    def scores(self, vector: Vectors, keys: Sequence[str]) -> NDArray[np.float64]:
+        """Cosines of some ids; see :class:`~branchrank.stores.vectors.VectorStore`."""
+        return self.score(np.array([self._row[key] for key in keys], dtype=np.intp), vector)
+
     def row(self, key: str) -> int:
         """The row of an id. Raises ``KeyError``."""
         return self._row[key]
