@@ -10,6 +10,7 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
+import msgspec
 import numpy as np
 import pytest
 import qdrant_edge
@@ -20,6 +21,8 @@ from support.commands import invoke, json_lines, make_project
 from support.fake_qdrant import FakeQdrant, fake_qdrant
 from support.worlds import PAGES
 
+from branchrank.errors import UsageError
+from branchrank.spec import Branch, Fuse, System
 from branchrank.stores.pickled_data import read_pickled
 from branchrank.stores.qdrant_points import Bm25Encoder
 from branchrank.systems.branches import qdrant_placed
@@ -319,6 +322,31 @@ def test_plain_data_is_read_from_a_pickle(protocol: int) -> None:
     for cut in (0, 1, 10, len(whole) // 2, len(whole) - 1):
         with pytest.raises(ValueError, match="pickle"):
             read_pickled(whole[:cut], frozenset())
+
+
+def test_a_class_that_is_no_record_is_refused() -> None:
+    content = pickle.dumps(models.SparseVector(indices=[1], values=[2.0]))
+    record = "qdrant_client.http.models.models.SparseVector"
+    assert read_pickled(content, frozenset({record})) == {"indices": [1], "values": [2.0]}
+    with pytest.raises(ValueError, match="SparseVector, which is no data"):
+        read_pickled(content, frozenset())
+
+
+@pytest.mark.parametrize("fuse", ["rrf", "score"])
+def test_an_experiment_searches_it_with_branches_of_spans(project: Path, tmp_path: Path, fuse: str) -> None:
+    folder = tmp_path / "qdrant"
+    shard(folder, "hybrid")
+    branches = tuple(Branch(kind=kind, unit="span") for kind in ("qdrant-dense", "qdrant-sparse"))
+    system = System(name="theirs", branches=branches, fuse=Fuse(method=fuse))
+    settings = {"qdrant.collection": "theirs", "qdrant.path": str(folder)}
+    with Workspace.open(project / "data", settings=settings) as workspace:
+        (first, *_) = workspace.search(QUERY, system=system, k=3)
+        assert (first.source, first.line_start) == ("guide/cleaning.md", 3)
+        chunks = msgspec.structs.replace(system, branches=tuple(Branch(kind=b.kind) for b in branches))
+        with pytest.raises(UsageError, match="unit"):
+            workspace.search(QUERY, system=chunks, k=3)
+    with Workspace.open(project / "data") as workspace, pytest.raises(UsageError, match="unit"):
+        workspace.search(QUERY, system=system, k=3)
 
 
 def test_the_library_searches_it_too(project: Path, tmp_path: Path) -> None:

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import contextlib
 import tempfile
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -18,8 +19,8 @@ from branchrank.artifacts import digest_of
 from branchrank.errors import ArtifactError
 from branchrank.index import Index
 from branchrank.settings import QdrantSettings
-from branchrank.systems.branches.protocol import BranchKind, BranchResult, Lookup, Opening, Search
-from branchrank.systems.branches.qdrant_placed import DENSE_ONLY, placed_collection
+from branchrank.systems.branches.protocol import BranchKind, BranchResult, Lookup, Opening, Scores, Search
+from branchrank.systems.branches.qdrant_placed import DENSE_ONLY, check_unit, placed_collection
 
 if TYPE_CHECKING:
     from branchrank.stores.qdrant_points import Filters, QdrantCollection
@@ -32,6 +33,7 @@ class QdrantDenseKind(BranchKind):
     units = ("chunk", "span")
     needs_vector = True
     waits = True
+    scale = "fixed"
 
     def open(self, opening: Opening) -> Search:
         """Open the collection, or share the one that is open."""
@@ -40,10 +42,17 @@ class QdrantDenseKind(BranchKind):
         collection = _collection(opening)
 
         def search(lookup: Lookup) -> BranchResult:
+            check_unit(lookup, "chunk")
             vector = lookup.sources.embedding(lookup.query.text)
             return BranchResult(collection.dense(vector, lookup.n, _filters(lookup)))
 
         return search
+
+    def open_scores(self, opening: Opening) -> Scores:
+        """The index scores the vectors that the collection holds; an existing one scores its own."""
+        if opening.settings.part(QdrantSettings).is_existing:
+            return placed_collection(opening).dense_scores
+        return lambda lookup, keys: lookup.sources.cosines(lookup.query.text, keys)
 
 
 class QdrantSparseKind(BranchKind):
@@ -52,6 +61,7 @@ class QdrantSparseKind(BranchKind):
     name = "qdrant-sparse"
     units = ("chunk", "span")
     waits = True
+    scale = "open"
 
     def open(self, opening: Opening) -> Search:
         """Open the collection, or share the one that is open."""
@@ -63,16 +73,34 @@ class QdrantSparseKind(BranchKind):
         encoder = Bm25Encoder()
 
         def search(lookup: Lookup) -> BranchResult:
+            check_unit(lookup, "chunk")
             if not collection.has_sparse:
                 return BranchResult([], notices=(DENSE_ONLY,))
-            words = lookup.query.keywords.strip() or lookup.query.text
-            return BranchResult(collection.sparse(encoder.query(words), lookup.n, _filters(lookup)))
+            return BranchResult(collection.sparse(encoder.query(_words(lookup)), lookup.n, _filters(lookup)))
 
         return search
+
+    def open_scores(self, opening: Opening) -> Scores:
+        """The collection's BM25 of the named points alone; without sparse vectors there is none."""
+        from branchrank.stores.qdrant_points import KEY, Bm25Encoder
+
+        if opening.settings.part(QdrantSettings).is_existing:
+            return placed_collection(opening).sparse_scores
+        collection = _collection(opening)
+        encoder = Bm25Encoder()
+
+        def scores(lookup: Lookup, keys: Sequence[str]) -> Mapping[str, float]:
+            return dict(collection.sparse(encoder.query(_words(lookup)), len(keys), {KEY: keys}))
+
+        return scores
 
 
 QDRANT_DENSE = QdrantDenseKind()
 QDRANT_SPARSE = QdrantSparseKind()
+
+
+def _words(lookup: Lookup) -> str:
+    return lookup.query.keywords.strip() or lookup.query.text
 
 
 def _filters(lookup: Lookup) -> Filters | None:

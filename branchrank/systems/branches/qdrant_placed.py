@@ -17,13 +17,15 @@ import numpy as np
 
 from branchrank.corpus.placing import Places, opened_up, passage_of
 from branchrank.embedders.agreement import check_agreement, sampled
-from branchrank.errors import ArtifactError
+from branchrank.errors import ArtifactError, UsageError
 from branchrank.records import Scored, Span
 from branchrank.settings import QdrantSettings
+from branchrank.spec import Unit
 from branchrank.systems.branches.protocol import BranchResult, Lookup, Opening
 
 if TYPE_CHECKING:
     from branchrank.stores.qdrant_existing import ExistingCollection, StoredVectors
+    from branchrank.stores.qdrant_points import SparseWeights
 
 DENSE_ONLY = "the Qdrant collection has no sparse vectors: dense search only"
 FOREIGN_SPARSE = "the Qdrant collection's sparse vectors are not Qdrant's BM25: dense search only"
@@ -50,24 +52,45 @@ class PlacedCollection:
 
         self._collection = collection
         self._spans = points.spans
-        self._spare = points.left_out + len(points.spans) - len(set(points.spans.values()))
+        self._points: dict[str, list[str]] = {}
+        for key, span in points.spans.items():
+            self._points.setdefault(_span_key(span), []).append(key)
+        self._spare = points.left_out + len(points.spans) - len(self._points)
         self._notices = notices
         self._no_sparse = no_sparse
         self._encoder = Bm25Encoder()
 
     def dense(self, lookup: Lookup) -> BranchResult:
         """The spans of the points nearest to the query's vector."""
+        check_unit(lookup, "span")
         vector = lookup.sources.embedding(lookup.query.text)
         found = self._collection.dense(vector, lookup.n + self._spare, self._admitted(lookup))
         return BranchResult(self._placed(found), notices=self._notices)
 
     def sparse(self, lookup: Lookup) -> BranchResult:
         """The spans of the best points by BM25; none, with the reason, where that can't be searched."""
+        check_unit(lookup, "span")
         if self._no_sparse:
             return BranchResult([], notices=(self._no_sparse,))
-        query = self._encoder.query(lookup.query.keywords.strip() or lookup.query.text)
-        found = self._collection.sparse(query, lookup.n + self._spare, self._admitted(lookup))
+        found = self._collection.sparse(self._terms(lookup), lookup.n + self._spare, self._admitted(lookup))
         return BranchResult(self._placed(found))
+
+    def dense_scores(self, lookup: Lookup, keys: Sequence[str]) -> dict[str, float]:
+        """The scores of spans by the query's vector."""
+        points = [point for key in keys for point in self._points.get(key, ())]
+        vector = lookup.sources.embedding(lookup.query.text)
+        found = self._collection.dense(vector, len(points), points) if points else []
+        return dict(self._placed(found))
+
+    def sparse_scores(self, lookup: Lookup, keys: Sequence[str]) -> dict[str, float]:
+        """The scores of spans by BM25; none where that can't be searched."""
+        points = [point for key in keys for point in self._points.get(key, ())]
+        if self._no_sparse or not points:
+            return {}
+        return dict(self._placed(self._collection.sparse(self._terms(lookup), len(points), points)))
+
+    def _terms(self, lookup: Lookup) -> SparseWeights:
+        return self._encoder.query(lookup.query.keywords.strip() or lookup.query.text)
 
     def _admitted(self, lookup: Lookup) -> list[str] | None:
         """The points in documents that the query's filters admit, for Qdrant to filter by."""
@@ -80,9 +103,18 @@ class PlacedCollection:
         best: dict[str, float] = {}
         for key, score in found:
             if (span := self._spans.get(key)) is not None:
-                best.setdefault(f"{span.source}:{span.line_start}-{span.line_end}", score)
+                best.setdefault(_span_key(span), score)
         ranking = [Scored(name, score) for name, score in best.items()]
         return sorted(ranking, key=lambda entry: (-entry.score, entry.key))
+
+
+def check_unit(lookup: Lookup, unit: Unit) -> None:
+    """Raise :class:`UsageError` for a branch whose unit is not that of the collection's passages."""
+    if lookup.branch.unit != unit:
+        raise UsageError(
+            f"the branch {lookup.branch.kind} has the unit {lookup.branch.unit}; the collection's is {unit}",
+            remedy=f'write unit = "{unit}" into the branch',
+        )
 
 
 def placed_collection(opening: Opening) -> PlacedCollection:
@@ -110,6 +142,10 @@ def _opened(opening: Opening) -> PlacedCollection:
         notices += (f"{points.left_out} of {total} points of {collection.place} are in no document",)
     no_sparse = _no_sparse(collection, [points.texts[key] for key in chosen], stored)
     return PlacedCollection(collection, points, notices, no_sparse)
+
+
+def _span_key(span: Span) -> str:
+    return f"{span.source}:{span.line_start}-{span.line_end}"
 
 
 def _points(collection: ExistingCollection, places: Places) -> _Points:
