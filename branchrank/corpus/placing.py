@@ -5,7 +5,7 @@
 2. Lines that are given count when they hold the text, compared normalised, or when there is no text.
 3. Else the text is looked for: in its document, and where none is named, in the whole corpus, where it must
    stand once. Of several places in a document the nearest to the given lines wins; without lines, the first
-   that no earlier text took.
+   that no earlier text took, from the last text of that document on, for programs cut documents in order.
 4. A text that stands nowhere keeps the lines given, unconfirmed, where the document has such lines.
 """
 
@@ -78,6 +78,7 @@ class Places:
             with contextlib.suppress(OSError):
                 self._lines[source] = split_lines(decode(read_beneath(root, source))[0])
         self._taken: set[Span] = set()
+        self._last: dict[str, int] = {}
         self._normalised = cache(lambda source: NormalisedLines.of(self._lines[source]))
 
     def source(self, paths: Sequence[str]) -> str:
@@ -86,6 +87,13 @@ class Places:
 
     def place(self, passage: Passage) -> Place | str:
         """Where a text stands, or in words why that can't be said."""
+        place = self._place(passage)
+        if isinstance(place, Place):
+            self._taken.add(place.span)
+            self._last[place.span.source] = place.span.line_start
+        return place
+
+    def _place(self, passage: Passage) -> Place | str:
         text = normalise(passage.text)
         source, lines = self.source(passage.paths), passage.lines
         given = None
@@ -97,7 +105,6 @@ class Places:
             return "it has neither text nor lines of a document"
         found = self._anchored(text, source, lines)
         if isinstance(found, Span):
-            self._taken.add(found)
             return Place(found, "anchored")
         return Place(given, "unconfirmed") if given else found
 
@@ -126,4 +133,5 @@ class Places:
         if lines is not None:
             start = lines[0]
             return min(spans, key=lambda span: (abs(span.line_start - start), span.line_start))
-        return next((span for span in spans if span not in self._taken), spans[0])
+        last = self._last.get(source, 0)
+        return min(spans, key=lambda span: (span in self._taken, span.line_start < last, span.line_start))

@@ -231,16 +231,17 @@ def test_a_collection_alone_is_enough_and_several_must_be_told_apart(tmp_path: P
 
 
 def test_chunks_alone_are_placed_and_embedded(tmp_path: Path) -> None:
-    write_pages(tmp_path / "docs", {"a.md": "# A\n\nsame words\n\nother\n\nsame words\n"})
-    objects = [{"source": "a.md", "text": text} for text in ("same words", "other", "same  WORDS")]
+    page = "# A\n\nsame words\n\nother\n\nsame words\n\nsame words\n"
+    write_pages(tmp_path / "docs", {"a.md": page})
+    objects = [{"source": "a.md", "text": text} for text in ("other", "same words", "same  WORDS")]
     write_objects(tmp_path / "theirs" / "chunks.jsonl", objects)
     result = adopt(tmp_path)
     assert result.exit_code == 0, result.output
     chunks = json_lines(tmp_path / "data" / "chunks.jsonl")
     assert [(each["id"], each["line_start"]) for each in chunks] == [
-        ("a.md@1", 3),
-        ("a.md@2", 5),
-        ("a.md@3", 7),
+        ("a.md@1", 5),
+        ("a.md@2", 7),
+        ("a.md@3", 9),
     ]
 
 
