@@ -5,6 +5,7 @@ from __future__ import annotations
 from branchrank.errors import UsageError
 from branchrank.spec import Branch, System
 from branchrank.systems.branches import branch_kind, label
+from branchrank.systems.passage_order import passage_evidence
 
 
 def problems(system: System) -> list[str]:
@@ -22,7 +23,17 @@ def problems(system: System) -> list[str]:
         found.append("reranks spans: only chunks and nodes can be reranked")
     if system.unit != "chunk" and system.group.by == "document":
         found.append(f"groups {system.unit}s by document: only chunks can be grouped")
+    if not found and system.passages.order == "scores":
+        found += _passage_problems(system)
     return [f"system {system.name!r} {problem}" for problem in found]
+
+
+def _passage_problems(system: System) -> list[str]:
+    if system.unit != "node":
+        return [f"orders the passages of sections, but ranks {system.unit}s: leave passages.order out"]
+    if not passage_evidence(system) & {"vectors", "words"}:
+        return ["orders passages by score, but no branch ranks by vectors or words"]
+    return []
 
 
 def _branch_problems(branch: Branch) -> list[str]:
