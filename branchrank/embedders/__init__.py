@@ -19,7 +19,7 @@ from pathlib import Path
 from branchrank.embedders import minilm
 from branchrank.embedders.fake import FakeEmbedder
 from branchrank.embedders.installed import installed_routes, open_installed
-from branchrank.embedders.protocol import Embedder, EmbedderIdentity, Vectors, unit_rows
+from branchrank.embedders.protocol import Embedder, EmbedderIdentity, TokenEmbedder, Vectors, unit_rows
 from branchrank.errors import UsageError, or_else
 from branchrank.progress import Notify
 from branchrank.settings import IndexSettings
@@ -28,9 +28,11 @@ __all__ = [
     "Embedder",
     "EmbedderIdentity",
     "FakeEmbedder",
+    "TokenEmbedder",
     "Vectors",
     "is_bundled",
     "open_embedder",
+    "token_embedder",
     "unit_rows",
 ]
 
@@ -78,6 +80,18 @@ def open_embedder(settings: IndexSettings, *, notify: Notify | None = None) -> E
     from branchrank.embedders.sentence_transformers import SentenceTransformersEmbedder
 
     return SentenceTransformersEmbedder(settings.embedder, settings.embedding_revision, notify=notify)
+
+
+def token_embedder(embedder: Embedder) -> TokenEmbedder:
+    """The embedder, if it gives token vectors. Raises :class:`UsageError` naming models that do."""
+    if isinstance(embedder, TokenEmbedder):
+        return embedder
+    identity = embedder.identity
+    raise UsageError(
+        f"the embedder {identity.name}:{identity.model} gives no token vectors, which late interaction needs",
+        remedy=f"index with one that does, such as --embedder {minilm.MODEL}, nomic-ai/CodeRankEmbed or any "
+        "other sentence-transformers model",
+    )
 
 
 def is_bundled(embedder: str) -> bool:

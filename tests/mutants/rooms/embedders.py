@@ -24,8 +24,8 @@ MUTANTS = (
     ),
     Mutant(
         "damaged-vectors-answer",
-        CACHE,
-        "            and checksum == vector_checksum(key, vector)\n",
+        "branchrank/embedders/sqlite_blobs.py",
+        " and checksum == vector_checksum(key, blob)",
         "",
         (f"{TEST_CACHE}::test_two_rows_that_changed_places_are_misses",),
     ),
