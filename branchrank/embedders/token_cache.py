@@ -47,13 +47,6 @@ class TokenCache:
             embedder.embed_document_tokens,
         )
 
-    def query_tokens(self, embedder: TokenEmbedder, text: str) -> TokenVectors:
-        """The token vectors of a query."""
-        # The leading NUL keeps queries apart from documents of the same text and prefix.
-        keys = cache_keys(embedder.identity, f"\0{embedder.identity.query_prefix}", [text])
-        (found,) = self._cached(keys, [text], lambda asked: [embedder.embed_query_tokens(asked[0])])
-        return found
-
     def close(self) -> None:
         """Release the file."""
         self._blobs.close()

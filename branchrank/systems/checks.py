@@ -18,6 +18,8 @@ def problems(system: System) -> list[str]:
         found.append("asks for an LLM but names no endpoint")
     if system.rerank.method == "cross-encoder" and not system.rerank.cross_encoder:
         found.append("asks for a cross-encoder but names no model")
+    if system.unit != "chunk" and system.rescore.method == "maxsim":
+        found.append(f"rescores {system.unit}s by maxsim: only chunks have token vectors")
     if system.unit == "span" and system.rerank.method != "none":
         found.append("reranks spans: only chunks and nodes can be reranked")
     if system.unit != "chunk" and system.group.by == "document":

@@ -117,6 +117,7 @@ class Searcher:
                     self.settings,
                     memo=RecentMemo(),
                     cache=cache,
+                    open_token_cache=self._folder.open_token_cache,
                     llm_stages=LLMStages(self._gateway, seed=seed),
                 )
                 self._resources.callback(self._engine.close)

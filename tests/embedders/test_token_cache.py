@@ -70,12 +70,6 @@ def test_another_model_shares_nothing(cache: TokenCache) -> None:
     assert cache.document_tokens(FakeEmbedder(64), TEXTS)[0].values.shape == (4, 64)
 
 
-def test_a_query_is_kept_apart_from_a_document_of_the_same_text(cache: TokenCache) -> None:
-    assert cache.document_tokens(FakeEmbedder(), [""])[0].values.shape == (1, 64)
-    for _ in range(2):
-        assert cache.query_tokens(FakeEmbedder(), "").values.shape == (0, 64)
-
-
 @pytest.mark.parametrize(
     "damage", ["UPDATE embeddings SET vector = substr(vector, 1, 60)", "UPDATE embeddings SET vector = x'00'"]
 )
