@@ -15,6 +15,7 @@ anything else             a sentence-transformers model by hub name or local pat
 from __future__ import annotations
 
 from pathlib import Path
+from typing import cast
 
 from branchrank.embedders import minilm
 from branchrank.embedders.fake import FakeEmbedder
@@ -30,6 +31,7 @@ __all__ = [
     "FakeEmbedder",
     "TokenEmbedder",
     "Vectors",
+    "check_gives_tokens",
     "is_bundled",
     "open_embedder",
     "token_embedder",
@@ -82,15 +84,23 @@ def open_embedder(settings: IndexSettings, *, notify: Notify | None = None) -> E
     return SentenceTransformersEmbedder(settings.embedder, settings.embedding_revision, notify=notify)
 
 
-def token_embedder(embedder: Embedder) -> TokenEmbedder:
-    """The embedder, if it gives token vectors. Raises :class:`UsageError` naming models that do."""
-    if isinstance(embedder, TokenEmbedder):
-        return embedder
-    identity = embedder.identity
-    raise UsageError(
-        f"the embedder {identity.name}:{identity.model} gives no token vectors, which late interaction needs",
-        remedy=f"index with one that does, such as --embedder {minilm.MODEL}, nomic-ai/CodeRankEmbed or any "
-        "other sentence-transformers model",
+def token_embedder(embedder: Embedder, name: str) -> TokenEmbedder:
+    """The embedder called ``name``, if it gives token vectors. Raises :class:`UsageError` if not."""
+    if all(hasattr(embedder, method) for method in ("embed_document_tokens", "embed_query_tokens")):
+        return cast("TokenEmbedder", embedder)
+    raise _no_tokens(name)
+
+
+def check_gives_tokens(name: str) -> None:
+    """Raise :class:`UsageError` for an embedder behind a server: these give no token vectors."""
+    if name.partition(":")[0] in ("openai", "ollama"):
+        raise _no_tokens(name)
+
+
+def _no_tokens(name: str) -> UsageError:
+    return UsageError(
+        f"the embedder {name} gives no token vectors, which late interaction compares",
+        remedy=f"--embedder {minilm.MODEL} (or CodeRankEmbed, or any sentence-transformers model)",
     )
 
 

@@ -12,7 +12,7 @@ from __future__ import annotations
 
 import hashlib
 from collections.abc import Sequence
-from typing import Protocol, runtime_checkable
+from typing import Protocol
 
 import numpy as np
 from numpy.typing import NDArray
@@ -59,7 +59,6 @@ class Embedder(Protocol):
         """The unit vector of a query: float32, shape ``(dimension,)``."""
 
 
-@runtime_checkable
 class TokenEmbedder(Embedder, Protocol):
     """An embedder that also gives a unit vector for each token of a text, for late interaction."""
 

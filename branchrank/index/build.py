@@ -135,7 +135,9 @@ def _build(workspace: WorkspaceFolder, progress: Progress) -> None:
     with timed("model"):
         embedder = open_embedder(workspace.index_settings, notify=workspace.notify)
         if workspace.index_settings.token_precision is not None:
-            token_embedder(embedder)  # a model without them is refused before any work
+            token_embedder(
+                embedder, workspace.index_settings.embedder
+            )  # a model without them is refused before any work
     with timed("read"):
         contents = _read(workspace, embedder, progress)
     generations = workspace.generations
@@ -172,7 +174,7 @@ def _write(
         matrix, embedded = _embed(workspace, embedder, contents.chunks, progress)
     failpoint("embedded")
     with timed("tokens"):
-        keep_token_vectors(workspace, embedder, contents.chunks, generation / TOKENS, progress)
+        token_texts = keep_token_vectors(workspace, embedder, contents.chunks, generation / TOKENS, progress)
     failpoint("tokens written")
     collection = _store(workspace, generation, contents, matrix, progress, timed)
     with timed("digests"):
@@ -188,6 +190,7 @@ def _write(
         chroma_digests=_chroma_digests(generation),
         modified_ns={file.source: file.mtime_ns for file in contents.files},
         notes=contents.notes,
+        token_texts=token_texts,
     )
     write_record(generation / BUILD, report)
 

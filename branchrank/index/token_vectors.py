@@ -41,7 +41,7 @@ def keep_token_vectors(
     precision = workspace.index_settings.token_precision
     if precision is None:
         return 0
-    model = token_embedder(embedder)
+    model = token_embedder(embedder, workspace.index_settings.embedder)
     texts = [embedded_text(chunk) for chunk in chunks]
     keys = cache_keys(model.identity, model.identity.document_prefix, texts)
     with ExitStack() as held:

@@ -88,8 +88,6 @@ def _load(path: Path, number: Any) -> NDArray[Any]:
 
 
 def _rows(path: Path, count: int, number: type[Any]) -> NDArray[Any]:
-    if not count:
-        return np.zeros((0, 1), number)
     # A plain view: the rows of a memory map are slow to take.
     values = np.asarray(np.memmap(path, dtype=number, mode="r"))
     return values.reshape(count, -1)

@@ -2,9 +2,16 @@
 
 from __future__ import annotations
 
+from branchrank.embedders import check_gives_tokens
 from branchrank.errors import UsageError
 from branchrank.spec import Branch, System
 from branchrank.systems.branches import branch_kind, label
+
+
+def check_embedder(system: System, embedder: str) -> None:
+    """Raise :class:`UsageError` for a system that needs token vectors, and an embedder that gives none."""
+    if system.rescore.method == "maxsim":
+        check_gives_tokens(embedder)
 
 
 def problems(system: System) -> list[str]:

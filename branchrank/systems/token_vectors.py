@@ -63,7 +63,7 @@ class TokenVectorSource:
 
     @cached_property
     def _embedder(self) -> TokenEmbedder:
-        return token_embedder(self._index.embedder)
+        return token_embedder(self._index.embedder, self._index.settings.embedder)
 
     @cached_property
     def _cache(self) -> TokenCache | None:

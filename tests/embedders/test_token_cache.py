@@ -111,7 +111,7 @@ def test_a_model_without_token_vectors_is_refused_with_models_that_have_them() -
         embed_documents = FakeEmbedder().embed_documents
         embed_query = FakeEmbedder().embed_query
 
-    assert isinstance(token_embedder(FakeEmbedder()), FakeEmbedder)
+    assert isinstance(token_embedder(FakeEmbedder(), "fake"), FakeEmbedder)
     with pytest.raises(UsageError) as caught:
-        token_embedder(Pooled())
+        token_embedder(Pooled(), "pooled")
     assert "all-MiniLM-L6-v2" in (caught.value.remedy or "")
