@@ -55,7 +55,7 @@ def test_the_number_of_threads_changes_no_bit() -> None:
     assert np.array_equal(one[::-1], embedder().embed_documents(texts[::-1]))
 
 
-def test_a_texts_vector_is_the_mean_of_its_tokens_last_rows() -> None:
+def test_token_vectors_equal_those_of_sentence_transformers() -> None:
     from sentence_transformers import SentenceTransformer
 
     original = SentenceTransformer(str(find_model()), device="cpu", local_files_only=True)
