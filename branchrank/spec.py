@@ -1,4 +1,4 @@
-"""A system is data: branches -> expand -> fuse -> cap -> rescore -> group -> rerank -> top k.
+"""A system is data: branches -> expand -> fuse -> cap -> rescore -> group -> rerank -> passages -> top k.
 
 Every slot is a frozen record, so a system can be read from TOML, compared, and hashed; two systems that
 share a slot share its results.
@@ -166,6 +166,22 @@ class Rerank(Record, frozen=True, kw_only=True, forbid_unknown_fields=True):
     ] = ""
 
 
+class Passages(Record, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """The passages that are returned of what was ranked.
+
+    ``lines`` above 0 also returns each text once, and no line twice.
+    """
+
+    lines: Annotated[
+        int,
+        Meta(
+            ge=0,
+            le=10_000,
+            description="length in lines to which a hit grows inside its section; 0: hits stay as they are",
+        ),
+    ] = 0
+
+
 class Endpoint(Record, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """The LLM of a system. Empty fields mean that none is named."""
 
@@ -188,6 +204,7 @@ class System(Record, frozen=True, kw_only=True, forbid_unknown_fields=True):
     rescore: Rescore = Rescore()
     group: Group = Group()
     rerank: Rerank = Rerank()
+    passages: Passages = Passages()
     llm: Endpoint = Endpoint()
     returns: Annotated[
         Literal["passage", "section"],

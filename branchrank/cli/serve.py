@@ -99,7 +99,7 @@ predictor_option = click.option(
     IndexSettings,
     CacheSettings,
 )
-@settings_options(BenchmarkSettings, only=frozenset({"benchmark.returns"}))
+@settings_options(BenchmarkSettings, only=frozenset({"benchmark.returns", "benchmark.passage_lines"}))
 def command(
     data_dir: Path,
     predictors: tuple[str, ...],

@@ -146,6 +146,7 @@ class BenchmarkSettings(Settings, frozen=True, kw_only=True):
         "sample_seed": "--sample-seed",
         "top_k": "--top-k",
         "returns": "--return",
+        "passage_lines": "--passage-lines",
         "latency_sample": "--latency-sample",
         "trace_depth": "--trace-depth",
         "question_text": "--question-text",
@@ -161,6 +162,7 @@ class BenchmarkSettings(Settings, frozen=True, kw_only=True):
     sample_seed: Annotated[int, Meta(ge=0, description="seed of the sample and of every random draw")] = 42
     top_k: Annotated[int, Meta(ge=1, le=1000, description="hits kept per question")] = 10
     returns: Annotated[Returns, hint_at(LOCAL, "returns")[1]] = LOCAL.returns
+    passage_lines: Annotated[int, hint_at(LOCAL, "passages.lines")[1]] | None = None
     latency_sample: Annotated[
         int, Meta(ge=0, description="questions timed one at a time; 0: no latency pass")
     ] = 60

@@ -32,17 +32,17 @@ GROUPS: dict[str, tuple[str, ...]] = {
 
 def local(settings: Resolved) -> System:
     """dense(chunks) + BM25(chunks) -> RRF."""
-    return _returning(settings, _laid(settings, LocalSettings))
+    return _laid(settings, LocalSettings)
 
 
 def bm25(settings: Resolved) -> System:
     """BM25(chunks), the lexical baseline."""
-    return _returning(settings, BM25)
+    return with_values(BM25, _hits(settings))
 
 
 def dense(settings: Resolved) -> System:
     """dense(chunks), the vector baseline."""
-    return _returning(settings, DENSE)
+    return with_values(DENSE, _hits(settings))
 
 
 def pageindex(settings: Resolved) -> System:
@@ -52,7 +52,7 @@ def pageindex(settings: Resolved) -> System:
     """
     part = settings.part(PageindexSettings)
     changes = {"branches.tree.tree.steps_by": "lexical"} if part.llm_final_only else {}
-    system = _returning(settings, _laid(settings, PageindexSettings, changes))
+    system = _laid(settings, PageindexSettings, changes)
     return _without_llm(system) if part.no_llm or not part.base_url else system
 
 
@@ -62,7 +62,7 @@ def hybrid(settings: Resolved) -> System:
     Without an endpoint, or with ``no_llm``, no LLM reranks; a cross-encoder still does.
     """
     part = settings.part(HybridSettings)
-    system = _returning(settings, _laid(settings, HybridSettings))
+    system = _laid(settings, HybridSettings)
     return _without_llm(system) if part.no_llm or not part.base_url else system
 
 
@@ -96,12 +96,14 @@ def _laid(settings: Resolved, part: type[SystemSettings], changes: dict[str, Any
     """The part's system with its settings, then ``changes``, at their addresses."""
     values = settings.part(part)
     aliased = {address: getattr(values, name) for name, address in part.aliases.items()}
-    return with_values(part.system, aliased | (changes or {}))
+    return with_values(part.system, aliased | _hits(settings) | (changes or {}))
 
 
-def _returning(settings: Resolved, system: System) -> System:
-    """The system with what its hits return."""
-    return msgspec.structs.replace(system, returns=settings.part(BenchmarkSettings).returns)
+def _hits(settings: Resolved) -> dict[str, Any]:
+    """What the hits of every system return; a length that is not set is each system's own."""
+    part = settings.part(BenchmarkSettings)
+    lines = {} if part.passage_lines is None else {"passages.lines": part.passage_lines}
+    return {"returns": part.returns, **lines}
 
 
 def _without_llm(system: System) -> System:

@@ -147,7 +147,7 @@ class Engine:
         candidates, members = self._ranked(system, query, k, fused.lists, stages, trace)
         with trace.timed("passages"):
             maker = HitMaker(self.sources, system, query, fused.lists, fused.results)
-            hits = maker.hits(candidates[:k], members)
+            hits = maker.hits(candidates, k, members)
         trace.add("passages", "chunk", [Scored(hit.id, hit.score) for hit in hits])
         results = fused.results
         return Retrieval(

@@ -9,6 +9,7 @@ from branchrank.ranking.passage_choice import best_passage
 from branchrank.records import Chunk, Hit, Node, Placement, Scored
 from branchrank.spec import System
 from branchrank.systems.branches import BranchResult, branch_kind
+from branchrank.systems.passage_layout import PassageLayout
 from branchrank.systems.query import Query
 from branchrank.systems.sources import Sources, span_of, squared_distance
 
@@ -47,10 +48,23 @@ class HitMaker:
         self.placed: dict[str, dict[str, Placement]] = {}
 
     def hits(
-        self, candidates: Sequence[Scored], members: Mapping[str, Sequence[Scored]] | None = None
+        self, candidates: Sequence[Scored], k: int, members: Mapping[str, Sequence[Scored]]
     ) -> list[Hit]:
-        """One hit per candidate, in their order; ``members`` are those of a candidate's group."""
-        groups = members or {}
+        """The first ``k`` hits of the candidates; ``members`` are those of a candidate's group."""
+        lines = self.system.passages.lines
+        if not lines:
+            return self._made(candidates[:k], members)
+        layout = PassageLayout(self.sources, lines)
+        found: list[Hit] = []
+        start = 0
+        while len(found) < k and start < len(candidates):
+            batch = candidates[start : start + k - len(found)]
+            found += filter(None, map(layout.place, self._made(batch, members)))
+            start += len(batch)
+        return found
+
+    def _made(self, candidates: Sequence[Scored], groups: Mapping[str, Sequence[Scored]]) -> list[Hit]:
+        """One hit per candidate."""
         shown = {candidate.key for candidate in candidates}
         shown |= {each.key for candidate in candidates for each in groups.get(candidate.key, ())}
         self.placed = {name: placements(ranking, shown) for name, ranking in self.lists.items()}

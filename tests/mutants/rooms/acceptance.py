@@ -211,9 +211,9 @@ _LLM = (
     Mutant(
         "no-llm-ignored",
         BUILTIN,
-        "    system = _returning(settings, _laid(settings, HybridSettings))\n"
+        "    system = _laid(settings, HybridSettings)\n"
         "    return _without_llm(system) if part.no_llm or not part.base_url else system\n",
-        "    system = _returning(settings, _laid(settings, HybridSettings))\n"
+        "    system = _laid(settings, HybridSettings)\n"
         "    return _without_llm(system) if not part.base_url else system\n",
         (f"{LLM}::TestFlags::test_no_llm_is_the_ablation",),
     ),

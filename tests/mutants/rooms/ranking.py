@@ -6,6 +6,8 @@ FUSION = "branchrank/ranking/fusion.py"
 EVIDENCE = "branchrank/ranking/evidence.py"
 AROUND = "branchrank/ranking/neighbourhood.py"
 TEST_FUSION = "tests/ranking/test_fusion.py"
+GROWTH = "branchrank/ranking/passage_growth.py"
+TEST_GROWTH = "tests/ranking/test_passage_growth.py"
 TEST_TREE = "tests/ranking/test_tree_ranking.py"
 
 MAXSIM = "branchrank/ranking/maxsim.py"
@@ -81,6 +83,20 @@ MUTANTS = (
         "best = max(ranking.scores, default=0.0)",
         "best = sum(ranking.scores)",
         (f"{TEST_FUSION}::test_score_adds_the_cosine_and_half_the_share_of_the_best",),
+    ),
+    Mutant(
+        "passages-grow-over-those-above",
+        GROWTH,
+        "[section[0], *(end + 1 for _, end in others if end < first)]",
+        "[section[0]]",
+        (f"{TEST_GROWTH}::test_passages_fill_their_section_and_never_overlap",),
+    ),
+    Mutant(
+        "room-on-one-side-is-lost",
+        GROWTH,
+        "    before = min(room_before, missing - after)\n",
+        "",
+        (f"{TEST_GROWTH}::test_a_passage_grows_on_both_sides",),
     ),
     Mutant(
         "ties-break-by-id-descending",

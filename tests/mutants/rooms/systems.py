@@ -16,6 +16,7 @@ TEST_RERANK = "tests/systems/test_rerank.py"
 TEST_TOOLS = "tests/systems/test_tools.py"
 TEST_TREE = "tests/systems/test_tree_search.py"
 TEST_TREE_LLM = "tests/systems/test_tree_search_llm.py"
+TEST_LINES = "tests/systems/test_passage_lines.py"
 TEST_SCORES = "tests/systems/test_score_fusion.py"
 TOKENS = "branchrank/systems/token_vectors.py"
 TEST_RESCORE = "tests/systems/test_rescore.py"
@@ -120,6 +121,23 @@ MUTANTS = (
         "    if part.enable_hybrid:\n        return system\n",
         "    return system\n",
         (f"{TEST_QDRANT}::test_a_collection_without_sparse_vectors_is_searched_with_a_notice",),
+    ),
+    Mutant(
+        "grown-hits-are-not-replaced",
+        HITS,
+        "while len(found) < k and start < len(candidates):",
+        "if candidates:",
+        (
+            f"{TEST_LINES}::test_the_top_k_is_a_prefix_of_the_top_k_plus_n",
+            f"{TEST_LINES}::test_several_passages_of_one_section_are_returned",
+        ),
+    ),
+    Mutant(
+        "duplicate-texts-returned",
+        "branchrank/systems/passage_layout.py",
+        "        if text in self._texts:\n            return None\n",
+        "",
+        (f"{TEST_LINES}::test_a_text_that_stands_in_two_places_is_returned_once",),
     ),
     Mutant(
         "missing-candidates-score-zero",
