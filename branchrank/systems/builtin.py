@@ -13,6 +13,7 @@ from branchrank.settings import (
     BenchmarkSettings,
     GrepSettings,
     HybridSettings,
+    LateInteractionSettings,
     LocalSettings,
     PageindexSettings,
     QdrantSettings,
@@ -26,7 +27,7 @@ from branchrank.spec import System
 #: Predictors that stand for several.
 GROUPS: dict[str, tuple[str, ...]] = {
     "all": ("local", "pageindex", "hybrid"),
-    "family": ("local", "pageindex", "hybrid", "grep", "qdrant", "sqlite"),
+    "family": ("local", "pageindex", "hybrid", "grep", "qdrant", "sqlite", "late-interaction"),
 }
 
 
@@ -92,6 +93,16 @@ def sqlite(settings: Resolved) -> System:
     return _laid(settings, RetrievalSettings, weights)
 
 
+def late_interaction(settings: Resolved) -> System:
+    """dense(chunks) + BM25(chunks) -> score fusion -> MaxSim of token vectors -> rerank -> grown passages.
+
+    Without an endpoint, or with ``no_llm``, no LLM reranks; a cross-encoder still does.
+    """
+    part = settings.part(LateInteractionSettings)
+    system = _laid(settings, LateInteractionSettings)
+    return _without_llm(system) if part.no_llm or not part.base_url else system
+
+
 def _laid(settings: Resolved, part: type[SystemSettings], changes: dict[str, Any] | None = None) -> System:
     """The part's system with its settings, then ``changes``, at their addresses."""
     values = settings.part(part)
@@ -123,6 +134,7 @@ BUILTIN: dict[str, Callable[[Resolved], System]] = {
     "grep": grep,
     "qdrant": qdrant,
     "sqlite": sqlite,
+    "late-interaction": late_interaction,
     "bm25": bm25,
     "dense": dense,
 }

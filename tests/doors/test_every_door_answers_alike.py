@@ -24,7 +24,17 @@ from branchrank.serve.service import Service
 from branchrank.serve.tui.searching import TOP, Searches
 from branchrank.serve.workers import Workers
 
-PREDICTORS = ("local", "pageindex", "hybrid", "grep", "qdrant", "sqlite", "bm25", "dense")
+PREDICTORS = (
+    "local",
+    "pageindex",
+    "hybrid",
+    "grep",
+    "qdrant",
+    "sqlite",
+    "late-interaction",
+    "bm25",
+    "dense",
+)
 #: Asked of every door; the terminal UI shows so many.
 K = TOP
 

@@ -20,7 +20,7 @@ from branchrank.systems.memo import Memo, QueryMemo
 from branchrank.systems.query import Filter
 
 NAMES = ("local", "pageindex", "hybrid")
-FAMILY = (*NAMES, "grep", "qdrant", "sqlite")
+FAMILY = (*NAMES, "grep", "qdrant", "sqlite", "late-interaction")
 FLAGS = {"hybrid__no_llm": True, "pageindex__no_llm": True, "grep__vector_score_threshold": 4.0}
 
 

@@ -19,7 +19,7 @@ from branchrank.spec import Branch, Fuse, System
 from branchrank.systems.builtin import BUILTIN, builtin_systems
 from branchrank.systems.engine import Engine
 
-FAMILY = ("local", "pageindex", "hybrid", "grep", "qdrant", "sqlite")
+FAMILY = ("local", "pageindex", "hybrid", "grep", "qdrant", "sqlite", "late-interaction")
 LONG = "\n\n".join(f"Step {number}: the boiler needs {number} litres of water." for number in range(1, 60))
 MANY = {
     **PAGES,
