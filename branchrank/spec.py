@@ -169,8 +169,17 @@ class Rerank(Record, frozen=True, kw_only=True, forbid_unknown_fields=True):
 class Passages(Record, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """The passages that are returned of what was ranked.
 
-    ``lines`` above 0 also returns each text once, and no line twice.
+    With ``order`` ``scores`` the sections are a pool: all of their passages are ordered, behind the order
+    of a reranker where there is one. A system that ranks chunks has nothing to order.
     """
+
+    order: Annotated[
+        Literal["sections", "scores"],
+        Meta(
+            description="sections: one passage for each section, in their order; "
+            "scores: all passages of the candidates by score fusion"
+        ),
+    ] = "sections"
 
     lines: Annotated[
         int,

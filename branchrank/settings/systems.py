@@ -35,6 +35,7 @@ HYBRID = System(
     ),
     fuse=Fuse(k=60, cap=30),
     rerank=Rerank(method="llm"),
+    passages=Passages(order="scores"),
 )
 GREP = System(
     name="grep",
@@ -150,9 +151,10 @@ class LocalSettings(SystemSettings, frozen=True, kw_only=True):
     candidate_order="rerank.candidate_order",
     rerank_fusion_weight="rerank.fusion_weight",
     context_tokens="rerank.context_tokens",
+    passage_order="passages.order",
 )
 class HybridSettings(SystemSettings, frozen=True, kw_only=True):
-    """The hybrid predictor: vector shortlist, tree expansion, RRF with BM25 over nodes, rerank."""
+    """The hybrid predictor: vectors, tree expansion, RRF with BM25 over nodes, rerank, passages."""
 
     section: ClassVar[str] = "hybrid"
     title: ClassVar[str] = "Predictor hybrid"

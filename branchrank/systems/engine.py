@@ -8,9 +8,11 @@
 4. The first candidates get a second score from their token vectors, where the system says so.
 5. Hits are grouped by document, where the system says so.
 6. The reranker reorders the candidates, where there is one. When its LLM fails, sections follow by evidence.
-7. The first k become hits: a chunk is its own passage, a node returns its best chunk or its own span.
+7. The passages of the sections are ordered, where the system says so.
+8. The first k become hits: a chunk is its own passage, a node returns its best chunk or its own span. A hit
+   may grow inside its section.
 
-Nothing before step 7 depends on k (but for ``doubled`` branches, whose definition it is), so the top k
+Nothing before step 8 depends on k (but for ``doubled`` branches, whose definition it is), so the top k
 is a prefix of the top k + n. Every stage leaves its list in the trace.
 """
 
@@ -51,6 +53,7 @@ from branchrank.systems.fusing import fuse, shared_branches
 from branchrank.systems.hits import HitMaker
 from branchrank.systems.llm_stages import BoundStages, LLMStages
 from branchrank.systems.memo import Memo
+from branchrank.systems.passage_order import Reranked, ordered_passages
 from branchrank.systems.query import Filter, Query
 from branchrank.systems.sources import Sources
 from branchrank.systems.token_vectors import TokenVectorSource
@@ -144,9 +147,14 @@ class Engine:
         trace = Trace()
         stages = self.llm_stages.bound(system, question_id=question_id, repeat=repeat, trace=trace)
         fused = self._branches(system, query, k, stages, trace)
-        candidates, members = self._ranked(system, query, k, fused.lists, stages, trace)
+        candidates, members, reranked = self._ranked(system, query, k, fused.lists, stages, trace)
+        sections: Mapping[str, str] = {}
+        if system.passages.order == "scores" and system.returns == "passage":
+            with trace.timed("passage order"):
+                candidates, sections = ordered_passages(self.sources, system, query, candidates, reranked)
+            trace.add("passage order", "chunk", candidates)
         with trace.timed("passages"):
-            maker = HitMaker(self.sources, system, query, fused.lists, fused.results)
+            maker = HitMaker(self.sources, system, query, fused.lists, fused.results, sections)
             hits = maker.hits(candidates, k, members)
         if trace.fallbacks:
             reason = "; ".join(trace.fallbacks)
@@ -175,8 +183,8 @@ class Engine:
         lists: Mapping[str, Sequence[Scored]],
         stages: BoundStages,
         trace: Trace,
-    ) -> tuple[Sequence[Scored], Mapping[str, Sequence[Scored]]]:
-        """The candidates after fusion, cap, grouping and rerank, and the members of each group."""
+    ) -> tuple[Sequence[Scored], Mapping[str, Sequence[Scored]], Reranked]:
+        """The candidates after the rerank, the members of each group, and whether a reranker ordered them."""
         with trace.timed("fuse"):
             if system.fuse.method == "score":
                 lists = self._completed(system, query, k, lists, stages)
@@ -204,11 +212,13 @@ class Engine:
             candidates = [best for best, _ in groups]
             members = {best.key: chosen for best, chosen in groups}
             trace.add("group", system.unit, candidates)
+        reranked: Reranked = "no"
         if system.rerank.method != "none":
             with trace.timed("rerank"):
-                candidates = stages.rerank(self.index, self.sources, query.text, candidates, lists)
+                candidates, done = stages.rerank(self.index, self.sources, query.text, candidates, lists)
             trace.add("rerank", system.unit, candidates)
-        return candidates, members
+            reranked = "yes" if done else "failed"
+        return candidates, members, reranked
 
     def _rescored(
         self, slot: Rescore, query: str, candidates: Sequence[Scored], trace: Trace

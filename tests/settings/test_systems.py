@@ -73,6 +73,7 @@ DEFAULTS = {
         rerank=Rerank(
             method="llm", candidate_order="shuffled", fusion_weight=1.0, context_tokens=8000, cross_encoder=""
         ),
+        passages=Passages(order="scores"),
         llm=LLM,
     ),
     "grep": System(

@@ -13,7 +13,7 @@ from support.worlds import QUERIES, make_index
 
 from branchrank import Workspace
 from branchrank.errors import UsageError
-from branchrank.spec import Branch, Expand, Fuse, Group, Rerank, Rescore, System, TreeSearch
+from branchrank.spec import Branch, Expand, Fuse, Group, Passages, Rerank, Rescore, System, TreeSearch
 from branchrank.systems.checks import problems
 from branchrank.systems.engine import Engine
 
@@ -38,6 +38,8 @@ WRONG = {
 }
 SLOTS = {
     'branches = [{ kind = "dense" }, { kind = "bm25" }]\nfuse.method = "none"': "fuses 2 branches",
+    'branches = [{ kind = "dense" }]\npassages.order = "scores"': "orders the passages of sections, but ranks chunks",
+    'branches = [{ kind = "grep", expand = {} }]\npassages.order = "scores"': "no branch ranks by vectors or words",
     'branches = [{ kind = "dense" }, { kind = "grep" }]\nfuse.method = "score"': "fuses grep by score",
     'branches = [{ kind = "tree", unit = "node", tree = {} }]\nfuse.method = "score"': "fuses tree by score",
     'branches = [{ kind = "grep", unit = "span" }]\nrerank.method = "cross-encoder"\n'
@@ -152,6 +154,9 @@ SYSTEMS = st.builds(
         by=st.sampled_from(["none", "document"]),
         aggregate=st.sampled_from(["max", "avg"]),
         members=st.integers(1, 3),
+    ),
+    passages=st.builds(
+        Passages, order=st.sampled_from(["sections", "scores"]), lines=st.sampled_from([0, 0, 5])
     ),
     returns=st.sampled_from(["passage", "section"]),
 )

@@ -85,6 +85,13 @@ MUTANTS = (
         (f"{TEST_FUSION}::test_score_adds_the_cosine_and_half_the_share_of_the_best",),
     ),
     Mutant(
+        "further-passages-rank-as-the-first",
+        "branchrank/ranking/passage_choice.py",
+        "1.0 / (section * own)",
+        "1.0 / section",
+        ("tests/ranking/test_passage_choice.py::test_a_passage_scores_by_both_ranks",),
+    ),
+    Mutant(
         "passages-grow-over-those-above",
         GROWTH,
         "[section[0], *(end + 1 for _, end in others if end < first)]",

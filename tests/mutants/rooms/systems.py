@@ -17,6 +17,7 @@ TEST_TOOLS = "tests/systems/test_tools.py"
 TEST_TREE = "tests/systems/test_tree_search.py"
 TEST_TREE_LLM = "tests/systems/test_tree_search_llm.py"
 TEST_LINES = "tests/systems/test_passage_lines.py"
+TEST_ORDER = "tests/systems/test_passage_order.py"
 TEST_SCORES = "tests/systems/test_score_fusion.py"
 TOKENS = "branchrank/systems/token_vectors.py"
 TEST_RESCORE = "tests/systems/test_rescore.py"
@@ -138,6 +139,20 @@ MUTANTS = (
         "        if text in self._texts:\n            return None\n",
         "",
         (f"{TEST_LINES}::test_a_text_that_stands_in_two_places_is_returned_once",),
+    ),
+    Mutant(
+        "failed-rerank-leads-passages",
+        ENGINE,
+        'reranked = "yes" if done else "failed"',
+        'reranked = "yes"',
+        (f"{TEST_ORDER}::test_when_the_llm_fails_each_section_returns_its_best_passage",),
+    ),
+    Mutant(
+        "excluded-passages-in-the-pool",
+        "branchrank/systems/passage_order.py",
+        "            if chunk.id not in banned:\n                section_of",
+        "            if True:\n                section_of",
+        (f"{TEST_ORDER}::test_excluded_passages_are_not_in_the_pool",),
     ),
     Mutant(
         "missing-candidates-score-zero",
