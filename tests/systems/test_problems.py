@@ -38,8 +38,8 @@ WRONG = {
 }
 SLOTS = {
     'branches = [{ kind = "dense" }, { kind = "bm25" }]\nfuse.method = "none"': "fuses 2 branches",
-    'branches = [{ kind = "dense" }]\npassages.order = "scores"': "orders the passages of sections, but ranks chunks",
-    'branches = [{ kind = "grep", expand = {} }]\npassages.order = "scores"': "no branch ranks by vectors or words",
+    'branches = [{ kind = "dense" }]\npassages.order = "scores"': "but ranks chunks",
+    'branches = [{ kind = "grep", expand = {} }]\npassages.order = "scores"': "no branch ranks",
     'branches = [{ kind = "dense" }, { kind = "grep" }]\nfuse.method = "score"': "fuses grep by score",
     'branches = [{ kind = "tree", unit = "node", tree = {} }]\nfuse.method = "score"': "fuses tree by score",
     'branches = [{ kind = "grep", unit = "span" }]\nrerank.method = "cross-encoder"\n'

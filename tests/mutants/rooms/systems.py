@@ -206,8 +206,8 @@ MUTANTS = (
     Mutant(
         "fallback-order-reversed",
         "branchrank/systems/llm_stages.py",
-        "                return candidates\n",
-        "                return list(reversed(candidates))\n",
+        "                return candidates, False\n",
+        "                return list(reversed(candidates)), False\n",
         ("tests/systems/test_llm_stages.py::test_a_failed_rerank_keeps_the_fused_order_and_says_why",),
     ),
     Mutant(
