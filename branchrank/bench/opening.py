@@ -94,7 +94,15 @@ def _engines(
     workspace = WorkspaceFolder(plan.data_dir, plan.settings, notify=notify)
     cache = opened.enter_context(closing(workspace.open_cache()))
     root, settings = workspace.corpus_root, plan.indexes[name]
-    quality = Engine(index, root, settings, memo=Memo(), cache=cache, llm_stages=stages)
+    quality = Engine(
+        index,
+        root,
+        settings,
+        memo=Memo(),
+        cache=cache,
+        open_token_cache=workspace.open_token_cache,
+        llm_stages=stages,
+    )
     latency = Engine(index, root, settings, memo=QueryMemo(), llm_stages=stages)
     for engine in (quality, latency):
         opened.callback(engine.close)

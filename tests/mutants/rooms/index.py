@@ -9,7 +9,37 @@ TEST_BUILD = "tests/index/test_index_build.py"
 TEST_FAULTS = "tests/index/test_index_faults.py"
 TEST_ARTIFACTS = "tests/test_artifacts.py"
 
+TEST_TOKENS = "tests/index/test_token_vectors.py"
+
 MUTANTS = (
+    Mutant(
+        "token-vectors-of-another-precision-copied",
+        "branchrank/index/token_vectors.py",
+        "if manifest.settings.token_vectors != precision:",
+        "if False:",
+        (f"{TEST_TOKENS}::test_vectors_of_another_precision_or_model_are_not_copied",),
+    ),
+    Mutant(
+        "unchanged-token-vectors-computed-again",
+        "branchrank/index/token_vectors.py",
+        "known = _previous(workspace, precision, held)",
+        "known: dict[str, TokenVectors] = {}",
+        (f"{TEST_TOKENS}::test_unchanged_chunks_are_copied_from_the_index_in_use",),
+    ),
+    Mutant(
+        "damaged-token-vectors-answer",
+        READER,
+        "        check_digests(self.directory, _tokens(self.manifest.digests, of_tokens=True))\n",
+        "",
+        (f"{TEST_TOKENS}::test_a_damaged_file_is_refused_when_it_is_first_used_and_built_again",),
+    ),
+    Mutant(
+        "token-vectors-that-nobody-asked-for-are-kept",
+        BUILD,
+        "if index.manifest.settings.token_vectors != workspace.index_settings.token_vectors:",
+        "if False:",
+        (f"{TEST_TOKENS}::test_they_are_ignored_where_a_search_asks_for_none_and_dropped_by_a_build",),
+    ),
     Mutant(
         "file-renamed-before-it-is-flushed",
         "branchrank/artifacts.py",
