@@ -5,7 +5,8 @@
 3. The chunks are embedded, each with its breadcrumb above it. Texts that the cache knows cost nothing, so
    unchanged documents are not embedded again, and an interrupted build goes on where it was.
 4. Vectors, Chroma collection and BM25 indexes are written into a new generation, then the manifest.
-5. The generation is flushed to the disk and published by one rename; older ones are deleted.
+5. The workspace's links are made; the generation is flushed to the disk and published by one rename; older
+   ones are deleted.
 
 Everything but ``build.json`` and Chroma's files is the same, byte for byte, for the same corpus and settings.
 """
@@ -94,14 +95,13 @@ def build_index(
     _ = workspace.corpus_root  # a workspace without a corpus is refused before anything is written
     with build_lock(workspace.data_dir):
         index = None if force else _up_to_date(workspace)
-        if index is None:
-            _build(workspace, progress)
-        if workspace.is_default_index:
-            workspace.install_links()
-        failpoint("linked")
-        if index is None:
-            index = open_index(workspace, check_corpus=False)
-            index.is_new = True
+        if index is not None:
+            if workspace.is_default_index:
+                workspace.install_links()
+            return index
+        _build(workspace, progress)
+        index = open_index(workspace, check_corpus=False)
+        index.is_new = True
         return index
 
 
@@ -138,6 +138,9 @@ def _build(workspace: WorkspaceFolder, progress: Progress) -> None:
             generations.remove(generation)
         raise
     failpoint("manifest written")
+    if workspace.is_default_index:
+        workspace.install_links()  # first, so that no reader finds an index without them
+    failpoint("linked")
     generations.publish(generation)
     failpoint("published")
     generations.sweep(partial(_discard_collection, workspace.index_settings.chroma_url))

@@ -55,8 +55,6 @@ def load_vectors(path: Path, rows: int, dimension: int) -> Vectors:
 class ExactVectors:
     """The reference store: every vector is compared with every query."""
 
-    name = "exact"
-
     def __init__(self, ids: Sequence[str], matrix: Vectors) -> None:
         """``matrix`` is float32 ``(len(ids), d)`` with unit rows; ids are distinct."""
         if len(ids) != len(matrix):
