@@ -107,7 +107,7 @@ def test_a_collection_that_was_moved_away_is_an_error(
     assert "is missing" in refused.stderr
     assert f"fix: branchrank index --data-dir {data} --embedder fake:64\n" in refused.stderr
     assert sorted(data.rglob("*")) == before, "a query does not rebuild what somebody moved"
-    answered = invoke(*words, *EXACT, "--data-dir", data)
+    answered = invoke("retrieve", QUERY, *EXACT, "--data-dir", data)
     assert answered.exit_code == 0, answered.output
     fixed = invoke("index", "--data-dir", data, "--embedder", "fake:64", "--quiet")
     assert fixed.exit_code == 0, fixed.output
