@@ -20,10 +20,10 @@ QUERIES = (
     'uv run python retrieve.py "how to configure symfony routing"',
     'uv run python hybrid_retrieve.py --no-llm "how to configure symfony routing"',
 )
+BENCHMARK = "uv run python benchmark_run.py --mode both --predictor"
 BENCHMARKS = {
-    "local": "uv run python benchmark_run.py --mode both --predictor local --sample-size 20 --sample-seed 42",
-    "hybrid": "uv run python benchmark_run.py --mode both --predictor hybrid --sample-size 20 --sample-seed 42 "
-    "--hybrid-no-llm",
+    "local": f"{BENCHMARK} local --sample-size 20 --sample-seed 42",
+    "hybrid": f"{BENCHMARK} hybrid --sample-size 20 --sample-seed 42 --hybrid-no-llm",
 }
 
 
