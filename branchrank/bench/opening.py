@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import ExitStack, closing, contextmanager
 from functools import partial
 from pathlib import Path
@@ -16,7 +16,7 @@ from branchrank.index import Index, build_index, open_index, open_or_build
 from branchrank.index.workspace_folder import WorkspaceFolder
 from branchrank.progress import Notify, Progress
 from branchrank.questions.question_files import check_sources
-from branchrank.records import Question, Record
+from branchrank.records import LLMCall, Question, Record
 from branchrank.runs.directory import IndexFacts, PredictorRecord
 from branchrank.spec import System
 from branchrank.systems.engine import Engine
@@ -34,11 +34,15 @@ class OpenPredictor(Record, frozen=True, kw_only=True):
 
 
 class OpenPlan(Record, frozen=True, kw_only=True):
-    """Everything that a plan opened: predictors in its order, indexes and engines by name of the index."""
+    """Everything that a plan opened: predictors in its order, indexes and engines by name of the index.
+
+    ``keep_failures`` takes the rows' LLM calls before an interrupted run is resumed.
+    """
 
     predictors: tuple[OpenPredictor, ...]
     indexes: dict[str, Index]
     engines: dict[str, Engine]
+    keep_failures: Callable[[Iterable[LLMCall]], None]
 
     @property
     def memos(self) -> tuple[Memo, ...]:
@@ -97,6 +101,7 @@ def open_plan(
             predictors=tuple(_opened(plan, each, engines) for each in plan.predictors),
             indexes=indexes,
             engines={name: engine for name, (engine, _) in engines.items()},
+            keep_failures=stages.keep_failures,
         )
 
 

@@ -129,7 +129,7 @@ print(result.exit_code, sorted(heavy & set(sys.modules)))
     ("words", "loaded"),
     [
         (("retrieve", "--predictor", "bm25", QUERY), "[]"),
-        (("retrieve", "--predictor", "pageindex", "--pageindex-no-llm", QUERY), "[]"),
+        (("retrieve", "--predictor", "pageindex", QUERY), "[]"),
         (("benchmark", "--predictor", "bm25", "--latency-sample", "2", "--bootstrap", "100"), "[]"),
         (("index", "--help"), "[]"),
         (("retrieve", "--predictor", "dense", *EXACT, QUERY), "[]"),
