@@ -129,4 +129,9 @@ def test_make_setup_and_uv_run_leave_each_others_environment(clone: Clone) -> No
     )
     done = clone("make setup", PATH=without)
     assert done.returncode == 0, done.stderr
+    by_pip = clone.packages()
+    assert "pip" in by_pip
+    assert {name: by_pip[name] for name in developer} == developer
+    assert clone("uv run python -c pass").returncode == 0  # links the project itself anew, and nothing else
+    assert clone.packages() == by_pip
     assert clone("uv run python -c pass").stderr == ""
