@@ -7,7 +7,8 @@
 4. Where the settings ask for token vectors, those of unchanged chunks are copied from the generation in use,
    the others computed.
 5. Vectors, Chroma collection and BM25 indexes are written into a new generation, then the manifest.
-6. The generation is flushed to the disk and published by one rename; older ones are deleted.
+6. The workspace's links are made; the generation is flushed to the disk and published by one rename; older
+   ones are deleted.
 
 Everything but ``build.json`` and Chroma's files is the same, byte for byte, for the same corpus and settings.
 """
@@ -98,14 +99,13 @@ def build_index(
     _ = workspace.corpus_root  # a workspace without a corpus is refused before anything is written
     with build_lock(workspace.data_dir):
         index = None if force else _up_to_date(workspace)
-        if index is None:
-            _build(workspace, progress)
-        if workspace.is_default_index:
-            workspace.install_links()
-        failpoint("linked")
-        if index is None:
-            index = open_index(workspace, check_corpus=False)
-            index.is_new = True
+        if index is not None:
+            if workspace.is_default_index:
+                workspace.install_links()
+            return index
+        _build(workspace, progress)
+        index = open_index(workspace, check_corpus=False)
+        index.is_new = True
         return index
 
 
@@ -150,6 +150,9 @@ def _build(workspace: WorkspaceFolder, progress: Progress) -> None:
             generations.remove(generation)
         raise
     failpoint("manifest written")
+    if workspace.is_default_index:
+        workspace.install_links()  # first, so that no reader finds an index without them
+    failpoint("linked")
     generations.publish(generation)
     failpoint("published")
     generations.sweep(partial(_discard_collection, workspace.index_settings.chroma_url))

@@ -23,7 +23,7 @@ from typing import TypeVar
 from branchrank.artifacts import digest_file, digest_of, read_jsonl
 from branchrank.corpus.discovery import discover
 from branchrank.embedders import Embedder, open_embedder
-from branchrank.errors import ArtifactError, CorpusError, StorageError
+from branchrank.errors import ArtifactError, CorpusError, LostCollectionError, StorageError
 from branchrank.index.generations import MANIFEST, Pin
 from branchrank.index.manifest import SCHEMA_VERSION, BuildReport, Manifest, check_digests, read_record
 from branchrank.index.workspace_folder import WorkspaceFolder
@@ -89,9 +89,16 @@ class Index:
         """The PageIndex tree."""
         return load_nodes(self.directory / NODES)
 
+    @property
+    def vector_store(self) -> str:
+        """What reports call :attr:`vectors`: ``exact``, ``chroma`` or ``chroma server``. Opens nothing."""
+        if searches_exactly(self.settings, self.manifest.chunks):
+            return "exact"
+        return "chroma server" if self.settings.chroma_url else "chroma"
+
     @cached_property
     def vectors(self) -> VectorStore:
-        """Who searches the vectors, as ``--vector-store`` asks. Raises :class:`ArtifactError`."""
+        """What searches the vectors, as ``--vector-store`` asks. Raises :class:`ArtifactError`."""
         ids = tuple(self.chunks)
         matrix = load_vectors(self.directory / VECTORS, len(ids), self.manifest.embedder.dimension)
         store: VectorStore
@@ -232,7 +239,7 @@ def open_index(workspace: WorkspaceFolder, *, check_corpus: bool = True) -> Inde
             raise ArtifactError(f"the index in {workspace.data_dir} {reason}", remedy=remedy)
         check_digests(pin.directory, _tokens(manifest.digests, of_tokens=False))
         if manifest.chroma == "embedded" and not searches_exactly(workspace.index_settings, manifest.chunks):
-            check_digests(pin.directory / CHROMA, report.chroma_digests)
+            _check_collection(workspace, pin.directory / CHROMA, report, remedy)
     except BaseException:
         pin.release()
         raise
@@ -242,6 +249,22 @@ def open_index(workspace: WorkspaceFolder, *, check_corpus: bool = True) -> Inde
 def _tokens(digests: Mapping[str, str], *, of_tokens: bool) -> dict[str, str]:
     """The digests of the token vectors, which few queries read, or of the other files."""
     return {name: digest for name, digest in digests.items() if name.startswith(f"{TOKENS}/") == of_tokens}
+
+
+def _check_collection(workspace: WorkspaceFolder, directory: Path, report: BuildReport, remedy: str) -> None:
+    """Raise :class:`LostCollectionError` where Chroma's folder or the link to it was moved away, and
+    :class:`ArtifactError` for a file that is not as it was built.
+    """
+    places = [directory / "chroma.sqlite3"]
+    if workspace.is_default_index:
+        places.append(workspace.data_dir / CHROMA)
+    for place in places:
+        if not place.exists():
+            raise LostCollectionError(
+                f"{place} is missing: the index in {workspace.data_dir} searches its vectors in Chroma",
+                remedy=remedy,
+            )
+    check_digests(directory, report.chroma_digests)
 
 
 def mismatch(workspace: WorkspaceFolder, manifest: Manifest) -> str:

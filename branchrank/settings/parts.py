@@ -42,8 +42,11 @@ class IndexSettings(Settings, frozen=True, kw_only=True):
     ] = ""
     vector_store: Annotated[
         Literal["auto", "chroma", "exact"],
-        Meta(description="vector store; auto: exact up to 50,000 chunks, Chroma above"),
-    ] = "auto"
+        Meta(
+            description="vector store; chroma: its candidates, ordered by exact cosine; exact: every vector "
+            "is compared; auto: exact up to 50,000 chunks, Chroma above"
+        ),
+    ] = "chroma"
     chroma_url: Annotated[
         str, reaches("Chroma server"), Meta(description="URL of a Chroma server; empty: embedded")
     ] = ""
