@@ -26,10 +26,10 @@ from branchrank.workspace_questions import WorkspaceQuestions
 from branchrank.workspace_tree import WorkspaceTree
 
 if TYPE_CHECKING:
+    from branchrank.index.calibration import Calibration
     from branchrank.measures.verdicts import Comparison
     from branchrank.report.verify import Verification
     from branchrank.runs.run_comparison import RunComparison, RunGate
-    from branchrank.systems.calibration import Calibration
 
 AnyPath = str | PathLike[str]
 #: A name, a system, an object with ``retrieve(query, k)``, or a function of the same arguments.
@@ -155,6 +155,7 @@ class Workspace(Searcher):
         repeats: int | None = None,
         experiment: str = "benchmark",
         split: str = "",
+        filters: str | Sequence[str] = (),
         reports: AnyPath = "reports",
         settings: Mapping[str, object] | None = None,
         fresh: bool = False,
@@ -166,8 +167,9 @@ class Workspace(Searcher):
         ``retrieve(query, k)``, or a function ``f(query, k)``; both return hits, best first. ``questions`` is
         a question file (default: the workspace's). ``primary`` is the measure that is tested (``Success@1``,
         ``strict_hit@5``), ``measures`` are reported beside it, ``baseline`` names the predictor that the
-        others are compared with (default: the first). ``sample_size`` questions are drawn by ``seed``. Other
-        settings, such as ``"benchmark.delta"``, go into ``settings``.
+        others are compared with (default: the first). ``sample_size`` questions are drawn by ``seed``.
+        ``filters``, such as ``"file_path=guide/*"``, restrict every search to some documents. Other settings,
+        such as ``"benchmark.delta"``, go into ``settings``.
 
         Raises one error with every problem before any work. A query that fails is a miss, shown as a failure.
 
@@ -206,6 +208,7 @@ class Workspace(Searcher):
             reports=Path(reports),
             experiment=experiment,
             split=split,
+            filters=(filters,) if isinstance(filters, str) else tuple(filters),
         )
         return Run.of(run_and_report(plan, fresh=fresh, notify=folder.notify, progress=progress))
 
@@ -215,14 +218,15 @@ class Workspace(Searcher):
         ``questions`` is a question file (default: the workspace's); its gold is not looked at. Raises
         :class:`~branchrank.errors.QuestionError` when it has no answerable question.
         """
+        from branchrank.index.calibration import calibrate, nearest_distances
         from branchrank.questions.question_files import load_questions
-        from branchrank.systems.calibration import calibrate
 
         path = self._folder.questions_path if questions is None else Path(questions)
         asked = [question.question for question in load_questions(path) if question.answerable]
         if not asked:
             raise QuestionError(f"{path} holds no answerable question", remedy="name others with --questions")
-        return calibrate(self.index, asked, self.settings.part(GrepSettings).vector_score_threshold)
+        distances = nearest_distances(self.index.vectors, self.index.embedder.embed_query, asked)
+        return calibrate(distances, self.settings.part(GrepSettings).vector_score_threshold)
 
 
 class Run(RunData):

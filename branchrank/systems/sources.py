@@ -16,15 +16,11 @@ from branchrank.index import Index
 from branchrank.records import Node, Span
 from branchrank.safe_open import read_beneath
 from branchrank.spec import Unit
+from branchrank.stores.ordering import cosines
 from branchrank.systems.memo import Memo
 from branchrank.systems.query import Filter, Query
 
 Vector = np.ndarray[tuple[int], np.dtype[np.float32]]
-
-
-def squared_distance(similarity: float) -> float:
-    """Squared L2 distance, in 0..4, of unit vectors with this cosine similarity."""
-    return max(0.0, 2.0 - 2.0 * similarity)
 
 
 def span_of(key: str) -> Span:
@@ -122,9 +118,12 @@ class Sources:
         return {chunk: row for row, chunk in enumerate(self.index.bm25_chunks.ids)}
 
     def similarities(self, query: str, chunks: Sequence[str]) -> dict[str, float]:
-        """Cosine similarity of the query to the named chunks."""
-        vector = self.embedding(query)
-        return {chunk: float(self.index.vectors.vector(chunk) @ vector) for chunk in chunks}
+        """Cosine similarity of the query to the named chunks, with the bits of a vector store's scores."""
+        if not chunks:
+            return {}
+        rows = np.stack([self.index.vectors.vector(chunk) for chunk in chunks])
+        scores = cosines(rows, np.arange(len(rows)), self.embedding(query))
+        return dict(zip(chunks, scores.tolist(), strict=True))
 
     def own_scores(self, query: str) -> dict[str, float]:
         """BM25 of every node's own text, those above 0."""

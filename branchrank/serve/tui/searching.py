@@ -74,9 +74,8 @@ class Searches:
 
 def why(found: Found) -> str:
     """A result's score and its place in each branch."""
-    places = [f"{name} #{place.rank}" for name, place in sorted(found.hit.branches.items())]
     distance = [] if found.hit.distance is None else [f"distance {found.hit.distance:.3f}"]
-    return "  ".join([f"score {found.hit.score:.4f}", *distance, *places])
+    return "  ".join([f"score {found.hit.score:.4f}", *distance, *found.hit.reasons])
 
 
 def preview(found: Found) -> list[tuple[int | None, str]]:

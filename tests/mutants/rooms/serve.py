@@ -103,8 +103,8 @@ MUTANTS = (
     Mutant(
         "mcp-limit-ignored",
         "branchrank/serve/mcp.py",
-        "tools.hybrid_search(semantic_query, exact_keywords, limit=limit)",
-        "tools.hybrid_search(semantic_query, exact_keywords)",
+        "semantic_query, exact_keywords, ranking=ranking, limit=limit, filters=filters",
+        "semantic_query, exact_keywords, ranking=ranking, filters=filters",
         (
             "tests/acceptance/test_document_000_hybrid_retrieval.py::TestHybridSearchCombiningExactKeywordAndVectorRetrieval"
             "::test_hybrid_search_fusion_returns_the_top_10",

@@ -205,8 +205,8 @@ MUTANTS = (
     Mutant(
         "dropped-chunks-not-reported",
         TOOLS,
-        "notices=(*retrieval.notices, *incomplete, *fallbacks),",
-        "notices=(*incomplete, *fallbacks),",
+        "notices=(*retrieval.remarks, *fallbacks),",
+        "notices=fallbacks,",
         (f"{TEST_TOOLS}::test_vector_search_drops_what_is_at_or_past_the_threshold",),
     ),
     Mutant(
@@ -232,7 +232,7 @@ MUTANTS = (
     ),
     Mutant(
         "cosine-as-distance",
-        SOURCES,
+        "branchrank/stores/vectors.py",
         "return max(0.0, 2.0 - 2.0 * similarity)",
         "return max(0.0, 1.0 - similarity)",
         (f"{TEST_TOOLS}::test_vector_search_reports_squared_distances",),
@@ -260,7 +260,7 @@ MUTANTS = (
     ),
     Mutant(
         "calibration-suggests-the-median",
-        "branchrank/systems/calibration.py",
+        "branchrank/index/calibration.py",
         "COVERAGE = 0.95",
         "COVERAGE = 0.5",
         (f"{TEST_TOOLS}::test_calibration_suggests_a_threshold_that_keeps_the_branch",),
