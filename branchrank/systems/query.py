@@ -5,6 +5,7 @@ from __future__ import annotations
 import fnmatch
 from collections.abc import Sequence
 
+from branchrank import arguments
 from branchrank.errors import UsageError, or_else
 from branchrank.records import Record, Span
 
@@ -57,7 +58,7 @@ def read_filters(texts: str | Sequence[str]) -> tuple[Filter, ...]:
     >>> [each.pattern for each in read_filters(["file_path=guide/*", "source=*.md"])]
     ['guide/*', '*.md']
     """
-    return tuple(_read(text) for text in ((texts,) if isinstance(texts, str) else texts))
+    return tuple(_read(text) for text in arguments.texts("filters", texts, "file_path=guide/*"))
 
 
 def _read(text: str) -> Filter:

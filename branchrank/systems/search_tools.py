@@ -16,10 +16,11 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Sequence
 from pathlib import Path
-from typing import Literal
+from typing import Literal, get_args
 
 import msgspec
 
+from branchrank import arguments
 from branchrank.files.grep import Ranking, marked_lines
 from branchrank.files.read_file import FileReader, FileRefused
 from branchrank.records import Hit, Record, Retrieval
@@ -120,9 +121,9 @@ class SearchTools:
         self, query: str, *, ranking: Ranking | None = None, limit: int = TOP, filters: Filters = ()
     ) -> ToolAnswer:
         """Passages that hold the query's words; ``ranking`` ``bm25`` drops the lowest quarter."""
-        options = {"ranking": ranking} if ranking else {}
-        branch = Branch(kind="grep", unit="span", top_n=GREP_DEPTH, options=options)
-        found = self._retrieve(_alone("grep_search", branch), query, limit, filters)
+        branch = Branch(kind="grep", unit="span", top_n=GREP_DEPTH)
+        system = _with_ranking(_alone("grep_search", branch), ranking)
+        found = self._retrieve(system, query, limit, filters)
         return self._answer("grep_search", found, found.found.get("grep", 0), "files")
 
     def vector_search(self, query: str, *, limit: int = TOP, filters: Filters = ()) -> ToolAnswer:
@@ -141,9 +142,7 @@ class SearchTools:
         filters: Filters = (),
     ) -> ToolAnswer:
         """Both searches, fused. Without keywords of its own, a question's words are looked for."""
-        system = grep(self.engine.settings)
-        if ranking is not None:
-            system = _with_ranking(system, ranking)
+        system = _with_ranking(grep(self.engine.settings), ranking)
         found = self._retrieve(system, semantic_query, limit, filters, exact_keywords)
         return self._answer("hybrid_search", found, _fused(found), "chunks")
 
@@ -156,7 +155,7 @@ class SearchTools:
 
     def file_text(self, path: str) -> str:
         """The text of an indexed file. Raises :class:`~branchrank.files.read_file.FileRefused`."""
-        return self._reader.text(path)
+        return self._reader.text(str(arguments.path("path", path)))
 
     def read_file(self, path: str) -> str:
         """The text of an indexed file, or ``[ERROR: <code>] <why>``."""
@@ -168,6 +167,9 @@ class SearchTools:
     def _retrieve(
         self, system: System, query: str, limit: int, filters: Filters, keywords: str = ""
     ) -> Retrieval:
+        arguments.text("query", query)
+        arguments.text("exact_keywords", keywords, "max_retries")
+        limit = arguments.count("limit", limit, TOP)
         conditions = read_filters(filters)
         text = query if query.strip() else keywords
         if not text.strip():
@@ -204,8 +206,11 @@ def _alone(name: str, branch: Branch) -> System:
     return System(name=name, branches=(branch,), fuse=Fuse(method="none"))
 
 
-def _with_ranking(system: System, ranking: Ranking) -> System:
-    """The system with another filter of its grep passages."""
+def _with_ranking(system: System, ranking: Ranking | None) -> System:
+    """The system with another filter of its grep passages; ``None`` keeps that of the settings."""
+    if ranking is None:
+        return system
+    arguments.one_of("ranking", ranking, get_args(Ranking))
     branches = tuple(
         msgspec.structs.replace(branch, options={"ranking": ranking}) if branch.kind == "grep" else branch
         for branch in system.branches

@@ -11,8 +11,9 @@ from collections.abc import Callable, Sequence
 from contextlib import ExitStack
 from pathlib import Path
 from threading import RLock
-from typing import TYPE_CHECKING, Self
+from typing import TYPE_CHECKING, Self, get_args
 
+from branchrank import arguments
 from branchrank.errors import UsageError
 from branchrank.index import Index, build_index, open_index, open_or_build
 from branchrank.index.reader import measured_distance
@@ -142,7 +143,10 @@ class Searcher:
             raise UsageError(
                 f"{name!r} stands for several predictors", remedy=f"choose one of {', '.join(GROUPS[name])}"
             )
-        (system,) = builtin_systems((name,), self.settings) if isinstance(name, str) else (name,)
+        if isinstance(name, System):
+            system = name
+        else:
+            (system,) = builtin_systems((arguments.text("system", name, "hybrid"),), self.settings)
         found = problems(system)
         if found:
             raise UsageError("\n".join(found), remedy="correct the system")
@@ -153,7 +157,8 @@ class Searcher:
 
         Raises :class:`~branchrank.errors.UsageError` for an unknown name.
         """
-        return tuple(system.name for system in builtin_systems(tuple(names), self.settings))
+        spelt = builtin_systems(arguments.texts("names", names, "local"), self.settings)
+        return tuple(system.name for system in spelt)
 
     def search(
         self,
@@ -190,8 +195,9 @@ class Searcher:
         filters: str | Sequence[str] = (),
     ) -> Retrieval:
         """As :meth:`search`, with the trace of every stage, stage times, LLM calls and notices."""
-        if k < 1:
-            raise UsageError(f"k = {k}; at least 1 hit must be asked for", remedy="k=5")
+        arguments.text("query", query)
+        arguments.text("keywords", keywords, "max_retries")
+        k = arguments.count("k", k)
         chosen = self.system(system)
         conditions = read_filters(filters)
         self._asked(chosen)
@@ -211,8 +217,12 @@ class Searcher:
         ``[retrieval] final_limit``; ``filters`` are those of :meth:`search`. Raises
         :class:`~branchrank.errors.UsageError` when the mode needs embeddings and ``[embedding]`` names none.
         """
+        arguments.text("query", query)
+        arguments.one_of("mode", mode, get_args(Mode))
+        k = self.settings.part(RetrievalSettings).final_limit
+        if limit is not None:
+            k = arguments.count("limit", limit)
         system = document_search(self.settings, mode)
-        k = limit or self.settings.part(RetrievalSettings).final_limit
         return list(self.engine.retrieve(system, query, k, filters=read_filters(filters)).hits)
 
     def check_llm(self, system: str | System) -> None:
