@@ -48,7 +48,7 @@ class DistanceCalibration(Record, frozen=True, kw_only=True):
             return ""
         return (
             f"distance threshold {self.threshold:g}, calibrated for this index: the default "
-            f"{DISTANCE_THRESHOLD:g} leaves {self.losing} of {self.probes} probe queries without a chunk"
+            f"{DISTANCE_THRESHOLD:g} finds no chunk for {self.losing} of {self.probes} probe queries"
         )
 
 

@@ -90,7 +90,7 @@ class SearchApp(App[None]):
         query.placeholder = "Ask a question, or give identifiers and quoted words; Enter searches"
         query.border_title = "Query"
         keywords = Input(id="keywords", max_length=QUERY_CHARACTERS)
-        keywords.placeholder = "Exact words for grep; empty: the query's"
+        keywords.placeholder = "Exact words for grep"
         keywords.border_title = "Keywords"
         keywords.display = self._searches.mode(self._mode).takes_keywords
         with Horizontal(id="inputs"):
@@ -180,7 +180,7 @@ class SearchApp(App[None]):
 
     def _say(self, message: str, style: str = "") -> None:
         line = Text.assemble((time.strftime("%H:%M:%S "), "dim"), (safe(message), style))
-        self.query_one(RichLog).write(line)
+        self.query_one(RichLog).write(line, expand=True)
 
     def _failed(self, error: BranchRankError) -> None:
         self._say(str(error), "bold red")

@@ -86,9 +86,9 @@ class Searches:
 
 
 def why(found: Found) -> str:
-    """A result's score and its place in each branch."""
+    """A result's place in each branch, and its score."""
     distance = [] if found.hit.distance is None else [f"distance {found.hit.distance:.3f}"]
-    return "  ".join([f"score {found.hit.score:.4f}", *distance, *found.hit.reasons])
+    return "  ".join([*found.hit.reasons, f"score {found.hit.score:.4f}", *distance])
 
 
 def preview(found: Found) -> list[tuple[int | None, str]]:
