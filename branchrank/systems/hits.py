@@ -106,7 +106,7 @@ class HitMaker:
             return chunks[0] if chunks else None
         signals = []
         if "vectors" in self.evidence:
-            signals.append(self.sources.similarities(self.query.text, chunks))
+            signals.append(self.sources.cosines(self.query.text, chunks))
         if "words" in self.evidence:
             signals.append(self.sources.bm25_scores(self.query.text, chunks))
         return best_passage(chunks, *signals)
@@ -171,7 +171,7 @@ class HitMaker:
         text = self.query.text
         return self.sources.memo.get(
             ("distance", chunk_id, text),
-            lambda: squared_distance(self.sources.similarities(text, [chunk_id])[chunk_id]),
+            lambda: squared_distance(self.sources.cosines(text, [chunk_id])[chunk_id]),
         )
 
 

@@ -16,7 +16,6 @@ from branchrank.index import Index
 from branchrank.records import Node, Span
 from branchrank.safe_open import read_beneath
 from branchrank.spec import Unit
-from branchrank.stores.ordering import cosines
 from branchrank.systems.memo import Memo
 from branchrank.systems.query import Filter, Query
 from branchrank.tree.navigate import Tree
@@ -118,12 +117,9 @@ class Sources:
     def _chunk_rows(self) -> dict[str, int]:
         return {chunk: row for row, chunk in enumerate(self.index.bm25_chunks.ids)}
 
-    def similarities(self, query: str, chunks: Sequence[str]) -> dict[str, float]:
-        """Cosine similarity of the query to the named chunks, with the bits of a vector store's scores."""
-        if not chunks:
-            return {}
-        rows = np.stack([self.index.vectors.vector(chunk) for chunk in chunks])
-        scores = cosines(rows, np.arange(len(rows)), self.embedding(query))
+    def cosines(self, query: str, chunks: Sequence[str]) -> dict[str, float]:
+        """Cosine similarity of the query to the named chunks, as a vector search scores them."""
+        scores = self.index.vectors.scores(self.embedding(query), chunks)
         return dict(zip(chunks, scores.tolist(), strict=True))
 
     def own_scores(self, query: str) -> dict[str, float]:

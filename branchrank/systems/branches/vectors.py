@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from branchrank.index import Index
 from branchrank.records import Scored
 from branchrank.stores.vectors import squared_distance
-from branchrank.systems.branches.protocol import BranchKind, BranchResult, Lookup, Opening, Search
+from branchrank.systems.branches.protocol import BranchKind, BranchResult, Lookup, Opening, Scores, Search
 
 
 class DenseKind(BranchKind):
@@ -16,6 +16,7 @@ class DenseKind(BranchKind):
     name = "dense"
     needs_vector = True
     ranks_by = "vectors"
+    scale = "fixed"
     shows_unit = True
 
     def open(self, opening: Opening) -> Search:
@@ -36,6 +37,10 @@ class DenseKind(BranchKind):
             return BranchResult(near, notices=(*calibrated, *_dropped(found, near, threshold)))
 
         return search
+
+    def open_scores(self, opening: Opening) -> Scores:
+        """Every chunk has a cosine, those past the threshold too."""
+        return lambda lookup, keys: lookup.sources.cosines(lookup.query.text, keys)
 
 
 def _calibrated(index: Index) -> tuple[str, ...]:
