@@ -131,4 +131,18 @@ MUTANTS = (
         "",
         (f"{TEST_TUI}::test_nothing_found_and_failures_are_said",),
     ),
+    Mutant(
+        "ten-hits-by-default",
+        "branchrank/serve/http.py",
+        "DEFAULT_TOP_K = 5",
+        "DEFAULT_TOP_K = 10",
+        ("tests/serve/test_http.py::test_five_hits_are_returned_unless_another_number_is_asked_for",),
+    ),
+    Mutant(
+        "box-for-keywords-without-effect",
+        "branchrank/serve/tui/app.py",
+        'exact = keywords.value if keywords.display else ""',
+        'exact = ""',
+        (f"{TEST_TUI}::test_the_box_for_keywords_is_there_where_they_count",),
+    ),
 )

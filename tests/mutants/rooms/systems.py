@@ -17,6 +17,8 @@ TEST_TOOLS = "tests/systems/test_tools.py"
 TEST_TREE = "tests/systems/test_tree_search.py"
 TEST_TREE_LLM = "tests/systems/test_tree_search_llm.py"
 TEST_SCORES = "tests/systems/test_score_fusion.py"
+TEST_FILTERS = "tests/doors/test_filters.py"
+TEST_THRESHOLD = "tests/acceptance/test_document_000_threshold.py::TestTheDefaultThresholdAndTheModel"
 
 MUTANTS = (
     Mutant(
@@ -286,5 +288,50 @@ MUTANTS = (
         "COVERAGE = 0.95",
         "COVERAGE = 0.5",
         (f"{TEST_TOOLS}::test_calibration_suggests_a_threshold_that_keeps_the_branch",),
+    ),
+    Mutant(
+        "given-threshold-replaced-by-the-calibrated-one",
+        BUILTIN,
+        '.vector_score_threshold"] == DEFAULT',
+        '.vector_score_threshold"] != ""',
+        (f"{TEST_THRESHOLD}::test_a_number_that_the_user_gives_is_literal_and_warned_about",),
+    ),
+    Mutant(
+        "calibrated-threshold-not-used",
+        "branchrank/systems/branches/vectors.py",
+        'index.manifest.distance.threshold if asked == "calibrated" else asked',
+        '0.5 if asked == "calibrated" else asked',
+        (f"{TEST_THRESHOLD}::test_every_answer_names_the_calibrated_value",),
+    ),
+    Mutant(
+        "notices-left-out-of-the-text",
+        TOOLS,
+        "[*notes, *(results",
+        "[*(results",
+        (f"{TEST_THRESHOLD}::test_a_number_that_the_user_gives_is_literal_and_warned_about",),
+    ),
+    Mutant(
+        "rank-after-the-expansion",
+        HITS,
+        "if name not in self.expanded:",
+        "if True:",
+        ("tests/systems/test_hits.py",),
+    ),
+    Mutant(
+        "grep-filters-after-its-cut",
+        "branchrank/systems/branches/grep.py",
+        "sources=admitted)",
+        "sources=None)",
+        (
+            f"{TEST_FILTERS}::test_the_library_finds_what_a_cut_would_have_lost[one-grep]",
+            f"{TEST_FILTERS}::test_mcp",
+        ),
+    ),
+    Mutant(
+        "tree-walk-goes-through-filtered-documents",
+        "branchrank/systems/branches/tree.py",
+        "sources.tree(filters),",
+        "sources.tree(()),",
+        (f"{TEST_FILTERS}::test_the_library_finds_what_a_cut_would_have_lost",),
     ),
 )
