@@ -115,7 +115,7 @@ async def test_every_mode_searches_and_reports(searches: Searches) -> None:
         said = [line.split(" ", 1)[1] for line in status(app)]
     tools = ["grep_search", "vector_search", "hybrid_search", "predictor local", "predictor hybrid"]
     assert [line.partition(":")[0] for line in said][:5] == tools
-    assert all(re.search(r": \d+ characters, \d+ (files|chunks)", line) for line in said)
+    assert all(re.search(r": \d+ characters, \d+ (files|chunks|sections)", line) for line in said)
 
 
 async def test_the_box_for_keywords_is_there_where_they_count(searches: Searches) -> None:

@@ -373,8 +373,8 @@ _SQLITE = (
     Mutant(
         "final-limit-ignored",
         "branchrank/systems/searcher.py",
-        "k = limit or self.settings.part(RetrievalSettings).final_limit",
-        "k = limit or 12",
+        "k = self.settings.part(RetrievalSettings).final_limit",
+        "k = 12",
         (f"{SQLITE}::TestTuning::test_final_limit",),
     ),
 )

@@ -17,8 +17,8 @@ MUTANTS = (
     Mutant(
         "terminal-ui-with-a-fusion-of-its-own",
         "branchrank/serve/tui/searching.py",
-        "            return chosen.search(query, keywords).results\n",
-        "            found = chosen.search(query, keywords).results\n"
+        "            return self.mode(mode).search(query, keywords).results\n",
+        "            found = self.mode(mode).search(query, keywords).results\n"
         "            fused = lambda each: sum(1 / place.rank for place in each.hit.branches.values())\n"
         "            return sorted(found, key=fused, reverse=True)\n",
         (f"{DOORS}::test_the_terminal_ui",),
@@ -132,7 +132,7 @@ MUTANTS = (
         (f"{TEST_TUI}::test_nothing_found_and_failures_are_said",),
     ),
     Mutant(
-        "ten-hits-by-default",
+        "ten-hits-over-http-by-default",
         "branchrank/serve/http.py",
         "DEFAULT_TOP_K = 5",
         "DEFAULT_TOP_K = 10",
