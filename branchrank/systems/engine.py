@@ -139,6 +139,9 @@ class Engine:
         with trace.timed("passages"):
             maker = HitMaker(self.sources, system, query, fused.lists, fused.results)
             hits = maker.hits(candidates[:k], members)
+        if trace.fallbacks:
+            reason = "; ".join(trace.fallbacks)
+            hits = [msgspec.structs.replace(hit, fallback=reason) for hit in hits]
         trace.add("passages", "chunk", [Scored(hit.id, hit.score) for hit in hits])
         results = fused.results
         return Retrieval(
