@@ -12,9 +12,11 @@ from branchrank.cli.terminal import Command
 from branchrank.settings import (
     Bm25Settings,
     CacheSettings,
+    GrepSettings,
     IndexSettings,
     LocalSettings,
     QdrantSettings,
+    RetrievalSettings,
 )
 
 
@@ -23,7 +25,15 @@ from branchrank.settings import (
 @click.option(
     "--predictor", default="local", show_default=True, help="Search with this predictor instead of local."
 )
-@settings_options(LocalSettings, QdrantSettings, Bm25Settings, IndexSettings, CacheSettings)
+@settings_options(
+    LocalSettings,
+    GrepSettings,
+    QdrantSettings,
+    RetrievalSettings,
+    Bm25Settings,
+    IndexSettings,
+    CacheSettings,
+)
 def command(
     query: str | None,
     data_dir: Path,
