@@ -139,7 +139,7 @@ def query_options(function: Callable[..., None]) -> Callable[..., None]:
     for decorate in (
         click.option("--quiet", is_flag=True, help="No progress."),
         click.option("--json", "as_json", is_flag=True, help="Print one JSON object per query."),
-        settings_options(BenchmarkSettings, only=frozenset({"benchmark.returns"})),
+        settings_options(BenchmarkSettings, only=frozenset({"benchmark.returns", "benchmark.passage_lines"})),
         filter_option,
         click.option(
             "--top-k", type=click.IntRange(1, 1000), default=5, show_default=True, help="Hits to return."

@@ -9,6 +9,7 @@ from branchrank.measures.verdicts import Comparison
 from branchrank.report import plots
 from branchrank.report.blocks import Block, Cell, Paragraph, Plot, Points, Section, Strong, Table
 from branchrank.runs.comparisons import Judgement
+from branchrank.runs.directory import IndexFacts
 from branchrank.runs.estimates import Estimate, choice, difference, estimate, flip_rate, standings
 from branchrank.runs.run import RunData
 from branchrank.runs.scores import NamedMeasure
@@ -56,7 +57,7 @@ def facts(run: RunData) -> Table:
         rows.append(
             (
                 name,
-                f"{index.embedder}, {index.dimension} dimensions; {index.vector_store}; "
+                f"{index.embedder}, {index.dimension} dimensions; {index.vector_store}{_recall(index)}; "
                 f"{plural(index.chunks, 'chunk')}, {plural(index.nodes, 'node')}; "
                 f"digest {index.digest[:16]}",
             )
@@ -91,6 +92,11 @@ def _calibrated(run: RunData, index: str) -> bool:
         if each.index == index and each.system is not None
         for branch in each.system.branches
     )
+
+
+def _recall(index: IndexFacts) -> str:
+    """What an approximate vector store found of the true nearest chunks."""
+    return "" if index.recall is None else f" (recall@{index.recall_depth} {index.recall:.4f})"
 
 
 def result(run: RunData) -> Section:

@@ -59,7 +59,12 @@ class PredictorRecord(Record, frozen=True, kw_only=True):
 
 
 class IndexFacts(Record, frozen=True, kw_only=True):
-    """What a report says of an index; ``distance`` is its threshold ``calibrated``."""
+    """What a report says of an index.
+
+    ``distance`` is its threshold ``calibrated``. ``recall`` is the mean share, in 0..1, of the true nearest
+    ``recall_depth`` chunks that an approximate vector store found, over the run's questions; ``None`` for
+    exact search and where nothing was searched.
+    """
 
     name: str
     generation: str
@@ -73,6 +78,8 @@ class IndexFacts(Record, frozen=True, kw_only=True):
     build_seconds: float
     bytes: int
     distance: DistanceCalibration = DistanceCalibration()
+    recall: Annotated[float, msgspec.Meta(ge=0, le=1)] | None = None
+    recall_depth: int = 0
 
 
 class _Schema(Record, frozen=True, kw_only=True):
