@@ -43,7 +43,7 @@ def hint_at(system: System, address: str) -> tuple[Any, Meta]:
 
 
 def without_none(hint: Any) -> Any:
-    """The type ``T`` of ``T | None``; any other type as it is."""
+    """The type ``T`` of ``T | None``, where a word may stand besides; any other type as it is."""
     kept = [each for each in get_args(hint) if each is not NoneType]
     return kept[0] if NoneType in get_args(hint) else hint
 
