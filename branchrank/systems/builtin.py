@@ -13,6 +13,7 @@ from branchrank.settings import (
     BenchmarkSettings,
     GrepSettings,
     HybridSettings,
+    LateInteractionSettings,
     LocalSettings,
     PageindexSettings,
     QdrantSettings,
@@ -26,7 +27,7 @@ from branchrank.spec import System
 #: Predictors that stand for several.
 GROUPS: dict[str, tuple[str, ...]] = {
     "all": ("local", "pageindex", "hybrid"),
-    "family": ("local", "pageindex", "hybrid", "grep", "qdrant", "sqlite"),
+    "family": ("local", "pageindex", "hybrid", "grep", "qdrant", "sqlite", "late-interaction"),
 }
 
 
@@ -93,6 +94,16 @@ def sqlite(settings: Resolved) -> System:
     return _laid(settings, RetrievalSettings, weights)
 
 
+def late_interaction(settings: Resolved) -> System:
+    """dense(chunks) + BM25(chunks) -> score fusion -> MaxSim of token vectors -> rerank -> grown passages.
+
+    Without an endpoint, or with ``no_llm``, no LLM reranks; a cross-encoder still does. A model without an
+    endpoint is refused.
+    """
+    part = settings.part(LateInteractionSettings)
+    return _with_llm_as_asked(_laid(settings, LateInteractionSettings), part)
+
+
 def _laid(settings: Resolved, part: type[SystemSettings], changes: dict[str, Any] | None = None) -> System:
     """The part's system with its settings, then ``changes``, at their addresses."""
     values = settings.part(part)
@@ -115,10 +126,10 @@ def _with_llm_as_asked(system: System, part: SystemSettings) -> System:
     if part.base_url and not part.no_llm:
         return system
     if part.model and system.asks_llm and not part.no_llm:
-        name = part.section
+        flag = f"--{part.section}".replace("_", "-")
         raise UsageError(
-            f"[{name}] model is {part.model!r}, but there is no endpoint to ask it at",
-            remedy=f"name one with --{name}-base-url, or leave the LLM out: --{name}-no-llm",
+            f"[{part.section}] model is {part.model!r}, but there is no endpoint to ask it at",
+            remedy=f"name one with {flag}-base-url, or leave the LLM out: {flag}-no-llm",
         )
     return _without_llm(system)
 
@@ -140,6 +151,7 @@ BUILTIN: dict[str, Callable[[Resolved], System]] = {
     "grep": grep,
     "qdrant": qdrant,
     "sqlite": sqlite,
+    "late-interaction": late_interaction,
     "bm25": bm25,
     "dense": dense,
 }

@@ -13,7 +13,7 @@ from support.worlds import QUERIES, make_index
 
 from branchrank import Workspace
 from branchrank.errors import UsageError
-from branchrank.spec import Branch, Expand, Fuse, Group, Passages, Rerank, System, TreeSearch
+from branchrank.spec import Branch, Expand, Fuse, Group, Passages, Rerank, Rescore, System, TreeSearch
 from branchrank.systems.checks import problems
 from branchrank.systems.engine import Engine
 
@@ -47,6 +47,7 @@ SLOTS = {
     'branches = [{ kind = "dense" }]\nrerank.method = "cross-encoder"': "cross-encoder but names no model",
     'branches = [{ kind = "dense" }]\nrerank.method = "llm"': "names no endpoint",
     'branches = [{ kind = "bm25", unit = "node" }]\ngroup.by = "document"': "groups nodes by document",
+    'branches = [{ kind = "bm25", unit = "node" }]\nrescore.method = "maxsim"': "rescores nodes by maxsim",
 }
 CASES = {f"branches = [{branches}]": said for branches, said in WRONG.items()} | SLOTS
 
@@ -141,6 +142,12 @@ SYSTEMS = st.builds(
         k=st.integers(1, 60),
         cap=st.integers(0, 5),
         unit_interval=st.booleans(),
+    ),
+    rescore=st.builds(
+        Rescore,
+        method=st.sampled_from(["none", "none", "maxsim"]),
+        candidates=st.integers(1, 9),
+        weight=st.sampled_from([0.0, 1.0]),
     ),
     group=st.builds(
         Group,

@@ -256,7 +256,7 @@ _PLAN = (
     Mutant(
         "shortlist-not-from-chroma",
         "branchrank/stores/vectors_chroma.py",
-        "        if n <= 0 or wanted >= len(self.ids):\n",
+        "        if n <= 0 or n >= len(self.ids):\n",
         "        if n:\n",
         (f"{PLAN}::TestStageAVectorShortlist::test_2_what_chroma_does_not_answer_is_not_found",),
     ),

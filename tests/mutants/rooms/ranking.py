@@ -10,7 +10,45 @@ GROWTH = "branchrank/ranking/passage_growth.py"
 TEST_GROWTH = "tests/ranking/test_passage_growth.py"
 TEST_TREE = "tests/ranking/test_tree_ranking.py"
 
+MAXSIM = "branchrank/ranking/maxsim.py"
+TEST_MAXSIM = "tests/ranking/test_maxsim.py"
+
 MUTANTS = (
+    Mutant(
+        "maxsim-takes-the-worst-match",
+        MAXSIM,
+        "np.maximum.reduceat(",
+        "np.minimum.reduceat(",
+        (f"{TEST_MAXSIM}::test_a_value_computed_by_hand",),
+    ),
+    Mutant(
+        "maxsim-sums-instead-of-averaging",
+        MAXSIM,
+        ".sum(axis=1) / len(query.scales)",
+        ".sum(axis=1)",
+        (f"{TEST_MAXSIM}::test_a_value_computed_by_hand",),
+    ),
+    Mutant(
+        "maxsim-in-float32-past-its-exact-range",
+        MAXSIM,
+        "documents.shape[1] <= _EXACT_IN_FLOAT32",
+        "documents.shape[1] > 0",
+        (f"{TEST_MAXSIM}::test_the_largest_products_of_bytes_are_exact",),
+    ),
+    Mutant(
+        "token-rows-lose-unit-length",
+        MAXSIM,
+        "lengths = np.sqrt(np.square(values, dtype=np.float64).sum(axis=1))",
+        "lengths = np.full(len(values), 127.0)",
+        (f"{TEST_MAXSIM}::test_a_row_that_is_kept_as_bytes_has_unit_length_again",),
+    ),
+    Mutant(
+        "other-candidates-get-no-second-score",
+        MAXSIM,
+        "scores.get(entry.key, lowest)",
+        "scores.get(entry.key, 9.0)",
+        (f"{TEST_MAXSIM}::test_scored_candidates_stay_above_the_others",),
+    ),
     Mutant(
         "rrf-ranks-from-zero",
         FUSION,

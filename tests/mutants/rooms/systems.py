@@ -19,8 +19,45 @@ TEST_TREE_LLM = "tests/systems/test_tree_search_llm.py"
 TEST_LINES = "tests/systems/test_passage_lines.py"
 TEST_ORDER = "tests/systems/test_passage_order.py"
 TEST_SCORES = "tests/systems/test_score_fusion.py"
+TOKENS = "branchrank/systems/token_vectors.py"
+TEST_RESCORE = "tests/systems/test_rescore.py"
 
 MUTANTS = (
+    Mutant(
+        "maxsim-of-all-candidates",
+        ENGINE,
+        "for entry in candidates[: slot.candidates])",
+        "for entry in candidates)",
+        (f"{TEST_RESCORE}::test_the_first_candidates_get_the_weighted_maxsim_on_top",),
+    ),
+    Mutant(
+        "maxsim-weight-ignored",
+        ENGINE,
+        "add_scores(candidates, scores, slot.weight)",
+        "add_scores(candidates, scores, 1.0)",
+        (f"{TEST_RESCORE}::test_the_first_candidates_get_the_weighted_maxsim_on_top",),
+    ),
+    Mutant(
+        "token-vectors-without-the-breadcrumb",
+        TOKENS,
+        "embedded_text(self._index.chunks[chunk])",
+        "self._index.chunks[chunk].text",
+        (f"{TEST_RESCORE}::test_the_first_candidates_get_the_weighted_maxsim_on_top",),
+    ),
+    Mutant(
+        "computed-token-vectors-are-not-cached",
+        TOKENS,
+        "if self._cache is not None:",
+        "if False:",
+        (f"{TEST_RESCORE}::test_computed_vectors_are_cached_in_the_workspace",),
+    ),
+    Mutant(
+        "late-interaction-over-http-accepted",
+        "branchrank/systems/checks.py",
+        'if system.rescore.method == "maxsim":',
+        "if False:",
+        (f"{TEST_RESCORE}::test_an_embedder_behind_a_server_is_refused_before_any_work",),
+    ),
     Mutant(
         "qdrant-fetches-n-not-twice-n",
         ENGINE,
