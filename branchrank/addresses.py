@@ -11,7 +11,7 @@ from __future__ import annotations
 import re
 from collections.abc import Iterable, Mapping, Sequence
 from types import NoneType
-from typing import Annotated, Any, get_args, get_origin, get_type_hints
+from typing import Annotated, Any, Literal, get_args, get_origin, get_type_hints
 
 import msgspec
 from msgspec import Meta
@@ -33,10 +33,12 @@ def value_at(system: System, address: str) -> Any:
 
 
 def hint_at(system: System, address: str) -> tuple[Any, Meta]:
-    """The type of a field without ``None``, and its range and description."""
+    """The type of a field without ``None`` or a word besides, and its range and description."""
     owner, name = _owner(system, address)
     hint = get_type_hints(type(owner), include_extras=True)[name]
-    bare, meta = get_args(without_none(hint))
+    if get_origin(hint) is not Annotated:
+        (hint,) = (each for each in get_args(hint) if get_origin(each) is Annotated)
+    bare, meta = get_args(hint)
     return bare, meta
 
 
@@ -84,8 +86,10 @@ def _record(hint: Any) -> type[msgspec.Struct]:
 
 
 def _choices(hint: Any) -> tuple[str, ...]:
-    """The values of a ``Literal``, whether or not it is annotated."""
-    return get_args(get_args(hint)[0]) if get_origin(hint) is Annotated else get_args(hint)
+    """The values of a ``Literal``, alone, annotated, or beside other types."""
+    if get_origin(hint) is Literal:
+        return get_args(hint)
+    return tuple(choice for each in get_args(hint) for choice in _choices(each))
 
 
 def with_values(system: System, values: Mapping[str, Any]) -> System:

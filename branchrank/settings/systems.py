@@ -18,6 +18,9 @@ from branchrank.addresses import hint_at, value_at
 from branchrank.settings.base import Settings, reaches
 from branchrank.spec import Branch, Expand, Fuse, Group, Passages, Rerank, Rescore, System, TreeSearch
 
+#: Squared L2 distance of unit vectors from which on the dense branch of ``grep`` drops a chunk.
+DISTANCE_THRESHOLD = 0.5
+
 LOCAL = System(
     name="local",
     branches=(Branch(kind="dense", top_n=40), Branch(kind="bm25", top_n=80)),
@@ -39,7 +42,7 @@ HYBRID = System(
 )
 GREP = System(
     name="grep",
-    branches=(Branch(kind="grep"), Branch(kind="dense", top_n=40, threshold=0.5)),
+    branches=(Branch(kind="grep"), Branch(kind="dense", top_n=40, threshold=DISTANCE_THRESHOLD)),
     fuse=Fuse(k=60),
 )
 QDRANT = System(

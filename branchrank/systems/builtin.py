@@ -10,6 +10,7 @@ import msgspec
 from branchrank.addresses import with_values
 from branchrank.errors import UsageError, suggestion
 from branchrank.settings import (
+    DEFAULT,
     BenchmarkSettings,
     GrepSettings,
     HybridSettings,
@@ -69,8 +70,12 @@ def hybrid(settings: Resolved) -> System:
 
 
 def grep(settings: Resolved) -> System:
-    """Grep passages, mapped onto the chunks they overlap, + thresholded dense -> RRF."""
-    return _laid(settings, GrepSettings)
+    """Grep passages, mapped onto the chunks they overlap, + thresholded dense -> RRF.
+
+    The index's calibrated threshold stands in for the default one; a value that somebody set is kept.
+    """
+    by_default = settings.origins[f"{GrepSettings.section}.vector_score_threshold"] == DEFAULT
+    return _laid(settings, GrepSettings, {"branches.dense.threshold": "calibrated"} if by_default else None)
 
 
 def qdrant(settings: Resolved) -> System:

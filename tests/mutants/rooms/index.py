@@ -153,4 +153,20 @@ MUTANTS = (
         "elif not 1 <= given.line_start <= given.line_end:",
         (f"{TEST_BUILD}",),
     ),
+    Mutant(
+        "every-index-calibrated",
+        "branchrank/index/calibration.py",
+        "threshold=found.suggested if found.empties else DISTANCE_THRESHOLD,",
+        "threshold=found.suggested,",
+        ("tests/index/test_calibration.py",),
+    ),
+    Mutant(
+        "older-index-never-measured",
+        "branchrank/index/build.py",
+        "if not index.manifest.distance.probes:",
+        "if False:",
+        (
+            "tests/index/test_calibration.py::test_indexing_again_measures_an_older_index_and_embeds_no_document",
+        ),
+    ),
 )
