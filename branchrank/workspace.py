@@ -27,6 +27,7 @@ from branchrank.workspace_questions import WorkspaceQuestions
 from branchrank.workspace_tree import WorkspaceTree
 
 if TYPE_CHECKING:
+    from branchrank.index.adoption import Adoption
     from branchrank.index.calibration import Calibration
     from branchrank.measures.verdicts import Comparison
     from branchrank.report.verify import Verification
@@ -115,6 +116,7 @@ class Workspace(Searcher):
         root = None if corpus is None else locate_corpus(_corpus(corpus))
         if root is not None and is_beir(root):
             root = unpack_beir(root, folder / "beir" / root.resolve().name)
+        opened.check_links(root, [Path(each) for each in (chunks, nodes) if each is not None])
         with kept_if_right(folder):
             configure(
                 folder,
@@ -128,8 +130,68 @@ class Workspace(Searcher):
             workspace.build_index()
         return workspace
 
+    @classmethod
+    def adopt(
+        cls,
+        folder: AnyPath,
+        data_dir: AnyPath,
+        *,
+        corpus: AnyPath | None = None,
+        embedder: str = "",
+        collection: str = "",
+        settings: Mapping[str, object] | None = None,
+        notify: Notify | None = None,
+        progress: bool | Progress = False,
+    ) -> Workspace:
+        """Make a workspace in ``data_dir`` of what another program left in ``folder``, and open it.
+
+        ``folder`` may hold ``chunks.jsonl``, ``chroma/`` and ``pageindex/nodes.jsonl``; it is only read.
+        Chunks without lines are looked for in the documents. The vectors of the Chroma collection
+        (``collection`` names it, where there are several) are reused when 20 chunks embedded again by
+        ``embedder`` agree with them at cosine 0.999; :attr:`adoption` says what was taken and what was left
+        out. ``corpus`` is the folder of the documents; without it the ``branchrank.toml`` of ``data_dir`` or
+        ``folder`` names it.
+
+        Raises :class:`~branchrank.errors.ArtifactError` when the vectors are not the embedder's or the folder
+        can't be read safely, :class:`~branchrank.errors.InputError` for a wrong file, and what :meth:`build`
+        raises; ``data_dir`` is then as it was.
+
+        >>> from branchrank import Workspace
+        >>> with Workspace.adopt("theirs", "data/adopted", corpus="docs", embedder="fake") as workspace:
+        ...     workspace.adoption.chunks, workspace.adoption.reused
+        (2, 2)
+        """
+        from branchrank.index.adoption import ADOPTED, RECORD, adopt_folder, documents_of
+
+        source, target = Path(folder), Path(data_dir)
+        kept = {**(settings or {}), **({"index.embedder": embedder} if embedder else {})}
+        opened = WorkspaceFolder.open(target, flags=kept, notify=notify)
+        kept = dict(opened.flags)
+        root = documents_of(opened, source, corpus)
+        adopted = adopt_folder(opened, source, root, collection)
+        files = target / ADOPTED
+        with kept_if_right(target):
+            configure(
+                target,
+                corpus=root if corpus is None else str(corpus),
+                chunks=files / "chunks.jsonl",
+                nodes=files / "nodes.jsonl" if adopted.tree else None,
+                adoption=files / RECORD,
+                settings=kept,
+            )
+            workspace = cls(WorkspaceFolder.open(target, flags=kept, notify=notify), progress=progress)
+            workspace.build_index()
+        return workspace
+
     def __repr__(self) -> str:
         return f"Workspace({str(self.data_dir)!r})"
+
+    @property
+    def adoption(self) -> Adoption | None:
+        """What :meth:`adopt` took and left out; ``None`` for any other workspace."""
+        from branchrank.index.adoption import read_adoption
+
+        return read_adoption(self._folder.adoption_file)
 
     @property
     def questions(self) -> WorkspaceQuestions:

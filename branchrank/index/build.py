@@ -2,8 +2,9 @@
 
 1. Under the workspace's lock: an index that is up to date is opened and nothing is done.
 2. The corpus is read, its nodes built, its chunks cut (or the user's own of either are taken).
-3. The chunks are embedded, each with its breadcrumb above it. Texts that the cache knows cost nothing, so
-   unchanged documents are not embedded again, and an interrupted build goes on where it was.
+3. The chunks are embedded, each with its breadcrumb above it, or have adopted vectors. Texts that the cache
+   knows cost nothing, so unchanged documents are not embedded again, and an interrupted build goes on where
+   it was.
 4. Where the settings ask for token vectors, those of unchanged chunks are copied from the generation in use,
    the others computed.
 5. Probe queries measure which distance threshold suits the model (:mod:`branchrank.index.calibration`).
@@ -37,6 +38,7 @@ from branchrank.embedders import Embedder, open_embedder, token_embedder
 from branchrank.embedders.cache import cached_documents, cached_query
 from branchrank.embedders.protocol import Vectors
 from branchrank.errors import ArtifactError, CorpusError
+from branchrank.index.adoption import Adoption, adopted_vectors, check_adoption, read_adoption
 from branchrank.index.calibration import distance_calibration, nearest_distances, probe_queries
 from branchrank.index.failpoints import failpoint
 from branchrank.index.generations import MANIFEST, build_lock
@@ -86,6 +88,7 @@ class _Contents(NamedTuple):
     tree: Tree
     chunks: list[Chunk]
     notes: tuple[str, ...]
+    adoption: Adoption | None
 
 
 def build_index(
@@ -180,7 +183,7 @@ def _write(
         write_nodes(generation / NODES, contents.tree.nodes.values())
         failpoint("nodes written")
     with timed("embed"):
-        matrix, embedded = _embed(workspace, embedder, contents.chunks, progress)
+        matrix, embedded = _embed(workspace, embedder, contents, progress)
     failpoint("embedded")
     with timed("tokens"):
         token_texts = keep_token_vectors(workspace, embedder, contents.chunks, generation / TOKENS, progress)
@@ -212,6 +215,9 @@ def _read(workspace: WorkspaceFolder, embedder: Embedder, progress: Progress) ->
     files = discover(root, workspace.exclude).files
     corpus = load_corpus(root, workspace.exclude, progress)
     notes = list(corpus.notes)
+    adoption = read_adoption(workspace.adoption_file)
+    if adoption is not None:
+        check_adoption(adoption, workspace, corpus)
     if workspace.nodes_file is not None:
         tree = given_nodes(workspace.nodes_file, corpus)
     else:
@@ -238,16 +244,20 @@ def _read(workspace: WorkspaceFolder, embedder: Embedder, progress: Progress) ->
         ]
     if not chunks:
         raise CorpusError(f"no document of the corpus {root} holds any text", remedy="add text to index")
-    return _Contents(files, corpus, tree, chunks, tuple(notes))
+    return _Contents(files, corpus, tree, chunks, tuple(notes), adoption)
 
 
 def _embed(
-    workspace: WorkspaceFolder, embedder: Embedder, chunks: list[Chunk], progress: Progress
+    workspace: WorkspaceFolder, embedder: Embedder, contents: _Contents, progress: Progress
 ) -> tuple[Vectors, int]:
-    """The chunks' unit rows, and how many texts were embedded rather than remembered."""
+    """The chunks' unit rows, and how many texts were embedded rather than adopted or remembered."""
+    if contents.adoption is not None:
+        adopted = adopted_vectors(contents.adoption, workspace, embedder.identity)
+        if adopted is not None:
+            return adopted, 0
     counting = _Counting(embedder)
     with contextlib.closing(workspace.open_cache()) as cache:
-        texts = [embedded_text(chunk) for chunk in chunks]
+        texts = [embedded_text(chunk) for chunk in contents.chunks]
         matrix = cached_documents(counting, cache, texts, progress)
     return matrix, counting.texts
 
@@ -357,6 +367,7 @@ def _manifest(
         chroma=chroma_place(workspace.index_settings),
         chunks_digest=given_digest(workspace.chunks_file),
         nodes_digest=given_digest(workspace.nodes_file),
+        adoption_digest=given_digest(workspace.adoption_file),
         documents=len(contents.corpus.documents),
         nodes=len(contents.tree.nodes),
         chunks=len(contents.chunks),

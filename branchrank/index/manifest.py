@@ -57,10 +57,10 @@ class Manifest(Record, frozen=True, kw_only=True):
     """What an index holds and was made of.
 
     ``settings`` are those of the build; ``chunks_digest`` and ``nodes_digest`` are the SHA-256 of the
-    user's own chunks and nodes files, empty where the index made its own. ``chroma`` says where the
-    Chroma collection is: ``embedded``, a server's URL, or empty for nowhere. ``digests`` maps the index's
-    files to their SHA-256. An index of a version that measured no ``distance`` has no probes
-    and the default threshold.
+    user's own chunks and nodes files, empty where the index made its own, ``adoption_digest`` that of the
+    record of an adoption. ``chroma`` says where the Chroma collection is: ``embedded``, a server's URL, or
+    empty for nowhere. ``digests`` maps the index's files to their SHA-256. An index of a version that
+    measured no ``distance`` has no probes and the default threshold.
     """
 
     schema_version: int
@@ -75,6 +75,7 @@ class Manifest(Record, frozen=True, kw_only=True):
     chroma: str
     chunks_digest: str
     nodes_digest: str
+    adoption_digest: str = ""
     documents: int
     nodes: int
     chunks: int

@@ -304,6 +304,7 @@ def mismatch(workspace: WorkspaceFolder, manifest: Manifest) -> str:
     for key, path, digest in (
         ("chunks", workspace.chunks_file, manifest.chunks_digest),
         ("nodes", workspace.nodes_file, manifest.nodes_digest),
+        ("adoption", workspace.adoption_file, manifest.adoption_digest),
     ):
         if given_digest(path) != digest:
             return f"was built from other {key} than {path or 'its own'}"

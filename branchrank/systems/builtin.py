@@ -79,13 +79,19 @@ def grep(settings: Resolved) -> System:
 
 
 def qdrant(settings: Resolved) -> System:
-    """Qdrant dense + Qdrant sparse BM25, 2N each -> weighted RRF."""
+    """Qdrant dense + Qdrant sparse BM25, 2N each -> weighted RRF.
+
+    A collection of the user's own has passages of its own: spans, where the index's have chunks.
+    """
     part = settings.part(QdrantSettings)
     weights = {
         "branches.qdrant-dense.weight": part.fusion_weight,
         "branches.qdrant-sparse.weight": 1.0 - part.fusion_weight,
     }
     system = _laid(settings, QdrantSettings, weights)
+    if part.is_existing:
+        spans = tuple(msgspec.structs.replace(branch, unit="span") for branch in system.branches)
+        system = msgspec.structs.replace(system, branches=spans)
     if part.enable_hybrid:
         return system
     only_dense = tuple(branch for branch in system.branches if branch.kind != "qdrant-sparse")
