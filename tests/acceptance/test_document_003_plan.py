@@ -563,6 +563,7 @@ class TestRisksAndMitigations:
             breadcrumb="",
             text="beyond every section",
         )
+        assert engine.index.bm25_chunks.ids  # read before a chunk is added that it does not hold
         monkeypatch.setattr(type(engine.index.vectors), "search", lambda *_: [Scored("stray", 0.9)])
         monkeypatch.setattr(engine.index, "chunks", {**engine.index.chunks, "stray": stray})
         found = library.stages("beyond every section", "hybrid", hybrid__vector_top_n=1)
