@@ -80,6 +80,7 @@ def command(
     api_predictor: str,
     fresh: bool,
     dry_run: bool,
+    seal: Path | None,
     quiet: bool,
 ) -> None:
     """Run predictors over the same seeded questions, and report quality, latency and LLM cost.
@@ -103,4 +104,4 @@ def command(
         split=split,
         command=typed_command(),
     )
-    run_and_report(plan, quiet=quiet, fresh=fresh, dry_run=dry_run)
+    run_and_report(plan, quiet=quiet, fresh=fresh, dry_run=dry_run, seal=seal)

@@ -14,7 +14,7 @@ import msgspec
 from branchrank.artifacts import digest_file, digest_of, storage_errors, write_bytes
 from branchrank.errors import RunError, nearest
 from branchrank.llm.ledger import PriceTable
-from branchrank.records import Record
+from branchrank.records import Count, Record
 from branchrank.runs.provenance import Provenance
 from branchrank.runs.rows import MAX_REPEATS, is_under_way
 from branchrank.safe_open import open_beneath, read_beneath
@@ -57,7 +57,7 @@ class PredictorRecord(Record, frozen=True, kw_only=True):
 
 
 class IndexFacts(Record, frozen=True, kw_only=True):
-    """What a report says of an index."""
+    """What a report says of an index. ``own_files``: its chunks or nodes are files of the user's."""
 
     name: str
     generation: str
@@ -70,6 +70,14 @@ class IndexFacts(Record, frozen=True, kw_only=True):
     nodes: int
     build_seconds: float
     bytes: int
+    own_files: bool = False
+
+
+class SealRecord(Record, frozen=True, kw_only=True):
+    """The file that sealed a run's plan before it was made, and its digest (:mod:`branchrank.bench.seal`)."""
+
+    file: str
+    digest: str
 
 
 class _Schema(Record, frozen=True, kw_only=True):
@@ -113,6 +121,9 @@ class RunRecord(Record, frozen=True, kw_only=True):
     fallbacks: int = 0
     warnings: tuple[str, ...] = ()
     prices: PriceTable | None = None
+    seal: SealRecord | None = None
+    #: Rows that an interrupted run had left; ``computed`` and ``reused`` count the work of the others.
+    resumed_rows: Count = 0
     digests: dict[str, str] = msgspec.field(default_factory=dict)
 
     @property

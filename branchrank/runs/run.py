@@ -40,7 +40,8 @@ if TYPE_CHECKING:
 class RunData:
     """A run: ``asked`` are its questions in its order, ``timed`` the times of its latency pass.
 
-    ``conditions`` are those of a cut, empty for a whole run. A cut's ``directory`` is that of the whole run.
+    ``conditions`` are those of a cut, empty for a whole run. A cut's ``directory`` is that of the whole run;
+    it is absolute, so that a process that changes its working directory can still read and write there.
     """
 
     directory: Path
@@ -206,6 +207,7 @@ def load_run(directory: Path) -> RunData:
     Raises :class:`RunError` when it is not finished, a file is missing or damaged, or the questions are not
     those it asked.
     """
+    directory = directory.absolute()
     record = read_run(directory)
     check_files(directory)
     rows = read_rows(directory / names.ROWS)

@@ -5,12 +5,22 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Iterable, Sequence
 
-from branchrank.runs.directory import PredictorRecord
+from branchrank.runs.directory import PredictorRecord, RunRecord
 from branchrank.runs.rows import Row
 from branchrank.systems.branches import label
 
 #: The depth of the standard measures.
 DEEPEST = 5
+
+
+def warnings_of(rows: Sequence[Row], run: RunRecord) -> tuple[str, ...]:
+    """Every warning of a run."""
+    return (
+        *total_failures(rows, run.predictors),
+        *shallow(run.top_k),
+        *lost_branches(rows, run.predictors),
+        *lost_llms(rows, run.predictors),
+    )
 
 
 def total_failures(rows: Sequence[Row], predictors: Sequence[PredictorRecord]) -> list[str]:

@@ -49,6 +49,7 @@ from branchrank.systems.llm_stages import BoundStages, LLMStages
 from branchrank.systems.memo import Memo
 from branchrank.systems.query import Filter, Query
 from branchrank.systems.sources import Sources
+from branchrank.systems.stages import depth
 from branchrank.systems.tracing import Trace
 
 
@@ -198,7 +199,7 @@ class Engine:
                 with embedding:
                     self._embed(query.text, trace)
             with trace.timed(label(branch)):
-                lookup = Lookup(query, branch, _depth(branch, k), self.sources, stages)
+                lookup = Lookup(query, branch, depth(branch, k), self.sources, stages)
                 return self._result(search, kind, lookup)
 
         if len(branches) > 1 and any(kind.waits for kind in kinds):
@@ -212,7 +213,7 @@ class Engine:
             ranking = result.ranking
             trace.add(name, branch.unit, ranking)
             if branch.expand is not None:
-                ranking = self._expanded(branch, query, _depth(branch, k), ranking, trace)
+                ranking = self._expanded(branch, query, depth(branch, k), ranking, trace)
             fused.lists[name] = ranking
             fused.results[name] = result
         return fused
@@ -276,11 +277,6 @@ class Engine:
         hittable = self.sources.hittable
         banned = self.sources.banned("node", query)
         return nodes.where([key in hittable and key not in banned for key in nodes.ids])
-
-
-def _depth(branch: Branch, k: int) -> int:
-    """How many entries a branch gives."""
-    return 2 * k if branch.doubled else branch.top_n
 
 
 def _asked(branch: Branch, query: Query, n: int) -> tuple[Hashable, ...]:

@@ -11,10 +11,10 @@ import msgspec
 
 from branchrank.bench.benchmark import run_predictors
 from branchrank.bench.opening import OpenPredictor
+from branchrank.corpus.loading import digest_now
 from branchrank.llm.ledger import PriceTable
 from branchrank.questions.question_files import questions_digest
 from branchrank.records import GoldItem, Hit, LLMCall, Question, Retrieval, StageTrace
-from branchrank.report.documents import digest_now
 from branchrank.runs.directory import PredictorRecord, RunRecord
 from branchrank.runs.rows import Row
 from branchrank.runs.run import RunData

@@ -82,7 +82,8 @@ class BranchKind:
     ``needs_vector``: it searches with the query's vector. ``waits``: it waits for a process or a server, so
     it runs beside the other branches. ``ranks_by`` says which evidence picks the passage of a section that
     it found. ``remembered``: equal queries have equal results, so a run computes each once. ``own_depth``:
-    its settings bound its list, not ``top_n``. ``options`` are the names of the options that it takes.
+    its settings bound its list, not ``top_n``. ``fills``: it returns as many entries as it is asked for while
+    the index has them. ``options`` are the names of the options that it takes.
     """
 
     name: str = ""
@@ -92,6 +93,7 @@ class BranchKind:
     ranks_by: Literal["vectors", "words", "other"] = "other"
     remembered: bool = True
     own_depth: bool = False
+    fills: bool = False
     shows_unit: bool = False
     options: tuple[str, ...] = ()
 

@@ -31,6 +31,7 @@ class QdrantDenseKind(BranchKind):
     name = "qdrant-dense"
     needs_vector = True
     waits = True
+    fills = True
 
     def open(self, opening: Opening) -> Search:
         """Open the collection, or share the one that is open."""

@@ -13,6 +13,7 @@ class DenseKind(BranchKind):
     needs_vector = True
     ranks_by = "vectors"
     shows_unit = True
+    fills = True
 
     def open(self, opening: Opening) -> Search:
         """Open the vector store and the model of the queries."""

@@ -26,7 +26,7 @@ MUTANTS = (
     Mutant(
         "no-warm-up",
         LATENCY,
-        '        timings += timed(predictor, questions[0], top_k, "cold")\n',
+        "        timings += timed(predictor, questions[0], top_k, FIRST)\n",
         "        pass\n",
         (f"{TEST_LATENCY}::test_every_arm_warms_up_once_and_then_answers_every_question_once",),
     ),
