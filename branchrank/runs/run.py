@@ -207,7 +207,6 @@ def load_run(directory: Path) -> RunData:
     Raises :class:`RunError` when it is not finished, a file is missing or damaged, or the questions are not
     those it asked.
     """
-    directory = directory.absolute()
     record = read_run(directory)
     check_files(directory)
     rows = read_rows(directory / names.ROWS)
@@ -229,7 +228,7 @@ def load_run(directory: Path) -> RunData:
         raise RunError(f"{directory / names.QUESTIONS} is not what the run asked: its digest differs")
     path = directory / names.GOLD
     run = RunData(
-        directory=directory,
+        directory=directory.absolute(),
         record=record,
         rows=tuple(rows),
         asked=questions,

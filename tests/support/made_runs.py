@@ -180,7 +180,7 @@ def make_run(
     root = folder / "docs"
     if not root.exists():
         make_corpus(root, 60)
-    part = BenchmarkSettings(**{"latency_sample": 4, "bootstrap": 200, **settings})
+    part = BenchmarkSettings(**{"latency_sample": 4, "bootstrap": 200, "top_k": 5, **settings})
     opened = [
         OpenPredictor(
             predictor=each,
@@ -202,7 +202,7 @@ def make_run(
         questions_file="questions.jsonl",
         questions_digest=questions_digest(asked),
         question_ids=tuple(question.id for question in asked),
-        top_k=5,
+        top_k=part.top_k,
         mode=part.mode,
         predictors=tuple(each.record for each in opened),
         settings={"benchmark": msgspec.to_builtins(part)},

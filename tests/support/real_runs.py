@@ -23,6 +23,7 @@ from branchrank.workspace import Run
 PARTS = ("kettle", "spout", "handle", "filter", "lid")
 PAGES = 6
 MODEL = "scripted"
+CLASS = "support.real_runs:FirstPages"
 
 
 class FirstPages:
@@ -92,7 +93,7 @@ def real_run(folder: Path, **options: Any) -> Iterator[Run]:
         }
         with Workspace.open(folder / "data") as workspace:
             yield workspace.benchmark(
-                ["local", "hybrid", "sqlite", "pageindex", FirstPages()],
+                ["local", "hybrid", "sqlite", "pageindex", CLASS],
                 questions=folder / "questions.jsonl",
                 reports=folder / "reports",
                 settings=settings,

@@ -21,6 +21,7 @@ from branchrank.runs.directory import PredictorRecord
 from branchrank.runs.run import RunData
 from branchrank.runs.timings import COMPUTE, CPU, FIRST, LLM_WAIT, TOTAL, WARM, Timing
 from branchrank.runs.warnings import warnings_of
+from branchrank.spec import System
 from branchrank.systems.stages import timed_together
 
 #: Milliseconds by which rounded times may differ.
@@ -111,13 +112,11 @@ def check_timings(run: RunData) -> list[Finding]:
         )
         for key in sorted(keys)
     ]
-    together = {
-        each.name: each.system is None or timed_together(each.system) for each in run.record.predictors
-    }
+    systems = {each.name: each.system for each in run.record.predictors}
     for key, timings in timed.items():
         found += [
             Finding(file=names.TIMINGS_CSV, place=_place(*key), message=message)
-            for message in _time_faults(timings, together.get(key[0], True))
+            for message in _time_faults(timings, systems.get(key[0]))
         ]
     return some(names.TIMINGS_CSV, found)
 
@@ -138,7 +137,7 @@ def _place(predictor: str, question: str, phase: str) -> str:
     return f"predictor {predictor!r}, question {question!r}, {phase}"
 
 
-def _time_faults(timings: list[Timing], together: bool) -> Iterator[str]:
+def _time_faults(timings: list[Timing], system: System | None) -> Iterator[str]:
     times: Mapping[str, float] = {timing.stage: timing.ms for timing in timings}
     if Counter(timing.stage for timing in timings).most_common(1)[0][1] > 1:
         yield "has a stage twice"
@@ -149,9 +148,11 @@ def _time_faults(timings: list[Timing], together: bool) -> Iterator[str]:
     total, wait = times[TOTAL], times[LLM_WAIT]
     if abs(times[COMPUTE] - max(0.0, total - wait)) > _ROUNDING:
         yield f"has a {COMPUTE} that is not its {TOTAL} without the {LLM_WAIT}"
+    if system is None:
+        return
     apart = (TOTAL, CPU, LLM_WAIT, COMPUTE, "embed cpu")
     stages = [ms for stage, ms in times.items() if stage not in apart]
-    longest = max(stages, default=0.0) if together else sum(stages)
+    longest = max(stages, default=0.0) if timed_together(system) else sum(stages)
     if longest > total + _ROUNDING:
         yield f"has stages of {longest:g} ms in a {TOTAL} of {total:g} ms"
 
