@@ -24,6 +24,7 @@ from branchrank.bench import (
 from branchrank.files.grep import Ranking
 from branchrank.files.read_file import FileRefused
 from branchrank.progress import Notify, Progress, no_notice, no_progress
+from branchrank.questions.generation import GenerationEstimate
 from branchrank.systems.search_tools import Found, Listener, SearchStatus, SearchTools, ToolAnswer
 from branchrank.workspace import Run
 from branchrank.workspace_questions import Spent
@@ -31,6 +32,7 @@ from branchrank.workspace_questions import Spent
 if TYPE_CHECKING:
     from branchrank.corpus.named import CorpusPlace
     from branchrank.questions.beir import BeirQuestions
+    from branchrank.records import LLMCall
     from branchrank.report.power_analysis import PowerAnalysis
     from branchrank.report.verify import Verification
     from branchrank.runs.listing import ListedRun
@@ -39,6 +41,7 @@ if TYPE_CHECKING:
 __all__ = [
     "FileRefused",
     "Found",
+    "GenerationEstimate",
     "Listener",
     "Named",
     "Plan",
@@ -61,6 +64,7 @@ __all__ = [
     "run_benchmark",
     "score_trec",
     "seal_plan",
+    "spent_line",
     "verify",
 ]
 
@@ -98,6 +102,16 @@ def run_benchmark(
         progress=progress,
     )
     return Run.of(made)
+
+
+def spent_line(calls: Iterable[LLMCall]) -> str:
+    """The number of LLM calls, of those that a cache or a cassette answered, and the tokens, in one line."""
+    from branchrank.systems.llm_opening import LLMMeter
+
+    meter = LLMMeter()
+    for call in calls:
+        meter.add(call)
+    return meter.text
 
 
 def list_runs(reports: str | Path = "reports") -> list[ListedRun]:
