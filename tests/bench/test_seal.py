@@ -54,9 +54,7 @@ def test_a_run_that_matches_says_so_and_verifies(project: Path) -> None:
     assert record.seal is not None
     assert record.seal.digest == json.loads(seal.read_text())["digest"]
     report = (path.parent / "report.md").read_text()
-    assert f"match the seal {record.seal.file}".replace("_", "\\_") in report.replace("\\", "").replace(
-        "_", "\\_"
-    )
+    assert f"match the seal {record.seal.file}" in report.replace("\\", "")
     assert invoke("verify", path.parent, "--seal", seal).exit_code == 0
 
 

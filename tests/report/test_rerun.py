@@ -3,11 +3,14 @@
 from __future__ import annotations
 
 import os
+import shutil
 from pathlib import Path
 
 import pytest
+from msgspec.structs import replace
 from support.commands import NO_LLM, QUESTIONS, benchmark, invoke, json_lines, make_project, write_lines
 
+from branchrank import Workspace
 from branchrank.artifacts import write_jsonl
 from branchrank.errors import RunError
 from branchrank.library import Named
@@ -67,9 +70,20 @@ def test_an_answer_that_differs_fails(project: Path, run: Path, tmp_path: Path) 
     assert any("asked again: hit 2 is" in str(finding) for finding in done.findings)
 
 
-def test_another_index_is_refused(run: Path, tmp_path: Path) -> None:
+def test_another_index_of_the_corpus_is_refused(run: Path, tmp_path: Path) -> None:
+    other = make_project(tmp_path)
+    with Workspace.build(data_dir=other / "data", settings={"index.chunk_tokens": 40}):
+        pass
+    named = Named(data_dir=other / "data")
+    record = read_run(run)
+    changed = {"default": {**record.index_settings["default"], "chunk_tokens": 40}}
+    write_run(copy := shutil.copytree(run, tmp_path / run.name), replace(record, index_settings=changed))
+    with pytest.raises(RunError, match="is not the one that was searched"):
+        Run.load(copy).verify(rerun=1, named=named)
+
+
+def test_a_corpus_without_the_gold_is_refused(run: Path, tmp_path: Path) -> None:
     other = make_project(tmp_path, {"index.md": "# Other\n\nAnother corpus.\n"})
-    write_lines(other / "data" / "benchmark" / "questions.jsonl", QUESTIONS)
     result = invoke("verify", run, "--rerun", 1, "--data-dir", other / "data")
     assert result.exit_code == RunError.exit_code
 
@@ -93,8 +107,6 @@ def test_a_run_that_keeps_no_wording_needs_its_questions(project: Path) -> None:
 def test_a_run_knows_its_directory_after_a_change_of_the_working_directory(
     project: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    from branchrank import Workspace
-
     monkeypatch.chdir(project)
     with Workspace.open("data") as workspace:
         made = workspace.benchmark("bm25", latency_sample=0, settings={"benchmark.bootstrap": 100})
