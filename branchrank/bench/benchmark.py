@@ -12,6 +12,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
 
 import msgspec
@@ -33,6 +34,7 @@ from branchrank.questions.question_files import (
 from branchrank.records import LLMCall, Question
 from branchrank.runs import directory as names
 from branchrank.runs.directory import (
+    IndexFacts,
     RunRecord,
     check_files,
     check_resumable,
@@ -90,6 +92,7 @@ def run_plan(
             plan.settings.part(BenchmarkSettings),
             reports=plan.reports,
             memos=opened.memos,
+            measure_index=partial(opened.measured, questions=questions),
             progress=progress,
             notify=notify,
             fresh=fresh or not plan.is_repeatable,
@@ -108,6 +111,7 @@ def run_predictors(
     *,
     reports: Path,
     memos: Iterable[Memo] = (),
+    measure_index: Callable[[IndexFacts], IndexFacts] = lambda facts: facts,
     progress: Progress = no_progress,
     notify: Notify = no_notice,
     fresh: bool = False,
@@ -121,8 +125,8 @@ def run_predictors(
 
     ``run`` is resumed where it stopped: in the directory ``resume``, or, unless it is to be ``fresh``, in the
     newest one under ``reports`` that was interrupted and has the same plan; ``keep_failures`` then gets the
-    LLM calls of its rows. Raises
-    :class:`~branchrank.errors.RunError` where ``resume`` has another plan or is finished.
+    LLM calls of its rows. ``measure_index`` adds what is known of an index when all questions are answered.
+    Raises :class:`~branchrank.errors.RunError` where ``resume`` has another plan or is finished.
     """
     if resume is not None:
         begun: Path | None = check_resumable(resume, run.plan)
@@ -153,6 +157,7 @@ def run_predictors(
         )
         timings = _timings(directory, predictors, questions, run, settings, progress)
         log.rewrite(rows)
+        run = msgspec.structs.replace(run, indexes=tuple(map(measure_index, run.indexes)))
         # Until run.json says finished the log is held, so that nobody resumes the run.
         measured = _measured(directory, run, memos, rows, timings, kept(questions, settings), gold_facts)
         publish(measured)

@@ -52,6 +52,7 @@ def planned_record(plan: Plan, questions: Sequence[Question], environment: Mappi
         data_dir=relative(plan.data_dir),
         seed=part.sample_seed,
         split=plan.split,
+        filters=plan.filters,
         corpus="",
         corpus_digest="",
         questions_file=relative(plan.questions_file),
@@ -83,11 +84,12 @@ def index_facts(name: str, index: Index) -> IndexFacts:
         embedder=manifest.settings.embedder,
         model_revision=manifest.embedder.revision,
         dimension=manifest.embedder.dimension,
-        vector_store=index.vectors.name,
+        vector_store=index.vector_store,
         chunks=manifest.chunks,
         nodes=manifest.nodes,
         build_seconds=round(sum(index.report.seconds.values()), 3),
         bytes=index.report.bytes,
+        distance=manifest.distance,
         own_files=bool(manifest.chunks_digest or manifest.nodes_digest),
     )
 

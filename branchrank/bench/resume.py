@@ -114,6 +114,7 @@ def recorded_plan(directory: Path, run: RunRecord, found: Names) -> Plan:
         reports=directory.resolve().parent,
         experiment=run.experiment,
         split=run.split,
+        filters=run.filters,
         repeats=recorded_repeats(directory, run),
         command=run.command,
     )

@@ -30,9 +30,16 @@ def stages_of(system: System) -> tuple[str, ...]:
         stages += ["mapping", "expansion"] if branch.expand is not None else []
     stages.append("fusion")
     stages += ["cap"] if system.fuse.cap else []
+    stages += ["maxsim"] if system.rescore.method == "maxsim" else []
     stages += ["group"] if system.group.by == "document" else []
     stages += ["rerank"] if system.rerank.method != "none" else []
+    stages += ["passage order"] if orders_passages(system) else []
     return tuple(dict.fromkeys([*stages, "passages"]))
+
+
+def orders_passages(system: System) -> bool:
+    """Whether the passages of all candidates are ordered, so that a section may have several hits."""
+    return system.passages.order == "scores" and system.returns == "passage"
 
 
 def fits(system: System, stages: Sequence[str]) -> bool:
@@ -80,7 +87,7 @@ def least_hits(system: System, k: int, chunks: int) -> int:
         if branch_kind(branch.kind).fills and branch.threshold is None
     ]
     found = max(depths, default=0)
-    if system.unit != "chunk" or system.group.by != "none":
+    if system.unit != "chunk" or system.group.by != "none" or system.passages.lines:
         return min(1, found)
     return min(k, found, system.fuse.cap or found)
 
@@ -94,7 +101,12 @@ def least_calls(system: System, hits: int) -> int:
 def fused_score(system: System, placements: Mapping[str, Placement]) -> float | None:
     """The score of a hit that these ranks give; ``None`` where it does not follow from ranks alone."""
     averaged = system.group.by == "document" and system.group.aggregate == "avg"
-    if system.fuse.method not in ("rrf", "none") or system.rerank.method != "none" or averaged:
+    scored_again = (
+        system.rerank.method != "none" or system.rescore.method != "none" or orders_passages(system)
+    )
+    # Of a branch that expands, a hit has its rank in the shortlist, which is not what is fused.
+    expands = any(branch.expand is not None for branch in system.searched)
+    if system.fuse.method not in ("rrf", "none") or averaged or scored_again or expands:
         return None
     weights = {label(branch): branch.weight for branch in system.searched}
     if not placements or not placements.keys() <= weights.keys():

@@ -144,7 +144,10 @@ def _foreign_hits(run: RunData, indexes: Mapping[str, Index]) -> Iterator[Findin
     index_of = {
         each.name: indexes[each.index]
         for each in run.record.predictors
-        if each.system is not None and each.index in indexes and each.system.unit != "span"
+        if each.system is not None
+        and each.index in indexes
+        and each.system.unit != "span"
+        and not each.system.passages.lines
     }
     known: dict[tuple[int, str], tuple[object, ...] | None] = {}
     for row in run.rows:

@@ -24,6 +24,7 @@ from branchrank.runs.attribution import DEPTH, lost_at
 from branchrank.runs.judging import hits_of
 from branchrank.runs.rows import Row, RowKey
 from branchrank.runs.run import RunData
+from branchrank.systems.query import read_filters
 
 
 def check_rows(run: RunData) -> list[Finding]:
@@ -40,11 +41,17 @@ def check_rows(run: RunData) -> list[Finding]:
     findings += [row_finding(key, "is there twice") for key, count in found.items() if count > 1]
     findings += [row_finding(key, "was not asked for") for key in found.keys() - wanted]
     questions = run.scores.questions
+    filters = read_filters(record.filters)
     models = {predictor.name: predictor.llm for predictor in record.predictors}
     for row in rows:
         findings += [row_finding(row.key, text) for text in _row_faults(row, questions[row.question_id])]
         if len(row.hits) > record.top_k:
             findings.append(row_finding(row.key, f"holds {len(row.hits)} hits, top_k is {record.top_k}"))
+        outside = {hit.source for hit in row.hits if not all(each.admits(hit.source) for each in filters)}
+        findings += [
+            row_finding(row.key, f"has a hit in {source!r}, which the filters do not admit")
+            for source in sorted(outside)
+        ]
         if row.llm != models.get(row.predictor, row.llm):
             findings.append(row_finding(row.key, f"names the LLM {row.llm!r}, the plan another"))
     return findings

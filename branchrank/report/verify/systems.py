@@ -24,8 +24,8 @@ from branchrank.runs.directory import IndexFacts, PredictorRecord
 from branchrank.runs.rows import Row, RowHit
 from branchrank.runs.run import RunData
 from branchrank.spec import System
+from branchrank.stores.vectors import squared_distance
 from branchrank.systems.branches import branch_kind, label
-from branchrank.systems.sources import squared_distance
 from branchrank.systems.stages import depth_of, fits, fused_score, last_ranking, least_calls, least_hits
 
 _PASSAGES = "passages"
@@ -45,7 +45,8 @@ def check_systems(run: RunData) -> list[Finding]:
         checks = _Checks(run, predictor, system, indexes.get(predictor.index))
         for row in run.rows:
             if row.predictor == predictor.name and row.status == "ok":
-                texts = [*checks.faults(row), *_moved(row, predictor.index, places)]
+                moved = _moved(row, predictor.index, places) if not system.passages.lines else ()
+                texts = [*checks.faults(row), *moved]
                 findings += [row_finding(row.key, text) for text in texts]
     return findings
 
@@ -78,6 +79,9 @@ class _Checks:
         self.trace_depth = run.settings.trace_depth
         self.questions = run.scores.questions
         self.branches = {label(branch): branch for branch in system.searched}
+        self.expands = any(branch.expand is not None for branch in system.searched)
+        self.filtered = bool(run.record.filters)
+        self.grows = system.passages.lines > 0
 
     def faults(self, row: Row) -> Iterator[str]:
         """Everything in an answered row that the system's record contradicts."""
@@ -96,7 +100,7 @@ class _Checks:
     def _count_faults(self, row: Row, question: Question) -> Iterator[str]:
         excluded = sum(span.lines for span in question.excluded_spans)
         chunks = max(0, self.index.chunks - excluded) if self.index is not None else 0
-        least = least_hits(self.system, self.top_k, chunks)
+        least = 0 if self.filtered else least_hits(self.system, self.top_k, chunks)
         if len(row.hits) < least:
             yield f"has {len(row.hits)} hits, the system always finds {least}"
         ids = [hit.id for hit in row.hits]
@@ -118,7 +122,7 @@ class _Checks:
         score = fused_score(self.system, hit.branches)
         if score is not None and not isclose(score, hit.score, rel_tol=1e-9, abs_tol=1e-12):
             yield f"its score {hit.score:.9g} does not follow from its ranks in the branches"
-        if not hit.branches:
+        if not hit.branches and not self.expands:
             yield "no branch found it"
         for name, placed in hit.branches.items():
             branch = self.branches.get(name)
@@ -126,7 +130,7 @@ class _Checks:
                 yield f"is placed by {name!r}, which is no branch"
                 continue
             limit = depth_of(branch, self.top_k)
-            if branch.expand is None and limit is not None and placed.rank > limit:
+            if limit is not None and placed.rank > limit:
                 yield f"is at rank {placed.rank} of {name}, which gives {limit}"
             measured = branch.fused_unit == "chunk" and branch_kind(branch.kind).ranks_by == "vectors"
             if measured and (
@@ -143,7 +147,7 @@ class _Checks:
         for name, placements in placed.items():
             placements.sort()
             pairs = list(pairwise(placements))
-            if any(before[0] == after[0] for before, after in pairs):
+            if not self.expands and any(before[0] == after[0] for before, after in pairs):
                 yield f"has two hits at one rank of {name}"
             elif any(after[1] > before[1] for before, after in pairs):
                 yield f"has ranks in {name} that contradict its scores"
@@ -151,14 +155,15 @@ class _Checks:
     def _gold_faults(self, row: Row) -> Iterator[str]:
         ranks, kept = row.gold_ranks, len(row.hits)
         first = next((rank for rank, hit in enumerate(row.hits, start=1) if hit.gold is not None), None)
-        if self.system.unit != "span" and ranks.get(_PASSAGES) != first:
+        # The text that a hit has grown by may hold the gold, which the chunk that was ranked does not.
+        if self.system.unit != "span" and not self.grows and ranks.get(_PASSAGES) != first:
             yield f"ranks the gold at {ranks.get(_PASSAGES)} of its passages, its hits at {first}"
         cap = self.system.fuse.cap
         if cap:
             fused = ranks.get("fusion")
             if ranks.get("cap") != (fused if fused is not None and fused <= cap else None):
                 yield "ranks the gold in the cap otherwise than in the fusion"
-        if self.system.unit == "chunk":
+        if self.system.unit == "chunk" and not self.grows:
             last = ranks.get(last_ranking(self.system))
             if (last if last is not None and last <= kept else None) != first:
                 yield f"ranks the gold at {last} of {last_ranking(self.system)}, its hits at {first}"
@@ -169,6 +174,8 @@ class _Checks:
             if rank is not None and branch.expand is None and "fusion" not in ranks:
                 yield f"ranks the gold in {name} and not in the fusion"
             if branch.fused_unit != "chunk":
+                continue
+            if self.grows:
                 continue
             golden = [
                 hit.branches[name].rank for hit in row.hits if hit.gold is not None and name in hit.branches
@@ -193,12 +200,13 @@ class _Checks:
             if _rises(stage.scores):
                 yield f"has rising scores in its trace of {stage.stage}"
         shown = [(hit.id, hit.score) for hit in row.hits[: self.trace_depth]]
-        for name in (_PASSAGES, last_ranking(self.system)) if self.system.unit != "node" else (_PASSAGES,):
+        as_ranked = self.system.unit != "node" and not self.grows
+        for name in (_PASSAGES, last_ranking(self.system)) if as_ranked else (_PASSAGES,):
             listed = list(zip(lists[name].keys, lists[name].scores, strict=False))[: len(shown)]
             if not _same(shown, listed):
                 yield f"has other hits than its trace of {name}"
         for name, branch in self.branches.items():
-            if branch.fused_unit != self.system.unit or self.system.unit == "node":
+            if not as_ranked or branch.fused_unit != self.system.unit:
                 continue
             keys = lists[name].keys
             for hit in row.hits:
