@@ -14,10 +14,12 @@ from branchrank.bench import (
     Named,
     Plan,
     PlanEstimate,
+    Seal,
     estimate_plan,
     plan_from_experiment,
     plan_from_names,
     plan_from_run,
+    seal_plan,
 )
 from branchrank.files.grep import Ranking
 from branchrank.files.read_file import FileRefused
@@ -46,6 +48,7 @@ __all__ = [
     "Plan",
     "PlanEstimate",
     "Ranking",
+    "Seal",
     "SearchStatus",
     "SearchTools",
     "Spent",
@@ -62,6 +65,7 @@ __all__ = [
     "read_filters",
     "run_benchmark",
     "score_trec",
+    "seal_plan",
     "spent_line",
     "verify",
 ]
@@ -77,20 +81,29 @@ def run_benchmark(
     *,
     fresh: bool = False,
     resume: str | Path | None = None,
+    seal: str | Path | None = None,
     notify: Notify = no_notice,
     progress: bool | Progress = False,
 ) -> Run:
     """Run a plan, write its directory and its report, and return the finished run.
 
     An interrupted run of the same plan is resumed unless the run is to be ``fresh``; ``resume`` is the
-    directory of the very run that the plan was read from (:func:`plan_from_run`). ``notify`` gets lines for a
-    person, ``progress`` shows bars. Raises one error with every problem of the plan before any work. A
-    predictor whose queries all failed is not an error: ``run.failed`` names it.
+    directory of the very run that the plan was read from (:func:`plan_from_run`). ``seal`` is a file that
+    :func:`seal_plan` wrote; a plan other than the sealed one is refused. ``notify`` gets lines for a person,
+    ``progress`` shows bars. Raises one error with every problem of the plan before any work. A predictor
+    whose queries all failed is not an error: ``run.failed`` names it.
     """
     from branchrank.report.writing import run_and_report
 
-    directory = None if resume is None else Path(resume)
-    return Run.of(run_and_report(plan, fresh=fresh, resume=directory, notify=notify, progress=progress))
+    made = run_and_report(
+        plan,
+        fresh=fresh,
+        resume=None if resume is None else Path(resume),
+        seal=None if seal is None else Path(seal),
+        notify=notify,
+        progress=progress,
+    )
+    return Run.of(made)
 
 
 def spent_line(calls: Iterable[LLMCall]) -> str:
@@ -114,14 +127,41 @@ def list_runs(reports: str | Path = "reports") -> list[ListedRun]:
     return listing.list_runs(Path(reports))
 
 
-def verify(directory: str | Path) -> Verification:
-    """Compute every printed number of a run again and name each one that differs.
+def verify(
+    directory: str | Path,
+    *,
+    rerun: int = 0,
+    corpus: str | Path | None = None,
+    seal: str | Path | None = None,
+    named: Named | None = None,
+    notify: Notify = no_notice,
+    progress: bool | Progress = False,
+) -> Verification:
+    """Compute every printed number of a run again; name each that differs, and all that contradicts itself.
 
-    Raises :class:`~branchrank.errors.RunError` when the directory holds no run.
+    With ``rerun`` so many questions, drawn by the run's seed, are asked again: of the systems over the
+    workspace, with the answers of an LLM from the run's cassette. ``named`` holds what leads out of the
+    workspace: classes, endpoints, models, the cassette (``settings={"llm.replay": FILE}``), or a workspace
+    other than ``data``. What it does not name is not asked again. ``corpus`` is where the corpus is now,
+    ``seal`` a copy of the file that sealed the run's plan.
+
+    Raises :class:`~branchrank.errors.RunError` when the directory holds no run, or when the workspace's index
+    or questions are not those of the run.
     """
+    from branchrank.corpus.named import locate_corpus
+    from branchrank.progress_bars import shown_progress
     from branchrank.report.verify import verify_run
 
-    return verify_run(Path(directory))
+    with shown_progress(progress) as shown:
+        return verify_run(
+            Path(directory),
+            rerun=rerun,
+            corpus=None if corpus is None else locate_corpus(corpus),
+            seal=None if seal is None else Path(seal),
+            named=named or Named(),
+            notify=notify,
+            progress=shown,
+        )
 
 
 def power(

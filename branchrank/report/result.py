@@ -69,7 +69,13 @@ def facts(run: RunData) -> Table:
             rows.append((f"{name}, threshold", index.distance.words))
     if record.filters:
         rows.append(("filters", f"{' and '.join(record.filters)}: {_filtered(run)}"))
-    rows += [("hits kept", str(record.top_k)), ("seed", str(record.seed)), ("made", record.created)]
+    seal = "none" if record.seal is None else f"{record.seal.file} (digest {record.seal.digest[:16]})"
+    rows += [
+        ("seal", seal),
+        ("hits kept", str(record.top_k)),
+        ("seed", str(record.seed)),
+        ("made", record.created),
+    ]
     return Table(caption="What was run", headings=("", "value"), rows=tuple(rows), labels=2)
 
 
@@ -224,8 +230,8 @@ def statistics(run: RunData) -> Section:
         title="Statistics",
         blocks=(
             Paragraph(
-                text=f"Primary measure: {judgement.measure}, declared before the run. Baseline: "
-                f"{judgement.baseline}. {plural(first.n, 'question')} in "
+                text=f"Primary measure: {judgement.measure}. Baseline: {judgement.baseline}. "
+                f"{_declared(run)} {plural(first.n, 'question')} in "
                 f"{plural(first.clusters, 'cluster')} of one gold source each. Family of "
                 f"{plural(first.family, 'comparison')}, Holm's correction, alpha {first.alpha:g}, delta "
                 f"{100 * first.delta:g} points."
@@ -240,6 +246,17 @@ def statistics(run: RunData) -> Section:
             ),
             _exploratory(run),
         ),
+    )
+
+
+def _declared(run: RunData) -> str:
+    """What is known of when the measure and the baseline were chosen."""
+    seal = run.record.seal
+    if seal is None:
+        return "No seal was given (--seal), so nothing shows that both were chosen before the run."
+    return (
+        f"Plan, questions, measure, baseline and alpha match the seal {seal.file} ({seal.digest[:16]}); only "
+        "a copy of it kept elsewhere proves that it was made before the run."
     )
 
 
@@ -313,6 +330,7 @@ def passages(run: RunData) -> Section:
                     "lines per hit",
                     "characters per hit",
                     "tokens per hit",
+                    "repeated pages",
                     "span precision",
                     "gold coverage",
                 ),
@@ -323,6 +341,7 @@ def passages(run: RunData) -> Section:
                         number(row.lines_per_hit),
                         number(row.characters_per_hit, 0),
                         number(row.tokens_per_hit, 0),
+                        percent(row.repeated_pages),
                         percent(row.span_precision),
                         percent(row.gold_coverage),
                     )
@@ -332,7 +351,8 @@ def passages(run: RunData) -> Section:
             Paragraph(
                 text="Span precision: the share of the returned lines that are gold. Gold coverage: the "
                 "share of the gold lines that was returned. Whoever returns whole files overlaps every "
-                "gold span, and pays for it here."
+                "gold span, and pays for it here. Repeated pages: the share of these hits that come from "
+                "a page already listed above them."
             ),
         ),
     )

@@ -17,7 +17,7 @@ from branchrank.measures.latency import Percentile, percentile
 from branchrank.measures.repeats import flip_rate as flipping
 from branchrank.records import Record
 from branchrank.runs.scores import NamedMeasure, mean
-from branchrank.runs.timings import Timing
+from branchrank.runs.timings import WARM, Timing
 
 if TYPE_CHECKING:
     from branchrank.runs.run import RunData
@@ -77,7 +77,7 @@ def latencies(timings: Sequence[Timing], predictor: str) -> dict[str, tuple[Perc
     """Stage -> (p50, p95) of a predictor's warm queries, in the order in which the stages appear."""
     times: dict[str, list[float]] = {}
     for timing in timings:
-        if timing.predictor == predictor and timing.phase == "warm":
+        if timing.predictor == predictor and timing.phase == WARM:
             times.setdefault(timing.stage, []).append(timing.ms)
     return {stage: (percentile(ms, 0.5), percentile(ms, 0.95)) for stage, ms in times.items()}
 

@@ -14,7 +14,7 @@ from branchrank.runs.scores import (
     Scores,
     mean,
 )
-from branchrank.runs.timings import COMPUTE, CPU, LLM_WAIT, TOTAL, Timing
+from branchrank.runs.timings import COMPUTE, CPU, LLM_WAIT, TOTAL, WARM, Timing
 
 
 class SummaryRow(Record, frozen=True, kw_only=True):
@@ -39,11 +39,12 @@ class SummaryRow(Record, frozen=True, kw_only=True):
     gold_coverage: float | None
     characters_per_hit: float | None
     tokens_per_hit: float | None
+    repeated_pages: float | None
     compute_p50_ms: float | None
     llm_wait_p50_ms: float | None
     cpu_mean_ms: float | None
     cpu_without_embedding_mean_ms: float | None
-    cold_ms: float | None
+    first_query_ms: float | None
     timed_queries: int
     failures: int
     fallbacks: int
@@ -87,11 +88,12 @@ def _summary(
         gold_coverage=sizes.gold_coverage,
         characters_per_hit=mean([hit.characters for hit in shown]) if shown else None,
         tokens_per_hit=_tokens_per_hit(shown),
+        repeated_pages=sizes.repeated_pages,
         compute_p50_ms=warm.percentile(COMPUTE, 0.5),
         llm_wait_p50_ms=warm.percentile(LLM_WAIT, 0.5),
         cpu_mean_ms=warm.mean(CPU),
         cpu_without_embedding_mean_ms=warm.mean(CPU, less="embed cpu"),
-        cold_ms=warm.cold(),
+        first_query_ms=warm.first(),
         timed_queries=len(warm.by_stage.get(TOTAL, {})),
         failures=sum(row.status == "failed" for row in rows),
         fallbacks=sum(bool(row.fallbacks) for row in rows),
@@ -110,14 +112,14 @@ class Warm:
 
     def __init__(self, timings: Iterable[Timing], predictor: str) -> None:
         self.by_stage: dict[str, dict[str, float]] = {}
-        self._cold: float | None = None
+        self._first: float | None = None
         for timing in timings:
             if timing.predictor != predictor:
                 continue
-            if timing.phase == "warm":
+            if timing.phase == WARM:
                 self.by_stage.setdefault(timing.stage, {})[timing.question_id] = timing.ms
             elif timing.stage == TOTAL:
-                self._cold = timing.ms
+                self._first = timing.ms
 
     def percentile(self, stage: str, share: float) -> float | None:
         """A percentile of a stage's milliseconds, ``None`` without timings."""
@@ -132,6 +134,6 @@ class Warm:
         off = self.by_stage.get(less, {})
         return mean([value - off.get(question, 0.0) for question, value in values.items()])
 
-    def cold(self) -> float | None:
+    def first(self) -> float | None:
         """The first query's milliseconds."""
-        return self._cold
+        return self._first
