@@ -36,10 +36,14 @@ def hint_at(system: System, address: str) -> tuple[Any, Meta]:
     """The type of a field without ``None``, and its range and description."""
     owner, name = _owner(system, address)
     hint = get_type_hints(type(owner), include_extras=True)[name]
-    if get_origin(hint) is not Annotated:
-        (hint,) = (each for each in get_args(hint) if each is not NoneType)
-    bare, meta = get_args(hint)
+    bare, meta = get_args(without_none(hint))
     return bare, meta
+
+
+def without_none(hint: Any) -> Any:
+    """The type ``T`` of ``T | None``; any other type as it is."""
+    kept = [each for each in get_args(hint) if each is not NoneType]
+    return kept[0] if NoneType in get_args(hint) else hint
 
 
 def _owner(system: System, address: str) -> tuple[Any, str]:

@@ -25,10 +25,10 @@ from branchrank.index.workspace_folder import WorkspaceFolder
 from branchrank.questions.question_files import check_wording, load_questions, sample_questions
 from branchrank.records import Question, Record
 from branchrank.runs import comparisons
-from branchrank.settings import BenchmarkSettings, LLMSettings, Resolved
+from branchrank.settings import BenchmarkSettings, IndexSettings, LLMSettings, Resolved
 from branchrank.spec import System
 from branchrank.systems.builtin import builtin_systems
-from branchrank.systems.checks import problems
+from branchrank.systems.checks import check_embedder, problems
 
 T = TypeVar("T")
 
@@ -132,6 +132,11 @@ def _errors(plan: Plan) -> Iterator[BranchRankError]:
         if isinstance(each, PlannedSystem) and each.index not in plan.indexes:
             yield UsageError(f"system {each.system.name!r}: there is no index {each.index!r}")
     checks: list[Callable[[], object]] = [
+        *(
+            partial(check_embedder, each.system, plan.indexes[each.index].part(IndexSettings).embedder)
+            for each in plan.predictors
+            if isinstance(each, PlannedSystem) and each.index in plan.indexes
+        ),
         lambda: comparisons.check_plan(plan.settings.part(BenchmarkSettings), names),
         lambda: asked_questions(plan),
     ]

@@ -21,6 +21,7 @@ from branchrank.settings import (
     GrepSettings,
     HybridSettings,
     IndexSettings,
+    LateInteractionSettings,
     LLMSettings,
     LocalSettings,
     PageindexSettings,
@@ -37,8 +38,8 @@ from branchrank.settings import (
     multiple=True,
     default=("all",),
     show_default=True,
-    help="local, pageindex, hybrid, grep, qdrant, sqlite, all (the first three), family (all six), bm25, "
-    "dense, api, or your own as module:Class. Repeatable.",
+    help="local, pageindex, hybrid, grep, qdrant, sqlite, late-interaction, all (the first three), "
+    "family (all seven), bm25, dense, api, or your own as module:Class. Repeatable.",
 )
 @click.option(
     "--questions",
@@ -64,6 +65,7 @@ from branchrank.settings import (
     GrepSettings,
     QdrantSettings,
     RetrievalSettings,
+    LateInteractionSettings,
     Bm25Settings,
     LLMSettings,
     IndexSettings,

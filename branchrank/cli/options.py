@@ -61,7 +61,7 @@ def _click_type(setting: Setting) -> Any:
 
 
 def _help(setting: Setting) -> str:
-    default = "" if setting.default in ("", False) else f" Default {setting.default}."
+    default = "" if setting.default in ("", False, None) else f" Default {setting.default}."
     allowed = "" if setting.low is None else f" {setting.allowed[:1].upper()}{setting.allowed[1:]}."
     text = setting.description[:1].upper() + setting.description[1:]
     return f"{text}.{default}{allowed}"

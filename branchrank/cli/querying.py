@@ -137,7 +137,7 @@ def query_options(function: Callable[..., None]) -> Callable[..., None]:
     for decorate in (
         click.option("--quiet", is_flag=True, help="No progress."),
         click.option("--json", "as_json", is_flag=True, help="Print one JSON object per query."),
-        settings_options(BenchmarkSettings, only=frozenset({"benchmark.returns"})),
+        settings_options(BenchmarkSettings, only=frozenset({"benchmark.returns", "benchmark.passage_lines"})),
         click.option(
             "--filter",
             "filters",

@@ -20,7 +20,7 @@ from branchrank.settings import (
     LocalSettings,
 )
 
-PREDICTORS = ("local", "hybrid")
+PREDICTORS = ("local", "hybrid", "late-interaction")
 
 
 @click.command("tui", cls=Command)
@@ -38,8 +38,7 @@ PREDICTORS = ("local", "hybrid")
 def command(query: str, data_dir: Path, mode: str, quiet: bool) -> None:
     """Search in the terminal: results with marked lines, the source beside them, a log of what was found.
 
-    Modes: grep, vectors, both, and the predictors local and (where its LLM is named, or with
-    --hybrid-no-llm) hybrid.
+    Modes: grep, vectors, both, and the predictors local, hybrid and late-interaction.
     """
     from branchrank.serve.service import Service
     from branchrank.serve.tui.app import SearchApp

@@ -15,11 +15,12 @@ anything else             a sentence-transformers model by hub name or local pat
 from __future__ import annotations
 
 from pathlib import Path
+from typing import cast
 
 from branchrank.embedders import minilm
 from branchrank.embedders.fake import FakeEmbedder
 from branchrank.embedders.installed import installed_routes, open_installed
-from branchrank.embedders.protocol import Embedder, EmbedderIdentity, Vectors, unit_rows
+from branchrank.embedders.protocol import Embedder, EmbedderIdentity, TokenEmbedder, Vectors, unit_rows
 from branchrank.errors import UsageError, or_else
 from branchrank.progress import Notify
 from branchrank.settings import IndexSettings
@@ -28,9 +29,12 @@ __all__ = [
     "Embedder",
     "EmbedderIdentity",
     "FakeEmbedder",
+    "TokenEmbedder",
     "Vectors",
+    "check_gives_tokens",
     "is_bundled",
     "open_embedder",
+    "token_embedder",
     "unit_rows",
 ]
 
@@ -78,6 +82,26 @@ def open_embedder(settings: IndexSettings, *, notify: Notify | None = None) -> E
     from branchrank.embedders.sentence_transformers import SentenceTransformersEmbedder
 
     return SentenceTransformersEmbedder(settings.embedder, settings.embedding_revision, notify=notify)
+
+
+def token_embedder(embedder: Embedder, name: str) -> TokenEmbedder:
+    """The embedder called ``name``, if it gives token vectors. Raises :class:`UsageError` if not."""
+    if all(hasattr(embedder, method) for method in ("embed_document_tokens", "embed_query_tokens")):
+        return cast("TokenEmbedder", embedder)
+    raise _no_tokens(name)
+
+
+def check_gives_tokens(name: str) -> None:
+    """Raise :class:`UsageError` for an embedder behind a server: these give no token vectors."""
+    if name.partition(":")[0] in ("openai", "ollama"):
+        raise _no_tokens(name)
+
+
+def _no_tokens(name: str) -> UsageError:
+    return UsageError(
+        f"the embedder {name} gives no token vectors, which late interaction compares",
+        remedy=f"--embedder {minilm.MODEL} (or CodeRankEmbed, or any sentence-transformers model)",
+    )
 
 
 def is_bundled(embedder: str) -> bool:

@@ -74,6 +74,8 @@ class SentenceTransformersEmbedder:
         self._lock = Lock()
         self._model = _load(folder, device, notify)
         prefixes = _prefixes(self._model.prompts, model)
+        prefix = self._model.tokenizer(prefixes.query, add_special_tokens=False)["input_ids"]
+        self._prefix_tokens = len(prefix)
         self.identity = EmbedderIdentity(
             name="sentence-transformers",
             model=model,
@@ -111,6 +113,38 @@ class SentenceTransformersEmbedder:
             )
         row: Vectors = unit_rows(rows, origin=identity.model)[0]
         return row
+
+    def embed_document_tokens(self, texts: Sequence[str], progress: Progress = no_progress) -> list[Vectors]:
+        """The unit rows of each text's tokens, special ones and those of the prefix included."""
+        found = []
+        for number, text in enumerate(texts, start=1):
+            with self._lock:
+                (encoded,) = self._model.encode_document(
+                    [encodable(text)],
+                    prompt=self.identity.document_prefix,
+                    output_value=None,
+                    show_progress_bar=False,
+                )
+            found.append(self._rows(encoded))
+            progress("embed", number, len(texts))
+        return found
+
+    def embed_query_tokens(self, text: str) -> Vectors:
+        """The unit rows of a query's tokens, without special ones and without those of the prefix."""
+        with self._lock:
+            (encoded,) = self._model.encode_query(
+                [encodable(text)],
+                prompt=self.identity.query_prefix,
+                output_value=None,
+                show_progress_bar=False,
+            )
+        special = np.isin(encoded["input_ids"].cpu().numpy(), self._model.tokenizer.all_special_ids)
+        own: Vectors = self._rows(encoded)[~special][self._prefix_tokens :]
+        return own
+
+    def _rows(self, encoded: Mapping[str, Any]) -> Vectors:
+        rows: Vectors = encoded["token_embeddings"].float().cpu().numpy()
+        return unit_rows(rows, origin=self.identity.model)
 
 
 def check_folder(folder: Path) -> None:

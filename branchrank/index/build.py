@@ -4,8 +4,11 @@
 2. The corpus is read, its nodes built, its chunks cut (or the user's own of either are taken).
 3. The chunks are embedded, each with its breadcrumb above it. Texts that the cache knows cost nothing, so
    unchanged documents are not embedded again, and an interrupted build goes on where it was.
-4. Vectors, Chroma collection and BM25 indexes are written into a new generation, then the manifest.
-5. The generation is flushed to the disk and published by one rename; older ones are deleted.
+4. Where the settings ask for token vectors, those of unchanged chunks are copied from the generation in use,
+   the others computed.
+5. Vectors, Chroma collection and BM25 indexes are written into a new generation, then the manifest.
+6. The workspace's links are made; the generation is flushed to the disk and published by one rename; older
+   ones are deleted.
 
 Everything but ``build.json`` and Chroma's files is the same, byte for byte, for the same corpus and settings.
 """
@@ -29,7 +32,7 @@ from branchrank.corpus.chunking import chunk_document
 from branchrank.corpus.discovery import CorpusFile, discover
 from branchrank.corpus.loading import Corpus, load_corpus
 from branchrank.corpus.tokens import token_counter
-from branchrank.embedders import Embedder, open_embedder
+from branchrank.embedders import Embedder, open_embedder, token_embedder
 from branchrank.embedders.cache import cached_documents
 from branchrank.embedders.protocol import Vectors
 from branchrank.errors import ArtifactError, CorpusError
@@ -50,6 +53,7 @@ from branchrank.index.reader import (
     CHUNKS,
     COLLECTION,
     NODES,
+    TOKENS,
     VECTORS,
     Index,
     bm25_path,
@@ -58,6 +62,7 @@ from branchrank.index.reader import (
     nodes_with_lines,
     open_index,
 )
+from branchrank.index.token_vectors import keep_token_vectors
 from branchrank.index.user_files import given_chunks, given_nodes
 from branchrank.index.workspace_folder import WorkspaceFolder
 from branchrank.progress import Progress, no_progress
@@ -94,14 +99,13 @@ def build_index(
     _ = workspace.corpus_root  # a workspace without a corpus is refused before anything is written
     with build_lock(workspace.data_dir):
         index = None if force else _up_to_date(workspace)
-        if index is None:
-            _build(workspace, progress)
-        if workspace.is_default_index:
-            workspace.install_links()
-        failpoint("linked")
-        if index is None:
-            index = open_index(workspace, check_corpus=False)
-            index.is_new = True
+        if index is not None:
+            if workspace.is_default_index:
+                workspace.install_links()
+            return index
+        _build(workspace, progress)
+        index = open_index(workspace, check_corpus=False)
+        index.is_new = True
         return index
 
 
@@ -111,8 +115,12 @@ def _up_to_date(workspace: WorkspaceFolder) -> Index | None:
     except ArtifactError:
         return None
     try:
-        # Both raise where the model or the collection is not what it was.
-        _ = index.embedder, index.vectors
+        # Each raises where it is not what it was.
+        _ = index.embedder, index.vectors, index.token_vectors
+        if index.manifest.settings.token_vectors != workspace.index_settings.token_vectors:
+            raise ArtifactError(
+                "it keeps token vectors that the settings do not ask for", remedy="rebuild it"
+            )
     except ArtifactError:
         index.close()
         return None
@@ -126,6 +134,10 @@ def _build(workspace: WorkspaceFolder, progress: Progress) -> None:
         discover(workspace.corpus_root, workspace.exclude)  # an empty corpus is said before a model is loaded
     with timed("model"):
         embedder = open_embedder(workspace.index_settings, notify=workspace.notify)
+        if workspace.index_settings.token_precision is not None:
+            token_embedder(
+                embedder, workspace.index_settings.embedder
+            )  # a model without them is refused before any work
     with timed("read"):
         contents = _read(workspace, embedder, progress)
     generations = workspace.generations
@@ -138,6 +150,9 @@ def _build(workspace: WorkspaceFolder, progress: Progress) -> None:
             generations.remove(generation)
         raise
     failpoint("manifest written")
+    if workspace.is_default_index:
+        workspace.install_links()  # first, so that no reader finds an index without them
+    failpoint("linked")
     generations.publish(generation)
     failpoint("published")
     generations.sweep(partial(_discard_collection, workspace.index_settings.chroma_url))
@@ -161,6 +176,9 @@ def _write(
     with timed("embed"):
         matrix, embedded = _embed(workspace, embedder, contents.chunks, progress)
     failpoint("embedded")
+    with timed("tokens"):
+        token_texts = keep_token_vectors(workspace, embedder, contents.chunks, generation / TOKENS, progress)
+    failpoint("tokens written")
     collection = _store(workspace, generation, contents, matrix, progress, timed)
     with timed("digests"):
         manifest = _manifest(workspace, embedder, contents, generation)
@@ -175,6 +193,7 @@ def _write(
         chroma_digests=_chroma_digests(generation),
         modified_ns={file.source: file.mtime_ns for file in contents.files},
         notes=contents.notes,
+        token_texts=token_texts,
     )
     write_record(generation / BUILD, report)
 

@@ -62,9 +62,9 @@ class BuildReport(Record, frozen=True, kw_only=True):
     """How one build went.
 
     ``seconds`` is wall time by stage, ``bytes`` the size of the generation. ``embedded`` texts were
-    computed, ``reused`` ones came from the cache. ``modified_ns`` is each file's modification time when it
-    was read. ``collection`` names the Chroma collection; ``chroma_digests`` are those of its files that
-    Chroma leaves alone when it only reads.
+    computed, ``reused`` ones came from the cache; the token vectors of ``token_texts`` were computed.
+    ``modified_ns`` is each file's modification time when it was read. ``collection`` names the Chroma
+    collection; ``chroma_digests`` are those of its files that Chroma leaves alone when it only reads.
     """
 
     created_at: str
@@ -76,6 +76,7 @@ class BuildReport(Record, frozen=True, kw_only=True):
     chroma_digests: dict[str, str]
     modified_ns: dict[str, int]
     notes: tuple[str, ...] = ()
+    token_texts: int = 0
 
 
 def write_record(path: Path, record: Record) -> None:

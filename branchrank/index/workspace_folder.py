@@ -27,6 +27,7 @@ from branchrank.artifacts import digest_of, storage_errors, write_bytes
 from branchrank.corpus.named import known_corpora, locate_corpus
 from branchrank.embedders import portable_name
 from branchrank.embedders.cache import EmbeddingCache, open_cache
+from branchrank.embedders.token_cache import TokenCache
 from branchrank.errors import ArtifactError, BusyError, CorpusError, InputError, ModelError, UsageError
 from branchrank.index.config_file import read_config, update_config
 from branchrank.index.generations import BUILD_LOCK, Generations, refuse_links, replace_link
@@ -183,6 +184,11 @@ class WorkspaceFolder:
         if not url:
             refuse_links(self.data_dir, "hybrid/cache/embeddings.sqlite3")
         return open_cache(self.cache_directory / "embeddings.sqlite3", redis_url=url, notify=self.notify)
+
+    def open_token_cache(self) -> TokenCache:
+        """The cache of token vectors, a file of the workspace."""
+        refuse_links(self.data_dir, "hybrid/cache/token_vectors.sqlite3")
+        return TokenCache(self.cache_directory / "token_vectors.sqlite3", notify=self.notify)
 
     @property
     def questions_path(self) -> Path:

@@ -9,6 +9,7 @@ from branchrank.measures.verdicts import Comparison
 from branchrank.report import plots
 from branchrank.report.blocks import Block, Cell, Paragraph, Plot, Points, Section, Strong, Table
 from branchrank.runs.comparisons import Judgement
+from branchrank.runs.directory import IndexFacts
 from branchrank.runs.estimates import Estimate, choice, difference, estimate, flip_rate, standings
 from branchrank.runs.run import RunData
 from branchrank.runs.scores import NamedMeasure
@@ -55,7 +56,7 @@ def facts(run: RunData) -> Table:
         rows.append(
             (
                 name,
-                f"{index.embedder}, {index.dimension} dimensions; {index.vector_store}; "
+                f"{index.embedder}, {index.dimension} dimensions; {index.vector_store}{_recall(index)}; "
                 f"{plural(index.chunks, 'chunk')}, {plural(index.nodes, 'node')}; "
                 f"digest {index.digest[:16]}",
             )
@@ -65,6 +66,11 @@ def facts(run: RunData) -> Table:
         )
     rows += [("hits kept", str(record.top_k)), ("seed", str(record.seed)), ("made", record.created)]
     return Table(caption="What was run", headings=("", "value"), rows=tuple(rows), labels=2)
+
+
+def _recall(index: IndexFacts) -> str:
+    """What an approximate vector store found of the true nearest chunks."""
+    return "" if index.recall is None else f" (recall@{index.recall_depth} {index.recall:.4f})"
 
 
 def result(run: RunData) -> Section:

@@ -11,7 +11,8 @@
    ``group``      another chunk stands for its document
    ``rerank``     it was in the first k before the reranker and is not after
    ``fusion``     it was found and ranked below the first k
-   ``passage``    its section is in the first k, and another passage of the section was returned
+   ``passage``    its section is in the first k, or all passages of the candidates were ordered, and others
+                  were returned
 """
 
 from __future__ import annotations
@@ -73,6 +74,8 @@ def lost_at(stages: Sequence[str], ranks: dict[str, int], found: bool, depth: in
         return ""
     last = max((stage for stage in ("fusion", "cap", "group", "rerank") if stage in stages), key=stages.index)
     if last in ranks and ranks[last] <= depth:
+        return "passage"
+    if "passage order" in ranks and "rerank" not in stages:
         return "passage"
     if "fusion" not in ranks:
         return "mapping" if ranks else "retrieval"

@@ -57,7 +57,11 @@ class PredictorRecord(Record, frozen=True, kw_only=True):
 
 
 class IndexFacts(Record, frozen=True, kw_only=True):
-    """What a report says of an index."""
+    """What a report says of an index.
+
+    ``recall`` is the mean share, in 0..1, of the true nearest ``recall_depth`` chunks that an approximate
+    vector store found, over the run's questions; ``None`` for exact search and where nothing was searched.
+    """
 
     name: str
     generation: str
@@ -70,6 +74,8 @@ class IndexFacts(Record, frozen=True, kw_only=True):
     nodes: int
     build_seconds: float
     bytes: int
+    recall: Annotated[float, msgspec.Meta(ge=0, le=1)] | None = None
+    recall_depth: int = 0
 
 
 class _Schema(Record, frozen=True, kw_only=True):

@@ -28,10 +28,6 @@ class VectorStore(Protocol):
     """Finds the nearest of a fixed set of unit vectors."""
 
     @property
-    def name(self) -> str:
-        """What reports call the store: ``exact``, ``chroma`` or ``chroma server``."""
-
-    @property
     def ids(self) -> tuple[str, ...]:
         """The ids, in the order of the corpus."""
 

@@ -8,7 +8,9 @@ from branchrank.ranking.lists import RankedList
 from branchrank.ranking.passage_choice import best_passage
 from branchrank.records import Chunk, Hit, Node, Placement, Scored
 from branchrank.spec import System
-from branchrank.systems.branches import BranchResult, branch_kind
+from branchrank.systems.branches import BranchResult
+from branchrank.systems.passage_layout import PassageLayout
+from branchrank.systems.passage_order import passage_evidence
 from branchrank.systems.query import Query
 from branchrank.systems.sources import Sources, span_of, squared_distance
 
@@ -35,23 +37,39 @@ class HitMaker:
         query: Query,
         lists: Lists,
         results: Mapping[str, BranchResult],
+        sections: Mapping[str, str],
     ) -> None:
+        """``sections`` maps the candidates that are passages of a section to it."""
         self.sources = sources
         self.index = sources.index
         self.system = system
         self.query = query
         self.lists = lists
         self.results = results
+        self.sections = sections
         self.banned = sources.banned("chunk", query)
-        self.evidence = frozenset(branch_kind(branch.kind).ranks_by for branch in system.searched)
+        self.evidence = passage_evidence(system)
         self.placed: dict[str, dict[str, Placement]] = {}
 
     def hits(
-        self, candidates: Sequence[Scored], members: Mapping[str, Sequence[Scored]] | None = None
+        self, candidates: Sequence[Scored], k: int, members: Mapping[str, Sequence[Scored]]
     ) -> list[Hit]:
-        """One hit per candidate, in their order; ``members`` are those of a candidate's group."""
-        groups = members or {}
-        shown = {candidate.key for candidate in candidates}
+        """The first ``k`` hits of the candidates; ``members`` are those of a candidate's group."""
+        lines = self.system.passages.lines
+        if not lines and not self.sections:
+            return self._made(candidates[:k], members)
+        layout = PassageLayout(self.sources, lines)
+        found: list[Hit] = []
+        start = 0
+        while len(found) < k and start < len(candidates):
+            batch = candidates[start : start + k - len(found)]
+            found += filter(None, map(layout.place, self._made(batch, members)))
+            start += len(batch)
+        return found
+
+    def _made(self, candidates: Sequence[Scored], groups: Mapping[str, Sequence[Scored]]) -> list[Hit]:
+        """One hit per candidate."""
+        shown = {self.sections.get(candidate.key, candidate.key) for candidate in candidates}
         shown |= {each.key for candidate in candidates for each in groups.get(candidate.key, ())}
         self.placed = {name: placements(ranking, shown) for name, ranking in self.lists.items()}
         return [
@@ -62,7 +80,7 @@ class HitMaker:
     def _hit(self, candidate: Scored, members: tuple[Hit, ...] = ()) -> Hit:
         if self.system.unit == "span":
             return self._span(candidate)
-        if self.system.unit == "chunk":
+        if self.system.unit == "chunk" or candidate.key in self.sections:
             return self._passage(candidate, candidate.key, members)
         if self.system.returns == "passage":
             key = ("passage", candidate.key, self.query.text, self.evidence, self.banned)
@@ -85,13 +103,14 @@ class HitMaker:
 
     def _passage(self, candidate: Scored, chunk_id: str, members: tuple[Hit, ...] = ()) -> Hit:
         chunk = self.index.chunks[chunk_id]
+        found = self.sections.get(candidate.key, candidate.key)
         return chunk_hit(
             chunk,
             candidate.score,
             distance=self._distance(chunk.id),
-            branches=self._branches(candidate.key),
-            notes=self._notes(candidate.key),
-            matched=self._matched(candidate.key),
+            branches=self._branches(found),
+            notes=self._notes(found),
+            matched=self._matched(found),
             members=members,
         )
 

@@ -22,7 +22,7 @@ from branchrank.records import Hit, Retrieval
 from branchrank.settings import BenchmarkSettings, Resolved, RetrievalSettings
 from branchrank.spec import Endpoint, System
 from branchrank.systems.builtin import GROUPS, builtin_systems
-from branchrank.systems.checks import problems
+from branchrank.systems.checks import check_embedder, problems
 from branchrank.systems.document_search import Mode, document_search
 from branchrank.systems.engine import Engine
 from branchrank.systems.llm_opening import open_llm
@@ -117,6 +117,7 @@ class Searcher:
                     self.settings,
                     memo=RecentMemo(),
                     cache=cache,
+                    open_token_cache=self._folder.open_token_cache,
                     llm_stages=LLMStages(self._gateway, seed=seed),
                 )
                 self._resources.callback(self._engine.close)
@@ -140,6 +141,7 @@ class Searcher:
         found = problems(system)
         if found:
             raise UsageError("\n".join(found), remedy="correct the system")
+        check_embedder(system, self._folder.index_settings.embedder)
         return system
 
     def predictor_names(self, names: Sequence[str] = ("all",)) -> tuple[str, ...]:

@@ -11,6 +11,7 @@ from pathlib import Path
 
 import numpy as np
 
+from branchrank.corpus.lines import decode, split_lines
 from branchrank.embedders.cache import EmbeddingCache, cached_query
 from branchrank.index import Index
 from branchrank.records import Node, Span
@@ -52,10 +53,10 @@ class Sources:
     def lines(self, source: str) -> list[str]:
         """A document's raw lines, without their ends; none when the file is gone."""
         try:
-            text = read_beneath(self.corpus_root, source).decode("utf-8", "replace")
+            text, _ = decode(read_beneath(self.corpus_root, source))
         except OSError:
             return []
-        return [line.removesuffix("\r") for line in text.removesuffix("\n").split("\n")]
+        return split_lines(text)
 
     def admitted_sources(self, filters: tuple[Filter, ...]) -> frozenset[str]:
         """The indexed documents that pass every filter."""

@@ -96,6 +96,25 @@ def test_a_nomic_bert_checkpoint_loads_with_coderankembeds_prefix(nomic: Path) -
     assert not np.allclose(as_document, rows[0], atol=1e-3)
 
 
+def test_token_vectors_are_those_of_the_last_layer(nomic: Path) -> None:
+    from sentence_transformers import SentenceTransformer
+
+    embedder = SentenceTransformersEmbedder(str(nomic))
+    documents = embedder.embed_document_tokens(TEXTS)
+    model = SentenceTransformer(str(nomic), device="cpu")
+    for text, rows in zip(TEXTS, documents, strict=True):
+        expected = model.encode([text], output_value="token_embeddings", show_progress_bar=False)[0].numpy()
+        assert np.allclose(rows, expected / np.linalg.norm(expected, axis=1, keepdims=True), atol=1e-6)
+    assert [len(rows) for rows in documents] == [4, 42, 3, 2]
+
+
+def test_a_querys_tokens_leave_out_the_prefix_and_special_tokens(nomic: Path) -> None:
+    embedder = SentenceTransformersEmbedder(str(nomic))
+    (with_prefix,) = embedder.embed_document_tokens([f"{CODERANK_PREFIX}a route"])
+    assert np.array_equal(embedder.embed_query_tokens("a route"), with_prefix[-3:-1])
+    assert embedder.embed_query_tokens("").shape == (0, 32)
+
+
 def test_remote_code_of_a_built_in_architecture_is_not_looked_at(nomic: Path, copy: Path) -> None:
     reference = {"AutoConfig": "canary.Config", "AutoModel": "canary.Model"}
     change(copy / "config.json", auto_map=reference)

@@ -48,7 +48,7 @@ def test_a_server_answers_as_the_exact_store_does(
 ) -> None:
     workspace = small_workspace(tmp_path, vector_store="chroma", chroma_url=url)
     with build_index(workspace) as index:
-        assert index.vectors.name == "chroma server"
+        assert index.vector_store == "chroma server"
         query = index.embedder.embed_query("limescale")
         assert index.vectors.search(query, 4) == index.exact_vectors.search(query, 4)
         assert [collection.name for collection in client.list_collections()] == [index.report.collection]

@@ -47,7 +47,7 @@ def error(answer: tuple[int, dict[str, str], bytes]) -> tuple[int, str]:
 
 
 def test_every_predictor_answers_as_the_direct_call(server: Running, service: Service) -> None:
-    assert service.predictors == ("local", "hybrid", "grep", "qdrant", "sqlite")
+    assert service.predictors == ("local", "hybrid", "grep", "qdrant", "sqlite", "late-interaction")
     for predictor in service.predictors:
         for query in QUERIES:
             _, direct = service.retrieve(query, 7, predictor)
@@ -56,7 +56,7 @@ def test_every_predictor_answers_as_the_direct_call(server: Running, service: Se
             assert (status, answer.predictor, answer.hits) == (200, predictor, direct.hits)
 
 
-@pytest.mark.parametrize("predictor", ["local", "hybrid", "grep", "qdrant", "sqlite"])
+@pytest.mark.parametrize("predictor", ["local", "hybrid", "grep", "qdrant", "sqlite", "late-interaction"])
 def test_the_api_predictor_gets_the_hits_of_the_direct_call(
     server: Running, service: Service, predictor: str
 ) -> None:

@@ -196,9 +196,9 @@ _LLM = (
     Mutant(
         "fallback-reversed",
         "branchrank/systems/llm_stages.py",
-        "        return rescore(candidates, result.order)\n",
+        "        return rescore(candidates, result.order), result.fallback is None\n",
         "        order = result.order[::-1] if result.fallback else result.order\n"
-        "        return rescore(candidates, order)\n",
+        "        return rescore(candidates, order), result.fallback is None\n",
         (f"{LLM}::TestFallbackOrderIfTheLLMFails::test_first_the_evidence_then_the_lexical_score",),
     ),
     Mutant(
@@ -256,7 +256,7 @@ _PLAN = (
     Mutant(
         "shortlist-not-from-chroma",
         "branchrank/stores/vectors_chroma.py",
-        "        if n <= 0 or wanted >= len(self.ids):\n",
+        "        if n <= 0 or n >= len(self.ids):\n",
         "        if n:\n",
         (f"{PLAN}::TestStageAVectorShortlist::test_2_what_chroma_does_not_answer_is_not_found",),
     ),

@@ -9,6 +9,35 @@ TEST_HTTP = "tests/embedders/test_embedders_http.py"
 
 MUTANTS = (
     Mutant(
+        "token-cache-grows-without-limit",
+        "branchrank/embedders/sqlite_blobs.py",
+        "while limit and _used(connection) + coming > limit:",
+        "while False:",
+        (
+            "tests/embedders/test_token_cache.py::test_the_file_stays_below_its_limit_and_the_oldest_make_room",
+        ),
+    ),
+    Mutant(
+        "query-tokens-with-special-ones",
+        "branchrank/embedders/minilm.py",
+        "self._tokens(text)[1:-1]",
+        "self._tokens(text)",
+        (
+            "tests/embedders/test_embedders_minilm.py"
+            "::test_token_vectors_equal_those_of_sentence_transformers",
+        ),
+    ),
+    Mutant(
+        "query-tokens-with-the-prefix",
+        "branchrank/embedders/sentence_transformers.py",
+        "[~special][self._prefix_tokens :]",
+        "[~special]",
+        (
+            "tests/embedders/test_embedders_sentence_transformers.py"
+            "::test_a_querys_tokens_leave_out_the_prefix_and_special_tokens",
+        ),
+    ),
+    Mutant(
         "cache-key-without-the-identity",
         CACHE,
         'space = hashlib.sha256(digest_of(identity).encode("ascii"))',
@@ -24,8 +53,8 @@ MUTANTS = (
     ),
     Mutant(
         "damaged-vectors-answer",
-        CACHE,
-        "            and checksum == vector_checksum(key, vector)\n",
+        "branchrank/embedders/sqlite_blobs.py",
+        " and checksum == vector_checksum(key, blob)",
         "",
         (f"{TEST_CACHE}::test_two_rows_that_changed_places_are_misses",),
     ),

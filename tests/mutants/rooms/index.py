@@ -8,8 +8,39 @@ BUILD = "branchrank/index/build.py"
 TEST_BUILD = "tests/index/test_index_build.py"
 TEST_FAULTS = "tests/index/test_index_faults.py"
 TEST_ARTIFACTS = "tests/test_artifacts.py"
+TEST_STORES = "tests/doors/test_vector_stores.py"
+
+TEST_TOKENS = "tests/index/test_token_vectors.py"
 
 MUTANTS = (
+    Mutant(
+        "token-vectors-of-another-precision-copied",
+        "branchrank/index/token_vectors.py",
+        "if manifest.settings.token_vectors != precision:",
+        "if False:",
+        (f"{TEST_TOKENS}::test_vectors_of_another_precision_or_model_are_not_copied",),
+    ),
+    Mutant(
+        "unchanged-token-vectors-computed-again",
+        "branchrank/index/token_vectors.py",
+        "known = _previous(workspace, precision, held)",
+        "known: dict[str, TokenVectors] = {}",
+        (f"{TEST_TOKENS}::test_unchanged_chunks_are_copied_from_the_index_in_use",),
+    ),
+    Mutant(
+        "damaged-token-vectors-answer",
+        READER,
+        "        check_digests(self.directory, _tokens(self.manifest.digests, of_tokens=True))\n",
+        "",
+        (f"{TEST_TOKENS}::test_a_damaged_file_is_refused_when_it_is_first_used_and_built_again",),
+    ),
+    Mutant(
+        "token-vectors-that-nobody-asked-for-are-kept",
+        BUILD,
+        "if index.manifest.settings.token_vectors != workspace.index_settings.token_vectors:",
+        "if False:",
+        (f"{TEST_TOKENS}::test_they_are_ignored_where_a_search_asks_for_none_and_dropped_by_a_build",),
+    ),
     Mutant(
         "file-renamed-before-it-is-flushed",
         "branchrank/artifacts.py",
@@ -72,6 +103,41 @@ MUTANTS = (
         'settings.vector_store == "auto" and count <= EXACT_UP_TO)',
         'settings.vector_store == "auto")',
         (f"{TEST_BUILD}::test_auto_searches_exactly_up_to_the_crossover",),
+    ),
+    Mutant(
+        "numpy-searches-by-default",
+        "branchrank/settings/parts.py",
+        '    ] = "chroma"\n',
+        '    ] = "auto"\n',
+        (f"{TEST_STORES}::test_the_report_states_the_recall_of_chroma",),
+    ),
+    Mutant(
+        "link-to-chroma-unchecked",
+        READER,
+        "        places.append(workspace.data_dir / CHROMA)\n",
+        "        pass\n",
+        (f"{TEST_STORES}::test_a_collection_that_was_moved_away_is_an_error",),
+    ),
+    Mutant(
+        "moved-chroma-rebuilt-in-silence",
+        "branchrank/index/opening.py",
+        "    except (BusyError, LostCollectionError):\n",
+        "    except BusyError:\n",
+        (f"{TEST_STORES}::test_a_collection_that_was_moved_away_is_an_error",),
+    ),
+    Mutant(
+        "chroma-opened-for-every-benchmark",
+        "branchrank/bench/opening.py",
+        "            if searches_vectors(systems):\n",
+        "            if systems:\n",
+        (f"{TEST_STORES}::test_chroma_is_imported_only_where_it_searches",),
+    ),
+    Mutant(
+        "recall-of-half-the-depth",
+        "branchrank/bench/store_recall.py",
+        "vectors, depth)\n",
+        "vectors, depth // 2)\n",
+        (f"{TEST_STORES}::test_the_report_states_the_recall_of_chroma",),
     ),
     Mutant(
         "chroma-probe-skipped",
