@@ -15,10 +15,11 @@
 3. ``replay`` makes cassettes from ``calls.jsonl`` again, repeats both runs from them without any server,
    and compares every figure with ``figures.json``. It needs the corpus and the questions, since a call is
    found by the digest of its prompt.
-4. ``record`` writes calls, figures, plots and the page; a model's calls that are recorded already are
-   replayed unless ``--base-url`` names its server.
+4. ``record`` writes calls, figures, plots and the page. Without ``--base-url``, or with ``--only scripted``,
+   the real model's kept calls are replayed, with ``--only model`` those of the scripts.
 
-    python benchmarks/llm_abc.py record DATA_DIR QUESTIONS [--base-url URL] [--cassettes FOLDER]
+    python benchmarks/llm_abc.py record DATA_DIR QUESTIONS [--base-url URL] [--only scripted|model]
+        [--cassettes FOLDER]
     python benchmarks/llm_abc.py replay DATA_DIR QUESTIONS
 
 ``DATA_DIR`` is an indexed workspace of the corpus.
@@ -232,15 +233,15 @@ def replayed(data_dir: Path, questions: Path, folder: Path) -> dict[str, Run]:
     return made
 
 
-def record(data_dir: Path, questions: Path, folder: Path, base_url: str) -> None:
-    """Record what can be recorded, and write calls, figures, plots and page from its replay."""
-    kept: list[KeptCall] = []
-    if base_url:
-        cassette = folder / "model.sqlite"
-        run(data_dir, questions, folder / "recorded", cassette, url=base_url, how="record", model=True)
-        kept += kept_calls(cassette)
-    elif CALLS.exists():
-        kept += [call for text in CALLS.read_bytes().splitlines() if (call := read_call(text)).model == MODEL]
+def recorded_model(data_dir: Path, questions: Path, folder: Path, base_url: str) -> list[KeptCall]:
+    """The real model's calls; what its cassette holds already is not asked again."""
+    cassette = folder / "model.sqlite"
+    run(data_dir, questions, folder / "recorded", cassette, url=base_url, how="record", model=True)
+    return kept_calls(cassette)
+
+
+def recorded_scripts(data_dir: Path, questions: Path, folder: Path) -> list[KeptCall]:
+    """The scripted LLMs' calls. Raises ``RuntimeError`` when one failed."""
     cassette = folder / "scripted.sqlite"
     cassette.unlink(missing_ok=True)
     with Workspace.open(data_dir) as workspace, ScriptedLLM(script(workspace, questions)) as server:
@@ -249,9 +250,20 @@ def record(data_dir: Path, questions: Path, folder: Path, base_url: str) -> None
         made = run(data_dir, questions, folder / "recorded", cassette, url=url, how="record", model=False)
     if failed := [call for call in made.ledger if call.outcome != "ok"]:
         raise RuntimeError(f"{len(failed)} scripted calls failed, the first with {failed[0].outcome!r}")
-    kept += kept_calls(cassette)
+    return kept_calls(cassette)
+
+
+def write_calls(calls: Sequence[KeptCall]) -> None:
+    """Write ``calls.jsonl`` with these calls of their models, and those of other models that it has."""
+    models = {call.model for call in calls}
+    before = [read_call(text) for text in CALLS.read_bytes().splitlines()] if CALLS.exists() else []
+    kept = [*calls, *(call for call in before if call.model not in models)]
     KEPT.mkdir(exist_ok=True)
     CALLS.write_bytes(b"".join(line(call) + b"\n" for call in sorted(kept, key=lambda call: call.key)))
+
+
+def write_page(data_dir: Path, questions: Path) -> None:
+    """Replay the kept calls, and write figures, plots and page."""
     with tempfile.TemporaryDirectory() as scratch:
         made = replayed(data_dir, questions, Path(scratch))
         found = {name: figures(each) for name, each in made.items()}
@@ -313,6 +325,7 @@ def main() -> int:
     parser.add_argument("data_dir", type=Path)
     parser.add_argument("questions", type=Path)
     parser.add_argument("--base-url", default="", help=f"server of {MODEL}; default: replay its kept calls")
+    parser.add_argument("--only", nargs="+", choices=["scripted", "model"], default=["scripted", "model"])
     parser.add_argument("--cassettes", type=Path, help="folder of the cassettes; default: a temporary one")
     options = parser.parse_args()
     if options.mode == "replay":
@@ -325,7 +338,11 @@ def main() -> int:
     with ExitStack() as opened:
         folder = options.cassettes or Path(opened.enter_context(tempfile.TemporaryDirectory()))
         folder.mkdir(parents=True, exist_ok=True)
-        record(options.data_dir, options.questions, folder, options.base_url)
+        if "scripted" in options.only:
+            write_calls(recorded_scripts(options.data_dir, options.questions, folder))
+        if "model" in options.only and options.base_url:
+            write_calls(recorded_model(options.data_dir, options.questions, folder, options.base_url))
+        write_page(options.data_dir, options.questions)
     return 0
 
 

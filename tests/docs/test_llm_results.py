@@ -106,7 +106,9 @@ def test_nothing_that_is_kept_quotes_the_documents_or_the_questions() -> None:
     files = [PAGE, *KEPT.iterdir()]
     assert len(files) >= 4
     for path in files:
-        assert quotations(path.read_text(encoding="utf-8"), known) == [], path
+        # The name of SVG's own format is in the documents too.
+        text = re.sub(r'xmlns(:\w+)?="[^"]*"', "", path.read_text(encoding="utf-8"))
+        assert quotations(text, known) == [], path
 
 
 @pytest.mark.corpora
