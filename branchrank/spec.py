@@ -56,6 +56,7 @@ class Branch(Record, frozen=True, kw_only=True, forbid_unknown_fields=True):
 
     ``kind`` names a branch kind (:mod:`branchrank.systems.branches`), ``options`` are that kind's own.
     ``doubled`` asks for twice the k of the query instead of ``top_n``. A branch with ``expand`` gives nodes.
+    The ``threshold`` ``calibrated`` is the one that the index measured for its model.
     """
 
     kind: str
@@ -67,6 +68,7 @@ class Branch(Record, frozen=True, kw_only=True, forbid_unknown_fields=True):
             float,
             Meta(gt=0.0, le=4.0, description="squared L2 distance from which on the branch drops a chunk"),
         ]
+        | Literal["calibrated"]
         | None
     ) = None
     doubled: bool = False

@@ -119,6 +119,7 @@ def run_record(plan: Plan, opened: OpenPlan, questions: Sequence[Question]) -> R
         data_dir=relative(plan.data_dir),
         seed=part.sample_seed,
         split=plan.split,
+        filters=plan.filters,
         corpus=relative(workspace.corpus_root) if first is not None else "",
         corpus_digest=first.manifest.corpus_digest if first is not None else "",
         corpus_exclude=workspace.exclude if first is not None else (),
@@ -155,6 +156,7 @@ def index_facts(name: str, index: Index) -> IndexFacts:
         nodes=manifest.nodes,
         build_seconds=round(sum(index.report.seconds.values()), 3),
         bytes=index.report.bytes,
+        distance=manifest.distance,
     )
 
 
@@ -262,7 +264,7 @@ def _measured(
         warnings=(
             *total_failures(rows, run.predictors),
             *shallow(run.top_k),
-            *lost_branches(rows, run.predictors),
+            *lost_branches(rows, run.predictors, run.indexes),
             *lost_llms(rows, run.predictors),
         ),
     )

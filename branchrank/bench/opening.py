@@ -23,6 +23,7 @@ from branchrank.systems.engine import Engine
 from branchrank.systems.llm_opening import LLMMeter, open_llm
 from branchrank.systems.llm_stages import LLMStages
 from branchrank.systems.memo import Memo, QueryMemo
+from branchrank.systems.query import read_filters
 
 
 class OpenPredictor(Record, frozen=True, kw_only=True):
@@ -134,9 +135,10 @@ def _opened(
         record = PredictorRecord(name=each.name, llm=each.llm, index="", origin=getattr(each, "origin", ""))
         return OpenPredictor(predictor=each, unmemoised=each, record=record)
     engine, timing = engines[each.index]
+    filters = read_filters(plan.filters)
     return OpenPredictor(
-        predictor=SystemPredictor(each.system, engine),
-        unmemoised=SystemPredictor(each.system, timing),
+        predictor=SystemPredictor(each.system, engine, filters),
+        unmemoised=SystemPredictor(each.system, timing, filters),
         record=PredictorRecord(
             name=each.system.name,
             llm=each.system.llm_label,

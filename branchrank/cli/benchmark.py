@@ -8,6 +8,7 @@ import click
 
 from branchrank.cli.options import (
     data_dir_option,
+    filter_option,
     running_options,
     settings_options,
     typed_command,
@@ -56,6 +57,7 @@ from branchrank.settings import (
     "BRANCHRANK_API_TOKEN in the environment is sent to it as a bearer token.",
 )
 @click.option("--api-predictor", default="", help="Predictor to ask that endpoint for.")
+@filter_option
 @running_options
 @settings_options(
     BenchmarkSettings,
@@ -80,6 +82,7 @@ def command(
     split: str,
     api_endpoint: str,
     api_predictor: str,
+    filters: tuple[str, ...],
     fresh: bool,
     dry_run: bool,
     quiet: bool,
@@ -103,6 +106,7 @@ def command(
         reports=reports,
         experiment=experiment,
         split=split,
+        filters=filters,
         command=typed_command(),
     )
     run_and_report(plan, quiet=quiet, fresh=fresh, dry_run=dry_run)

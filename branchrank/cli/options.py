@@ -93,6 +93,18 @@ def data_dir_option(function: F) -> F:
     )(function)
 
 
+def filter_option(function: F) -> F:
+    """Add ``--filter``."""
+    return click.option(
+        "--filter",
+        "filters",
+        multiple=True,
+        metavar="KEY=VALUE",
+        help="Search only documents whose file_path (or source) is VALUE or matches it as a glob. "
+        "Repeatable: a document must pass every filter.",
+    )(function)
+
+
 def typed_command() -> str:
     """The running command as it was typed, for ``run.json``."""
     return shlex.join([Path(sys.argv[0]).name, *sys.argv[1:]])

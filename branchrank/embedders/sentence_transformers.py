@@ -3,9 +3,11 @@
 1. The folder is looked through before anything is loaded: pickled weights, and modules or architectures that
    need code of their own, are refused. No remote code runs.
 2. The model is loaded in float32 on the device that the library chooses, else on the CPU.
-3. Texts are encoded one at a time unless another batch size is asked for: in a padded batch a vector
+3. A NomicBert in its published format has its configuration translated
+   (:mod:`branchrank.embedders.nomic_bert`).
+4. Texts are encoded one at a time unless another batch size is asked for: in a padded batch a vector
    depends, in its last digits, on the texts beside it.
-4. Prefixes are the model's own prompts; where it has none, those published for its name.
+5. Prefixes are the model's own prompts; where it has none, those published for its name.
 """
 
 from __future__ import annotations
@@ -21,6 +23,7 @@ import numpy as np
 
 from branchrank.artifacts import digest_file, digest_of
 from branchrank.embedders.hub import model_folder
+from branchrank.embedders.nomic_bert import native_config
 from branchrank.embedders.prefixes import Prefixes, conventional_prefixes
 from branchrank.embedders.protocol import EmbedderIdentity, Vectors, unit_rows
 from branchrank.environment import preserved_random_state, preserved_start_method
@@ -192,6 +195,7 @@ def _load(folder: Path, device: str | None, notify: Notify) -> Any:
     with preserved_random_state(), preserved_start_method():
         from sentence_transformers import SentenceTransformer
 
+    config = native_config(_transformer_folder(folder))
     try:
         with _without_progress_bars():
             return SentenceTransformer(
@@ -200,6 +204,7 @@ def _load(folder: Path, device: str | None, notify: Notify) -> Any:
                 trust_remote_code=False,
                 local_files_only=True,
                 model_kwargs={"use_safetensors": True, "dtype": "float32"},
+                config_kwargs=config or None,
             )
     except Exception as error:  # whatever the files make the library raise
         if device is None and _has_accelerator():
@@ -207,6 +212,12 @@ def _load(folder: Path, device: str | None, notify: Notify) -> Any:
             return _load(folder, "cpu", notify)
         reason = str(error).strip().partition("\n")[0] or type(error).__name__
         raise ModelError(f"the model in {folder} can't be loaded: {reason}", remedy=_REMEDY) from error
+
+
+def _transformer_folder(folder: Path) -> Path:
+    """The part of a model's folder that holds the transformer: the first module's."""
+    modules = _read(folder / "modules.json", tuple[_Module, ...], default=())
+    return folder / modules[0].path if modules else folder
 
 
 @contextlib.contextmanager

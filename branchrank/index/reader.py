@@ -25,7 +25,14 @@ from branchrank.corpus.discovery import discover
 from branchrank.embedders import Embedder, open_embedder
 from branchrank.errors import ArtifactError, CorpusError, LostCollectionError, StorageError
 from branchrank.index.generations import MANIFEST, Pin
-from branchrank.index.manifest import SCHEMA_VERSION, BuildReport, Manifest, check_digests, read_record
+from branchrank.index.manifest import (
+    SCHEMA_VERSION,
+    BuildReport,
+    DistanceCalibration,
+    Manifest,
+    check_digests,
+    read_record,
+)
 from branchrank.index.workspace_folder import WorkspaceFolder
 from branchrank.records import Chunk, Node
 from branchrank.settings import Bm25Settings, IndexSettings
@@ -267,6 +274,20 @@ def _check_collection(workspace: WorkspaceFolder, directory: Path, report: Build
     check_digests(directory, report.chroma_digests)
 
 
+def measured_distance(workspace: WorkspaceFolder) -> DistanceCalibration:
+    """The distance threshold of the workspace's index, read without opening it; the default without one."""
+    try:
+        pin = workspace.generations.pin()
+    except ArtifactError:
+        return DistanceCalibration()
+    try:
+        return read_record(pin.directory / MANIFEST, Manifest).distance
+    except ArtifactError:
+        return DistanceCalibration()
+    finally:
+        pin.release()
+
+
 def mismatch(workspace: WorkspaceFolder, manifest: Manifest) -> str:
     """Why an index is not the one that the workspace asks for; empty when it is."""
     wanted, built = workspace.index_settings, manifest.settings
@@ -283,6 +304,7 @@ def mismatch(workspace: WorkspaceFolder, manifest: Manifest) -> str:
     for key, path, digest in (
         ("chunks", workspace.chunks_file, manifest.chunks_digest),
         ("nodes", workspace.nodes_file, manifest.nodes_digest),
+        ("adoption", workspace.adoption_file, manifest.adoption_digest),
     ):
         if given_digest(path) != digest:
             return f"was built from other {key} than {path or 'its own'}"

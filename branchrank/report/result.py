@@ -26,6 +26,7 @@ from branchrank.runs.words import (
     record,
     sentence,
 )
+from branchrank.systems.query import read_filters
 
 
 def named(predictor: str, judgement: Judgement) -> Cell:
@@ -64,6 +65,10 @@ def facts(run: RunData) -> Table:
         rows.append(
             (f"{name}, build", f"{index.build_seconds:.1f} s, {index.bytes / 1e6:.1f} MB on the disk")
         )
+        if index.distance.words and _calibrated(run, index.name):
+            rows.append((f"{name}, threshold", index.distance.words))
+    if record.filters:
+        rows.append(("filters", f"{' and '.join(record.filters)}: {_filtered(run)}"))
     rows += [("hits kept", str(record.top_k)), ("seed", str(record.seed)), ("made", record.created)]
     return Table(caption="What was run", headings=("", "value"), rows=tuple(rows), labels=2)
 
@@ -71,6 +76,27 @@ def facts(run: RunData) -> Table:
 def _recall(index: IndexFacts) -> str:
     """What an approximate vector store found of the true nearest chunks."""
     return "" if index.recall is None else f" (recall@{index.recall_depth} {index.recall:.4f})"
+
+
+def _filtered(run: RunData) -> str:
+    """How many questions can be answered at all from the documents that the filters admit."""
+    filters = read_filters(run.record.filters)
+    answerable = [question for question in run.asked if question.gold]
+    inside = sum(
+        any(all(each.admits(gold.source_file) for each in filters) for gold in question.gold)
+        for question in answerable
+    )
+    return f"{inside} of {plural(len(answerable), 'answerable question')} have an answer in these documents"
+
+
+def _calibrated(run: RunData, index: str) -> bool:
+    """Whether a predictor on this index drops chunks by the index's own threshold."""
+    return any(
+        branch.threshold == "calibrated"
+        for each in run.record.predictors
+        if each.index == index and each.system is not None
+        for branch in each.system.branches
+    )
 
 
 def result(run: RunData) -> Section:

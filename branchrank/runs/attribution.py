@@ -19,8 +19,9 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 
+from branchrank.corpus.normalised import normalise
 from branchrank.index import Index
-from branchrank.measures.matching import is_file_level, is_strict, normalise
+from branchrank.measures.matching import is_file_level, is_strict
 from branchrank.records import GoldItem, Question, Record, StageTrace
 from branchrank.runs.rows import Row
 from branchrank.systems.hits import chunk_hit

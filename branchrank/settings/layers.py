@@ -20,6 +20,8 @@ from branchrank.settings.systems import SystemSettings
 from branchrank.spec import RECOMMENDED
 
 S = TypeVar("S", bound=Settings)
+#: The origin of a value that nobody set.
+DEFAULT = "default"
 
 
 class Setting(Record, frozen=True, kw_only=True):
@@ -221,7 +223,7 @@ def _layered(
         return environment[setting.variable], f"environment {setting.variable}"
     if setting.name in table:
         return table[setting.name], toml_name
-    return setting.default, "default"
+    return setting.default, DEFAULT
 
 
 def checked(part: type[Settings], setting: Setting, value: object) -> Any:

@@ -18,6 +18,9 @@ from branchrank.addresses import hint_at, value_at
 from branchrank.settings.base import Settings, reaches
 from branchrank.spec import Branch, Expand, Fuse, Group, Passages, Rerank, Rescore, System, TreeSearch
 
+#: Squared L2 distance of unit vectors from which on the dense branch of ``grep`` drops a chunk.
+DISTANCE_THRESHOLD = 0.5
+
 LOCAL = System(
     name="local",
     branches=(Branch(kind="dense", top_n=40), Branch(kind="bm25", top_n=80)),
@@ -39,7 +42,7 @@ HYBRID = System(
 )
 GREP = System(
     name="grep",
-    branches=(Branch(kind="grep"), Branch(kind="dense", top_n=40, threshold=0.5)),
+    branches=(Branch(kind="grep"), Branch(kind="dense", top_n=40, threshold=DISTANCE_THRESHOLD)),
     fuse=Fuse(k=60),
 )
 QDRANT = System(
@@ -209,11 +212,26 @@ class QdrantSettings(SystemSettings, frozen=True, kw_only=True):
     url: Annotated[
         str, reaches("Qdrant server"), Meta(description="URL of a Qdrant server; empty: embedded")
     ] = ""
+    collection: Annotated[
+        str,
+        reaches("Qdrant collection"),
+        Meta(description="existing collection to search, at the URL or in the path; it is only read"),
+    ] = ""
+    path: Annotated[
+        str,
+        reaches("Qdrant collection"),
+        Meta(description="folder of the existing collection: a shard, or qdrant-client's local mode"),
+    ] = ""
     fusion_weight: Annotated[
         float,
         Meta(ge=0.0, le=1.0, description="weight of dense; 0: sparse only, 1: dense only"),
     ] = QDRANT.branches[0].weight
     enable_hybrid: Annotated[bool, Meta(description="search sparse vectors besides the dense ones")] = True
+
+    @property
+    def is_existing(self) -> bool:
+        """Whether an existing collection is searched, in place of one of the index's chunks."""
+        return bool(self.collection or self.path)
 
 
 @alias_fields(

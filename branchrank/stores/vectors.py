@@ -22,6 +22,7 @@ from branchrank.records import Scored
 #: Up to this many vectors, ``auto`` searches exactly: it is faster than Chroma at a recall of .999 up to
 #: at least 60,000 vectors of 384 dimensions (``benchmarks/vector_crossover.py``), and needs no import.
 EXACT_UP_TO = 50_000
+LARGEST_DISTANCE = 4.0
 
 
 class VectorStore(Protocol):
@@ -49,6 +50,11 @@ class VectorStore(Protocol):
 
     def close(self) -> None:
         """Release files and connections; the store answers nothing after it."""
+
+
+def squared_distance(similarity: float) -> float:
+    """Squared L2 distance, in 0..4, of unit vectors with this cosine similarity."""
+    return max(0.0, 2.0 - 2.0 * similarity)
 
 
 def check_query(vector: Vectors, dimension: int) -> None:

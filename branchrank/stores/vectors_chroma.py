@@ -165,7 +165,8 @@ def _servers(client: Any) -> list[Any]:
 
 
 @contextlib.contextmanager
-def _connected(location: Location) -> Iterator[Any]:
+def connected(location: Location) -> Iterator[Any]:
+    """A client of the database or server at ``location``. Raises :class:`ArtifactError`."""
     with _chroma_errors(location):
         client = _connect(location)
         try:
@@ -236,7 +237,7 @@ def _fill(
     ids: Sequence[str],
     matrix: Vectors,
 ) -> None:
-    with _connected(location) as client:
+    with connected(location) as client:
         collection = client.create_collection(
             name,
             embedding_function=None,
@@ -260,7 +261,7 @@ def _fill(
 
 def drop_collection(location: Location, name: str) -> None:
     """Delete a collection, if it is there. Raises :class:`ArtifactError` when the server can't be reached."""
-    with _connected(location) as client:
+    with connected(location) as client:
         from chromadb.errors import NotFoundError
 
         with contextlib.suppress(NotFoundError):

@@ -10,6 +10,7 @@ import msgspec
 from branchrank.addresses import with_values
 from branchrank.errors import UsageError, suggestion
 from branchrank.settings import (
+    DEFAULT,
     BenchmarkSettings,
     GrepSettings,
     HybridSettings,
@@ -69,18 +70,28 @@ def hybrid(settings: Resolved) -> System:
 
 
 def grep(settings: Resolved) -> System:
-    """Grep passages, mapped onto the chunks they overlap, + thresholded dense -> RRF."""
-    return _laid(settings, GrepSettings)
+    """Grep passages, mapped onto the chunks they overlap, + thresholded dense -> RRF.
+
+    The index's calibrated threshold stands in for the default one; a value that somebody set is kept.
+    """
+    by_default = settings.origins[f"{GrepSettings.section}.vector_score_threshold"] == DEFAULT
+    return _laid(settings, GrepSettings, {"branches.dense.threshold": "calibrated"} if by_default else None)
 
 
 def qdrant(settings: Resolved) -> System:
-    """Qdrant dense + Qdrant sparse BM25, 2N each -> weighted RRF."""
+    """Qdrant dense + Qdrant sparse BM25, 2N each -> weighted RRF.
+
+    A collection of the user's own has passages of its own: spans, where the index's have chunks.
+    """
     part = settings.part(QdrantSettings)
     weights = {
         "branches.qdrant-dense.weight": part.fusion_weight,
         "branches.qdrant-sparse.weight": 1.0 - part.fusion_weight,
     }
     system = _laid(settings, QdrantSettings, weights)
+    if part.is_existing:
+        spans = tuple(msgspec.structs.replace(branch, unit="span") for branch in system.branches)
+        system = msgspec.structs.replace(system, branches=spans)
     if part.enable_hybrid:
         return system
     only_dense = tuple(branch for branch in system.branches if branch.kind != "qdrant-sparse")

@@ -1,4 +1,9 @@
-"""From candidates to hits: a chunk or span is its own passage, a node its best chunk or own span."""
+"""From candidates to hits: a chunk or span is its own passage, a node its best chunk or own span.
+
+A hit shows its rank in the list that each branch found. Of a branch that expands over the tree, that is the
+shortlist of chunks: a section has the rank and the score of its best chunk there. A section that was reached
+by the expansion alone has no rank; a note says which rank the best chunk of its file has.
+"""
 
 from __future__ import annotations
 
@@ -8,11 +13,12 @@ from branchrank.ranking.lists import RankedList
 from branchrank.ranking.passage_choice import best_passage
 from branchrank.records import Chunk, Hit, Node, Placement, Scored
 from branchrank.spec import System
-from branchrank.systems.branches import BranchResult
+from branchrank.stores.vectors import squared_distance
+from branchrank.systems.branches import BranchResult, label
 from branchrank.systems.passage_layout import PassageLayout
 from branchrank.systems.passage_order import passage_evidence
 from branchrank.systems.query import Query
-from branchrank.systems.sources import Sources, span_of, squared_distance
+from branchrank.systems.sources import Sources, span_of
 
 Lists = Mapping[str, Sequence[Scored]]
 
@@ -49,7 +55,9 @@ class HitMaker:
         self.sections = sections
         self.banned = sources.banned("chunk", query)
         self.evidence = passage_evidence(system)
+        self.expanded = frozenset(label(branch) for branch in system.searched if branch.expand is not None)
         self.placed: dict[str, dict[str, Placement]] = {}
+        self.reached: dict[str, dict[str, str]] = {}
 
     def hits(
         self, candidates: Sequence[Scored], k: int, members: Mapping[str, Sequence[Scored]]
@@ -71,11 +79,31 @@ class HitMaker:
         """One hit per candidate."""
         shown = {self.sections.get(candidate.key, candidate.key) for candidate in candidates}
         shown |= {each.key for candidate in candidates for each in groups.get(candidate.key, ())}
-        self.placed = {name: placements(ranking, shown) for name, ranking in self.lists.items()}
+        self.placed = {name: self._placements(name, ranking, shown) for name, ranking in self.lists.items()}
         return [
             self._hit(candidate, tuple(self._hit(each) for each in groups.get(candidate.key, ())))
             for candidate in candidates
         ]
+
+    def _placements(
+        self, name: str, ranking: Sequence[Scored], shown: Collection[str]
+    ) -> dict[str, Placement]:
+        """Where a branch placed each shown candidate; of an expanding branch, in its shortlist."""
+        if name not in self.expanded:
+            return placements(ranking, shown)
+        reached = set(RankedList.of(ranking).ids).intersection(shown)
+        placed: dict[str, Placement] = {}
+        best_of_file: dict[str, int] = {}
+        for rank, (chunk, score) in enumerate(self.results[name].ranking, start=1):
+            best_of_file.setdefault(self.index.chunks[chunk].source, rank)
+            for node in reached.intersection(self.sources.nodes_of(chunk)):
+                placed.setdefault(node, Placement(rank=rank, score=score))
+        for node in reached - placed.keys():
+            near = best_of_file.get(self.index.tree.node(node).source)
+            # A page's parent or child may be a section of another page.
+            came = f"its file's #{near}" if near else "a neighbouring page"
+            self.reached.setdefault(name, {})[node] = f"reached from {came}"
+        return placed
 
     def _hit(self, candidate: Scored, members: tuple[Hit, ...] = ()) -> Hit:
         if self.system.unit == "span":
@@ -96,7 +124,7 @@ class HitMaker:
             return chunks[0] if chunks else None
         signals = []
         if "vectors" in self.evidence:
-            signals.append(self.sources.similarities(self.query.text, chunks))
+            signals.append(self.sources.cosines(self.query.text, chunks))
         if "words" in self.evidence:
             signals.append(self.sources.bm25_scores(self.query.text, chunks))
         return best_passage(chunks, *signals)
@@ -149,7 +177,8 @@ class HitMaker:
         return {name: ranking[key] for name, ranking in self.placed.items() if key in ranking}
 
     def _notes(self, key: str) -> dict[str, str]:
-        return {name: result.notes[key] for name, result in self.results.items() if key in result.notes}
+        found = {name: result.notes for name, result in self.results.items()} | self.reached
+        return {name: notes[key] for name, notes in found.items() if key in notes}
 
     def _matched(self, key: str) -> tuple[int, ...]:
         found = {line for result in self.results.values() for line in result.matched.get(key, ())}
@@ -161,7 +190,7 @@ class HitMaker:
         text = self.query.text
         return self.sources.memo.get(
             ("distance", chunk_id, text),
-            lambda: squared_distance(self.sources.similarities(text, [chunk_id])[chunk_id]),
+            lambda: squared_distance(self.sources.cosines(text, [chunk_id])[chunk_id]),
         )
 
 

@@ -19,13 +19,9 @@ from branchrank.safe_open import read_beneath
 from branchrank.spec import Unit
 from branchrank.systems.memo import Memo
 from branchrank.systems.query import Filter, Query
+from branchrank.tree.navigate import Tree
 
 Vector = np.ndarray[tuple[int], np.dtype[np.float32]]
-
-
-def squared_distance(similarity: float) -> float:
-    """Squared L2 distance, in 0..4, of unit vectors with this cosine similarity."""
-    return max(0.0, 2.0 - 2.0 * similarity)
 
 
 def span_of(key: str) -> Span:
@@ -122,11 +118,6 @@ class Sources:
     def _chunk_rows(self) -> dict[str, int]:
         return {chunk: row for row, chunk in enumerate(self.index.bm25_chunks.ids)}
 
-    def similarities(self, query: str, chunks: Sequence[str]) -> dict[str, float]:
-        """Cosine similarity of the query to the named chunks."""
-        vector = self.embedding(query)
-        return {chunk: float(self.index.vectors.vector(chunk) @ vector) for chunk in chunks}
-
     def cosines(self, query: str, chunks: Sequence[str]) -> dict[str, float]:
         """Cosine similarity of the query to the named chunks, as a vector search scores them."""
         scores = self.index.vectors.scores(self.embedding(query), chunks)
@@ -141,9 +132,17 @@ class Sources:
         scores = bm25.scores(query)
         return {bm25.ids[row]: float(scores[row]) for row in np.flatnonzero(scores > 0)}
 
-    def subtree_scores(self, query: str) -> Callable[[Sequence[Node]], dict[str, float]]:
-        """A scorer of nodes: the largest BM25 score of any node in each one's subtree."""
-        best = self.memo.get(("subtree scores", query), lambda: self._subtree_best(query))
+    def tree(self, filters: tuple[Filter, ...]) -> Tree:
+        """The tree of the documents that pass every filter."""
+        if not filters:
+            return self.index.tree
+        return self.memo.get(("tree", filters), lambda: self.index.tree.only(self.admitted_sources(filters)))
+
+    def subtree_scores(
+        self, query: str, filters: tuple[Filter, ...] = ()
+    ) -> Callable[[Sequence[Node]], dict[str, float]]:
+        """A scorer of nodes: the largest BM25 score of any node in each one's subtree that passes."""
+        best = self.memo.get(("subtree scores", query, filters), lambda: self._subtree_best(query, filters))
         rows = self._rows
         return lambda nodes: {node.id: float(best[rows[node.id]]) for node in nodes}
 
@@ -166,9 +165,14 @@ class Sources:
             ends[row] = ends[self._rows[children[-1]]] if children else row + 1
         return ends
 
-    def _subtree_best(self, query: str) -> np.ndarray[tuple[int], np.dtype[np.float64]]:
+    def _subtree_best(
+        self, query: str, filters: tuple[Filter, ...]
+    ) -> np.ndarray[tuple[int], np.dtype[np.float64]]:
         own = np.zeros(len(self._rows) + 1)
         own[self._bm25_rows] = self.index.bm25_nodes.scores(query)
+        if filters:
+            admitted = self.admitted_sources(filters)
+            own[[self._rows[node.id] for node in self.index.tree.sections if node.source not in admitted]] = 0
         bounds = np.column_stack([np.arange(len(self._rows)), self._subtree_ends]).ravel()
         best: np.ndarray[tuple[int], np.dtype[np.float64]] = np.maximum.reduceat(own, bounds)[::2]
         return best

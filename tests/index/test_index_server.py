@@ -201,7 +201,7 @@ def test_what_a_server_answers_is_bounded(
     tracemalloc.start()
     try:
         with pytest.raises(ArtifactError, match=reason), contextlib.ExitStack() as stack:
-            ask_twice(stack.enter_context(vectors_chroma._connected(relay.url)), relay, instead)
+            ask_twice(stack.enter_context(vectors_chroma.connected(relay.url)), relay, instead)
         assert tracemalloc.get_traced_memory()[1] < 15 << 20
     finally:
         tracemalloc.stop()
@@ -219,7 +219,7 @@ def test_what_a_server_answers_while_a_client_connects_is_bounded(
     relay.instead = instead
     tracemalloc.start()
     try:
-        with pytest.raises(ArtifactError, match="Chroma at"), vectors_chroma._connected(relay.url):
+        with pytest.raises(ArtifactError, match="Chroma at"), vectors_chroma.connected(relay.url):
             pytest.fail("the client connected")
         assert tracemalloc.get_traced_memory()[1] < 15 << 20
     finally:

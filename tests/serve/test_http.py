@@ -123,6 +123,13 @@ def test_limits_themselves_are_allowed(server: Running) -> None:
     assert server.send(post(asking("a", top_k=1.0)))[0] == 200
 
 
+def test_five_hits_are_returned_unless_another_number_is_asked_for(server: Running) -> None:
+    """The final top k of the plan."""
+    for asked, expected in (({}, 5), ({"top_k": 6}, 6)):
+        status, _, body = server.send(post(asking("the option of a cache", predictor="local", **asked)))
+        assert (status, len(json.loads(body)["hits"])) == (200, expected)
+
+
 @pytest.mark.parametrize("media_type", ["text/plain", "application/x-www-form-urlencoded", "multipart/x", ""])
 def test_what_a_form_of_another_site_can_send_is_refused(server: Running, media_type: str) -> None:
     assert error(server.send(post(asking(), Content_Type=media_type))) == (415, "not_json")

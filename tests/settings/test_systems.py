@@ -78,7 +78,7 @@ DEFAULTS = {
     ),
     "grep": System(
         name="grep",
-        branches=(Branch(kind="grep"), Branch(kind="dense", top_n=40, threshold=0.5)),
+        branches=(Branch(kind="grep"), Branch(kind="dense", top_n=40, threshold="calibrated")),
         fuse=Fuse(k=60),
     ),
     "qdrant": System(

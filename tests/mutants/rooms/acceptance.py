@@ -59,8 +59,8 @@ _HYBRID = (
     Mutant(
         "exact-keywords-dropped",
         TOOLS,
-        "found = self._retrieve(system, semantic_query, limit, exact_keywords)",
-        "found = self._retrieve(system, semantic_query, limit)",
+        "found = self._retrieve(system, semantic_query, limit, filters, exact_keywords)",
+        "found = self._retrieve(system, semantic_query, limit, filters)",
         (
             f"{HYBRID}::TestHybridSearchCombiningExactKeywordAndVectorRetrieval::test_one_source_returns_empty",
         ),
@@ -68,8 +68,8 @@ _HYBRID = (
     Mutant(
         "vector-search-without-a-threshold",
         TOOLS,
-        "threshold=part.vector_score_threshold)",
-        "threshold=None)",
+        '_alone("vector_search", branch)',
+        '_alone("vector_search", Branch(kind="dense"))',
         (f"{HYBRID}::TestVectorSearchThreshold",),
     ),
     Mutant(
@@ -82,8 +82,8 @@ _HYBRID = (
     Mutant(
         "status-counts-what-is-returned",
         TOOLS,
-        'found.found.get("dense(chunks)", 0)',
-        "len(found.hits)",
+        '    return sum(len(stage.keys) for stage in found.trace if stage.stage == "fusion")',
+        "    return len(found.hits)",
         (f"{HYBRID}::TestSearchFeedbackAndCitations::test_enhanced_search_log_feedback",),
     ),
     Mutant(
@@ -329,8 +329,8 @@ _SQLITE = (
     Mutant(
         "mode-flag-ignored",
         "branchrank/cli/search.py",
-        "workspace.search_documents(query, mode=mode)",
-        'workspace.search_documents(query, mode="keyword")',
+        "workspace.search_documents(query, mode=mode, filters=filters)",
+        'workspace.search_documents(query, mode="keyword", filters=filters)',
         (f"{SQLITE}::TestModes::test_the_mode_decides_what_is_searched",),
     ),
     Mutant(
@@ -371,8 +371,8 @@ _SQLITE = (
     Mutant(
         "final-limit-ignored",
         "branchrank/systems/searcher.py",
-        "k = limit or self.settings.part(RetrievalSettings).final_limit",
-        "k = limit or 12",
+        "k = self.settings.part(RetrievalSettings).final_limit",
+        "k = 12",
         (f"{SQLITE}::TestTuning::test_final_limit",),
     ),
 )

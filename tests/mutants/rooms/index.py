@@ -5,6 +5,8 @@ from mutants.mutant import Mutant
 GENERATIONS = "branchrank/index/generations.py"
 READER = "branchrank/index/reader.py"
 BUILD = "branchrank/index/build.py"
+ADOPTION = "branchrank/index/adoption.py"
+TEST_ADOPT = "tests/cli/test_adopt_command.py"
 TEST_BUILD = "tests/index/test_index_build.py"
 TEST_FAULTS = "tests/index/test_index_faults.py"
 TEST_ARTIFACTS = "tests/test_artifacts.py"
@@ -152,5 +154,70 @@ MUTANTS = (
         "elif not 1 <= given.line_start <= given.line_end <= line_counts[given.source]:",
         "elif not 1 <= given.line_start <= given.line_end:",
         (f"{TEST_BUILD}",),
+    ),
+    Mutant(
+        "adopted-vectors-embedded-again",
+        BUILD,
+        "        if adopted is not None:\n            return adopted, 0\n",
+        "",
+        (f"{TEST_ADOPT}::test_the_vectors_are_theirs_and_only_a_sample_is_embedded",),
+    ),
+    Mutant(
+        "adopted-vectors-not-compared",
+        "branchrank/embedders/agreement.py",
+        "LEAST_COSINE = 0.999",
+        "LEAST_COSINE = -1.0",
+        (f"{TEST_ADOPT}::test_vectors_of_another_model_are_refused_and_the_fix_indexes",),
+    ),
+    Mutant(
+        "adopted-chroma-opened-in-place",
+        "branchrank/stores/chroma_reading.py",
+        "with connected(copy) as client:",
+        "with connected(folder) as client:",
+        (f"{TEST_ADOPT}::test_an_adopted_workspace_answers_with_real_lines",),
+    ),
+    Mutant(
+        "adopted-folder-with-links",
+        "branchrank/safe_open.py",
+        "            if _is_link(name, descriptor):",
+        "            if not name:",
+        (f"{TEST_ADOPT}::test_links_and_too_much_are_refused",),
+    ),
+    Mutant(
+        "adopted-chunks-of-other-documents",
+        ADOPTION,
+        "if adoption.corpus_digest != corpus.digest:",
+        "if not adoption.corpus_digest:",
+        (f"{TEST_ADOPT}::test_after_an_edit_of_the_documents_the_folder_is_adopted_again",),
+    ),
+    Mutant(
+        "adopted-lines-not-compared-with-the-text",
+        "branchrank/corpus/placing.py",
+        'if text in normalise("\\n".join(self._lines[source][lines[0] - 1 : lines[1]])):',
+        "if lines:",
+        (f"{TEST_ADOPT}::test_chunks_without_a_vector_are_embedded_and_unknown_texts_left_out",),
+    ),
+    Mutant(
+        "remedy-names-a-workspace-in-their-folder",
+        "branchrank/index/workspace_folder.py",
+        'here.with_name(f"{here.name}-branchrank")',
+        "here",
+        (f"{TEST_ADOPT}::test_a_folder_of_theirs_as_workspace_leads_to_the_one_command_that_works",),
+    ),
+    Mutant(
+        "every-index-calibrated",
+        "branchrank/index/calibration.py",
+        "threshold=found.suggested if found.empties else DISTANCE_THRESHOLD,",
+        "threshold=found.suggested,",
+        ("tests/index/test_calibration.py",),
+    ),
+    Mutant(
+        "older-index-never-measured",
+        "branchrank/index/build.py",
+        "if not index.manifest.distance.probes:",
+        "if False:",
+        (
+            "tests/index/test_calibration.py::test_indexing_again_measures_an_older_index_and_embeds_no_document",
+        ),
     ),
 )

@@ -21,6 +21,8 @@ TEST_ORDER = "tests/systems/test_passage_order.py"
 TEST_SCORES = "tests/systems/test_score_fusion.py"
 TOKENS = "branchrank/systems/token_vectors.py"
 TEST_RESCORE = "tests/systems/test_rescore.py"
+TEST_FILTERS = "tests/doors/test_filters.py"
+TEST_THRESHOLD = "tests/acceptance/test_document_000_threshold.py::TestTheDefaultThresholdAndTheModel"
 
 MUTANTS = (
     Mutant(
@@ -297,8 +299,8 @@ MUTANTS = (
     Mutant(
         "dropped-chunks-not-reported",
         TOOLS,
-        "notices=(*retrieval.notices, *incomplete, *fallbacks),",
-        "notices=(*incomplete, *fallbacks),",
+        "notices=(*retrieval.remarks, *fallbacks),",
+        "notices=fallbacks,",
         (f"{TEST_TOOLS}::test_vector_search_drops_what_is_at_or_past_the_threshold",),
     ),
     Mutant(
@@ -324,7 +326,7 @@ MUTANTS = (
     ),
     Mutant(
         "cosine-as-distance",
-        SOURCES,
+        "branchrank/stores/vectors.py",
         "return max(0.0, 2.0 - 2.0 * similarity)",
         "return max(0.0, 1.0 - similarity)",
         (f"{TEST_TOOLS}::test_vector_search_reports_squared_distances",),
@@ -352,9 +354,54 @@ MUTANTS = (
     ),
     Mutant(
         "calibration-suggests-the-median",
-        "branchrank/systems/calibration.py",
+        "branchrank/index/calibration.py",
         "COVERAGE = 0.95",
         "COVERAGE = 0.5",
         (f"{TEST_TOOLS}::test_calibration_suggests_a_threshold_that_keeps_the_branch",),
+    ),
+    Mutant(
+        "given-threshold-replaced-by-the-calibrated-one",
+        BUILTIN,
+        '.vector_score_threshold"] == DEFAULT',
+        '.vector_score_threshold"] != ""',
+        (f"{TEST_THRESHOLD}::test_a_number_that_the_user_gives_is_literal_and_warned_about",),
+    ),
+    Mutant(
+        "calibrated-threshold-not-used",
+        "branchrank/systems/branches/vectors.py",
+        'index.manifest.distance.threshold if asked == "calibrated" else asked',
+        '0.5 if asked == "calibrated" else asked',
+        (f"{TEST_THRESHOLD}::test_every_answer_names_the_calibrated_value",),
+    ),
+    Mutant(
+        "notices-left-out-of-the-text",
+        TOOLS,
+        "[*notes, *(results",
+        "[*(results",
+        (f"{TEST_THRESHOLD}::test_a_number_that_the_user_gives_is_literal_and_warned_about",),
+    ),
+    Mutant(
+        "rank-after-the-expansion",
+        HITS,
+        "if name not in self.expanded:",
+        "if True:",
+        ("tests/systems/test_hits.py",),
+    ),
+    Mutant(
+        "grep-filters-after-its-cut",
+        "branchrank/systems/branches/grep.py",
+        "sources=admitted)",
+        "sources=None)",
+        (
+            f"{TEST_FILTERS}::test_the_library_finds_what_a_cut_would_have_lost[one-grep]",
+            f"{TEST_FILTERS}::test_mcp",
+        ),
+    ),
+    Mutant(
+        "tree-walk-goes-through-filtered-documents",
+        "branchrank/systems/branches/tree.py",
+        "sources.tree(filters),",
+        "sources.tree(()),",
+        (f"{TEST_FILTERS}::test_the_library_finds_what_a_cut_would_have_lost",),
     ),
 )
