@@ -10,6 +10,7 @@ from branchrank.questions.question_files import write_questions
 from branchrank.records import LLMCall, Question
 from branchrank.runs import directory as names
 from branchrank.runs.csv_text import table_csv
+from branchrank.runs.estimates import Estimate
 from branchrank.runs.rows import Row
 from branchrank.runs.scores import STANDARD, NamedMeasure, Scores, named_measure, outcome_of
 from branchrank.runs.summary import SummaryRow
@@ -30,7 +31,8 @@ def write_tables(run: RunData) -> None:
 
 
 def summary_csv(run: RunData) -> str:
-    """``summary.csv``: the fixed columns first, in their order; measures asked for by name last."""
+    """``summary.csv``: the fixed columns first, in their order; then measures asked for by name, and last the
+    bounds of every measure's interval."""
     fixed = (
         "lines_per_hit",
         "latency_p50_ms",
@@ -40,7 +42,9 @@ def summary_csv(run: RunData) -> str:
     )
     more = tuple(name for name in SummaryRow.__struct_fields__[4:] if name not in fixed)
     named = tuple(measure.name for measure in run.extra if measure.name not in STANDARD)
-    header = ("predictor", "llm", "questions", *FIRST_RATES, *fixed, *MORE_RATES, *more, *named)
+    measured = (*FIRST_RATES, *MORE_RATES, *named)
+    bounds = tuple(f"{name}_{end}" for name in measured for end in ("low", "high"))
+    header = ("predictor", "llm", "questions", *FIRST_RATES, *fixed, *MORE_RATES, *more, *named, *bounds)
     lines = [
         (
             row.predictor,
@@ -51,10 +55,15 @@ def summary_csv(run: RunData) -> str:
             *(row.rates[name] for name in MORE_RATES),
             *(getattr(row, name) for name in more),
             *(row.rates[name] for name in named),
+            *(bound for name in measured for bound in _bounds(row.estimates[name])),
         )
         for row in run.summary_rows
     ]
     return table_csv(header, lines)
+
+
+def _bounds(found: Estimate | None) -> tuple[float | None, float | None]:
+    return (None, None) if found is None else (found.low, found.high)
 
 
 def questions_csv(run: RunData) -> str:

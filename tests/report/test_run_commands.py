@@ -67,10 +67,10 @@ def test_compare_lists_the_flips(runs: dict[str, Path]) -> None:
 
 
 def test_compare_says_what_else_changed(tmp_path: Path) -> None:
-    a = make_run(tmp_path / "a", latency_sample=0, bootstrap=200)
-    b = make_run(tmp_path / "b", latency_sample=0, bootstrap=300)
+    a = make_run(tmp_path / "a", latency_sample=0, trace_depth=5)
+    b = make_run(tmp_path / "b", latency_sample=0, trace_depth=6)
     result = invoke("compare", a.directory, b.directory)
-    assert "changed: benchmark.bootstrap: 200 -> 300" in result.output
+    assert "changed: benchmark.trace_depth: 5 -> 6" in result.output
 
 
 @pytest.mark.parametrize("verb", ["compare", "gate"])
