@@ -89,9 +89,9 @@ def sentence(comparison: Comparison) -> str:
 
 
 def confidence(comparison: Comparison) -> str:
-    """The confidence of a comparison's interval: ``95%``, with the family that it covers."""
-    level = f"{100 * (1 - comparison.alpha):g}%"
-    return level if comparison.family == 1 else f"{level} over {comparison.family} comparisons"
+    """The name of a comparison's interval: its confidence, and the family that it covers."""
+    name = f"{100 * (1 - comparison.alpha):g}% interval"
+    return name if comparison.family == 1 else f"{name} over {comparison.family} comparisons"
 
 
 def _interval_words(comparison: Comparison) -> str:

@@ -40,7 +40,7 @@ def test_the_correlation_within_pages_as_scipys_analysis_of_variance():
 
 @pytest.mark.parametrize("icc", [0.0, 0.2, 1.0])
 def test_degrees_of_freedom_as_with_matrices(icc):
-    """Bell and McCaffrey: (sum of eigenvalues)^2 / sum of squared ones, of the variance as a quadratic form."""
+    """Bell and McCaffrey: the squared sum of the eigenvalues over the sum of their squares."""
     share = SIZES / SIZES.sum()
     residual = np.eye(len(SIZES)) - np.outer(share, np.ones(len(SIZES)))
     covariance = residual @ np.diag(SIZES * (1 + (SIZES - 1) * icc)) @ residual.T
