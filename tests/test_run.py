@@ -193,7 +193,7 @@ def test_a_run_prints_what_show_prints(run: Run, capsys: pytest.CaptureFixture[s
     run.print()
     printed = capsys.readouterr().out
     assert printed == invoke("show", run.directory).stdout
-    assert "hybrid against local: better" in printed
+    assert "hybrid vs local: better" in printed
 
 
 def test_a_cut_is_a_run_that_replaces_no_report(run: Run, tmp_path: Path) -> None:

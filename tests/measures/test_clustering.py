@@ -68,6 +68,15 @@ def test_one_page_that_carries_the_variance_leaves_two_degrees():
     assert 1.5 < float(observed_degrees(page_totals(values, pages))) < 3
 
 
+def test_one_page_that_carries_the_variance_costs_questions():
+    pages = [f"p{number // 10}" for number in range(100)]
+    totals = page_totals([0.0] * 10 + [1.0] * 90, pages)
+    degrees = observed_degrees(totals)
+    expected = 100 / float(design_effect(totals)) * float(t_penalty(0.95, degrees))
+    assert float(effective_questions(totals, 0.95)) == pytest.approx(expected)
+    assert expected < 4
+
+
 def test_the_design_effect_by_hand():
     rng = np.random.default_rng(8)
     pages = [str(number // 5) for number in range(200)]
