@@ -15,6 +15,7 @@ import hashlib
 import os
 import secrets
 from collections.abc import Callable, Iterable, Iterator
+from io import BufferedIOBase
 from pathlib import Path
 from typing import BinaryIO, TypeVar
 
@@ -134,7 +135,12 @@ def digest_bytes(content: bytes) -> str:
 def digest_file(path: Path) -> str:
     """SHA-256 of a file's bytes as 64 hexadecimal digits."""
     with path.open("rb") as stream:
-        return hashlib.file_digest(stream, "sha256").hexdigest()
+        return digest_stream(stream)
+
+
+def digest_stream(stream: BufferedIOBase) -> str:
+    """SHA-256 of what is left of an open file, as 64 hexadecimal digits."""
+    return hashlib.file_digest(stream, "sha256").hexdigest()
 
 
 def digest_of(value: object) -> str:

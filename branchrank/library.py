@@ -22,6 +22,7 @@ from branchrank.bench import (
 from branchrank.files.grep import Ranking
 from branchrank.files.read_file import FileRefused
 from branchrank.progress import Notify, Progress, no_notice, no_progress
+from branchrank.questions.generation import GenerationEstimate
 from branchrank.systems.search_tools import Found, Listener, SearchStatus, SearchTools, ToolAnswer
 from branchrank.workspace import Run
 from branchrank.workspace_questions import Spent
@@ -29,6 +30,7 @@ from branchrank.workspace_questions import Spent
 if TYPE_CHECKING:
     from branchrank.corpus.named import CorpusPlace
     from branchrank.questions.beir import BeirQuestions
+    from branchrank.records import LLMCall
     from branchrank.report.power_analysis import PowerAnalysis
     from branchrank.report.verify import Verification
     from branchrank.runs.listing import ListedRun
@@ -37,6 +39,7 @@ if TYPE_CHECKING:
 __all__ = [
     "FileRefused",
     "Found",
+    "GenerationEstimate",
     "Listener",
     "Named",
     "Plan",
@@ -57,6 +60,7 @@ __all__ = [
     "power",
     "run_benchmark",
     "score_trec",
+    "spent_line",
     "verify",
 ]
 
@@ -85,6 +89,16 @@ def run_benchmark(
 
     directory = None if resume is None else Path(resume)
     return Run.of(run_and_report(plan, fresh=fresh, resume=directory, notify=notify, progress=progress))
+
+
+def spent_line(calls: Iterable[LLMCall]) -> str:
+    """The number of LLM calls, of those that a cache or a cassette answered, and the tokens, in one line."""
+    from branchrank.systems.llm_opening import LLMMeter
+
+    meter = LLMMeter()
+    for call in calls:
+        meter.add(call)
+    return meter.text
 
 
 def list_runs(reports: str | Path = "reports") -> list[ListedRun]:

@@ -17,15 +17,15 @@ import secrets
 import shutil
 import stat
 from collections.abc import Iterator
+from io import BufferedReader
 from pathlib import Path
-from typing import BinaryIO
 
 _FOLDER = os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC
 _NEW_FILE = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC
 _FILE = os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_NOCTTY | os.O_CLOEXEC
 
 
-def open_beneath(root: Path, relative: str) -> BinaryIO:
+def open_beneath(root: Path, relative: str) -> BufferedReader:
     """Open the regular file ``relative`` (names joined by ``/``) below the folder ``root`` for reading.
 
     ``root`` itself may be or hold a link. Raises :class:`FileNotFoundError` when nothing is there,

@@ -14,7 +14,7 @@ from msgspec import Meta
 from branchrank.records import Record
 
 Unit = Literal["chunk", "node", "span"]
-FusionMethod = Literal["rrf", "convex", "dbsf", "none"]
+FusionMethod = Literal["rrf", "convex", "dbsf", "score", "none"]
 RerankMethod = Literal["none", "llm", "pointwise", "cross-encoder"]
 
 #: What ``Meta(extra=...)`` of a field calls the range outside which a value is allowed but warned about.
@@ -86,7 +86,13 @@ class Fuse(Record, frozen=True, kw_only=True, forbid_unknown_fields=True):
     ``method`` ``none`` keeps the scores of a single branch. ``unit_interval`` puts the scores into 0..1.
     """
 
-    method: FusionMethod = "rrf"
+    method: Annotated[
+        FusionMethod,
+        Meta(
+            description="how the branches are fused; rrf: by ranks; score: cosine + half the share of the "
+            "best BM25; convex, dbsf: by normalised scores; none: for one branch"
+        ),
+    ] = "rrf"
     k: Annotated[int, Meta(ge=1, le=100_000, description="constant k of RRF")] = 60
     cap: Annotated[
         int,

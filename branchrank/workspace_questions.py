@@ -10,13 +10,14 @@ from typing import TYPE_CHECKING
 from branchrank.errors import InputError
 from branchrank.index.workspace_folder import WorkspaceFolder
 from branchrank.progress import Progress, no_progress
-from branchrank.records import Question, Record
+from branchrank.records import Node, Question, Record
+from branchrank.settings import LLMSettings
 
 if TYPE_CHECKING:
     from branchrank.llm.ledger import PriceTable, Totals
     from branchrank.questions.anchoring import AnchorMove, AnchorProblem
     from branchrank.questions.checks import QuestionCheck
-    from branchrank.questions.generation import GeneratedQuestions
+    from branchrank.questions.generation import GeneratedQuestions, GenerationEstimate
     from branchrank.questions.mining import Mined
 
 AnyPath = str | PathLike[str]
@@ -171,26 +172,23 @@ class WorkspaceQuestions:
     ) -> tuple[GeneratedQuestions, Spent]:
         """Let an LLM write questions with gold that was found in the corpus, and write them to ``output``.
 
-        Calls that are finished are kept and cost nothing again. Raises
-        :class:`~branchrank.errors.InputError` when no section is long enough or no question was accepted.
+        Calls that are finished are kept and cost nothing again. A run of failures ends the pass: the result's
+        ``stopped`` then says why, and what was accepted is written. Raises
+        :class:`~branchrank.errors.InputError` when no section is long enough.
         """
-        from branchrank.corpus.loading import load_corpus
         from branchrank.llm.ledger import totals
         from branchrank.llm.session import open_gateway
-        from branchrank.questions.anchoring import corpus_lines
-        from branchrank.questions.generation import MIN_SECTION_WORDS, generate_questions
-        from branchrank.tree.build import build_nodes
+        from branchrank.questions.generation import generate_questions
 
         folder = self._folder
-        root, exclude = folder.corpus_root, folder.exclude
-        nodes, _ = build_nodes(load_corpus(root, exclude).documents, folder.corpus_name)
+        nodes, lines = self._sections()
         with open_gateway(folder.settings, folder.decisions_path, base_url, model, folder.notify) as (
             llm,
             prices,
         ):
             result = generate_questions(
                 nodes,
-                corpus_lines(root, exclude),
+                lines,
                 llm,
                 count=count,
                 per_section=per_section,
@@ -199,14 +197,50 @@ class WorkspaceQuestions:
                 progress=progress,
             )
             spent = Spent(totals=totals(llm.ledger.rows, prices), prices=prices)
-        if not result.sections_asked:
-            raise InputError(
-                f"no section of {root} has {MIN_SECTION_WORDS} words",
-                remedy="choose a corpus with more text",
-            )
+        self._check_asked(result.sections_asked)
         if result.questions:
             self.write(output, result.questions)
         return result, spent
+
+    def estimate_generation(
+        self, *, count: int = 100, per_section: int = 1, seed: int = 42
+    ) -> GenerationEstimate:
+        """What :meth:`generate` would cost at least and at most. Nobody is contacted.
+
+        Raises :class:`~branchrank.errors.InputError` when no section is long enough.
+        """
+        from branchrank.questions.generation import estimate_generation
+
+        nodes, lines = self._sections()
+        estimate = estimate_generation(
+            nodes,
+            lines,
+            count=count,
+            per_section=per_section,
+            seed=seed,
+            max_tokens=self._folder.settings.part(LLMSettings).completion_tokens,
+        )
+        self._check_asked(estimate.sections)
+        return estimate
+
+    def _sections(self) -> tuple[list[Node], dict[str, list[str]]]:
+        """The corpus's nodes, and the lines of each document."""
+        from branchrank.corpus.loading import load_corpus
+        from branchrank.questions.anchoring import corpus_lines
+        from branchrank.tree.build import build_nodes
+
+        root, exclude = self._folder.corpus_root, self._folder.exclude
+        nodes, _ = build_nodes(load_corpus(root, exclude).documents, self._folder.corpus_name)
+        return nodes, corpus_lines(root, exclude)
+
+    def _check_asked(self, sections: int) -> None:
+        from branchrank.questions.generation import MIN_SECTION_WORDS
+
+        if not sections:
+            raise InputError(
+                f"no section of {self._folder.corpus_root} has {MIN_SECTION_WORDS} words",
+                remedy="choose a corpus with more text",
+            )
 
     def _path(self, path: AnyPath | None) -> Path:
         return self.path if path is None else Path(path)

@@ -34,7 +34,7 @@ from branchrank.questions.question_files import (
     sample_questions,
     write_questions,
 )
-from branchrank.records import Question
+from branchrank.records import LLMCall, Question
 from branchrank.runs import directory as names
 from branchrank.runs.directory import (
     IndexFacts,
@@ -98,6 +98,7 @@ def run_plan(
             fresh=fresh or not plan.is_repeatable,
             resume=resume,
             gold_facts=gold_facts(questions, root) if root is not None else (),
+            keep_failures=opened.keep_failures,
             publish=publish,
         )
 
@@ -175,12 +176,14 @@ def run_predictors(
     resume: Path | None = None,
     gold_facts: Sequence[GoldFacts] = (),
     on_row: Callable[[Row], None] = lambda row: None,
+    keep_failures: Callable[[Iterable[LLMCall]], None] = lambda calls: None,
     publish: Callable[[RunData], object] = lambda run: None,
 ) -> RunData:
     """Run predictors that are open; the run is a new one under ``reports`` or an interrupted one.
 
     ``run`` is resumed where it stopped: in the directory ``resume``, or, unless it is to be ``fresh``, in the
-    newest one under ``reports`` that was interrupted and has the same plan. Raises
+    newest one under ``reports`` that was interrupted and has the same plan; ``keep_failures`` then gets the
+    LLM calls of its rows. Raises
     :class:`~branchrank.errors.RunError` where ``resume`` has another plan or is finished.
     """
     if resume is not None:
@@ -197,6 +200,7 @@ def run_predictors(
         else:
             notify(f"resuming the interrupted run {directory}")
             run = _continued(run, read_run(directory), whole=resume is not None)
+            keep_failures(call for row in log.rows.values() for call in row.calls)
         if log.torn:
             notify(f"{log.path}: the last row was cut short; its question is asked again")
         rows = quality_pass(

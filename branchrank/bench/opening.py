@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import ExitStack, closing, contextmanager
 from functools import partial
 from pathlib import Path
@@ -15,7 +15,7 @@ from branchrank.index import Index, build_index, open_index, open_or_build
 from branchrank.index.workspace_folder import WorkspaceFolder
 from branchrank.progress import Notify, Progress
 from branchrank.questions.question_files import check_sources
-from branchrank.records import Question, Record
+from branchrank.records import LLMCall, Question, Record
 from branchrank.runs.directory import PredictorRecord
 from branchrank.systems.engine import Engine
 from branchrank.systems.llm_opening import LLMMeter, open_llm
@@ -32,11 +32,15 @@ class OpenPredictor(Record, frozen=True, kw_only=True):
 
 
 class OpenPlan(Record, frozen=True, kw_only=True):
-    """Everything that a plan opened: predictors in its order, indexes by name, the memos of their stages."""
+    """Everything that a plan opened: predictors in its order, indexes by name, the memos of their stages.
+
+    ``keep_failures`` takes the rows' LLM calls before an interrupted run is resumed.
+    """
 
     predictors: tuple[OpenPredictor, ...]
     indexes: dict[str, Index]
     memos: tuple[Memo, ...]
+    keep_failures: Callable[[Iterable[LLMCall]], None]
 
 
 @contextmanager
@@ -79,6 +83,7 @@ def open_plan(
             predictors=tuple(_opened(plan, each, engines) for each in plan.predictors),
             indexes=indexes,
             memos=tuple(engine.memo for engine, _ in engines.values()),
+            keep_failures=stages.keep_failures,
         )
 
 

@@ -11,8 +11,8 @@ import click
 import branchrank
 from branchrank.cli.options import data_dir_option, given_flags, settings_options
 from branchrank.cli.terminal import Command, progress_bars, say
-from branchrank.errors import InputError
-from branchrank.settings import CacheSettings, LLMSettings
+from branchrank.errors import InputError, LLMError
+from branchrank.settings import CacheSettings, LLMSettings, settings_of
 
 F = TypeVar("F", bound=Callable[..., Any])
 
@@ -21,7 +21,10 @@ OUTPUT = click.argument("output", type=click.Path(path_type=Path, dir_okay=False
 
 def _llm_options(function: F) -> F:
     """Add the endpoint, the seed and the LLM client's settings."""
-    function = settings_options(LLMSettings, CacheSettings)(function)
+    # A call without a fallback has no use for --on-llm-failure.
+    named = frozenset(f"llm.{each.name}" for each in settings_of(LLMSettings) if each.name != "on_failure")
+    function = settings_options(CacheSettings)(function)
+    function = settings_options(LLMSettings, only=named)(function)
     for option in (
         click.option("--quiet", is_flag=True, help="No progress."),
         click.option(
@@ -48,6 +51,7 @@ def _llm_options(function: F) -> F:
     show_default=True,
     help="Largest share of a question's content words that its quoted answer may have.",
 )
+@click.option("--dry-run", is_flag=True, help="Print the estimated calls and tokens; make none.")
 @_llm_options
 def generate(
     output: Path,
@@ -55,6 +59,7 @@ def generate(
     count: int,
     per_section: int,
     max_leakage: float,
+    dry_run: bool,
     base_url: str,
     model: str,
     seed: int,
@@ -62,12 +67,19 @@ def generate(
 ) -> None:
     """Let an LLM write questions about the workspace's corpus to OUTPUT, with gold that was found there.
 
-    An interrupted pass goes on where it stopped; finished calls are kept and cost nothing again.
+    An interrupted pass goes on where it stopped; finished calls are kept and cost nothing again. The pass
+    ends, and keeps what it has, after three calls in a row that the server fails, or twenty in a row without
+    a usable question.
     """
     with (
         branchrank.Workspace.open(data_dir, settings=given_flags(), notify=say) as opened,
         progress_bars(quiet) as bars,
     ):
+        if dry_run:
+            _print_estimate(
+                opened.questions.estimate_generation(count=count, per_section=per_section, seed=seed)
+            )
+            return
         result, spent = opened.questions.generate(
             output,
             base_url=base_url,
@@ -82,9 +94,21 @@ def generate(
     click.echo(f"{result.sections_asked} sections asked, {result.failed_calls} calls failed")
     for reason, number in result.rejected.items():
         click.echo(f"  rejected, {reason}: {number}")
+    if result.questions:
+        click.echo(f"{output}: {len(result.questions)} questions, mean leakage {result.mean_leakage:.0%}")
+    if result.stopped:
+        raise LLMError(
+            f"{result.stopped}; {len(result.questions)} of {count} questions were written",
+            remedy="correct what the server says, and run the command again; finished calls are kept",
+        )
     if not result.questions:
         raise InputError("no question was accepted", remedy="try a larger model, or --max-leakage 1")
-    click.echo(f"{output}: {len(result.questions)} questions, mean leakage {result.mean_leakage:.0%}")
+
+
+def _print_estimate(estimate: branchrank.library.GenerationEstimate) -> None:
+    click.echo(f"{estimate.sections} sections have enough text")
+    for bound, what in ((estimate.least, "if every question is accepted"), (estimate.most, "at most")):
+        click.echo(f"  {what}: {bound.calls} LLM calls, about {bound.tokens} tokens")
 
 
 @click.command("summarise", cls=Command)

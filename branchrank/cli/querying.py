@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING
 import click
 import msgspec
 
+import branchrank
 from branchrank.cli.options import given_flags, settings_options
 from branchrank.cli.terminal import safe, say, show_error
 from branchrank.errors import BranchRankError
@@ -98,6 +99,8 @@ def _answer(query: str, predictor: str, retrieve: Callable[[str], Retrieval], as
         click.secho(safe(notice), fg="yellow", err=True)
     for fallback in retrieval.fallbacks:
         click.secho(f"fallback: {safe(fallback)}", fg="yellow", err=True)
+    if retrieval.calls:
+        click.secho(branchrank.library.spent_line(retrieval.calls), dim=True, err=True)
     if not retrieval.hits:
         click.echo("nothing found")
     for rank, hit in enumerate(retrieval.hits, start=1):

@@ -12,10 +12,11 @@ from typing import TypeVar
 
 import msgspec
 
-from branchrank.artifacts import digest_file, write_bytes
+from branchrank.artifacts import digest_file, digest_stream, write_bytes
 from branchrank.embedders.protocol import EmbedderIdentity
 from branchrank.errors import ArtifactError
 from branchrank.records import Record
+from branchrank.safe_open import open_beneath
 from branchrank.settings import Bm25Settings, IndexSettings
 
 SCHEMA_VERSION = 1
@@ -106,7 +107,8 @@ def check_digests(directory: Path, digests: dict[str, str]) -> None:
     for name, digest in digests.items():
         path = directory / name
         try:
-            found = digest_file(path)
+            with open_beneath(directory, name) as stream:
+                found = digest_stream(stream)
         except OSError as error:
             raise ArtifactError(
                 f"cannot read {path}: {error.strerror}", remedy="rebuild the index: branchrank index"

@@ -12,7 +12,6 @@
 from __future__ import annotations
 
 import contextlib
-import os
 from collections import defaultdict
 from collections.abc import Callable, Mapping, Sequence
 from functools import cached_property
@@ -28,7 +27,6 @@ from branchrank.index.generations import MANIFEST, Pin
 from branchrank.index.manifest import SCHEMA_VERSION, BuildReport, Manifest, check_digests, read_record
 from branchrank.index.workspace_folder import WorkspaceFolder
 from branchrank.records import Chunk, Node
-from branchrank.safe_open import remove_beneath
 from branchrank.settings import Bm25Settings, IndexSettings
 from branchrank.stores.bm25 import Bm25Index
 from branchrank.stores.indexed_text import chunk_terms, node_terms
@@ -174,26 +172,15 @@ def open_bm25(
     It is kept where the disk allows.
     """
     path = bm25_path(directory, kind, settings)
-    if path.is_dir():
-        with contextlib.suppress(ArtifactError):
-            index = Bm25Index.load(path)
-            if index.settings == settings and index.ids == tuple(items):
-                return index
-        _remove(directory, path)
+    with contextlib.suppress(ArtifactError):
+        index = Bm25Index.load(path, root=directory)
+        if index.settings == settings and index.ids == tuple(items):
+            return index
     index = Bm25Index.build(list(items), [terms(item) for item in items.values()], settings)
-    temporary = path.with_name(f".{kind}.{os.getpid()}.tmp")
-    try:
-        index.save(temporary)
-        os.replace(temporary, path)
-    except (StorageError, OSError):
-        # Read-only, full, or another process was first: this one works from memory.
-        _remove(directory, temporary)
+    # On a read-only or full disk it works from memory.
+    with contextlib.suppress(StorageError):
+        index.save(path, root=directory)
     return index
-
-
-def _remove(generation: Path, path: Path) -> None:
-    with contextlib.suppress(OSError):
-        remove_beneath(generation, path.relative_to(generation).as_posix())
 
 
 def open_index(workspace: WorkspaceFolder, *, check_corpus: bool = True) -> Index:

@@ -10,7 +10,8 @@
    processes that open a new file at once one creates it; a locked file is tried again for a while.
 
 The decision cache of a workspace is the same file, from which only successful calls are served; or Redis
-(:mod:`branchrank.llm.decisions_redis`).
+(:mod:`branchrank.llm.decisions_redis`). Its keys also hold the endpoint, since two servers can have different
+models under one name. A cassette's do not: it answers wherever the model was.
 """
 
 from __future__ import annotations
@@ -21,7 +22,7 @@ import os
 import sqlite3
 import threading
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Collection, Iterator
 from difflib import SequenceMatcher
 from pathlib import Path
 from typing import Any, Protocol
@@ -43,6 +44,7 @@ _Found = tuple[int, int, tuple[str, ...]]
 #: A new file, and what a process that was killed amid the creation may have left.
 _UNFINISHED: tuple[_Found, ...] = ((0, 0, ()), (0, 0, (_TABLE,)), (_APPLICATION, 0, (_TABLE,)))
 _GET = "SELECT key, stage, question, request, recorded, checksum FROM calls WHERE key = ?"
+_ALL = "SELECT key, stage, question, request, recorded, checksum FROM calls"
 _PUT = "INSERT OR REPLACE INTO calls VALUES (?, ?, ?, ?, ?, ?)"
 _NEAREST = (
     "SELECT key, stage, question, request FROM calls "
@@ -63,12 +65,12 @@ class Recorded(Record, frozen=True, kw_only=True):
 
 
 class DecisionCache(Protocol):
-    """Remembers calls by their content."""
+    """Remembers calls by their content and their endpoint, a URL without credentials."""
 
-    def get(self, request: LLMRequest, model: str) -> Recorded | None:
+    def get(self, request: LLMRequest, model: str, endpoint: str) -> Recorded | None:
         """The remembered call, or ``None``."""
 
-    def put(self, request: LLMRequest, model: str, recorded: Recorded) -> None:
+    def put(self, request: LLMRequest, model: str, recorded: Recorded, endpoint: str) -> None:
         """Remember a call."""
 
 
@@ -115,18 +117,29 @@ class Cassette:
         with self._lock, self._guarded():
             return int(self._db.execute("SELECT count(*) FROM calls").fetchone()[0])
 
-    def get(self, request: LLMRequest, model: str) -> Recorded | None:
+    def get(self, request: LLMRequest, model: str, endpoint: str = "") -> Recorded | None:
         """The recorded call, or ``None`` when there is none or its row is damaged."""
-        key = call_key(request, model)
+        key = call_key(request, model, endpoint)
         with self._lock, self._guarded():
             row = self._db.execute(_GET, (key,)).fetchone()
         return None if row is None else intact(row)
 
-    def put(self, request: LLMRequest, model: str, recorded: Recorded) -> None:
+    def put(self, request: LLMRequest, model: str, recorded: Recorded, endpoint: str = "") -> None:
         """Keep one call; it is on the disk when this returns."""
-        row = row_of(request, model, recorded, self._redact)
+        row = row_of(request, model, recorded, self._redact, endpoint)
         with self._lock, self._guarded():
             self._db.execute(_PUT, row)
+
+    def failures(self, labels: Collection[tuple[str, str]]) -> set[str]:
+        """Keys of the failed calls among those that were made for these pairs of question id and stage."""
+        wanted = {(self._redact(question), self._redact(stage)) for question, stage in labels}
+        with self._lock, self._guarded():
+            rows = self._db.execute(_ALL).fetchall()
+        return {
+            row[0]
+            for row in rows
+            if (row[2], row[1]) in wanted and (found := intact(row)) is not None and found.outcome != "ok"
+        }
 
     def models(self) -> list[str]:
         """The models that were asked."""
@@ -233,9 +246,15 @@ class Cassette:
             raise self._foreign("is not a cassette or is damaged") from None
 
 
-def call_key(request: LLMRequest, model: str) -> str:
-    """The content address of a call: 64 hexadecimal digits."""
-    return digest_of(request.content(model))
+def call_key(request: LLMRequest, model: str, endpoint: str = "") -> str:
+    """The content address of a call, at an ``endpoint`` where one is named: 64 hexadecimal digits."""
+    return digest_of(_addressed(request, model, endpoint))
+
+
+def _addressed(request: LLMRequest, model: str, endpoint: str) -> dict[str, Any]:
+    """What a call's key is made of."""
+    content = request.content(model)
+    return content | {"endpoint": endpoint} if endpoint else content
 
 
 def _create_private(path: Path) -> None:
@@ -254,11 +273,12 @@ def _checksum(fields: tuple[str, ...]) -> str:
 
 
 def row_of(
-    request: LLMRequest, model: str, recorded: Recorded, redact: Callable[[str], str]
+    request: LLMRequest, model: str, recorded: Recorded, redact: Callable[[str], str], endpoint: str = ""
 ) -> tuple[str, ...]:
     """The row that keeps a call: key, stage, question, request, outcome, and a checksum of these."""
-    labels = (request.stage, request.context.question_id, _json(request.content(model)), _json(recorded))
-    fields = (call_key(request, model), *(redact(label) for label in labels))
+    content = _json(_addressed(request, model, endpoint))
+    labels = (request.stage, request.context.question_id, content, _json(recorded))
+    fields = (call_key(request, model, endpoint), *(redact(label) for label in labels))
     return (*fields, _checksum(fields))
 
 

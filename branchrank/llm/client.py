@@ -46,6 +46,10 @@ _ERROR_BODY = 64 << 10
 _PROBE_S = 5.0
 
 
+class UnreachableError(LLMError):
+    """Nothing answers at an endpoint."""
+
+
 class LLM(Protocol):
     """Anything that answers an :class:`LLMRequest`."""
 
@@ -140,7 +144,8 @@ class ChatClient:
     def probe(self) -> tuple[str, ...]:
         """Names of the models that the endpoint lists; empty when it lists none.
 
-        Raises :class:`LLMError` when nothing answers within five seconds or the key is refused.
+        Raises :class:`UnreachableError` when nothing answers within five seconds, and :class:`LLMError` when
+        the key is refused.
         """
         response = self._run(self._probed())
         if response.status in (401, 403):
@@ -150,10 +155,11 @@ class ChatClient:
             )
         if response.status == 0 or response.status == 503:
             why = response.fault or "HTTP 503"
-            raise LLMError(
+            raise UnreachableError(
                 f"no LLM answers at {self.endpoint.url}: {why}",
                 remedy="start the server, name another endpoint (--hybrid-base-url, --pageindex-base-url), "
-                "or leave the LLM out (--hybrid-no-llm, --pageindex-no-llm)",
+                "or leave the LLM out (--hybrid-no-llm, --pageindex-no-llm), "
+                "or let its stages take their fallback (--on-llm-failure)",
             )
         try:
             listed = msgspec.json.decode(response.body)["data"]

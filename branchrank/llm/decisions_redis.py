@@ -41,9 +41,9 @@ class RedisDecisions:
     def __exit__(self, *exception: object) -> None:
         self._redis.close()
 
-    def get(self, request: LLMRequest, model: str) -> Recorded | None:
+    def get(self, request: LLMRequest, model: str, endpoint: str) -> Recorded | None:
         """The remembered call, or ``None`` when there is none, or none that is intact."""
-        key = call_key(request, model)
+        key = call_key(request, model, endpoint)
         value: Any = self._redis.attempt(lambda: self._redis.client.get(_name(key)))
         if not isinstance(value, bytes):
             return None
@@ -53,9 +53,9 @@ class RedisDecisions:
             return None
         return intact(row) if row[0] == key else None
 
-    def put(self, request: LLMRequest, model: str, recorded: Recorded) -> None:
+    def put(self, request: LLMRequest, model: str, recorded: Recorded, endpoint: str) -> None:
         """Keep one call until it expires."""
-        row = row_of(request, model, recorded, self._redact)
+        row = row_of(request, model, recorded, self._redact, endpoint)
         value = msgspec.json.encode(row)
         self._redis.attempt(lambda: self._redis.client.set(_name(row[0]), value, ex=self._expiry))
 

@@ -31,10 +31,14 @@ T = TypeVar("T")
 
 
 class Answer(NamedTuple, Generic[T]):
-    """What a call gave: the value read from the reply, or ``None`` and a row that says why."""
+    """What a call gave: the value read from the reply, or ``None`` and a row that says why.
+
+    ``detail`` says of a failure what the server said; it is empty for one that a cassette holds.
+    """
 
     value: T | None
     call: LLMCall
+    detail: str = ""
 
     @property
     def fault(self) -> str | None:
@@ -45,8 +49,9 @@ class Answer(NamedTuple, Generic[T]):
 class Gateway:
     """Calls to one model. ``llm`` is ``None`` in a replay, which asks no server.
 
-    ``cassette`` records (or, without an ``llm``, answers); ``cache`` is the decision cache. ``max_tokens``
-    is how many completion tokens a stage may ask for.
+    ``cassette`` records (or, without an ``llm``, answers); ``cache`` is the decision cache, for the model at
+    ``endpoint``. ``failed`` holds the keys of calls in the cassette whose failure stands. ``max_tokens`` is
+    how many completion tokens a stage may ask for.
     """
 
     def __init__(
@@ -57,6 +62,8 @@ class Gateway:
         ledger: Ledger | None = None,
         cassette: Cassette | None = None,
         cache: DecisionCache | None = None,
+        endpoint: str = "",
+        failed: set[str] | None = None,
         concurrency: int = 4,
         max_tokens: int = 512,
     ) -> None:
@@ -67,7 +74,8 @@ class Gateway:
         self._llm = llm
         self._cassette = cassette
         self._cache = cache
-        self._failed: set[str] = set()
+        self._endpoint = endpoint
+        self._failed = set() if failed is None else failed
         self._turns: dict[str, threading.Lock] = {}
         self._callers: Counter[str] = Counter()
         self._lock = threading.Lock()
@@ -79,22 +87,25 @@ class Gateway:
         cap is spent and :class:`ReplayError` when a replay lacks the call.
         """
         value: T | None = None
+        detail = ""
         with self._alone(call_key(request, self.model)):
-            recorded = self._remembered(request)
+            recorded = self._replayed(request)
+            replayed = recorded is not None
+            recorded = recorded or self._cached(request)
             known = recorded is not None
             if recorded is None:
-                recorded = self._asked(request)
+                recorded, detail = self._asked(request)
             if recorded.outcome == "ok":
                 try:
                     value = read(recorded.reply)
                 except ReplyError as error:
+                    detail = error.message
                     recorded = msgspec.structs.replace(recorded, outcome=error.reason)
             if not known:
                 self._remember(request, recorded)
-        replayed = known and recorded.reply.served_by == "server"
         call = _row(request, self.model, recorded, replayed=replayed)
         self.ledger.add(call)
-        return Answer(value, call)
+        return Answer(value, call, detail)
 
     def ask_all(self, calls: Sequence[tuple[LLMRequest, Callable[[LLMReply], T]]]) -> list[Answer[T]]:
         """Make independent calls, several at once; the answers come in the order of the calls."""
@@ -117,16 +128,21 @@ class Gateway:
         if cut is not None:
             cut()
 
-    def _remembered(self, request: LLMRequest) -> Recorded | None:
-        """The call as it was made before; a recording also takes it over from the decision cache."""
-        if self._cassette is not None:
-            found = self._cassette.get(request, self.model)
-            if self._llm is None:
-                return found or self._missing(request, self._cassette)
-            # A failure is not asked again in the run that met it, so that the replay meets it as often.
-            if found is not None and (found.outcome == "ok" or call_key(request, self.model) in self._failed):
-                return found
-        found = self._cache.get(request, self.model) if self._cache is not None else None
+    def _replayed(self, request: LLMRequest) -> Recorded | None:
+        """The call as the cassette has it."""
+        if self._cassette is None:
+            return None
+        found = self._cassette.get(request, self.model)
+        if self._llm is None:
+            return found or self._missing(request, self._cassette)
+        # A failure is not asked again in the run that met it, so that the replay meets it as often.
+        if found is not None and (found.outcome == "ok" or call_key(request, self.model) in self._failed):
+            return found
+        return None
+
+    def _cached(self, request: LLMRequest) -> Recorded | None:
+        """The call as the decision cache has it; a recording takes it over."""
+        found = self._cache.get(request, self.model, self._endpoint) if self._cache is not None else None
         if found is None or found.outcome != "ok":
             return None
         reply = msgspec.structs.replace(found.reply, served_by="cache")
@@ -135,14 +151,14 @@ class Gateway:
             self._cassette.put(request, self.model, found)
         return found
 
-    def _asked(self, request: LLMRequest) -> Recorded:
-        """Ask the server."""
+    def _asked(self, request: LLMRequest) -> tuple[Recorded, str]:
+        """Ask the server: what is to be kept, and what a failure's error says."""
         assert self._llm is not None
         try:
-            return Recorded(reply=self._llm.complete(request))
+            return Recorded(reply=self._llm.complete(request)), ""
         except CallFailedError as error:
             reply = LLMReply(text="", usage=error.usage, latency_ms=error.latency_ms, attempt=error.attempt)
-            return Recorded(reply=reply, outcome=error.reason)
+            return Recorded(reply=reply, outcome=error.reason), error.message
 
     def _remember(self, request: LLMRequest, recorded: Recorded) -> None:
         """Keep what the server gave: a cassette keeps failures too, the decision cache doesn't."""
@@ -153,7 +169,7 @@ class Gateway:
             if recorded.outcome != "ok":
                 self._failed.add(call_key(request, self.model))
         if self._cache is not None and recorded.outcome == "ok":
-            self._cache.put(request, self.model, recorded)
+            self._cache.put(request, self.model, recorded, self._endpoint)
 
     def _missing(self, request: LLMRequest, cassette: Cassette) -> Recorded:
         context = request.context

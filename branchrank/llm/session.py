@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from contextlib import ExitStack, contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -11,24 +11,29 @@ from typing import TYPE_CHECKING
 from branchrank.errors import ArtifactError, LLMError, UsageError
 from branchrank.llm.budget import Budget
 from branchrank.llm.cassette import Cassette, DecisionCache
-from branchrank.llm.client import ChatClient
+from branchrank.llm.client import ChatClient, UnreachableError
 from branchrank.llm.gateway import Gateway
 from branchrank.llm.ledger import Ledger, PriceTable, read_prices
 from branchrank.llm.secrets import Redactor, environment_secrets, open_endpoint
-from branchrank.progress import Notify
+from branchrank.progress import Notify, no_notice
+from branchrank.records import LLMCall
 from branchrank.settings import CacheSettings, LLMSettings, Resolved
 
 if TYPE_CHECKING:
     from branchrank.llm.decisions_redis import RedisDecisions
+
+#: The name of a model that was not named, at an endpoint that could not be asked for it.
+UNKNOWN_MODEL = "unknown"
 
 
 class LLMSession:
     """Opens gateways that share one budget, ledger and memory. Use it as a context manager.
 
     ``cache_path`` is the workspace's decision cache (``data/hybrid/cache/decisions.sqlite``), ``None`` for
-    none; ``redis_url`` names a Redis to take its place, and ``notify`` hears when that fails. Raises
-    :class:`UsageError` for ``--llm-record`` beside ``--llm-replay``, and what :class:`Cassette` and
-    :class:`~branchrank.redis_connection.RedisConnection` raise.
+    none; ``redis_url`` names a Redis to take its place, and ``notify`` hears when that fails. With
+    ``may_fall_back`` the setting ``on_failure`` decides about an endpoint that cannot be reached; what has no
+    fallback refuses one. Raises :class:`UsageError` for ``--llm-record`` beside ``--llm-replay``, and what
+    :class:`Cassette` and :class:`~branchrank.redis_connection.RedisConnection` raise.
     """
 
     def __init__(
@@ -37,15 +42,18 @@ class LLMSession:
         *,
         cache_path: Path | None = None,
         redis_url: str = "",
-        notify: Callable[[str], None] | None = None,
+        notify: Notify = no_notice,
         environment: Mapping[str, str] | None = None,
         ledger: Ledger | None = None,
+        may_fall_back: bool = False,
     ) -> None:
         if settings.record and settings.replay:
             raise UsageError(
                 "--llm-record and --llm-replay exclude each other", remedy="leave one of them out"
             )
         self.settings = settings
+        self.notify = notify
+        self._refuses = not may_fall_back or settings.on_failure == "refuse"
         self.environment = os.environ if environment is None else environment
         self.redact = Redactor(environment_secrets(self.environment))
         self.ledger = ledger or Ledger()
@@ -59,12 +67,14 @@ class LLMSession:
         self._cassette: Cassette | None = None
         self._cache: DecisionCache | None = None
         self._gateways: dict[tuple[str, str], Gateway] = {}
+        self._failed: set[str] = set()
+        self._recorded: dict[str, str] = {}
         try:
             if settings.record or settings.replay:
                 path = Path(settings.record or settings.replay)
                 self._cassette = self._keep(path, readonly=bool(settings.replay))
             if cache_path is not None and not settings.replay:
-                self._cache = self._shared(redis_url, notify) if redis_url else self._keep(cache_path)
+                self._cache = self._shared(redis_url) if redis_url else self._keep(cache_path)
         except BaseException:
             self._open.close()
             raise
@@ -91,6 +101,15 @@ class LLMSession:
             self._gateways[base_url, model] = known
         return known
 
+    def keep_failures(self, calls: Iterable[LLMCall]) -> None:
+        """Do not ask again in a recording which of these calls of an interrupted run failed.
+
+        Their rows are written, so the replay must meet the same failures.
+        """
+        labels = {(call.question_id, call.stage) for call in calls if call.outcome != "ok"}
+        if labels and self._cassette is not None:
+            self._failed |= self._cassette.failures(labels)
+
     def cancel(self) -> None:
         """Cut every call under way."""
         for gateway in self._gateways.values():
@@ -105,10 +124,10 @@ class LLMSession:
         cassette = Cassette(path, readonly=readonly, redact=lambda text: self.redact(text))
         return self._open.enter_context(cassette)
 
-    def _shared(self, redis_url: str, notify: Callable[[str], None] | None) -> RedisDecisions:
+    def _shared(self, redis_url: str) -> RedisDecisions:
         from branchrank.llm.decisions_redis import RedisDecisions
 
-        decisions = RedisDecisions(redis_url, redact=lambda text: self.redact(text), notify=notify)
+        decisions = RedisDecisions(redis_url, redact=lambda text: self.redact(text), notify=self.notify)
         return self._open.enter_context(decisions)
 
     def _replayed(self, model: str) -> Gateway:
@@ -140,17 +159,42 @@ class LLMSession:
             endpoint, model, self.settings, budget=self.budget, redact=lambda text: self.redact(text)
         )
         self._open.callback(client.close)
-        listed = client.probe()
-        client.model = model or _only(list(listed), endpoint.url)
+        client.model = self._reached(client, model)
+        self._check_recording(client)
         return Gateway(
             client.model,
             client,
             ledger=self.ledger,
             cassette=self._cassette,
             cache=self._cache,
+            endpoint=endpoint.url,
+            failed=self._failed,
             concurrency=self.settings.concurrency,
             max_tokens=self.settings.completion_tokens,
         )
+
+    def _reached(self, client: ChatClient, model: str) -> str:
+        """The model to ask. An endpoint that does not answer is refused, or its calls are left to fail."""
+        try:
+            listed = client.probe()
+        except UnreachableError as error:
+            if self._refuses:
+                raise
+            self.notify(f"{error.message}; every stage that asks it takes its fallback")
+            return model or UNKNOWN_MODEL
+        return model or _only(list(listed), client.endpoint.url)
+
+    def _check_recording(self, client: ChatClient) -> None:
+        """Refuse a recording of two endpoints that a cassette can't tell apart."""
+        if not self.settings.record:
+            return
+        other = self._recorded.setdefault(client.model, client.endpoint.url)
+        if other != client.endpoint.url:
+            raise UsageError(
+                f"--llm-record keeps calls by model, and {client.model!r} is asked at {other} and at "
+                f"{client.endpoint.url}: the second would get the answers of the first",
+                remedy="record each endpoint in a run of its own",
+            )
 
 
 @contextmanager

@@ -1,7 +1,8 @@
 """Questions written by an LLM, each with gold that was found in the documents.
 
 1. Sections with enough text are taken in an order drawn by the seed, one call each, several at once,
-   until the wanted number of questions is accepted or the sections end.
+   until the wanted number of questions is accepted or the sections end. The first call is made alone. Three
+   calls in a row that the server fails, or twenty in a row without a usable question, end the pass.
 2. The quote of each question must stand in the section's own lines, once markup and layout are folded; the
    lines that hold it are the gold. What a model made up is rejected and counted.
 3. Leakage is measured: the share of the question's content words (stems, stop words left out) that the
@@ -14,12 +15,13 @@
 from __future__ import annotations
 
 import hashlib
+import math
 from collections import Counter
 from collections.abc import Mapping, Sequence
 from itertools import islice
 from typing import Any
 
-from branchrank.llm.gateway import Gateway
+from branchrank.llm.gateway import Answer, Gateway
 from branchrank.llm.ledger import Totals, totals
 from branchrank.llm.parsing import read_json
 from branchrank.llm.prompts import question_messages, questions_schema
@@ -28,11 +30,16 @@ from branchrank.measures.matching import normalise
 from branchrank.progress import Progress, no_progress
 from branchrank.questions.leakage import content_stems, leaked_share
 from branchrank.records import GoldItem, LLMCall, Node, Question, Record, Span
+from branchrank.systems.llm_estimate import Estimate
 
 STAGE = "question"
 MAX_LEAKAGE = 0.8
 #: Shorter sections are not asked about.
 MIN_SECTION_WORDS = 30
+#: Calls in a row that end the pass: failed by the server, or answered without a usable question.
+MOST_FAILED = 3
+MOST_UNUSABLE = 20
+_UNUSABLE = ("no question", "malformed reply")
 _DUPLICATE = 0.8
 _MIN_QUOTE_WORDS = 3
 _MIN_QUESTION_WORDS = 3
@@ -46,7 +53,8 @@ class GeneratedQuestions(Record, frozen=True, kw_only=True):
     """Accepted questions, and how they were come by.
 
     ``leakage`` maps each question's id to its share of leaked words, in 0..1. ``rejected`` counts what was
-    turned down by reason, ``failed_calls`` sections whose call gave nothing.
+    turned down by reason, ``failed_calls`` sections whose call gave nothing. ``stopped`` says which failures
+    ended the pass early, and is empty otherwise.
     """
 
     questions: tuple[Question, ...]
@@ -55,11 +63,20 @@ class GeneratedQuestions(Record, frozen=True, kw_only=True):
     sections_asked: int
     failed_calls: int
     totals: Totals
+    stopped: str = ""
 
     @property
     def mean_leakage(self) -> float:
         """Mean share of leaked words, 0.0 without questions."""
         return sum(self.leakage.values()) / len(self.leakage) if self.leakage else 0.0
+
+
+class GenerationEstimate(Record, frozen=True, kw_only=True):
+    """What a pass would cost: ``least`` if every question is accepted, ``most`` if all sections are asked."""
+
+    sections: int
+    least: Estimate
+    most: Estimate
 
 
 class _Draft(Record, frozen=True, kw_only=True):
@@ -86,11 +103,17 @@ def generate_questions(
     """
     verify = _Verifier(lines, max_leakage, known)
     calls: list[LLMCall] = []
+    streak = _Streak()
     waiting = iter(_drawn(sections, lines, seed))
-    while len(verify.accepted) < count and (wave := list(islice(waiting, llm.concurrency))):
+    while (missing := count - len(verify.accepted)) > 0 and not streak.stopped:
+        size = min(llm.concurrency, math.ceil(missing / per_section), streak.left if calls else 1)
+        wave = list(islice(waiting, size))
+        if not wave:
+            break
         requests = [(_request(node, lines, per_section, llm.max_tokens, seed), _read) for node in wave]
         for node, answer in zip(wave, llm.ask_all(requests), strict=True):
             calls.append(answer.call)
+            streak.add(answer)
             for draft in answer.value or ():
                 if len(verify.accepted) < count:
                     verify.take(node, draft)
@@ -102,7 +125,28 @@ def generate_questions(
         sections_asked=len(calls),
         failed_calls=sum(call.outcome != "ok" for call in calls),
         totals=totals(calls),
+        stopped=streak.stopped,
     )
+
+
+def estimate_generation(
+    sections: Sequence[Node],
+    lines: Lines,
+    *,
+    count: int,
+    per_section: int = 1,
+    seed: int = 42,
+    max_tokens: int = 512,
+) -> GenerationEstimate:
+    """Estimate the calls and tokens of :func:`generate_questions`, replies as long as they may be."""
+    drawn = _drawn(sections, lines, seed)
+    prompts = [_request(node, lines, per_section, max_tokens, seed).prompt_tokens for node in drawn]
+
+    def first(calls: int) -> Estimate:
+        return Estimate(calls=calls, prompt_tokens=sum(prompts[:calls]), completion_tokens=calls * max_tokens)
+
+    least = min(len(drawn), math.ceil(count / per_section))
+    return GenerationEstimate(sections=len(drawn), least=first(least), most=first(len(drawn)))
 
 
 def find_quote(quote: str, span: Span, lines: Sequence[str]) -> Span | None:
@@ -120,6 +164,32 @@ def find_quote(quote: str, span: Span, lines: Sequence[str]) -> Span | None:
     first = max(number for start, number in starts if start <= at)
     last = max(number for start, number in starts if start < at + len(wanted))
     return Span(source=span.source, line_start=first, line_end=last)
+
+
+class _Streak:
+    """Counts the calls in a row that gave nothing."""
+
+    def __init__(self) -> None:
+        self.failed = self.unusable = 0
+        self.stopped = ""
+
+    @property
+    def left(self) -> int:
+        """How many calls may be made before the next look: while the server fails, no more than it may."""
+        return MOST_FAILED - self.failed if self.failed else MOST_UNUSABLE
+
+    def add(self, answer: Answer[list[_Draft]]) -> None:
+        """Count one call."""
+        if answer.fault is None:
+            self.failed = self.unusable = 0
+        elif answer.fault in _UNUSABLE:
+            self.failed, self.unusable = 0, self.unusable + 1
+        else:
+            self.failed += 1
+        counts = ((self.failed, MOST_FAILED), (self.unusable, MOST_UNUSABLE))
+        if not self.stopped and any(count >= most for count, most in counts):
+            number = max(self.failed, self.unusable)
+            self.stopped = f"{number} calls in a row gave nothing: {answer.detail or answer.fault}"
 
 
 class _Verifier:

@@ -1,8 +1,19 @@
 """Fusion: several ranked lists into one.
 
 ``rrf``     sum over branches of weight / (k + rank)          Cormack, Clarke & Büttcher, SIGIR 2009
+``score``   sum of weight * score, a word branch's as a share of its best, see below
 ``convex``  sum of weight * min-max normalised score          Bruch, Gai & Ingber, TOIS 2023
 ``dbsf``    sum of weight * score placed in mean +- 3 sd      distribution-based score fusion
+
+``score`` is the convex combination with theoretical minima of Bruch, Gai & Ingber (TOIS 2023): a score counts
+from the least value that its branch can give (0), not from the least that this query met, so that a
+branch's worst candidate does not stretch the others apart. Cosines have one scale for all queries and are
+taken as they are; BM25 has no upper bound and is divided by the best score of the query:
+
+    score(d) = w_dense * cosine(d) + 0.5 * w_bm25 * BM25(d) / max BM25
+
+At equal weights a share counts half: the cosines of a query's candidates lie within about half of the unit
+interval, shares fill it. Values from 0.3 to 0.6 give the same rates; 1 is as weak as RRF.
 
 A branch of weight 0 contributes nothing: a key that only it holds is not in the result. A key that a
 branch doesn't hold gets nothing from it.
@@ -11,7 +22,7 @@ branch doesn't hold gets nothing from it.
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 
 from branchrank.ranking.lists import RankedList, ranked
 from branchrank.records import Scored
@@ -20,6 +31,8 @@ Branches = Mapping[str, Sequence[Scored]]
 Weights = Mapping[str, float]
 
 RRF_K = 60
+#: What the best of a branch counts in score fusion where scores have no maximum, at weight 1.
+SHARE = 0.5
 
 
 def rrf(branches: Branches, k: float = RRF_K, weights: Weights | None = None) -> RankedList:
@@ -31,6 +44,23 @@ def rrf(branches: Branches, k: float = RRF_K, weights: Weights | None = None) ->
     if k <= -1:
         raise ValueError(f"k must be above -1, not {k}")
     return _fuse(branches, weights, lambda scores: [1.0 / (k + rank) for rank in range(1, len(scores) + 1)])
+
+
+def score(branches: Branches, weights: Weights | None = None, *, shares: Collection[str] = ()) -> RankedList:
+    """Weighted sum of scores; in a branch named in ``shares`` half the score's share of the branch's best.
+
+    ``weights`` default to 1. A branch whose best score is not above 0 has no shares: its keys get 0.
+
+    >>> cosine = [Scored("a", 0.75), Scored("b", 0.5)]
+    >>> words = [Scored("b", 12.0), Scored("a", 3.0)]
+    >>> score({"dense": cosine, "bm25": words}, shares=["bm25"])
+    RankedList([Scored(key='b', score=1.0), Scored(key='a', score=0.875)])
+    """
+    scaled = {
+        name: _of_best(RankedList.of(ranking)) if name in shares else ranking
+        for name, ranking in branches.items()
+    }
+    return _fuse(scaled, weights, list)
 
 
 def convex(branches: Branches, weights: Weights | None = None) -> RankedList:
@@ -66,6 +96,13 @@ def _distinct(ranking: RankedList) -> RankedList:
     for entry in ranking:
         first.setdefault(entry.key, entry.score)
     return RankedList(tuple(first), tuple(first.values()))
+
+
+def _of_best(ranking: RankedList) -> RankedList:
+    best = max(ranking.scores, default=0.0)
+    return RankedList(
+        ranking.ids, tuple(SHARE * score / best if best > 0 else 0.0 for score in ranking.scores)
+    )
 
 
 def _min_max(scores: Sequence[float]) -> list[float]:

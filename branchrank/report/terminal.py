@@ -85,6 +85,14 @@ def notices(run: RunData) -> list[str]:
     return found
 
 
+def cached_calls(run: RunData) -> str:
+    """How many LLM calls of each predictor the decision cache answered; empty when it answered none."""
+    asked = Counter(call.predictor for call in run.ledger)
+    cached = Counter(call.predictor for call in run.ledger if call.served_by == "cache")
+    counts = ", ".join(f"{cached[name]} of {asked[name]} ({name})" for name in run.predictors if cached[name])
+    return counts and f"LLM calls from the decision cache: {counts}"
+
+
 def verdicts(run: RunData) -> list[str]:
     """A sentence for each declared comparison."""
     return [f"{opening(each)} {sentence(each)}" for each in run.judgement.comparisons]
@@ -107,6 +115,8 @@ def print_summary(run: RunData) -> None:
     say(console, title(run), style="bold")
     console.print(table)
     say(console, legend(run), style="dim")
+    if cached := cached_calls(run):
+        say(console, cached, style="dim")
     for notice in notices(run):
         say(console, notice, style="yellow")
     for verdict in verdicts(run):

@@ -31,8 +31,8 @@ def write_tables(run: RunData) -> None:
 
 
 def summary_csv(run: RunData) -> str:
-    """``summary.csv``: the fixed columns first, in their order; then measures asked for by name, and last the
-    bounds of every measure's interval."""
+    """``summary.csv``: the fixed columns first, in their order, with the bounds of the standard measures'
+    intervals; then the measures asked for by name, and their bounds."""
     fixed = (
         "lines_per_hit",
         "latency_p50_ms",
@@ -42,9 +42,9 @@ def summary_csv(run: RunData) -> str:
     )
     more = tuple(name for name in SummaryRow.__struct_fields__[4:] if name not in fixed)
     named = tuple(measure.name for measure in run.extra if measure.name not in STANDARD)
-    measured = (*FIRST_RATES, *MORE_RATES, *named)
-    bounds = tuple(f"{name}_{end}" for name in measured for end in ("low", "high"))
-    header = ("predictor", "llm", "questions", *FIRST_RATES, *fixed, *MORE_RATES, *more, *named, *bounds)
+    standard = (*FIRST_RATES, *MORE_RATES)
+    first = ("predictor", "llm", "questions", *FIRST_RATES, *fixed, *MORE_RATES, *more)
+    header = (*first, *_bound_names(standard), *named, *_bound_names(named))
     lines = [
         (
             row.predictor,
@@ -54,12 +54,17 @@ def summary_csv(run: RunData) -> str:
             *(getattr(row, name) for name in fixed),
             *(row.rates[name] for name in MORE_RATES),
             *(getattr(row, name) for name in more),
+            *(bound for name in standard for bound in _bounds(row.estimates[name])),
             *(row.rates[name] for name in named),
-            *(bound for name in measured for bound in _bounds(row.estimates[name])),
+            *(bound for name in named for bound in _bounds(row.estimates[name])),
         )
         for row in run.summary_rows
     ]
     return table_csv(header, lines)
+
+
+def _bound_names(measures: Sequence[str]) -> list[str]:
+    return [f"{name}_{end}" for name in measures for end in ("low", "high")]
 
 
 def _bounds(found: Estimate | None) -> tuple[float | None, float | None]:

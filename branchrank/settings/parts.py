@@ -93,12 +93,20 @@ class LLMSettings(Settings, frozen=True, kw_only=True):
     section: ClassVar[str] = "llm"
     title: ClassVar[str] = "LLM client"
     flag_names: ClassVar[dict[str, str]] = {
+        "on_failure": "--on-llm-failure",
         "max_calls": "--max-calls",
         "max_tokens": "--max-tokens",
         "record": "--llm-record",
         "replay": "--llm-replay",
         "price_table": "--price-table",
     }
+    on_failure: Annotated[
+        Literal["refuse", "fallback"],
+        Meta(
+            description="an endpoint that does not answer before the first question; refuse: an error, "
+            "fallback: each of its stages takes its fallback"
+        ),
+    ] = "refuse"
     deadline_s: Annotated[
         float, Meta(gt=0, le=3600, description="seconds for one call, including retries and waits")
     ] = 60.0

@@ -111,6 +111,7 @@ def _hint(system: System, address: str) -> Any:
     LOCAL,
     vector_top_n="branches.dense.top_n",
     bm25_top_n="branches.bm25.top_n",
+    fusion="fuse.method",
     rrf_k="fuse.k",
     bm25_weight="branches.bm25.weight",
     vector_weight="branches.dense.weight",
@@ -126,6 +127,7 @@ class LocalSettings(SystemSettings, frozen=True, kw_only=True):
     HYBRID,
     vector_top_n="branches.dense.top_n",
     bm25_top_n="branches.bm25.top_n",
+    fusion="fuse.method",
     rrf_k="fuse.k",
     bm25_weight="branches.bm25.weight",
     vector_weight="branches.dense.weight",
@@ -188,7 +190,7 @@ class GrepSettings(SystemSettings, frozen=True, kw_only=True):
     ] = "none"
 
 
-@alias_fields(QDRANT, rrf_k="fuse.k")
+@alias_fields(QDRANT, fusion="fuse.method", rrf_k="fuse.k")
 class QdrantSettings(SystemSettings, frozen=True, kw_only=True):
     """The qdrant predictor: dense and sparse in one collection, weighted RRF."""
 
@@ -211,6 +213,7 @@ class QdrantSettings(SystemSettings, frozen=True, kw_only=True):
     group_by="group.by",
     doc_agg="group.aggregate",
     max_chunks_per_doc="group.members",
+    fusion="fuse.method",
     rrf_k="fuse.k",
 )
 class RetrievalSettings(SystemSettings, frozen=True, kw_only=True):

@@ -26,10 +26,11 @@ import msgspec
 import numpy as np
 from numpy.typing import NDArray
 
-from branchrank.artifacts import atomic_writer, digest_bytes, write_bytes
+from branchrank.artifacts import digest_bytes, storage_errors
 from branchrank.environment import preserved_start_method
 from branchrank.errors import ArtifactError
 from branchrank.records import Record, Scored
+from branchrank.safe_open import read_beneath, write_beneath
 from branchrank.settings import Bm25Settings
 from branchrank.stores.analyzer import analyzer
 from branchrank.stores.ordering import IntArray, best, tie_order
@@ -111,29 +112,39 @@ class Bm25Index:
             for index in best(scores[scoring], self._ties[scoring], n)
         ]
 
-    def save(self, directory: Path) -> None:
-        """Write the index's files into ``directory``. Raises :class:`~branchrank.errors.StorageError`."""
-        digests = {}
-        for name, values in zip(_LISTS, (self.ids, self._vocabulary), strict=True):
-            content = msgspec.json.encode(values)
-            write_bytes(directory / f"{name}.json", content)
-            digests[f"{name}.json"] = digest_bytes(content)
+    def save(self, directory: Path, *, root: Path | None = None) -> None:
+        """Write the index's files into ``directory``, the header last. No link is followed below ``root``.
+
+        Raises :class:`~branchrank.errors.StorageError`.
+        """
+        root = root or directory
+        way = directory.relative_to(root)
+        contents = {
+            f"{name}.json": msgspec.json.encode(values)
+            for name, values in zip(_LISTS, (self.ids, self._vocabulary), strict=True)
+        }
         arrays: tuple[NDArray[Any], ...] = (self._weights, self._documents, self._offsets)
-        for name, array in zip(_ARRAYS, arrays, strict=True):
-            path = directory / f"{name}.npy"
-            with atomic_writer(path) as stream:
-                np.save(stream, array, allow_pickle=False)
-            digests[path.name] = digest_bytes(path.read_bytes())
+        contents |= {f"{name}.npy": _npy(array) for name, array in zip(_ARRAYS, arrays, strict=True)}
+        digests = {name: digest_bytes(content) for name, content in contents.items()}
         header = _Header(schema_version=_SCHEMA, settings=self.settings, digests=digests)
-        write_bytes(directory / _HEADER, msgspec.json.encode(header, order="sorted"))
+        contents[_HEADER] = msgspec.json.encode(header, order="sorted")
+        with storage_errors(directory):
+            root.mkdir(parents=True, exist_ok=True)
+            for name, content in contents.items():
+                write_beneath(root, (way / name).as_posix(), content)
 
     @classmethod
-    def load(cls, directory: Path) -> Bm25Index:
-        """Read an index. Raises :class:`ArtifactError` when a file is missing, damaged or another build's."""
+    def load(cls, directory: Path, *, root: Path | None = None) -> Bm25Index:
+        """Read an index. No link is followed below ``root``, which holds ``directory`` (default: itself).
+
+        Raises :class:`ArtifactError` when a file is missing, damaged, a link or another build's.
+        """
         unreadable = f"cannot read the BM25 index {directory}"
+        root = root or directory
+        way = directory.relative_to(root)
         try:
-            header = msgspec.json.decode((directory / _HEADER).read_bytes(), type=_Header)
-            contents = {name: (directory / name).read_bytes() for name in _FILES}
+            header = msgspec.json.decode(read_beneath(root, (way / _HEADER).as_posix()), type=_Header)
+            contents = {name: read_beneath(root, (way / name).as_posix()) for name in _FILES}
         except (OSError, msgspec.DecodeError) as error:
             raise ArtifactError(f"{unreadable}: {error}", remedy=_REBUILD) from error
         if header.schema_version != _SCHEMA:
@@ -154,6 +165,15 @@ class Bm25Index:
         except (ValueError, msgspec.DecodeError) as error:
             raise ArtifactError(f"{unreadable}: {error}", remedy=_REBUILD) from error
         return cls(ids, vocabulary, weights, documents, offsets, header.settings)
+
+
+def _npy(array: NDArray[Any]) -> bytes:
+    """An array as the bytes of an ``.npy`` file."""
+    from io import BytesIO
+
+    stream = BytesIO()
+    np.save(stream, array, allow_pickle=False)
+    return stream.getvalue()
 
 
 def _array(content: bytes) -> NDArray[Any]:

@@ -10,7 +10,7 @@ The text of a query is only ever a bound value, its terms quoted FTS5 strings: n
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from pathlib import Path
 from typing import NamedTuple
 
@@ -22,6 +22,10 @@ PREFIX_LENGTH = 2
 
 _TERM = re.compile(r"\"([^\"]*)\"|(\w+)")
 _STEMS = "SELECT rowid, -rank FROM stems WHERE stems MATCH ? ORDER BY rank, rowid LIMIT ?"
+_STEMS_OF = (
+    "SELECT chunks.id, -stems.rank FROM stems JOIN chunks ON chunks.rowid = stems.rowid "
+    "WHERE stems MATCH ? AND chunks.id IN ({marks})"
+)
 _WORDS = "SELECT rowid, -rank FROM words WHERE words MATCH ? ORDER BY rank, rowid LIMIT ?"
 
 
@@ -102,6 +106,16 @@ class Fts5Table:
             for chunk, (_, bm25) in zip(chunks, found, strict=True)
         ]
         return sorted(matches, key=lambda match: (-match.score, match.key))[:n]
+
+    def bm25(self, query: str, keys: Sequence[str]) -> dict[str, float]:
+        """FTS5's BM25 of some chunks, at least 0; 0 for one that holds no term of the query by its stem."""
+        scores = dict.fromkeys(keys, 0.0)
+        terms = query_terms(query)
+        if terms and keys:
+            statement = _STEMS_OF.format(marks=",".join("?" * len(keys)))
+            found = self.file.rows(statement, (fts_expression(terms), *keys))
+            scores |= {str(key): max(0.0, float(str(bm25))) for key, bm25 in found}
+        return scores
 
     def close(self) -> None:
         """Close the file."""

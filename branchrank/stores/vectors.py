@@ -9,8 +9,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from typing import Protocol
+
+import numpy as np
+from numpy.typing import NDArray
 
 from branchrank.embedders.protocol import Vectors
 from branchrank.errors import ArtifactError
@@ -37,6 +40,12 @@ class VectorStore(Protocol):
 
         Raises :class:`ArtifactError` when the vector's dimension is not the index's, or the store
         answers with anything but its own ids.
+        """
+
+    def scores(self, vector: Vectors, keys: Sequence[str]) -> NDArray[np.float64]:
+        """The scores that ``search`` would give some ids, shape ``(len(keys),)``.
+
+        Raises ``KeyError`` for an unknown id.
         """
 
     def vector(self, key: str) -> Vectors:

@@ -16,18 +16,19 @@ Chroma writes a file named ``index_metadata.pickle``; its Rust code reads it, Py
 from __future__ import annotations
 
 import contextlib
-import os
+import functools
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any
 from urllib.parse import urlsplit
 
 import numpy as np
+from numpy.typing import NDArray
 
 from branchrank.embedders.protocol import Vectors
-from branchrank.environment import preserved_random_state, temporary_environment
+from branchrank.environment import preserved_random_state
 from branchrank.errors import ArtifactError, UsageError
-from branchrank.http_client import Transport, get, is_loopback
+from branchrank.http_client import Transport, get
 from branchrank.records import Scored
 from branchrank.stores.ordering import IntArray
 from branchrank.stores.vectors import check_query
@@ -101,37 +102,50 @@ def _connect(location: Location) -> Any:
             f"--chroma-url {location!r} is not the URL of a server",
             remedy="use --chroma-url http://HOST:PORT",
         )
-    # Chroma's own client waits for ever.
     base = f"{parts.scheme}://{f'[{host}]' if ':' in host else host}:{port}"
     get(f"{base}/api/v2/heartbeat", headers={}, deadline_s=_HEARTBEAT_SECONDS, limit_bytes=_HEARTBEAT_BYTES)
-    with _unproxied(host) if is_loopback(host) else contextlib.nullcontext():
-        client = chromadb.HttpClient(host=host, port=port, ssl=parts.scheme == "https", settings=settings)
+    settings.chroma_api_impl = "chromadb.api.fastapi.FastAPI"
+    settings.chroma_server_host, settings.chroma_server_http_port = host, port
+    settings.chroma_server_ssl_enabled = parts.scheme == "https"
+    return _bounded_client()(base, settings)
+
+
+@functools.cache
+def _bounded_client() -> Any:
+    """Chroma's client class with every request bounded, those that it sends while it is made included."""
+    from chromadb.api.client import Client
+
+    class BoundedClient(Client):  # type: ignore[misc]
+        def __init__(self, base: str, settings: Any) -> None:
+            self._base = base
+            try:
+                super().__init__(settings=settings)
+            except BaseException:
+                for server in _servers(self):
+                    server._session.close()
+                raise
+
+        def get_user_identity(self) -> Any:
+            # The first request. Nothing was sent before it.
+            _bound(self._server, self._base)
+            return super().get_user_identity()
+
+        def _validate_tenant_database(self, tenant: str, database: str) -> None:
+            # The client inside it has a session of its own.
+            _bound(self._admin_client._server, self._base)
+            super()._validate_tenant_database(tenant=tenant, database=database)
+
+    return BoundedClient
+
+
+def _bound(server: Any, base: str) -> None:
+    """Replace the session of a part, which waits for ever and decompresses without a limit."""
     import httpx
 
-    for server in _servers(client):
-        # Its own transport waits for ever, and decompresses without a limit.
-        transport: Any = Transport(base, deadline_s=_ANSWER_SECONDS, limit_bytes=_ANSWER_BYTES)
-        session = httpx.Client(transport=transport, trust_env=False, headers=server._session.headers)
-        server._session.close()
-        server._session = session
-    return client
-
-
-@contextlib.contextmanager
-def _unproxied(host: str) -> Iterator[None]:
-    """Let Chroma's client be made without the environment's proxy, which cannot reach the loopback.
-
-    The client has no option for it. Where the environment names no proxy, nothing is changed.
-    """
-    from urllib.request import getproxies, proxy_bypass
-
-    with temporary_environment():  # another thread's variables are gone
-        if not getproxies() or proxy_bypass(host):
-            yield
-        else:
-            hosts = os.environ.get("no_proxy") or os.environ.get("NO_PROXY", "")
-            with temporary_environment(no_proxy=f"{hosts},{host}".lstrip(",")):
-                yield
+    transport: Any = Transport(base, deadline_s=_ANSWER_SECONDS, limit_bytes=_ANSWER_BYTES)
+    unbounded = server._session
+    server._session = httpx.Client(transport=transport, trust_env=False, headers=unbounded.headers)
+    unbounded.close()
 
 
 def _disconnect(client: Any) -> None:
@@ -335,6 +349,10 @@ class ChromaVectors:
         if len(ranking) < n or ranking[n - 1].score - ranking[-1].score < _TIE:
             return self._exact.search(vector, n)
         return ranking[:n]
+
+    def scores(self, vector: Vectors, keys: Sequence[str]) -> NDArray[np.float64]:
+        """The exact scores of some ids; see :class:`~branchrank.stores.vectors.VectorStore`."""
+        return self._exact.scores(vector, keys)
 
     def vector(self, key: str) -> Vectors:
         """The vector of an id, shape ``(d,)``."""

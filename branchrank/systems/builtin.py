@@ -48,22 +48,23 @@ def dense(settings: Resolved) -> System:
 def pageindex(settings: Resolved) -> System:
     """Tree search from the roots, by an LLM or lexically, then a final ranking of what was visited.
 
-    Without an endpoint, or with ``no_llm``, both are lexical.
+    Without an endpoint, or with ``no_llm``, both are lexical. A model without an endpoint is refused.
     """
     part = settings.part(PageindexSettings)
     changes = {"branches.tree.tree.steps_by": "lexical"} if part.llm_final_only else {}
     system = _returning(settings, _laid(settings, PageindexSettings, changes))
-    return _without_llm(system) if part.no_llm or not part.base_url else system
+    return _with_llm_as_asked(system, part)
 
 
 def hybrid(settings: Resolved) -> System:
     """dense(chunks) -> nodes -> evidence -> neighbours; + BM25(nodes) -> RRF -> cap -> rerank.
 
-    Without an endpoint, or with ``no_llm``, no LLM reranks; a cross-encoder still does.
+    Without an endpoint, or with ``no_llm``, no LLM reranks; a cross-encoder still does. A model without an
+    endpoint is refused.
     """
     part = settings.part(HybridSettings)
     system = _returning(settings, _laid(settings, HybridSettings))
-    return _without_llm(system) if part.no_llm or not part.base_url else system
+    return _with_llm_as_asked(system, part)
 
 
 def grep(settings: Resolved) -> System:
@@ -102,6 +103,22 @@ def _laid(settings: Resolved, part: type[SystemSettings], changes: dict[str, Any
 def _returning(settings: Resolved, system: System) -> System:
     """The system with what its hits return."""
     return msgspec.structs.replace(system, returns=settings.part(BenchmarkSettings).returns)
+
+
+def _with_llm_as_asked(system: System, part: SystemSettings) -> System:
+    """The system, without its LLM stages where no endpoint is named or ``no_llm`` is set.
+
+    Raises :class:`UsageError` for a model without an endpoint: whoever names one expects that it is asked.
+    """
+    if part.base_url and not part.no_llm:
+        return system
+    if part.model and system.asks_llm and not part.no_llm:
+        name = part.section
+        raise UsageError(
+            f"[{name}] model is {part.model!r}, but there is no endpoint to ask it at",
+            remedy=f"name one with --{name}-base-url, or leave the LLM out: --{name}-no-llm",
+        )
+    return _without_llm(system)
 
 
 def _without_llm(system: System) -> System:

@@ -48,6 +48,12 @@ def _fusion_problems(system: System) -> list[str]:
     names = [label(branch) for branch in system.branches]
     twice = [name for name in dict.fromkeys(names) if names.count(name) > 1]
     found += [f"has the branch {name} twice" for name in twice]
+    if system.fuse.method == "score":
+        found += [
+            f"fuses {label(branch)} by score, which has ranks only: use the method rrf"
+            for branch in system.searched
+            if branch.expand is None and branch_kind(branch.kind).scale == "none"
+        ]
     if system.fuse.method == "none" and len(system.searched) > 1:
         found.append(f"fuses {len(system.searched)} branches by the method none, which is for one")
     return found

@@ -30,7 +30,7 @@ from branchrank.index import Index
 from branchrank.ranking.evidence import evidence
 from branchrank.ranking.expansion import expand
 from branchrank.ranking.grouping import group
-from branchrank.ranking.lists import RankedList
+from branchrank.ranking.lists import RankedList, ranked
 from branchrank.records import Retrieval, Scored, Span
 from branchrank.settings import Resolved
 from branchrank.spec import Branch, Expand, System
@@ -39,11 +39,12 @@ from branchrank.systems.branches import (
     BranchResult,
     Lookup,
     Opening,
+    Scores,
     Search,
     branch_kind,
     label,
 )
-from branchrank.systems.fusing import fuse
+from branchrank.systems.fusing import fuse, shared_branches
 from branchrank.systems.hits import HitMaker
 from branchrank.systems.llm_stages import BoundStages, LLMStages
 from branchrank.systems.memo import Memo
@@ -84,6 +85,7 @@ class Engine:
         self._resources = ExitStack()
         self._opening = Opening(index, corpus_root, settings, self._resources)
         self._searches: dict[str, Search] = {}
+        self._scorers: dict[str, Scores] = {}
         self._lock = RLock()
 
     def __enter__(self) -> Engine:
@@ -96,6 +98,7 @@ class Engine:
         """Release what the branches opened. The index stays open: it is the caller's."""
         with self._lock:
             self._searches.clear()
+            self._scorers.clear()
             self._resources.close()
 
     def open(self, system: System) -> None:
@@ -132,10 +135,13 @@ class Engine:
         trace = Trace()
         stages = self.llm_stages.bound(system, question_id=question_id, repeat=repeat, trace=trace)
         fused = self._branches(system, query, k, stages, trace)
-        candidates, members = self._ranked(system, query, fused.lists, stages, trace)
+        candidates, members = self._ranked(system, query, k, fused.lists, stages, trace)
         with trace.timed("passages"):
             maker = HitMaker(self.sources, system, query, fused.lists, fused.results)
             hits = maker.hits(candidates[:k], members)
+        if trace.fallbacks:
+            reason = "; ".join(trace.fallbacks)
+            hits = [msgspec.structs.replace(hit, fallback=reason) for hit in hits]
         trace.add("passages", "chunk", [Scored(hit.id, hit.score) for hit in hits])
         results = fused.results
         return Retrieval(
@@ -156,14 +162,20 @@ class Engine:
         self,
         system: System,
         query: Query,
+        k: int,
         lists: Mapping[str, Sequence[Scored]],
         stages: BoundStages,
         trace: Trace,
     ) -> tuple[Sequence[Scored], Mapping[str, Sequence[Scored]]]:
         """The candidates after fusion, cap, grouping and rerank, and the members of each group."""
         with trace.timed("fuse"):
+            if system.fuse.method == "score":
+                lists = self._completed(system, query, k, lists, stages)
             candidates: Sequence[Scored] = fuse(
-                lists, system.fuse, {label(branch): branch.weight for branch in system.searched}
+                lists,
+                system.fuse,
+                {label(branch): branch.weight for branch in system.searched},
+                shared_branches(system),
             )
         trace.add("fusion", system.unit, candidates)
         members: dict[str, Sequence[Scored]] = {}
@@ -216,6 +228,44 @@ class Engine:
             fused.lists[name] = ranking
             fused.results[name] = result
         return fused
+
+    def _completed(
+        self,
+        system: System,
+        query: Query,
+        k: int,
+        lists: Mapping[str, Sequence[Scored]],
+        stages: BoundStages,
+    ) -> dict[str, Sequence[Scored]]:
+        """The branches' lists, each with its scores of all candidates, whichever branch found them.
+
+        Evidence is that of a shortlist: a section outside it has none.
+        """
+        union = tuple(sorted({key for ranking in lists.values() for key in RankedList.of(ranking).ids}))
+        completed = dict(lists)
+        for branch in system.searched:
+            if branch.expand is None:
+                lookup = Lookup(query, branch, _depth(branch, k), self.sources, stages)
+                completed[label(branch)] = self._complete(lookup, lists[label(branch)], union)
+        return completed
+
+    def _complete(self, lookup: Lookup, ranking: Sequence[Scored], union: tuple[str, ...]) -> RankedList:
+        key = ("candidate scores", union, *_asked(lookup.branch, lookup.query, lookup.n))
+        return self.memo.get(
+            key,
+            lambda: ranked(
+                dict.fromkeys(union, 0.0)
+                | dict(ranking)
+                | dict(self._scorer(lookup.branch.kind)(lookup, union))
+            ),
+        )
+
+    def _scorer(self, kind: str) -> Scores:
+        """What scores candidates of a search of this kind, opened at its first use."""
+        with self._lock:
+            if kind not in self._scorers:
+                self._scorers[kind] = branch_kind(kind).open_scores(self._opening)
+            return self._scorers[kind]
 
     def _search(self, kind: str) -> Search:
         """The search of a kind, opened at its first use."""

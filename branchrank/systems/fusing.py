@@ -2,16 +2,25 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 
-from branchrank.ranking.fusion import convex, dbsf, rrf
+from branchrank.ranking.fusion import SHARE, convex, dbsf, rrf, score
 from branchrank.ranking.lists import RankedList
 from branchrank.records import Scored
-from branchrank.spec import Fuse
+from branchrank.spec import Branch, Fuse, System
+from branchrank.systems.branches import branch_kind, label
 
 
-def fuse(lists: Mapping[str, Sequence[Scored]], slot: Fuse, weights: Mapping[str, float]) -> RankedList:
-    """Fuse the branches as the slot says. With ``unit_interval`` scores lie in 0..1."""
+def fuse(
+    lists: Mapping[str, Sequence[Scored]],
+    slot: Fuse,
+    weights: Mapping[str, float],
+    shares: Collection[str] = (),
+) -> RankedList:
+    """Fuse the branches as the slot says. With ``unit_interval`` scores lie in 0..1.
+
+    ``shares`` names the branches whose scores count as shares of their best, in score fusion.
+    """
     if slot.method == "convex":
         return convex(lists, weights)
     if slot.method == "dbsf":
@@ -19,9 +28,21 @@ def fuse(lists: Mapping[str, Sequence[Scored]], slot: Fuse, weights: Mapping[str
     if slot.method == "none":
         (only,) = lists.values()
         fused, scale = RankedList.of(only), 1.0
+    elif slot.method == "score":
+        most = sum(weight * (SHARE if name in shares else 1.0) for name, weight in weights.items())
+        fused, scale = score(lists, weights, shares=shares), 1.0 / (most or 1.0)
     else:
         fused, scale = rrf(lists, slot.k, weights), (slot.k + 1) / (sum(weights.values()) or 1.0)
     if not slot.unit_interval:
         return fused
     # Rounding must not push a score past 1, and a cosine may be negative.
-    return RankedList(fused.ids, tuple(max(0.0, min(1.0, score * scale)) for score in fused.scores))
+    return RankedList(fused.ids, tuple(max(0.0, min(1.0, value * scale)) for value in fused.scores))
+
+
+def shared_branches(system: System) -> frozenset[str]:
+    """The names of the branches whose scores have no maximum. Evidence of expanded branches has one."""
+    return frozenset(label(branch) for branch in system.searched if _is_open(branch))
+
+
+def _is_open(branch: Branch) -> bool:
+    return branch.expand is None and branch_kind(branch.kind).scale == "open"

@@ -16,23 +16,35 @@ from branchrank.systems.llm_stages import LLMStages
 
 
 class LLMMeter:
-    """Counts calls, tokens and cost as they come, and hands the totals as one line to ``show``."""
+    """Counts calls, tokens and cost as they come, and hands the totals as one line to ``show``.
+
+    The line says how many calls a cache or a cassette answered, so that nobody takes them for the server's.
+    """
 
     def __init__(self, show: Callable[[str], None] = no_notice) -> None:
         self.show = show
         self.prices: PriceTable | None = None
-        self.calls = self.tokens = 0
+        self.calls = self.tokens = self.cached = self.replayed = 0
         self.cost = 0.0
 
     def add(self, call: LLMCall) -> None:
         """Count one call and show the totals."""
         self.calls += 1
         self.tokens += call.prompt_tokens + call.completion_tokens
-        text = f"LLM: {self.calls:,} calls, {self.tokens:,} tokens"
+        self.replayed += call.replayed
+        self.cached += call.served_by == "cache" and not call.replayed
         if self.prices is not None:
             self.cost += self.prices.cost(call) or 0.0
-            text += f", {self.cost:.4f} {self.prices.currency}"
-        self.show(text)
+        self.show(self.text)
+
+    @property
+    def text(self) -> str:
+        """The totals so far."""
+        sources = {"the cache": self.cached, "the cassette": self.replayed}
+        unasked = ", ".join(f"{count:,} from {source}" for source, count in sources.items() if count)
+        calls = "1 call" if self.calls == 1 else f"{self.calls:,} calls"
+        text = f"LLM: {calls}{unasked and f' ({unasked})'}, {self.tokens:,} tokens"
+        return text if self.prices is None else f"{text}, {self.cost:.4f} {self.prices.currency}"
 
 
 @contextmanager
@@ -48,7 +60,7 @@ def open_llm(
 
     Decisions are cached in the workspace ``data_dir``, or in the Redis that the settings name.
     Raises :class:`~branchrank.errors.UsageError` and :class:`~branchrank.errors.LLMError` for an endpoint
-    that is missing, does not answer, or refuses the key.
+    that is missing, does not answer (unless the settings choose the fallback), or refuses the key.
     """
     seed = settings.part(BenchmarkSettings).sample_seed
     asking = [system for system in systems if system.asks_llm]
@@ -64,7 +76,12 @@ def open_llm(
     redis_url = settings.part(CacheSettings).redis_url
     typed = typed_endpoints(settings)
     with LLMSession(
-        settings.part(LLMSettings), cache_path=cache, redis_url=redis_url, notify=notify, ledger=ledger
+        settings.part(LLMSettings),
+        cache_path=cache,
+        redis_url=redis_url,
+        notify=notify,
+        ledger=ledger,
+        may_fall_back=True,
     ) as session:
         meter.prices = session.prices
 
@@ -73,7 +90,7 @@ def open_llm(
 
         for system in asking:
             gateway_of(system.llm)
-        yield LLMStages(gateway_of, seed=seed)
+        yield LLMStages(gateway_of, seed=seed, keep_failures=session.keep_failures)
 
 
 def typed_endpoints(settings: Resolved) -> frozenset[str]:

@@ -6,13 +6,13 @@ order in which candidates were shown go into the query's trace. The walk itself 
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 
 from branchrank.index import Index
 from branchrank.llm.gateway import Gateway
 from branchrank.llm.request import CallContext
 from branchrank.ranking.lists import rescore
-from branchrank.records import Scored
+from branchrank.records import LLMCall, Scored
 from branchrank.spec import Endpoint, System
 from branchrank.systems.branches import label
 from branchrank.systems.rerank import RerankCandidate, rerank
@@ -23,11 +23,21 @@ GatewayOf = Callable[[Endpoint], Gateway]
 
 
 class LLMStages:
-    """Makes the stages of one query. Without ``gateway_of`` no system may ask for an LLM."""
+    """Makes the stages of one query. Without ``gateway_of`` no system may ask for an LLM.
 
-    def __init__(self, gateway_of: GatewayOf | None = None, *, seed: int = 42) -> None:
+    ``keep_failures`` takes the calls of an interrupted run's rows before the run is resumed.
+    """
+
+    def __init__(
+        self,
+        gateway_of: GatewayOf | None = None,
+        *,
+        seed: int = 42,
+        keep_failures: Callable[[Iterable[LLMCall]], None] = lambda calls: None,
+    ) -> None:
         self.gateway_of = gateway_of
         self.seed = seed
+        self.keep_failures = keep_failures
 
     def bound(self, system: System, *, question_id: str, repeat: int, trace: Trace) -> BoundStages:
         """The stages for one query of one system."""

@@ -126,6 +126,11 @@ class Sources:
         vector = self.embedding(query)
         return {chunk: float(self.index.vectors.vector(chunk) @ vector) for chunk in chunks}
 
+    def cosines(self, query: str, chunks: Sequence[str]) -> dict[str, float]:
+        """Cosine similarity of the query to the named chunks, as a vector search scores them."""
+        scores = self.index.vectors.scores(self.embedding(query), chunks)
+        return dict(zip(chunks, scores.tolist(), strict=True))
+
     def own_scores(self, query: str) -> dict[str, float]:
         """BM25 of every node's own text, those above 0."""
         return self.memo.get(("own scores", query), lambda: self._own_scores(query))

@@ -6,7 +6,9 @@
    where the path exists). ``Title <path>`` names ``path``; ``*``, ``?``, ``[...]`` and ``**`` match
    documents that have no parent yet, in source order.
 3. The first toctree that names a document is its parent.
-4. An entry that would close a cycle is cut and noted; so is one that names no document.
+4. Each pattern is compared with every document, so that only the first ``MAX_PATTERNS`` of a corpus are
+   used; the rest are noted.
+5. An entry that would close a cycle is cut and noted; so is one that names no document.
 """
 
 from __future__ import annotations
@@ -20,6 +22,8 @@ from branchrank.corpus.document import Document
 from branchrank.corpus.reading import SUFFIXES
 
 _EXPLICIT_TITLE = re.compile(r"[^<]*<([^<>]+)>\s*")
+#: Different patterns that one corpus can use. Documentation has at most a few dozen.
+MAX_PATTERNS = 1000
 _NOT_A_PATH = re.compile(r"[a-zA-Z][a-zA-Z0-9+.-]*:|self\s*$")
 
 
@@ -32,12 +36,20 @@ def toctree_parents(documents: Sequence[Document]) -> tuple[dict[str, str], list
     names = _names(ordered)
     parents: dict[str, str] = {}
     notes: list[str] = []
+    patterns: dict[tuple[str, str], list[str]] = {}
     for document in ordered:
-        for entry in document.toctree:
+        for entry in dict.fromkeys(document.toctree):
             path = _path_of(entry)
             if not path or _NOT_A_PATH.match(path):
                 continue
-            targets = _resolve(document.source, path, names)
+            asked = (posixpath.dirname(document.source), path)
+            if _is_pattern(path) and asked not in patterns and len(patterns) == MAX_PATTERNS:
+                notes.append(
+                    f"{document.source}: the toctree entry {entry!r} is ignored; the toctrees of this corpus "
+                    f"have more than {MAX_PATTERNS} patterns"
+                )
+                continue
+            targets = patterns[asked] if asked in patterns else _resolve(document.source, path, names)
             if not targets:
                 notes.append(f"{document.source}: the toctree entry {entry!r} names no document")
             for target in targets:
@@ -47,6 +59,9 @@ def toctree_parents(documents: Sequence[Document]) -> tuple[dict[str, str], list
                     notes.append(f"{document.source}: the toctree entry {entry!r} closes a cycle and is cut")
                 else:
                     parents[target] = document.source
+            if _is_pattern(path):
+                # A match without a parent is kept for the note above, where all of them have one.
+                patterns[asked] = [target for target in targets if target not in parents] or targets[:1]
     return parents, notes
 
 

@@ -63,6 +63,22 @@ def test_a_built_in_systems_branches_are_changed_by_their_address(tmp_path: Path
     assert [(branch.kind, branch.top_n) for branch in system.branches] == [("dense", 80), ("bm25", 80)]
 
 
+def test_the_fusion_is_a_short_name_and_an_address(tmp_path: Path) -> None:
+    systems = named(
+        read(
+            tmp_path,
+            '[systems.local]\nsweep = { fusion = ["rrf", "score"] }\n'
+            '[systems.sqlite]\nfuse.method = "score"\nbranches.fts5.weight = 0.3',
+        )
+    )
+    assert {name: system.fuse.method for name, system in systems.items()} == {
+        "local[fusion=rrf]": "rrf",
+        "local[fusion=score]": "score",
+        "sqlite": "score",
+    }
+    assert [branch.weight for branch in systems["sqlite"].branches] == [0.3, 0.6]
+
+
 def test_a_sweep_makes_every_combination(tmp_path: Path) -> None:
     systems = named(
         read(tmp_path, "[systems.local]\nsweep = { rrf_k = [2, 10, 60], bm25_weight = [0.5, 1.0] }")

@@ -130,10 +130,14 @@ def test_a_server_that_never_answers_is_given_up(tmp_path: Path, monkeypatch: py
 
 
 class Relay:
-    """Forwards connections to a server until it is told to answer every request with ``instead``."""
+    """Forwards connections to a server until it is told to answer every request with ``instead``.
 
-    def __init__(self, url: str) -> None:
+    The first ``honest`` requests are forwarded in any case.
+    """
+
+    def __init__(self, url: str, *, honest: int = 0) -> None:
         self.instead: bytes | None = None
+        self._honest = honest
         self._server = ("127.0.0.1", int(url.rpartition(":")[2]))
         listener = socket.create_server(("127.0.0.1", 0))
         self._sockets = [listener]
@@ -157,7 +161,8 @@ class Relay:
     def _requests(self, client: socket.socket, server: socket.socket) -> None:
         with contextlib.suppress(OSError):
             while piece := client.recv(65_536):
-                if self.instead is None:
+                self._honest -= 1
+                if self.instead is None or self._honest >= 0:
                     server.sendall(piece)
                 else:
                     client.sendall(self.instead)
@@ -197,6 +202,25 @@ def test_what_a_server_answers_is_bounded(
     try:
         with pytest.raises(ArtifactError, match=reason), contextlib.ExitStack() as stack:
             ask_twice(stack.enter_context(vectors_chroma._connected(relay.url)), relay, instead)
+        assert tracemalloc.get_traced_memory()[1] < 15 << 20
+    finally:
+        tracemalloc.stop()
+        relay.close()
+
+
+@pytest.mark.parametrize("honest", [1, 2, 3])
+@pytest.mark.parametrize("instead", [b"", ENDLESS, PACKED_HEAD + PACKED], ids=["silent", "endless", "bomb"])
+def test_what_a_server_answers_while_a_client_connects_is_bounded(
+    url: str, monkeypatch: pytest.MonkeyPatch, honest: int, instead: bytes
+) -> None:
+    monkeypatch.setattr(vectors_chroma, "_ANSWER_SECONDS", 1.0)
+    monkeypatch.setattr(vectors_chroma, "_ANSWER_BYTES", 2**20 if instead.startswith(PACKED_HEAD) else 10_000)
+    relay = Relay(url, honest=honest)
+    relay.instead = instead
+    tracemalloc.start()
+    try:
+        with pytest.raises(ArtifactError, match="Chroma at"), vectors_chroma._connected(relay.url):
+            pytest.fail("the client connected")
         assert tracemalloc.get_traced_memory()[1] < 15 << 20
     finally:
         tracemalloc.stop()

@@ -110,3 +110,21 @@ def test_files_are_written_and_removed_below_a_folder_only(tmp_path: Path, outsi
     remove_beneath(root, "missing/file")
     assert contents(root) == {"a/file": b"replaces the link"}
     assert contents(outside) == before
+
+
+@pytest.mark.parametrize("part", ["vectors.npy", "bm25"])
+def test_a_link_that_is_swapped_in_after_an_index_was_opened_is_not_followed(
+    tmp_path: Path, outside: Path, part: str
+) -> None:
+    """The folder outside holds the true files: only the link itself can be what is refused."""
+    build_index(small_workspace(tmp_path)).close()
+    with open_index(small_workspace(tmp_path)) as index:
+        (index.directory / part).rename(outside / part)
+        (index.directory / part).symlink_to(outside / part)
+        if part == "vectors.npy":
+            with pytest.raises(ArtifactError, match=r"vectors\.npy"):
+                _ = index.vectors
+        else:
+            before = contents(outside)
+            assert index.bm25_chunks.ids == tuple(index.chunks)  # made again, in memory
+            assert contents(outside) == before

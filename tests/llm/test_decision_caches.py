@@ -24,7 +24,9 @@ from branchrank.settings import LLMSettings
 pytestmark = pytest.mark.skipif(
     shutil.which("redis-server") is None and not os.environ.get("CI"), reason="redis-server is not installed"
 )
-KEY = f"branchrank:decision:{call_key(request(), 'm')}"
+#: The endpoint of the calls.
+AT = "http://127.0.0.1:1/v1"
+KEY = f"branchrank:decision:{call_key(request(), 'm', AT)}"
 
 
 @pytest.fixture(scope="module")
@@ -60,36 +62,38 @@ def opened(
 
 def test_what_was_put_is_got_by_whoever_opens_the_cache(opened: Callable[..., DecisionCache]) -> None:
     first = opened()
-    assert first.get(request(), "m") is None
-    first.put(request(), "m", RECORDED)
-    assert first.get(request(), "m") == RECORDED
-    assert opened().get(request(), "m") == RECORDED
+    assert first.get(request(), "m", AT) is None
+    first.put(request(), "m", RECORDED, AT)
+    assert first.get(request(), "m", AT) == RECORDED
+    assert opened().get(request(), "m", AT) == RECORDED
 
 
 def test_another_call_is_another_entry(opened: Callable[..., DecisionCache]) -> None:
     cache = opened()
-    cache.put(request(), "m", RECORDED)
-    for other, model in (
-        (request("other"), "m"),
-        (request(), "m2"),
-        (request(repeat=1), "m"),
-        (request(seed=1), "m"),
+    cache.put(request(), "m", RECORDED, AT)
+    for other, model, endpoint in (
+        (request("other"), "m", AT),
+        (request(), "m2", AT),
+        (request(repeat=1), "m", AT),
+        (request(seed=1), "m", AT),
+        (request(), "m", "http://127.0.0.1:2/v1"),
+        (request(), "m", ""),
     ):
-        assert cache.get(other, model) is None
+        assert cache.get(other, model, endpoint) is None
 
 
 def test_the_newest_of_a_call_counts(opened: Callable[..., DecisionCache]) -> None:
     cache = opened()
-    cache.put(request(), "m", RECORDED)
+    cache.put(request(), "m", RECORDED, AT)
     newer = Recorded(reply=msgspec.structs.replace(RECORDED.reply, text="newer"))
-    cache.put(request(), "m", newer)
-    assert cache.get(request(), "m") == newer
+    cache.put(request(), "m", newer, AT)
+    assert cache.get(request(), "m", AT) == newer
 
 
 def test_secrets_are_taken_out(opened: Callable[..., DecisionCache]) -> None:
     cache = opened(redact=lambda text: text.replace("s01", "[key]"))
-    cache.put(request(), "m", RECORDED)
-    found = cache.get(request(), "m")
+    cache.put(request(), "m", RECORDED, AT)
+    found = cache.get(request(), "m", AT)
     assert found is not None
     assert "s01" not in found.reply.text
     assert "[key]" in found.reply.text
@@ -108,27 +112,27 @@ def test_a_foreign_value_is_a_miss_and_is_written_anew(
         client.set(KEY, value)
     notices: list[str] = []
     with RedisDecisions(server.url, notify=notices.append) as cache:
-        assert cache.get(request(), "m") is None
+        assert cache.get(request(), "m", AT) is None
     with RedisDecisions(server.url) as cache:
-        cache.put(request(), "m", RECORDED)
-        assert cache.get(request(), "m") == RECORDED
+        cache.put(request(), "m", RECORDED, AT)
+        assert cache.get(request(), "m", AT) == RECORDED
     assert 0 < client.ttl(KEY) <= EXPIRY
 
 
 def test_a_changed_byte_never_answers(server: RedisServer, client: object) -> None:
     with RedisDecisions(server.url) as cache:
-        cache.put(request(), "m", RECORDED)
+        cache.put(request(), "m", RECORDED, AT)
         intact = client.get(KEY)
         for place in range(0, len(intact), 7):
             client.set(KEY, intact[:place] + bytes([intact[place] ^ 1]) + intact[place + 1 :])
-            assert cache.get(request(), "m") is None, intact[:place]
+            assert cache.get(request(), "m", AT) is None, intact[:place]
 
 
 def test_an_entry_of_another_call_never_answers(server: RedisServer, client: object) -> None:
     with RedisDecisions(server.url) as cache:
-        cache.put(request("other"), "m", RECORDED)
-        client.set(KEY, client.get(f"branchrank:decision:{call_key(request('other'), 'm')}"))
-        assert cache.get(request(), "m") is None
+        cache.put(request("other"), "m", RECORDED, AT)
+        client.set(KEY, client.get(f"branchrank:decision:{call_key(request('other'), 'm', AT)}"))
+        assert cache.get(request(), "m", AT) is None
 
 
 def test_a_server_that_is_away_costs_the_memory_alone(tmp_path: Path) -> None:
@@ -136,8 +140,8 @@ def test_a_server_that_is_away_costs_the_memory_alone(tmp_path: Path) -> None:
     gone = RedisServer(tmp_path)
     gone.stop()
     with RedisDecisions(gone.url, notify=notices.append) as cache:
-        cache.put(request(), "m", RECORDED)
-        assert cache.get(request(), "m") is None
+        cache.put(request(), "m", RECORDED, AT)
+        assert cache.get(request(), "m", AT) is None
     assert len(notices) == 1
     assert f"the decision cache at 127.0.0.1:{gone.port}" in notices[0]
 

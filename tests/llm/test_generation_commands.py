@@ -20,9 +20,9 @@ from branchrank.tree.store import load_nodes
 def author(chat: Chat, number: int) -> Action:
     if "Write 1 question" not in chat.prompt:
         return scripted.say("What one can do there.")
-    found = re.search(r"Put alpha\d into the file\.", chat.prompt)
+    found = re.search(r"Put alpha\d+ into the file\.", chat.prompt)
     assert found is not None
-    topic = re.search(r"topic \d", chat.prompt)
+    topic = re.search(r"topic \d+", chat.prompt)
     assert topic is not None
     question = {"question": f"how to get {topic.group()} going", "quote": found.group()}
     return scripted.say(json.dumps({"questions": [question]}))
@@ -88,3 +88,74 @@ def test_summaries_are_written_and_only_edits_are_asked_again(server: ScriptedLL
     asked = [chat.prompt for chat in server.requests[before:]]
     assert len(asked) == 1
     assert "alpha9" in asked[0]
+
+
+def test_a_failing_server_is_asked_three_times(server: ScriptedLLM, workspace: Path) -> None:
+    server.script = lambda chat, number: scripted.fail(400, "the model is not loaded")
+    output = workspace / "q.jsonl"
+    result = run(server, pages(workspace, 12), "questions", "generate", str(output), "--count", "10")
+    assert result.exit_code == 7
+    assert "http 400 (" in result.output
+    assert "the model is not loaded" in result.output
+    assert len({chat.prompt for chat in server.requests}) == 3
+    assert not output.exists()
+
+
+@pytest.mark.parametrize("concurrency", ["1", "4"])
+def test_a_run_of_failures_keeps_what_was_made(
+    server: ScriptedLLM, workspace: Path, concurrency: str
+) -> None:
+    """Failures that a success interrupts do not add up."""
+    failing = {2, 3, *range(6, 100)}
+    server.script = lambda chat, number: scripted.fail(500) if number in failing else author(chat, number)
+    output = workspace / "q.jsonl"
+    flags = ("--count", "10", "--llm-retries", "0", "--llm-concurrency", concurrency)
+    result = run(server, pages(workspace, 12), "questions", "generate", str(output), *flags)
+    assert result.exit_code == 7
+    assert "3 of 10 questions were written" in result.output
+    assert len(load_questions(output)) == 3
+    assert 8 <= len(server.requests) <= 9
+    server.script = author
+    again = run(server, workspace, "questions", "generate", str(output), *flags)
+    assert again.exit_code == 0, again.output
+    assert "3 from the cache" in again.output
+    assert len(load_questions(output)) == 10
+
+
+def test_a_model_that_never_writes_a_question_is_given_up(server: ScriptedLLM, workspace: Path) -> None:
+    server.script = lambda chat, number: scripted.say("I would rather not.")
+    flags = ("--count", "30", "--llm-concurrency", "1")
+    result = run(server, pages(workspace, 40), "questions", "generate", str(workspace / "q.jsonl"), *flags)
+    assert result.exit_code == 7
+    assert "malformed reply" in result.output
+    assert len(server.requests) == 20
+
+
+def test_a_dry_run_asks_nothing_and_bounds_what_is_asked(server: ScriptedLLM, workspace: Path) -> None:
+    output = workspace / "q.jsonl"
+    words = ("questions", "generate", str(output), "--count", "4", "--llm-completion-tokens", "100")
+    dry = run(server, pages(workspace, 9), *words, "--dry-run")
+    assert dry.exit_code == 0, dry.output
+    assert server.requests == []
+    assert not output.exists()
+    bounds = [
+        (int(calls), int(tokens)) for calls, tokens in re.findall(r"(\d+) LLM calls, about (\d+)", dry.output)
+    ]
+    (least, least_tokens), (most, most_tokens) = bounds
+    assert (least, most) == (4, 9)
+    assert run(server, workspace, *words).exit_code == 0
+    assert len(server.requests) == least
+    sent = sum(len(chat.prompt.encode()) for chat in server.requests)
+    assert sent / 3 <= least_tokens - 4 * 100 <= sent / 3 + 4 * 12
+    assert most_tokens > 2 * least_tokens
+
+
+def pages(workspace: Path, count: int) -> Path:
+    """The workspace with so many pages."""
+    for number in range(1, count + 1):
+        filler = " ".join(f"filler{number}x{n}" for n in range(40))
+        topic = (
+            f"# Page {number}\n\n## Set up topic {number}\n\n{filler}\n\nPut alpha{number} into the file.\n"
+        )
+        (workspace / "docs" / f"page{number}.md").write_text(topic)
+    return workspace

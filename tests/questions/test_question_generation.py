@@ -80,11 +80,11 @@ def honest(chat: Chat, number: int) -> Action:
 
 @pytest.fixture
 def generate(tmp_path: Path) -> Any:
-    servers: list[ScriptedLLM] = []
+    server = ScriptedLLM(honest)
 
     def run(script: Callable[[Chat, int], Action], **options: Any) -> GeneratedQuestions:
-        server = ScriptedLLM(script)
-        servers.append(server)
+        server.script = script
+        server.requests = []
         llm = {key: options.pop(key) for key in ("max_calls", "concurrency") if key in options}
         cache = tmp_path / "c.sqlite" if options.pop("cached", False) else None
         nodes, lines = corpus()
@@ -94,8 +94,7 @@ def generate(tmp_path: Path) -> Any:
             return generate_questions(nodes, lines, gateway, **({"count": 10} | options))
 
     yield run
-    for server in servers:
-        server.__exit__()
+    server.__exit__()
 
 
 def test_gold_is_the_lines_that_hold_the_quote(generate: Any, tmp_path: Path) -> None:

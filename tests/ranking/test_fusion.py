@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from branchrank.ranking.fusion import convex, dbsf, rrf
+from branchrank.ranking.fusion import convex, dbsf, rrf, score
 from branchrank.ranking.lists import ranked, ranks, rescore
 from branchrank.records import Scored
 
@@ -53,13 +53,57 @@ def test_dbsf_places_the_mean_in_the_middle() -> None:
     assert fused["a"] + fused["c"] == pytest.approx(1.0)
 
 
-@pytest.mark.parametrize("fuse", [rrf, convex, dbsf])
+def test_score_adds_the_cosine_and_half_the_share_of_the_best() -> None:
+    fused = score(
+        {
+            "dense": [Scored("a", 0.8), Scored("b", 0.6), Scored("c", -0.25)],
+            "bm25": [Scored("b", 8.0), Scored("a", 2.0), Scored("d", 1.0)],
+        },
+        shares=["bm25"],
+    )
+    # a: 0.8 + 0.5 * 2 / 8; b: 0.6 + 0.5; c: its cosine; d: 0.5 * 1 / 8.
+    assert [entry.key for entry in fused] == ["b", "a", "d", "c"]
+    assert [entry.score for entry in fused] == pytest.approx([1.1, 0.925, 0.0625, -0.25])
+
+
+def test_score_weighs_each_part() -> None:
+    branches = {"dense": [Scored("a", 0.5)], "bm25": [Scored("b", 8.0), Scored("a", 4.0)]}
+    fused = score(branches, {"dense": 2.0, "bm25": 3.0}, shares=["bm25"])
+    assert fused == [Scored("a", 1.75), Scored("b", 1.5)]
+    assert score(branches, {"bm25": 0.0}, shares=["bm25"]) == [Scored("a", 0.5)]
+
+
+def test_a_branch_whose_best_score_is_zero_adds_nothing() -> None:
+    branches = {"dense": [Scored("a", 0.5)], "bm25": [Scored("b", 0.0)]}
+    assert score(branches, shares=["bm25"]) == [Scored("a", 0.5), Scored("b", 0.0)]
+
+
+COSINES = st.dictionaries(KEYS, st.floats(-1, 1), max_size=8).map(ranked)
+WORDS = st.dictionaries(KEYS, st.floats(0.5, 30), min_size=1, max_size=8).map(ranked)
+
+
+@given(dense=COSINES, words=WORDS, factor=st.sampled_from([0.25, 2.0, 64.0]))
+def test_shares_do_not_depend_on_the_scale_of_the_scores(dense, words, factor) -> None:
+    scaled = [Scored(key, value * factor) for key, value in words]
+    assert score({"d": dense, "w": scaled}, shares=["w"]) == score({"d": dense, "w": words}, shares=["w"])
+
+
+@given(dense=COSINES, words=WORDS, worst=st.floats(-1, 1))
+def test_a_worse_candidate_changes_no_other_score(dense, words, worst) -> None:
+    before = dict(score({"d": dense, "w": words}, shares=["w"]))
+    more = ranked({**dict(dense), "zz": min([worst, *(each.score for each in dense)])})
+    longer = ranked({**dict(words), "zz": 0.1})
+    after = dict(score({"d": more, "w": longer}, shares=["w"]))
+    assert {key: after[key] for key in before} == before
+
+
+@pytest.mark.parametrize("fuse", [rrf, convex, dbsf, score])
 def test_a_negative_weight_is_refused(fuse) -> None:
     with pytest.raises(ValueError, match="dense"):
         fuse({"dense": [Scored("a", 1.0)]}, weights={"dense": -1.0})
 
 
-@pytest.mark.parametrize("fuse", [rrf, convex, dbsf])
+@pytest.mark.parametrize("fuse", [rrf, convex, dbsf, score])
 @given(branches=BRANCHES)
 def test_fusion_returns_each_key_once_in_order(fuse, branches) -> None:
     fused = fuse(branches)

@@ -106,6 +106,17 @@ def test_bm25_is_that_of_the_literature(tmp_path: Path) -> None:
     assert match.bm25 == pytest.approx(idf * 2 * 2.2 / (2 + 1.2))
 
 
+def test_any_chunk_has_the_bm25_that_a_search_gives_it(tmp_path: Path) -> None:
+    chunks = [chunk("a.md", number, "tea " * number + "pot") for number in range(1, 6)]
+    table = Fts5Table(build(tmp_path / "index.sqlite3", [*chunks, chunk("b.md", 9, "coffee")]))
+    found = {match.key: match.bm25 for match in table.matches("teas", 10)}
+    assert len(found) == 5
+    keys = ["a.md@2", "a.md@4", "b.md@9"]
+    assert table.bm25("teas", keys) == {key: found.get(key, 0.0) for key in keys}
+    assert table.bm25("", keys) == dict.fromkeys(keys, 0.0)
+    table.close()
+
+
 def test_limits_hold_and_ties_break_by_id(tmp_path: Path) -> None:
     chunks = [chunk(f"{n:03}.rst", 1, "the same words") for n in range(99, -1, -1)]
     table = Fts5Table(build(tmp_path / "s.sqlite", chunks))

@@ -129,6 +129,17 @@ def test_every_store_gives_the_exact_stores_scores(make: Make) -> None:
     assert recall_against_exact(store, exact, queries, 25) == 1.0
 
 
+def test_any_id_scores_as_it_does_in_a_search(make: Make) -> None:
+    matrix = random_rows(60, 24)
+    ids = [f"k{number}" for number in range(60)]
+    store, query = make(ids, matrix), random_rows(1, 24, seed=5)[0]
+    found = dict(store.search(query, 60))
+    assert store.scores(query, ids[::-3]).tolist() == [found[key] for key in ids[::-3]]
+    assert store.scores(query, []).shape == (0,)
+    with pytest.raises(KeyError):
+        store.scores(query, ["k0", "unknown"])
+
+
 grids = st.integers(1, 40).flatmap(
     lambda size: st.lists(st.tuples(*[st.integers(-2, 2)] * 3).filter(any), min_size=size, max_size=size)
 )

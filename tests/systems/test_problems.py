@@ -38,6 +38,8 @@ WRONG = {
 }
 SLOTS = {
     'branches = [{ kind = "dense" }, { kind = "bm25" }]\nfuse.method = "none"': "fuses 2 branches",
+    'branches = [{ kind = "dense" }, { kind = "grep" }]\nfuse.method = "score"': "fuses grep by score",
+    'branches = [{ kind = "tree", unit = "node", tree = {} }]\nfuse.method = "score"': "fuses tree by score",
     'branches = [{ kind = "grep", unit = "span" }]\nrerank.method = "cross-encoder"\n'
     'rerank.cross_encoder = "m"': "reranks spans",
     'branches = [{ kind = "dense" }]\nrerank.method = "cross-encoder"': "cross-encoder but names no model",
@@ -133,7 +135,7 @@ SYSTEMS = st.builds(
     branches=branches(),
     fuse=st.builds(
         Fuse,
-        method=st.sampled_from(["rrf", "convex", "dbsf", "none"]),
+        method=st.sampled_from(["rrf", "convex", "dbsf", "score", "none"]),
         k=st.integers(1, 60),
         cap=st.integers(0, 5),
         unit_interval=st.booleans(),

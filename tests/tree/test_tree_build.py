@@ -3,14 +3,17 @@
 from __future__ import annotations
 
 import random
+from fnmatch import fnmatchcase
 
 import pytest
 
 from branchrank.corpus.document import Block, Document
 from branchrank.corpus.reading import read_document
 from branchrank.records import Node
+from branchrank.tree import toctree
 from branchrank.tree.build import SUMMARY_LENGTH, block_text, build_nodes, summarise
 from branchrank.tree.check import check_nodes
+from branchrank.tree.toctree import MAX_PATTERNS
 
 
 def document(source: str, *toctree: str, text: str = "") -> Document:
@@ -202,4 +205,37 @@ def test_a_deep_chain_of_toctrees_is_no_problem() -> None:
     nodes, notes = build(*documents, document("d1500.rst"))
 
     assert max(node.depth for node in nodes.values()) == 1501
+    assert notes == []
+
+
+def test_patterns_past_the_limit_of_a_corpus_are_ignored_and_noted() -> None:
+    many = [f"guide/{number}*" for number in range(MAX_PATTERNS)]
+    nodes, notes = build(
+        document("index.rst", *many, "late/*", "plain"),
+        document("guide/7a.rst"),
+        document("late/b.rst"),
+        document("plain.rst"),
+    )
+
+    assert nodes["index.rst"].children == ("guide/7a.rst", "plain.rst")
+    assert [note for note in notes if "late/*" in note and str(MAX_PATTERNS) in note]
+
+
+def test_a_repeated_pattern_is_compared_with_the_documents_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    compared: list[str] = []
+
+    def matches(name: str, pattern: str) -> bool:
+        compared.append(name)
+        return fnmatchcase(name, pattern)
+
+    monkeypatch.setattr(toctree, "_matches", matches)
+    nodes, notes = build(
+        document("a.rst", *["x*"] * 50),
+        document("b.rst", *["x*"] * 50),
+        document("x1.rst"),
+        document("x2.rst"),
+    )
+
+    assert len(compared) == 2 * 4  # four documents, each under two names
+    assert nodes["a.rst"].children == ("x1.rst", "x2.rst")
     assert notes == []

@@ -12,9 +12,26 @@ from importlib.metadata import entry_points
 
 from branchrank.errors import UsageError, suggestion
 from branchrank.spec import Branch
-from branchrank.systems.branches.protocol import BranchKind, BranchResult, Lookup, Opening, Search
+from branchrank.systems.branches.protocol import (
+    BranchKind,
+    BranchResult,
+    Lookup,
+    Opening,
+    Scores,
+    Search,
+)
 
-__all__ = ["BranchKind", "BranchResult", "Lookup", "Opening", "Search", "branch_kind", "kind_names", "label"]
+__all__ = [
+    "BranchKind",
+    "BranchResult",
+    "Lookup",
+    "Opening",
+    "Scores",
+    "Search",
+    "branch_kind",
+    "kind_names",
+    "label",
+]
 
 ENTRY_POINTS = "branchrank.branches"
 

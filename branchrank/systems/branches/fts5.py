@@ -2,30 +2,54 @@
 
 from __future__ import annotations
 
+from typing import TYPE_CHECKING
+
 from branchrank.records import Scored
-from branchrank.systems.branches.protocol import BranchKind, BranchResult, Lookup, Opening, Search
+from branchrank.systems.branches.protocol import BranchKind, BranchResult, Lookup, Opening, Scores, Search
+
+if TYPE_CHECKING:
+    from branchrank.stores.sqlite_fts5 import Fts5Table
 
 
 class Fts5Kind(BranchKind):
     """SQLite FTS5 over the chunks. Scores lie in 0..1, exact matches first."""
 
     name = "fts5"
+    scale = "open"
 
     def open(self, opening: Opening) -> Search:
         """Open the file of the index, made on first use."""
-        from branchrank.index.sqlite_index import open_fts5
-
-        table = open_fts5(opening.index)
-        opening.resources.callback(table.close)
+        table = _table(opening)
 
         def search(lookup: Lookup) -> BranchResult:
-            matches = table.matches(lookup.query.keywords.strip() or lookup.query.text, lookup.n)
+            matches = table.matches(_words(lookup), lookup.n)
             return BranchResult(
                 [Scored(match.key, match.score) for match in matches],
                 notes={match.key: match.note for match in matches},
             )
 
         return search
+
+    def open_scores(self, opening: Opening) -> Scores:
+        """FTS5's BM25: the keyword score is squeezed into 0..1, where the best ones hardly differ."""
+        table = _table(opening)
+        return lambda lookup, keys: table.bm25(_words(lookup), keys)
+
+
+def _table(opening: Opening) -> Fts5Table:
+    return opening.shared("fts5 table", lambda: _opened(opening))
+
+
+def _opened(opening: Opening) -> Fts5Table:
+    from branchrank.index.sqlite_index import open_fts5
+
+    table = open_fts5(opening.index)
+    opening.resources.callback(table.close)
+    return table
+
+
+def _words(lookup: Lookup) -> str:
+    return lookup.query.keywords.strip() or lookup.query.text
 
 
 FTS5 = Fts5Kind()

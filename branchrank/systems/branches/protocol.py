@@ -57,6 +57,9 @@ class Lookup(NamedTuple):
 Search = Callable[[Lookup], BranchResult]
 
 
+Scores = Callable[[Lookup, Sequence[str]], Mapping[str, float]]
+
+
 class Opening:
     """What a kind opens its search with. ``resources`` closes with the engine."""
 
@@ -83,6 +86,8 @@ class BranchKind:
     it runs beside the other branches. ``ranks_by`` says which evidence picks the passage of a section that
     it found. ``remembered``: equal queries have equal results, so a run computes each once. ``own_depth``:
     its settings bound its list, not ``top_n``. ``options`` are the names of the options that it takes.
+    ``scale`` says how score fusion takes its scores: ``fixed`` ones (a cosine) as they are, ``open`` ones (at
+    least 0, without a maximum) as a share of the query's best, and ``none`` not at all.
     """
 
     name: str = ""
@@ -92,6 +97,7 @@ class BranchKind:
     ranks_by: Literal["vectors", "words", "other"] = "other"
     remembered: bool = True
     own_depth: bool = False
+    scale: Literal["fixed", "open", "none"] = "none"
     shows_unit: bool = False
     options: tuple[str, ...] = ()
 
@@ -112,3 +118,10 @@ class BranchKind:
     def open(self, opening: Opening) -> Search:
         """Open what the search needs and return the search."""
         raise NotImplementedError
+
+    def open_scores(self, opening: Opening) -> Scores:
+        """Open what scores the candidates of score fusion, those that only another branch found too.
+
+        A key that is left out has the score of the branch's list, and outside it 0.
+        """
+        return lambda lookup, keys: {}

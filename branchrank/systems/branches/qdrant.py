@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import contextlib
 import tempfile
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -17,7 +18,7 @@ from branchrank.artifacts import digest_of
 from branchrank.errors import ArtifactError
 from branchrank.index import Index
 from branchrank.settings import QdrantSettings
-from branchrank.systems.branches.protocol import BranchKind, BranchResult, Lookup, Opening, Search
+from branchrank.systems.branches.protocol import BranchKind, BranchResult, Lookup, Opening, Scores, Search
 
 if TYPE_CHECKING:
     from branchrank.stores.qdrant_points import Filters, QdrantCollection
@@ -31,6 +32,7 @@ class QdrantDenseKind(BranchKind):
     name = "qdrant-dense"
     needs_vector = True
     waits = True
+    scale = "fixed"
 
     def open(self, opening: Opening) -> Search:
         """Open the collection, or share the one that is open."""
@@ -42,12 +44,17 @@ class QdrantDenseKind(BranchKind):
 
         return search
 
+    def open_scores(self, opening: Opening) -> Scores:
+        """The collection holds the index's vectors, so the index scores them."""
+        return lambda lookup, keys: lookup.sources.cosines(lookup.query.text, keys)
+
 
 class QdrantSparseKind(BranchKind):
     """Qdrant's BM25 over the same points; a collection without sparse vectors finds nothing and says so."""
 
     name = "qdrant-sparse"
     waits = True
+    scale = "open"
 
     def open(self, opening: Opening) -> Search:
         """Open the collection, or share the one that is open."""
@@ -59,14 +66,29 @@ class QdrantSparseKind(BranchKind):
         def search(lookup: Lookup) -> BranchResult:
             if not collection.has_sparse:
                 return BranchResult([], notices=(DENSE_ONLY,))
-            words = lookup.query.keywords.strip() or lookup.query.text
-            return BranchResult(collection.sparse(encoder.query(words), lookup.n, _filters(lookup)))
+            return BranchResult(collection.sparse(encoder.query(_words(lookup)), lookup.n, _filters(lookup)))
 
         return search
+
+    def open_scores(self, opening: Opening) -> Scores:
+        """The collection's BM25 of the named points alone; without sparse vectors there is none."""
+        from branchrank.stores.qdrant_points import KEY, Bm25Encoder
+
+        collection = _collection(opening)
+        encoder = Bm25Encoder()
+
+        def scores(lookup: Lookup, keys: Sequence[str]) -> Mapping[str, float]:
+            return dict(collection.sparse(encoder.query(_words(lookup)), len(keys), {KEY: keys}))
+
+        return scores
 
 
 QDRANT_DENSE = QdrantDenseKind()
 QDRANT_SPARSE = QdrantSparseKind()
+
+
+def _words(lookup: Lookup) -> str:
+    return lookup.query.keywords.strip() or lookup.query.text
 
 
 def _filters(lookup: Lookup) -> Filters | None:

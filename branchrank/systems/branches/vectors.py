@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from branchrank.systems.branches.protocol import BranchKind, BranchResult, Lookup, Opening, Search
+from branchrank.systems.branches.protocol import BranchKind, BranchResult, Lookup, Opening, Scores, Search
 from branchrank.systems.sources import squared_distance
 
 
@@ -12,6 +12,7 @@ class DenseKind(BranchKind):
     name = "dense"
     needs_vector = True
     ranks_by = "vectors"
+    scale = "fixed"
     shows_unit = True
 
     def open(self, opening: Opening) -> Search:
@@ -29,6 +30,10 @@ class DenseKind(BranchKind):
             return BranchResult(near, notices=(notice,) if dropped else ())
 
         return search
+
+    def open_scores(self, opening: Opening) -> Scores:
+        """Every chunk has a cosine, those past the threshold too."""
+        return lambda lookup, keys: lookup.sources.cosines(lookup.query.text, keys)
 
 
 DENSE = DenseKind()

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
-from branchrank.systems.branches.protocol import BranchKind, BranchResult, Lookup, Opening, Search
+from collections.abc import Mapping, Sequence
+
+from branchrank.systems.branches.protocol import BranchKind, BranchResult, Lookup, Opening, Scores, Search
 
 
 class Bm25Kind(BranchKind):
@@ -11,6 +13,7 @@ class Bm25Kind(BranchKind):
     name = "bm25"
     units = ("chunk", "node")
     ranks_by = "words"
+    scale = "open"
     shows_unit = True
 
     def open(self, opening: Opening) -> Search:
@@ -22,6 +25,18 @@ class Bm25Kind(BranchKind):
             return BranchResult(bm25.search(lookup.query.text, lookup.n))
 
         return search
+
+    def open_scores(self, opening: Opening) -> Scores:
+        """BM25 of any chunk or section, 0 without a word of the query."""
+
+        def scores(lookup: Lookup, keys: Sequence[str]) -> Mapping[str, float]:
+            text = lookup.query.text
+            if lookup.branch.unit == "chunk":
+                return lookup.sources.bm25_scores(text, keys)
+            own = lookup.sources.own_scores(text)
+            return {key: own[key] for key in keys if key in own}
+
+        return scores
 
 
 BM25 = Bm25Kind()

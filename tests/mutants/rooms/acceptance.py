@@ -211,16 +211,14 @@ _LLM = (
     Mutant(
         "no-llm-ignored",
         BUILTIN,
-        "    system = _returning(settings, _laid(settings, HybridSettings))\n"
-        "    return _without_llm(system) if part.no_llm or not part.base_url else system\n",
-        "    system = _returning(settings, _laid(settings, HybridSettings))\n"
-        "    return _without_llm(system) if not part.base_url else system\n",
+        "    if part.base_url and not part.no_llm:\n",
+        "    if part.base_url:\n",
         (f"{LLM}::TestFlags::test_no_llm_is_the_ablation",),
     ),
     Mutant(
         "decisions-not-kept",
         "branchrank/llm/gateway.py",
-        "            self._cache.put(request, self.model, recorded)\n",
+        "            self._cache.put(request, self.model, recorded, self._endpoint)\n",
         "            pass\n",
         (f"{LLM}::TestDecisionCache",),
     ),

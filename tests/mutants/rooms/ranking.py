@@ -31,6 +31,20 @@ MUTANTS = (
         (f"{TEST_FUSION}::test_rrf_weights_multiply_and_zero_removes_the_branch",),
     ),
     Mutant(
+        "shares-count-as-much-as-cosines",
+        FUSION,
+        "SHARE = 0.5",
+        "SHARE = 1.0",
+        (f"{TEST_FUSION}::test_score_adds_the_cosine_and_half_the_share_of_the_best",),
+    ),
+    Mutant(
+        "shares-of-the-sum",
+        FUSION,
+        "best = max(ranking.scores, default=0.0)",
+        "best = sum(ranking.scores)",
+        (f"{TEST_FUSION}::test_score_adds_the_cosine_and_half_the_share_of_the_best",),
+    ),
+    Mutant(
         "ties-break-by-id-descending",
         "branchrank/ranking/lists.py",
         "ordered = sorted(scores.items(), key=itemgetter(0))",

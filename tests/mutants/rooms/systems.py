@@ -16,6 +16,7 @@ TEST_RERANK = "tests/systems/test_rerank.py"
 TEST_TOOLS = "tests/systems/test_tools.py"
 TEST_TREE = "tests/systems/test_tree_search.py"
 TEST_TREE_LLM = "tests/systems/test_tree_search_llm.py"
+TEST_SCORES = "tests/systems/test_score_fusion.py"
 
 MUTANTS = (
     Mutant(
@@ -82,6 +83,27 @@ MUTANTS = (
         "    if part.enable_hybrid:\n        return system\n",
         "    return system\n",
         (f"{TEST_QDRANT}::test_a_collection_without_sparse_vectors_is_searched_with_a_notice",),
+    ),
+    Mutant(
+        "missing-candidates-score-zero",
+        ENGINE,
+        "                | dict(self._scorer(lookup.branch.kind)(lookup, union))\n",
+        "",
+        (f"{TEST_SCORES}::test_the_score_is_the_cosine_and_half_the_share_of_the_best_bm25",),
+    ),
+    Mutant(
+        "ranks-fused-as-scores",
+        "branchrank/systems/checks.py",
+        'if system.fuse.method == "score":',
+        "if False:",
+        ("tests/systems/test_problems.py::test_an_impossible_system_is_refused_before_any_query",),
+    ),
+    Mutant(
+        "fts5-fused-by-its-squeezed-score",
+        "branchrank/systems/branches/fts5.py",
+        "return lambda lookup, keys: table.bm25(_words(lookup), keys)",
+        "return lambda lookup, keys: {}",
+        (f"{TEST_SCORES}::test_a_score_does_not_depend_on_which_branch_found_the_candidate",),
     ),
     Mutant(
         "alpha-swapped",

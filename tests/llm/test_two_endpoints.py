@@ -1,0 +1,134 @@
+"""Two servers that have different models under one name: neither answers in place of the other."""
+
+from __future__ import annotations
+
+import os
+import shutil
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+from support import scripted_llm as scripted
+from support.commands import benchmark, invoke, json_lines, make_project
+from support.redis_server import RedisServer
+from support.scripted_llm import Action, Chat, ScriptedLLM
+
+from branchrank import Run
+
+#: What a question asks about -> the section that answers it.
+GOLD = {
+    "which temperature": "Choosing a temperature",
+    "upgrade": "Upgrading",
+    "stains": "Removing stains",
+    "herbal": "Herbal tea",
+}
+
+
+def informed(chat: Chat, number: int) -> Action:
+    """Names the right section."""
+    return scripted.ids(right(chat) or list(chat.entries)[:1])
+
+
+def misled(chat: Chat, number: int) -> Action:
+    """Names every section but the right one."""
+    return scripted.ids(label for label in chat.entries if label not in right(chat))
+
+
+def right(chat: Chat) -> list[str]:
+    wanted = [title for words, title in GOLD.items() if words in chat.prompt.partition("<sections>")[0]]
+    return [label for label, text in chat.entries.items() if any(f"> {title}\n" in text for title in wanted)]
+
+
+@pytest.fixture
+def project(tmp_path: Path) -> Path:
+    return make_project(tmp_path)
+
+
+@pytest.fixture(scope="module")
+def redis(tmp_path_factory: pytest.TempPathFactory) -> Iterator[RedisServer]:
+    if shutil.which("redis-server") is None and not os.environ.get("CI"):
+        pytest.skip("redis-server is not installed")
+    running = RedisServer(tmp_path_factory.mktemp("redis"))
+    yield running
+    running.stop()
+
+
+def words(server: ScriptedLLM) -> tuple[object, ...]:
+    return ("--predictor", "hybrid", "--hybrid-base-url", server.base_url, "--hybrid-model", "m")
+
+
+@pytest.mark.parametrize("kept_in", ["sqlite", "redis"])
+def test_the_second_server_is_asked_and_the_runs_differ(
+    project: Path, kept_in: str, request: pytest.FixtureRequest
+) -> None:
+    cache: tuple[object, ...] = ()
+    if kept_in == "redis":
+        cache = ("--cache-redis-url", request.getfixturevalue("redis").url)
+    with ScriptedLLM(informed) as one, ScriptedLLM(misled) as other:
+        first = benchmark(project, *words(one), *cache)
+        second = benchmark(project, *words(other), *cache)
+        assert len(one.requests) == len(other.requests) == 8
+        again = benchmark(project, *words(one), *cache, "--fresh")
+        assert len(one.requests) == 8, "the first server's decisions are still known"
+    compared = Run.load(second).compare_with(Run.load(first), measure="strict_hit@1")
+    [difference] = [pair.comparison.difference for pair in compared.pairs]
+    assert difference < -0.4
+    hits = [[row["hits"] for row in json_lines(run / "rows.jsonl")] for run in (first, second, again)]
+    assert hits[0] == hits[2] != hits[1]
+    shown = invoke("show", again).output
+    assert "LLM calls from the decision cache: 8 of 8 (hybrid)" in shown
+    assert "decision cache" not in invoke("show", second).output
+
+
+def test_a_recording_replays_whatever_the_endpoint_is_called(project: Path, tmp_path: Path) -> None:
+    cassette = tmp_path / "c.sqlite"
+    with ScriptedLLM(informed) as server:
+        recorded = benchmark(project, *words(server), "--llm-record", cassette)
+    elsewhere = ("--hybrid-base-url", "http://127.0.0.1:9/v1", "--hybrid-model", "m")
+    replayed = benchmark(project, "--predictor", "hybrid", *elsewhere, "--llm-replay", cassette)
+    assert (recorded / "rows.jsonl").read_bytes() == (replayed / "rows.jsonl").read_bytes()
+
+
+def test_one_recording_of_both_is_refused(project: Path, tmp_path: Path) -> None:
+    """Its cassette could not tell the second server's answers from the first's."""
+    with ScriptedLLM(informed) as one, ScriptedLLM(misled) as other:
+        flags = ("--pageindex-base-url", other.base_url, "--pageindex-model", "m", "--predictor", "pageindex")
+        result = invoke(
+            "benchmark",
+            "--data-dir",
+            project / "data",
+            "--reports",
+            project / "reports",
+            "--llm-record",
+            tmp_path / "c.sqlite",
+            *words(one),
+            *flags,
+        )
+        assert result.exit_code == 2
+        assert one.base_url in result.output
+        assert other.base_url in result.output
+        assert one.requests == other.requests == []
+        assert not (project / "reports").exists()
+
+
+def test_the_line_of_a_search_says_what_answered(project: Path, tmp_path: Path) -> None:
+    with ScriptedLLM(informed) as server:
+        flags = ("--hybrid-base-url", server.base_url, "--hybrid-model", "m", "--data-dir", project / "data")
+        asked, cached = (invoke("hybrid", "remove stains", *flags).stderr for _ in range(2))
+        record, replay = (
+            invoke("hybrid", "remove stains", *flags, flag, tmp_path / "c.sqlite").stderr
+            for flag in ("--llm-record", "--llm-replay")
+        )
+    assert "LLM: 1 call, 107 tokens" in asked
+    assert "LLM: 1 call (1 from the cache), 107 tokens" in cached
+    assert "LLM: 1 call (1 from the cache), 107 tokens" in record
+    assert "LLM: 1 call (1 from the cassette), 107 tokens" in replay
+
+
+def test_the_line_of_a_benchmark_says_what_answered(project: Path, tmp_path: Path) -> None:
+    flags = ("--data-dir", project / "data", "--reports", tmp_path / "reports", "--fresh")
+    quick = ("--latency-sample", 0, "--bootstrap", 100)
+    with ScriptedLLM(informed) as server:
+        said = [invoke("benchmark", *flags, *quick, *words(server)).stderr for _ in range(2)]
+    assert "LLM: 8 calls, 856 tokens" in said[0]
+    assert "LLM: 8 calls (8 from the cache), 856 tokens" in said[1]
