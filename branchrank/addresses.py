@@ -11,7 +11,7 @@ from __future__ import annotations
 import re
 from collections.abc import Iterable, Mapping, Sequence
 from types import NoneType
-from typing import Annotated, Any, get_args, get_origin, get_type_hints
+from typing import Any, Literal, get_args, get_origin, get_type_hints
 
 import msgspec
 from msgspec import Meta
@@ -33,13 +33,17 @@ def value_at(system: System, address: str) -> Any:
 
 
 def hint_at(system: System, address: str) -> tuple[Any, Meta]:
-    """The type of a field without ``None``, and its range and description."""
+    """The type of a field without ``None`` or a word besides, and its range and description."""
     owner, name = _owner(system, address)
     hint = get_type_hints(type(owner), include_extras=True)[name]
-    if get_origin(hint) is not Annotated:
-        (hint,) = (each for each in get_args(hint) if each is not NoneType)
-    bare, meta = get_args(hint)
+    bare, meta = get_args(without_none(hint))
     return bare, meta
+
+
+def without_none(hint: Any) -> Any:
+    """The type ``T`` of ``T | None``, where a word may stand besides; any other type as it is."""
+    kept = [each for each in get_args(hint) if each is not NoneType]
+    return kept[0] if NoneType in get_args(hint) else hint
 
 
 def _owner(system: System, address: str) -> tuple[Any, str]:
@@ -80,8 +84,10 @@ def _record(hint: Any) -> type[msgspec.Struct]:
 
 
 def _choices(hint: Any) -> tuple[str, ...]:
-    """The values of a ``Literal``, whether or not it is annotated."""
-    return get_args(get_args(hint)[0]) if get_origin(hint) is Annotated else get_args(hint)
+    """The values of a ``Literal``, alone, annotated, or beside other types."""
+    if get_origin(hint) is Literal:
+        return get_args(hint)
+    return tuple(choice for each in get_args(hint) for choice in _choices(each))
 
 
 def with_values(system: System, values: Mapping[str, Any]) -> System:

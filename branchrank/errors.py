@@ -10,6 +10,7 @@
     |   +-- RunError                    a run directory is missing, damaged or doctored
     +-- ArtifactError               4   an index or other artefact is missing, stale or foreign
     |   +-- BusyError                   another process is building it
+    |   +-- LostCollectionError         its Chroma collection was moved away
     +-- MissingDependencyError      5   an optional package is not installed
     +-- ModelError                  6   an embedding or reranking model can't be had
     +-- LLMError                    7   an LLM is asked for and can't be reached, or a budget is spent
@@ -77,6 +78,10 @@ class ArtifactError(BranchRankError):
 
 class BusyError(ArtifactError):
     """Another process holds the lock of the artefact."""
+
+
+class LostCollectionError(ArtifactError):
+    """The Chroma collection of an index was moved away or deleted; queries don't rebuild it by themselves."""
 
 
 class MissingDependencyError(BranchRankError):

@@ -23,6 +23,7 @@ from branchrank.files.grep import Ranking
 from branchrank.files.read_file import FileRefused
 from branchrank.progress import Notify, Progress, no_notice, no_progress
 from branchrank.questions.generation import GenerationEstimate
+from branchrank.systems.query import read_filters
 from branchrank.systems.search_tools import Found, Listener, SearchStatus, SearchTools, ToolAnswer
 from branchrank.workspace import Run
 from branchrank.workspace_questions import Spent
@@ -58,6 +59,7 @@ __all__ = [
     "plan_from_names",
     "plan_from_run",
     "power",
+    "read_filters",
     "run_benchmark",
     "score_trec",
     "spent_line",

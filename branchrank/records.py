@@ -159,11 +159,13 @@ class Placement(Record, frozen=True, kw_only=True):
 class Hit(Record, frozen=True, kw_only=True):
     """One returned passage. ``source``, ``line_start`` and ``line_end`` span exactly ``text``.
 
-    ``branches`` maps a branch's name to the candidate's rank and score there, ``notes`` to how that score
-    came about. ``distance`` is the squared L2 distance of unit vectors, in 0..4, when a dense branch met the
-    passage. ``matched`` are the numbers of the lines in which a branch found the query's words. ``members``
-    are the best passages of the hit's document, where a system groups by document. ``fallback`` says why a
-    stage's stated fallback placed this hit (``None`` when no stage fell back).
+    ``branches`` maps a branch's name to the candidate's rank and score in the list that it found: of a
+    branch that expands over the tree, those of the section's best chunk in its shortlist. ``notes`` maps it
+    to how that score came about, or how an expansion reached a section that the shortlist lacks.
+    ``distance`` is the squared L2 distance of unit vectors, in 0..4, when a dense branch met the passage.
+    ``matched`` are the numbers of the lines in which a branch found the query's words. ``members`` are the
+    best passages of the hit's document, where a system groups by document. ``fallback`` says why a stage's
+    stated fallback placed this hit (``None`` when no stage fell back).
     """
 
     id: str
@@ -180,6 +182,13 @@ class Hit(Record, frozen=True, kw_only=True):
     matched: tuple[int, ...] = ()
     members: tuple[Hit, ...] = ()
     fallback: str | None = None
+
+    @property
+    def reasons(self) -> tuple[str, ...]:
+        """Where each branch placed it, such as ``bm25(nodes) #2``, or how else it was reached."""
+        placed = [f"{name} #{place.rank}" for name, place in self.branches.items()]
+        notes = [f"{name} {note}" for name, note in self.notes.items() if name not in self.branches]
+        return tuple(sorted([*placed, *notes]))
 
     @property
     def span(self) -> Span:
@@ -240,3 +249,8 @@ class Retrieval(Record, frozen=True, kw_only=True):
     found: dict[str, int] = msgspec.field(default_factory=dict)
     notices: tuple[str, ...] = ()
     incomplete: str = ""
+
+    @property
+    def remarks(self) -> tuple[str, ...]:
+        """Everything that a reader of the answer should know: the notices, and why it is incomplete."""
+        return (*self.notices, *filter(None, [self.incomplete]))

@@ -5,7 +5,7 @@
    what was checked is what is used: a name swapped for a link between two steps is refused.
 3. A file is opened without following a link and without blocking, and must be a regular file. A file is
    written under a temporary name in its folder's descriptor and renamed there; a folder is removed from the
-   descriptor of the folder above it.
+   descriptor of the folder above it. A folder is copied as far as the caller's limits allow.
 """
 
 from __future__ import annotations
@@ -35,14 +35,7 @@ def open_beneath(root: Path, relative: str) -> BufferedReader:
     if relative == ".":
         raise IsADirectoryError(errno.EISDIR, "a folder, not a file", relative)
     with _folder_of(root, relative) as (folder, name):
-        descriptor = _open(name, _FILE, folder, relative)
-    mode = os.fstat(descriptor).st_mode
-    if stat.S_ISREG(mode):
-        return os.fdopen(descriptor, "rb")
-    os.close(descriptor)
-    if stat.S_ISDIR(mode):
-        raise IsADirectoryError(errno.EISDIR, "a folder, not a file", relative)
-    raise PermissionError(errno.EACCES, "not a regular file", relative)
+        return os.fdopen(_open_regular(name, folder, relative), "rb")
 
 
 def read_beneath(root: Path, relative: str) -> bytes:
@@ -98,6 +91,41 @@ def links_beneath(root: Path) -> Iterator[Path]:
                 yield path
 
 
+def copy_folder(source: Path, target: Path, *, most_bytes: int, most_files: int) -> None:
+    """Copy the files below ``source`` into the new folder ``target``; nothing of ``source`` is changed.
+
+    Raises :class:`PermissionError` for a link, for what is no regular file, and past the limits, and
+    ``OSError`` where the system refuses.
+    """
+    left_bytes, left_files = most_bytes, most_files
+    if source.is_symlink():
+        raise PermissionError(errno.EACCES, "symbolic links are not followed", str(source))
+    for folder, folders, files, descriptor in os.fwalk(source, follow_symlinks=False):
+        relative = os.path.relpath(folder, source)
+        (target / relative).mkdir(mode=0o700)
+        for name in (*folders, *files):
+            path = os.path.normpath(os.path.join(relative, name))
+            if _is_link(name, descriptor):
+                raise PermissionError(errno.EACCES, "symbolic links are not followed", path)
+            left_files -= 1
+            if name in folders:
+                continue
+            with os.fdopen(_open_regular(name, descriptor, path), "rb") as stream:
+                left_bytes -= _copy(stream, target / path, left_bytes + 1)
+            if left_bytes < 0 or left_files < 0:
+                reason = f"more than {most_bytes >> 20} MiB or {most_files} files"
+                raise PermissionError(errno.EFBIG, reason, str(source))
+
+
+def _copy(stream: BufferedReader, target: Path, most: int) -> int:
+    """Copy up to ``most`` bytes; how many were."""
+    done = 0
+    with target.open("xb") as written:
+        while done < most and (block := stream.read(min(1 << 20, most - done))):
+            done += written.write(block)
+    return done
+
+
 @contextlib.contextmanager
 def _folder_of(root: Path, relative: str, *, create: bool = False) -> Iterator[tuple[int, str]]:
     """The descriptor of the folder that holds ``relative`` below ``root``, and the last name of the path."""
@@ -116,6 +144,18 @@ def _folder_of(root: Path, relative: str, *, create: bool = False) -> Iterator[t
         yield folder, names[-1]
     finally:
         os.close(folder)
+
+
+def _open_regular(name: str, folder: int, relative: str) -> int:
+    """Open a regular file in a folder; :class:`IsADirectoryError` or :class:`PermissionError` otherwise."""
+    descriptor = _open(name, _FILE, folder, relative)
+    mode = os.fstat(descriptor).st_mode
+    if stat.S_ISREG(mode):
+        return descriptor
+    os.close(descriptor)
+    if stat.S_ISDIR(mode):
+        raise IsADirectoryError(errno.EISDIR, "a folder, not a file", relative)
+    raise PermissionError(errno.EACCES, "not a regular file", relative)
 
 
 def _open(name: str, flags: int, folder: int, relative: str) -> int:

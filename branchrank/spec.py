@@ -1,4 +1,4 @@
-"""A system is data: branches -> expand -> fuse -> cap -> group -> rerank -> top k.
+"""A system is data: branches -> expand -> fuse -> cap -> rescore -> group -> rerank -> passages -> top k.
 
 Every slot is a frozen record, so a system can be read from TOML, compared, and hashed; two systems that
 share a slot share its results.
@@ -56,6 +56,7 @@ class Branch(Record, frozen=True, kw_only=True, forbid_unknown_fields=True):
 
     ``kind`` names a branch kind (:mod:`branchrank.systems.branches`), ``options`` are that kind's own.
     ``doubled`` asks for twice the k of the query instead of ``top_n``. A branch with ``expand`` gives nodes.
+    The ``threshold`` ``calibrated`` is the one that the index measured for its model.
     """
 
     kind: str
@@ -67,6 +68,7 @@ class Branch(Record, frozen=True, kw_only=True, forbid_unknown_fields=True):
             float,
             Meta(gt=0.0, le=4.0, description="squared L2 distance from which on the branch drops a chunk"),
         ]
+        | Literal["calibrated"]
         | None
     ) = None
     doubled: bool = False
@@ -104,6 +106,25 @@ class Fuse(Record, frozen=True, kw_only=True, forbid_unknown_fields=True):
         ),
     ] = 0
     unit_interval: bool = False
+
+
+class Rescore(Record, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """A second score for the first candidates, added to that of the fusion.
+
+    ``maxsim`` is late interaction: it compares the token vectors of the query and of each chunk
+    (:mod:`branchrank.ranking.maxsim`), by the model of the index.
+    """
+
+    method: Annotated[
+        Literal["none", "maxsim"],
+        Meta(description="second score of the first candidates; maxsim: late interaction of token vectors"),
+    ] = "none"
+    candidates: Annotated[
+        int, Meta(ge=1, le=1000, description="candidates of the first stage that get the second score")
+    ] = 30
+    weight: Annotated[
+        float, Meta(ge=0.0, le=100.0, description="weight of the second score against that of the fusion")
+    ] = 1.0
 
 
 class Group(Record, frozen=True, kw_only=True, forbid_unknown_fields=True):
@@ -147,6 +168,31 @@ class Rerank(Record, frozen=True, kw_only=True, forbid_unknown_fields=True):
     ] = ""
 
 
+class Passages(Record, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """The passages that are returned of what was ranked.
+
+    With ``order`` ``scores`` the sections are a pool: all of their passages are ordered, behind the order
+    of a reranker where there is one. A system that ranks chunks has nothing to order.
+    """
+
+    order: Annotated[
+        Literal["sections", "scores"],
+        Meta(
+            description="sections: one passage for each section, in their order; "
+            "scores: all passages of the candidates by score fusion"
+        ),
+    ] = "sections"
+
+    lines: Annotated[
+        int,
+        Meta(
+            ge=0,
+            le=10_000,
+            description="length in lines to which a hit grows inside its section; 0: hits stay as they are",
+        ),
+    ] = 0
+
+
 class Endpoint(Record, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """The LLM of a system. Empty fields mean that none is named."""
 
@@ -166,8 +212,10 @@ class System(Record, frozen=True, kw_only=True, forbid_unknown_fields=True):
     name: str
     branches: tuple[Branch, ...]
     fuse: Fuse = Fuse()
+    rescore: Rescore = Rescore()
     group: Group = Group()
     rerank: Rerank = Rerank()
+    passages: Passages = Passages()
     llm: Endpoint = Endpoint()
     returns: Annotated[
         Literal["passage", "section"],

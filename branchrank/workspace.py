@@ -11,6 +11,7 @@ from os import PathLike
 from pathlib import Path
 from typing import TYPE_CHECKING, Self
 
+from branchrank import arguments
 from branchrank.errors import QuestionError, UsageError
 from branchrank.index.workspace_folder import WorkspaceFolder, configure, kept_if_right
 from branchrank.measures.verdicts import DELTA
@@ -26,10 +27,11 @@ from branchrank.workspace_questions import WorkspaceQuestions
 from branchrank.workspace_tree import WorkspaceTree
 
 if TYPE_CHECKING:
+    from branchrank.index.adoption import Adoption
+    from branchrank.index.calibration import Calibration
     from branchrank.measures.verdicts import Comparison
     from branchrank.report.verify import Verification
     from branchrank.runs.run_comparison import RunComparison, RunGate
-    from branchrank.systems.calibration import Calibration
 
 AnyPath = str | PathLike[str]
 #: A name, a system, an object with ``retrieve(query, k)``, or a function of the same arguments.
@@ -69,7 +71,7 @@ class Workspace(Searcher):
 
         Raises :class:`~branchrank.errors.UsageError` for a wrong setting.
         """
-        folder = WorkspaceFolder.open(Path(data_dir), flags=settings, notify=notify)
+        folder = WorkspaceFolder.open(arguments.path("data_dir", data_dir), flags=settings, notify=notify)
         return cls(folder, rebuild=rebuild, progress=progress)
 
     @classmethod
@@ -105,15 +107,16 @@ class Workspace(Searcher):
         from branchrank.corpus.beir import is_beir, unpack_beir
         from branchrank.corpus.named import locate_corpus
 
-        folder = Path(data_dir)
+        folder = arguments.path("data_dir", data_dir)
         kept = {**(settings or {}), **({"index.embedder": embedder} if embedder else {})}
         opened = WorkspaceFolder.open(folder, flags=kept)  # a wrong value is refused before it is kept
         kept = dict(opened.flags)
         if corpus is None:
             opened.check_exists()
-        root = None if corpus is None else locate_corpus(corpus if isinstance(corpus, str) else Path(corpus))
+        root = None if corpus is None else locate_corpus(_corpus(corpus))
         if root is not None and is_beir(root):
             root = unpack_beir(root, folder / "beir" / root.resolve().name)
+        opened.check_links(root, [Path(each) for each in (chunks, nodes) if each is not None])
         with kept_if_right(folder):
             configure(
                 folder,
@@ -127,8 +130,68 @@ class Workspace(Searcher):
             workspace.build_index()
         return workspace
 
+    @classmethod
+    def adopt(
+        cls,
+        folder: AnyPath,
+        data_dir: AnyPath,
+        *,
+        corpus: AnyPath | None = None,
+        embedder: str = "",
+        collection: str = "",
+        settings: Mapping[str, object] | None = None,
+        notify: Notify | None = None,
+        progress: bool | Progress = False,
+    ) -> Workspace:
+        """Make a workspace in ``data_dir`` of what another program left in ``folder``, and open it.
+
+        ``folder`` may hold ``chunks.jsonl``, ``chroma/`` and ``pageindex/nodes.jsonl``; it is only read.
+        Chunks without lines are looked for in the documents. The vectors of the Chroma collection
+        (``collection`` names it, where there are several) are reused when 20 chunks embedded again by
+        ``embedder`` agree with them at cosine 0.999; :attr:`adoption` says what was taken and what was left
+        out. ``corpus`` is the folder of the documents; without it the ``branchrank.toml`` of ``data_dir`` or
+        ``folder`` names it.
+
+        Raises :class:`~branchrank.errors.ArtifactError` when the vectors are not the embedder's or the folder
+        can't be read safely, :class:`~branchrank.errors.InputError` for a wrong file, and what :meth:`build`
+        raises; ``data_dir`` is then as it was.
+
+        >>> from branchrank import Workspace
+        >>> with Workspace.adopt("theirs", "data/adopted", corpus="docs", embedder="fake") as workspace:
+        ...     workspace.adoption.chunks, workspace.adoption.reused
+        (2, 2)
+        """
+        from branchrank.index.adoption import ADOPTED, RECORD, adopt_folder, documents_of
+
+        source, target = Path(folder), Path(data_dir)
+        kept = {**(settings or {}), **({"index.embedder": embedder} if embedder else {})}
+        opened = WorkspaceFolder.open(target, flags=kept, notify=notify)
+        kept = dict(opened.flags)
+        root = documents_of(opened, source, corpus)
+        adopted = adopt_folder(opened, source, root, collection)
+        files = target / ADOPTED
+        with kept_if_right(target):
+            configure(
+                target,
+                corpus=root if corpus is None else str(corpus),
+                chunks=files / "chunks.jsonl",
+                nodes=files / "nodes.jsonl" if adopted.tree else None,
+                adoption=files / RECORD,
+                settings=kept,
+            )
+            workspace = cls(WorkspaceFolder.open(target, flags=kept, notify=notify), progress=progress)
+            workspace.build_index()
+        return workspace
+
     def __repr__(self) -> str:
         return f"Workspace({str(self.data_dir)!r})"
+
+    @property
+    def adoption(self) -> Adoption | None:
+        """What :meth:`adopt` took and left out; ``None`` for any other workspace."""
+        from branchrank.index.adoption import read_adoption
+
+        return read_adoption(self._folder.adoption_file)
 
     @property
     def questions(self) -> WorkspaceQuestions:
@@ -155,6 +218,7 @@ class Workspace(Searcher):
         repeats: int | None = None,
         experiment: str = "benchmark",
         split: str = "",
+        filters: str | Sequence[str] = (),
         reports: AnyPath = "reports",
         settings: Mapping[str, object] | None = None,
         fresh: bool = False,
@@ -166,8 +230,9 @@ class Workspace(Searcher):
         ``retrieve(query, k)``, or a function ``f(query, k)``; both return hits, best first. ``questions`` is
         a question file (default: the workspace's). ``primary`` is the measure that is tested (``Success@1``,
         ``strict_hit@5``), ``measures`` are reported beside it, ``baseline`` names the predictor that the
-        others are compared with (default: the first). ``sample_size`` questions are drawn by ``seed``. Other
-        settings, such as ``"benchmark.delta"``, go into ``settings``.
+        others are compared with (default: the first). ``sample_size`` questions are drawn by ``seed``.
+        ``filters``, such as ``"file_path=guide/*"``, restrict every search to some documents. Other settings,
+        such as ``"benchmark.delta"``, go into ``settings``.
 
         Raises one error with every problem before any work. A query that fails is a miss, shown as a failure.
 
@@ -186,7 +251,7 @@ class Workspace(Searcher):
 
         given = {
             "primary": primary,
-            "measures": measures if isinstance(measures, str) else ",".join(measures),
+            "measures": ",".join(arguments.texts("measures", measures, "nDCG@10")),
             "baseline": baseline,
             "sample_size": sample_size,
             "sample_seed": seed,
@@ -202,10 +267,11 @@ class Workspace(Searcher):
             predictors,
             data_dir=self.data_dir,
             settings=folder.settings,
-            questions=None if questions is None else Path(questions),
-            reports=Path(reports),
+            questions=None if questions is None else arguments.path("questions", questions),
+            reports=arguments.path("reports", reports),
             experiment=experiment,
             split=split,
+            filters=arguments.texts("filters", filters, "file_path=guide/*"),
         )
         return Run.of(run_and_report(plan, fresh=fresh, notify=folder.notify, progress=progress))
 
@@ -215,14 +281,22 @@ class Workspace(Searcher):
         ``questions`` is a question file (default: the workspace's); its gold is not looked at. Raises
         :class:`~branchrank.errors.QuestionError` when it has no answerable question.
         """
+        from branchrank.index.calibration import calibrate, nearest_distances
         from branchrank.questions.question_files import load_questions
-        from branchrank.systems.calibration import calibrate
 
-        path = self._folder.questions_path if questions is None else Path(questions)
+        path = self._folder.questions_path
+        if questions is not None:
+            path = arguments.path("questions", questions)
         asked = [question.question for question in load_questions(path) if question.answerable]
         if not asked:
             raise QuestionError(f"{path} holds no answerable question", remedy="name others with --questions")
-        return calibrate(self.index, asked, self.settings.part(GrepSettings).vector_score_threshold)
+        distances = nearest_distances(self.index.vectors, self.index.embedder.embed_query, asked)
+        return calibrate(distances, self.settings.part(GrepSettings).vector_score_threshold)
+
+
+def _corpus(corpus: AnyPath) -> str | Path:
+    """A corpus's name or folder."""
+    return corpus if isinstance(corpus, str) else arguments.path("corpus", corpus)
 
 
 class Run(RunData):
@@ -248,7 +322,7 @@ class Run(RunData):
         Raises :class:`~branchrank.errors.RunError` when it is missing, unfinished, damaged or was made by
         another version.
         """
-        return cls.of(load_run(Path(directory)))
+        return cls.of(load_run(arguments.path("directory", directory)))
 
     @classmethod
     def of(cls, data: RunData) -> Self:

@@ -159,7 +159,7 @@ def _part(part: type[Settings]) -> str:
 
 def _setting(setting: Setting) -> str:
     default = str(setting.default).lower() if isinstance(setting.default, bool) else str(setting.default)
-    default = f"`{default}`" if default else "empty"
+    default = "unset" if setting.default is None else f"`{default}`" if default else "empty"
     return (
         f"| `{setting.name}` | `{setting.flag}` | {default} | {_cell(setting.allowed)} | "
         f"{_cell(setting.description)} |"

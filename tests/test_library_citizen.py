@@ -108,7 +108,9 @@ def test_sums_have_the_same_bits_for_any_number_of_blas_threads(tmp_path: Path) 
 
 def test_eight_threads_get_the_hits_of_one(tmp_path: Path) -> None:
     index, resolved = make_index(tmp_path, hybrid__no_llm=True, pageindex__no_llm=True)
-    systems = builtin_systems(("local", "pageindex", "hybrid", "grep", "sqlite"), resolved)
+    systems = builtin_systems(
+        ("local", "pageindex", "hybrid", "grep", "sqlite", "late-interaction"), resolved
+    )
     asked = [(system, query) for query in QUERIES for system in systems] * 4
     with index:
         alone = make_engine(index, tmp_path, resolved)

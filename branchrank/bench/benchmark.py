@@ -14,6 +14,7 @@ from collections import Counter
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import replace
 from datetime import UTC, datetime
+from functools import partial
 from pathlib import Path
 
 import msgspec
@@ -93,6 +94,7 @@ def run_plan(
             plan.settings.part(BenchmarkSettings),
             reports=plan.reports,
             memos=opened.memos,
+            measure_index=partial(opened.measured, questions=questions),
             progress=progress,
             notify=notify,
             fresh=fresh or not plan.is_repeatable,
@@ -117,6 +119,7 @@ def run_record(plan: Plan, opened: OpenPlan, questions: Sequence[Question]) -> R
         data_dir=relative(plan.data_dir),
         seed=part.sample_seed,
         split=plan.split,
+        filters=plan.filters,
         corpus=relative(workspace.corpus_root) if first is not None else "",
         corpus_digest=first.manifest.corpus_digest if first is not None else "",
         corpus_exclude=workspace.exclude if first is not None else (),
@@ -148,11 +151,12 @@ def index_facts(name: str, index: Index) -> IndexFacts:
         embedder=manifest.settings.embedder,
         model_revision=manifest.embedder.revision,
         dimension=manifest.embedder.dimension,
-        vector_store=index.vectors.name,
+        vector_store=index.vector_store,
         chunks=manifest.chunks,
         nodes=manifest.nodes,
         build_seconds=round(sum(index.report.seconds.values()), 3),
         bytes=index.report.bytes,
+        distance=manifest.distance,
     )
 
 
@@ -170,6 +174,7 @@ def run_predictors(
     *,
     reports: Path,
     memos: Iterable[Memo] = (),
+    measure_index: Callable[[IndexFacts], IndexFacts] = lambda facts: facts,
     progress: Progress = no_progress,
     notify: Notify = no_notice,
     fresh: bool = False,
@@ -183,8 +188,8 @@ def run_predictors(
 
     ``run`` is resumed where it stopped: in the directory ``resume``, or, unless it is to be ``fresh``, in the
     newest one under ``reports`` that was interrupted and has the same plan; ``keep_failures`` then gets the
-    LLM calls of its rows. Raises
-    :class:`~branchrank.errors.RunError` where ``resume`` has another plan or is finished.
+    LLM calls of its rows. ``measure_index`` adds what is known of an index when all questions are answered.
+    Raises :class:`~branchrank.errors.RunError` where ``resume`` has another plan or is finished.
     """
     if resume is not None:
         begun: Path | None = check_resumable(resume, run.plan)
@@ -214,6 +219,7 @@ def run_predictors(
         )
         timings = _timings(directory, predictors, questions, run, settings, progress)
         log.rewrite(rows)
+        run = msgspec.structs.replace(run, indexes=tuple(map(measure_index, run.indexes)))
         # Until run.json says finished the log is held, so that nobody resumes the run.
         measured = _measured(directory, run, memos, rows, timings, kept(questions, settings), gold_facts)
         publish(measured)
@@ -258,7 +264,7 @@ def _measured(
         warnings=(
             *total_failures(rows, run.predictors),
             *shallow(run.top_k),
-            *lost_branches(rows, run.predictors),
+            *lost_branches(rows, run.predictors, run.indexes),
             *lost_llms(rows, run.predictors),
         ),
     )

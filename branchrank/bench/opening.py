@@ -10,17 +10,20 @@ from pathlib import Path
 from branchrank.bench.experiment import PlannedSystem
 from branchrank.bench.plan import Plan
 from branchrank.bench.predictors import ApiPredictor, Predictor, SystemPredictor
+from branchrank.bench.store_recall import searches_vectors, with_recall
 from branchrank.errors import QuestionError
 from branchrank.index import Index, build_index, open_index, open_or_build
 from branchrank.index.workspace_folder import WorkspaceFolder
 from branchrank.progress import Notify, Progress
 from branchrank.questions.question_files import check_sources
 from branchrank.records import LLMCall, Question, Record
-from branchrank.runs.directory import PredictorRecord
+from branchrank.runs.directory import IndexFacts, PredictorRecord
+from branchrank.spec import System
 from branchrank.systems.engine import Engine
 from branchrank.systems.llm_opening import LLMMeter, open_llm
 from branchrank.systems.llm_stages import LLMStages
 from branchrank.systems.memo import Memo, QueryMemo
+from branchrank.systems.query import read_filters
 
 
 class OpenPredictor(Record, frozen=True, kw_only=True):
@@ -32,15 +35,26 @@ class OpenPredictor(Record, frozen=True, kw_only=True):
 
 
 class OpenPlan(Record, frozen=True, kw_only=True):
-    """Everything that a plan opened: predictors in its order, indexes by name, the memos of their stages.
+    """Everything that a plan opened: predictors in its order, indexes and engines by name of the index.
 
     ``keep_failures`` takes the rows' LLM calls before an interrupted run is resumed.
     """
 
     predictors: tuple[OpenPredictor, ...]
     indexes: dict[str, Index]
-    memos: tuple[Memo, ...]
+    engines: dict[str, Engine]
     keep_failures: Callable[[Iterable[LLMCall]], None]
+
+    @property
+    def memos(self) -> tuple[Memo, ...]:
+        """What the engines remember of their stages."""
+        return tuple(engine.memo for engine in self.engines.values())
+
+    def measured(self, facts: IndexFacts, questions: Sequence[Question]) -> IndexFacts:
+        """The facts of an index with what its vector store found for the questions."""
+        asked = (each.record for each in self.predictors)
+        systems = [record.system for record in asked if record.system and record.index == facts.name]
+        return with_recall(facts, self.engines[facts.name], systems, questions)
 
 
 @contextmanager
@@ -62,14 +76,17 @@ def open_plan(
     for each in plan.predictors:
         if isinstance(each, ApiPredictor):
             each.check()
-    used = dict.fromkeys(each.index for each in plan.predictors if isinstance(each, PlannedSystem))
+    used: dict[str, list[System]] = {}
+    for each in plan.predictors:
+        if isinstance(each, PlannedSystem):
+            used.setdefault(each.index, []).append(each.system)
     with ExitStack() as opened:
         stages = opened.enter_context(
             open_llm(plan.data_dir, plan.settings, plan.systems, notify=notify, meter=LLMMeter(status))
         )
         indexes: dict[str, Index] = {}
         engines: dict[str, tuple[Engine, Engine]] = {}
-        for name in used:
+        for name, systems in used.items():
             workspace = WorkspaceFolder(plan.data_dir, plan.indexes[name], notify=notify)
             index = (
                 open_or_build(workspace, partial(build_index, workspace, progress=progress))
@@ -78,11 +95,13 @@ def open_plan(
             )
             indexes[name] = opened.enter_context(index)
             check_gold(questions, index, plan.questions_file)
+            if searches_vectors(systems):
+                _ = index.vectors  # a damaged or foreign collection is refused before any question
             engines[name] = _engines(plan, name, index, stages, notify, opened)
         yield OpenPlan(
             predictors=tuple(_opened(plan, each, engines) for each in plan.predictors),
             indexes=indexes,
-            memos=tuple(engine.memo for engine, _ in engines.values()),
+            engines={name: engine for name, (engine, _) in engines.items()},
             keep_failures=stages.keep_failures,
         )
 
@@ -94,7 +113,15 @@ def _engines(
     workspace = WorkspaceFolder(plan.data_dir, plan.settings, notify=notify)
     cache = opened.enter_context(closing(workspace.open_cache()))
     root, settings = workspace.corpus_root, plan.indexes[name]
-    quality = Engine(index, root, settings, memo=Memo(), cache=cache, llm_stages=stages)
+    quality = Engine(
+        index,
+        root,
+        settings,
+        memo=Memo(),
+        cache=cache,
+        open_token_cache=workspace.open_token_cache,
+        llm_stages=stages,
+    )
     latency = Engine(index, root, settings, memo=QueryMemo(), llm_stages=stages)
     for engine in (quality, latency):
         opened.callback(engine.close)
@@ -108,9 +135,10 @@ def _opened(
         record = PredictorRecord(name=each.name, llm=each.llm, index="", origin=getattr(each, "origin", ""))
         return OpenPredictor(predictor=each, unmemoised=each, record=record)
     engine, timing = engines[each.index]
+    filters = read_filters(plan.filters)
     return OpenPredictor(
-        predictor=SystemPredictor(each.system, engine),
-        unmemoised=SystemPredictor(each.system, timing),
+        predictor=SystemPredictor(each.system, engine, filters),
+        unmemoised=SystemPredictor(each.system, timing, filters),
         record=PredictorRecord(
             name=each.system.name,
             llm=each.system.llm_label,

@@ -25,10 +25,11 @@ from branchrank.index.workspace_folder import WorkspaceFolder
 from branchrank.questions.question_files import check_wording, load_questions, sample_questions
 from branchrank.records import Question, Record
 from branchrank.runs import comparisons
-from branchrank.settings import BenchmarkSettings, LLMSettings, Resolved
+from branchrank.settings import BenchmarkSettings, IndexSettings, LLMSettings, Resolved
 from branchrank.spec import System
 from branchrank.systems.builtin import builtin_systems
-from branchrank.systems.checks import problems
+from branchrank.systems.checks import check_embedder, problems
+from branchrank.systems.query import read_filters
 
 T = TypeVar("T")
 
@@ -39,7 +40,8 @@ class Plan(Record, frozen=True, kw_only=True):
     ``predictors`` are asked in this order; the first is the baseline where the settings name none.
     ``indexes`` holds the settings of each index that a system names. ``questions`` is the question file,
     ``None`` for the workspace's own; ``reports`` the folder of the run's directory; ``repeats`` how often a
-    system that asks an LLM answers each question; ``command`` what a person typed, kept in ``run.json``.
+    system that asks an LLM answers each question; ``filters``, each ``KEY=VALUE``, restrict every search to
+    some documents; ``command`` is what a person typed, kept in ``run.json``.
     """
 
     data_dir: Path
@@ -50,6 +52,7 @@ class Plan(Record, frozen=True, kw_only=True):
     reports: Path = Path("reports")
     experiment: str = "benchmark"
     split: str = ""
+    filters: tuple[str, ...] = ()
     repeats: int = 1
     command: str = ""
 
@@ -131,7 +134,19 @@ def _errors(plan: Plan) -> Iterator[BranchRankError]:
     for each in plan.predictors:
         if isinstance(each, PlannedSystem) and each.index not in plan.indexes:
             yield UsageError(f"system {each.system.name!r}: there is no index {each.index!r}")
+    outside = [each.name for each in plan.predictors if not isinstance(each, PlannedSystem)]
+    if plan.filters and outside:
+        yield UsageError(
+            f"--filter restricts the searches of systems; {', '.join(outside)} searches by itself",
+            remedy="leave out --filter, or that predictor",
+        )
     checks: list[Callable[[], object]] = [
+        *(
+            partial(check_embedder, each.system, plan.indexes[each.index].part(IndexSettings).embedder)
+            for each in plan.predictors
+            if isinstance(each, PlannedSystem) and each.index in plan.indexes
+        ),
+        lambda: read_filters(plan.filters),
         lambda: comparisons.check_plan(plan.settings.part(BenchmarkSettings), names),
         lambda: asked_questions(plan),
     ]

@@ -21,6 +21,7 @@ from branchrank.records import Hit, Question, Record, Retrieval
 from branchrank.runs.attribution import gold_keys
 from branchrank.spec import System
 from branchrank.systems.engine import Engine
+from branchrank.systems.query import Filter
 
 _LARGEST_ANSWER = 64 * 1024 * 1024
 _UNREADABLE = (msgspec.DecodeError, UnicodeDecodeError)
@@ -43,11 +44,12 @@ class Predictor(Protocol):
 
 
 class SystemPredictor:
-    """A system record on an engine."""
+    """A system record on an engine; every search is restricted by ``filters``."""
 
-    def __init__(self, system: System, engine: Engine) -> None:
+    def __init__(self, system: System, engine: Engine, filters: tuple[Filter, ...] = ()) -> None:
         self.system = system
         self.engine = engine
+        self.filters = filters
         self.name = system.name
         self.llm = system.llm_label
 
@@ -59,6 +61,7 @@ class SystemPredictor:
             k,
             question_id=question.id,
             excluded=question.excluded_spans,
+            filters=self.filters,
             repeat=repeat,
         )
         if found.incomplete:  # a part must not pass for the whole

@@ -101,6 +101,7 @@ def plan_from_run(directory: Path, named: Named) -> Plan:
         reports=directory.resolve().parent,
         experiment=run.experiment,
         split=run.split,
+        filters=run.filters,
         repeats=_repeats(directory, run),
         command=run.command,
     )

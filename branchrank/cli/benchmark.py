@@ -8,6 +8,7 @@ import click
 
 from branchrank.cli.options import (
     data_dir_option,
+    filter_option,
     running_options,
     settings_options,
     typed_command,
@@ -21,6 +22,7 @@ from branchrank.settings import (
     GrepSettings,
     HybridSettings,
     IndexSettings,
+    LateInteractionSettings,
     LLMSettings,
     LocalSettings,
     PageindexSettings,
@@ -37,8 +39,8 @@ from branchrank.settings import (
     multiple=True,
     default=("all",),
     show_default=True,
-    help="local, pageindex, hybrid, grep, qdrant, sqlite, all (the first three), family (all six), bm25, "
-    "dense, api, or your own as module:Class. Repeatable.",
+    help="local, pageindex, hybrid, grep, qdrant, sqlite, late-interaction, all (the first three), "
+    "family (all seven), bm25, dense, api, or your own as module:Class. Repeatable.",
 )
 @click.option(
     "--questions",
@@ -55,6 +57,7 @@ from branchrank.settings import (
     "BRANCHRANK_API_TOKEN in the environment is sent to it as a bearer token.",
 )
 @click.option("--api-predictor", default="", help="Predictor to ask that endpoint for.")
+@filter_option
 @running_options
 @settings_options(
     BenchmarkSettings,
@@ -64,6 +67,7 @@ from branchrank.settings import (
     GrepSettings,
     QdrantSettings,
     RetrievalSettings,
+    LateInteractionSettings,
     Bm25Settings,
     LLMSettings,
     IndexSettings,
@@ -78,6 +82,7 @@ def command(
     split: str,
     api_endpoint: str,
     api_predictor: str,
+    filters: tuple[str, ...],
     fresh: bool,
     dry_run: bool,
     quiet: bool,
@@ -101,6 +106,7 @@ def command(
         reports=reports,
         experiment=experiment,
         split=split,
+        filters=filters,
         command=typed_command(),
     )
     run_and_report(plan, quiet=quiet, fresh=fresh, dry_run=dry_run)

@@ -25,7 +25,7 @@ _SAMPLE = ("--sample-size", "--sample-seed")
 COMMON: dict[str, Headings] = {
     "benchmark": {
         "Questions and sample": ("--questions", "--split", *_SAMPLE),
-        "Workspace and predictors": ("--data-dir", "--predictor", "--embedder", "--top-k"),
+        "Workspace and predictors": ("--data-dir", "--predictor", "--embedder", "--top-k", "--filter"),
         "LLM (off unless you name an endpoint)": (*_HYBRID_LLM, *_PAGEINDEX_LLM, "--max-calls"),
         "Statistics": (*_STATISTICS, "--latency-sample"),
         "Output": ("--reports", "--fresh", "--dry-run", "--quiet"),
@@ -38,7 +38,7 @@ COMMON: dict[str, Headings] = {
     },
     "retrieve": {
         "Search": ("--data-dir", "--predictor", "--top-k", "--filter", "--return", "--embedder"),
-        "Tuning": ("--local-vector-top-n", "--local-bm25-top-n", "--local-rrf-k"),
+        "Tuning": ("--local-vector-top-n", "--local-bm25-top-n", "--local-rrf-k", "--grep-ranking"),
         "Output": ("--json", "--quiet"),
     },
     "hybrid": {
@@ -61,7 +61,7 @@ COMMON: dict[str, Headings] = {
         "Output": ("--quiet",),
     },
     "tui": {
-        "Search": ("--data-dir", "--mode", "--embedder", "--grep-context-lines"),
+        "Search": ("--data-dir", "--mode", "--embedder", "--grep-ranking", "--grep-context-lines"),
         "LLM (off unless you name an endpoint)": _HYBRID_LLM,
         "Output": ("--quiet",),
     },

@@ -12,6 +12,7 @@ from branchrank.cli.terminal import Group
 #: Verb -> where in ``branchrank.cli`` its command is (``module`` or ``module:name``), and ``--help``'s line.
 VERBS: dict[str, tuple[str, str]] = {
     "index": ("index", "Build the index of a documentation folder."),
+    "adopt": ("adopt", "Take over chunks, a Chroma collection and nodes of your own."),
     "corpus": ("corpus", "Fetch and list corpora by name."),
     "retrieve": ("retrieve", "Search with the local predictor."),
     "hybrid": ("hybrid", "Search with the hybrid predictor."),

@@ -61,7 +61,7 @@ def _click_type(setting: Setting) -> Any:
 
 
 def _help(setting: Setting) -> str:
-    default = "" if setting.default in ("", False) else f" Default {setting.default}."
+    default = "" if setting.default in ("", False, None) else f" Default {setting.default}."
     allowed = "" if setting.low is None else f" {setting.allowed[:1].upper()}{setting.allowed[1:]}."
     text = setting.description[:1].upper() + setting.description[1:]
     return f"{text}.{default}{allowed}"
@@ -90,6 +90,18 @@ def data_dir_option(function: F) -> F:
         default=DEFAULT_DATA_DIR,
         show_default=True,
         help="The workspace: indexes, tree, questions and caches of one corpus.",
+    )(function)
+
+
+def filter_option(function: F) -> F:
+    """Add ``--filter``."""
+    return click.option(
+        "--filter",
+        "filters",
+        multiple=True,
+        metavar="KEY=VALUE",
+        help="Search only documents whose file_path (or source) is VALUE or matches it as a glob. "
+        "Repeatable: a document must pass every filter.",
     )(function)
 
 

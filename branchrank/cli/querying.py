@@ -12,7 +12,7 @@ import click
 import msgspec
 
 import branchrank
-from branchrank.cli.options import given_flags, settings_options
+from branchrank.cli.options import filter_option, given_flags, settings_options
 from branchrank.cli.terminal import safe, say, show_error
 from branchrank.errors import BranchRankError
 from branchrank.printable import encodable, safe_line
@@ -48,6 +48,7 @@ class Answer(Record, frozen=True, kw_only=True):
     hits: tuple[Hit, ...]
     stage_ms: dict[str, float]
     fallbacks: tuple[str, ...]
+    notices: tuple[str, ...]
 
 
 def answer_queries(
@@ -92,10 +93,11 @@ def _answer(query: str, predictor: str, retrieve: Callable[[str], Retrieval], as
             hits=retrieval.hits,
             stage_ms={stage: round(ms, 3) for stage, ms in retrieval.stage_ms.items()},
             fallbacks=retrieval.fallbacks,
+            notices=retrieval.remarks,
         )
         click.echo(msgspec.json.encode(answer))  # bytes: JSON is UTF-8 whatever the terminal is
         return
-    for notice in (*retrieval.notices, *filter(None, [retrieval.incomplete])):
+    for notice in retrieval.remarks:
         click.secho(safe(notice), fg="yellow", err=True)
     for fallback in retrieval.fallbacks:
         click.secho(f"fallback: {safe(fallback)}", fg="yellow", err=True)
@@ -111,8 +113,8 @@ def show_hit(rank: int, hit: Hit) -> None:
     """Print one hit: where it lies, why it is there, and how it begins."""
     place = click.style(f"{safe_line(hit.source)}:{hit.line_start}-{hit.line_end}", bold=True)
     click.echo(f"{rank:>2}. {place}  {safe_line(hit.breadcrumb)}")
-    placed = ", ".join(f"{name} #{placement.rank}" for name, placement in sorted(hit.branches.items()))
-    click.secho(f"    score {hit.score:.4f}{'  ' + placed if placed else ''}", dim=True)
+    reasons = safe(", ".join(hit.reasons))
+    click.secho(f"    score {hit.score:.4f}{'  ' + reasons if reasons else ''}", dim=True)
     show_passage(hit.text)
 
 
@@ -137,14 +139,8 @@ def query_options(function: Callable[..., None]) -> Callable[..., None]:
     for decorate in (
         click.option("--quiet", is_flag=True, help="No progress."),
         click.option("--json", "as_json", is_flag=True, help="Print one JSON object per query."),
-        settings_options(BenchmarkSettings, only=frozenset({"benchmark.returns"})),
-        click.option(
-            "--filter",
-            "filters",
-            multiple=True,
-            metavar="KEY=VALUE",
-            help="Only documents whose file_path is VALUE or matches it as a glob. Repeatable.",
-        ),
+        settings_options(BenchmarkSettings, only=frozenset({"benchmark.returns", "benchmark.passage_lines"})),
+        filter_option,
         click.option(
             "--top-k", type=click.IntRange(1, 1000), default=5, show_default=True, help="Hits to return."
         ),

@@ -9,7 +9,15 @@ import click
 from branchrank.cli.options import given_flags, settings_options
 from branchrank.cli.querying import answer_queries, open_workspace, query_options
 from branchrank.cli.terminal import Command
-from branchrank.settings import Bm25Settings, CacheSettings, IndexSettings, LocalSettings
+from branchrank.settings import (
+    Bm25Settings,
+    CacheSettings,
+    GrepSettings,
+    IndexSettings,
+    LocalSettings,
+    QdrantSettings,
+    RetrievalSettings,
+)
 
 
 @click.command("retrieve", cls=Command)
@@ -17,7 +25,15 @@ from branchrank.settings import Bm25Settings, CacheSettings, IndexSettings, Loca
 @click.option(
     "--predictor", default="local", show_default=True, help="Search with this predictor instead of local."
 )
-@settings_options(LocalSettings, Bm25Settings, IndexSettings, CacheSettings)
+@settings_options(
+    LocalSettings,
+    GrepSettings,
+    QdrantSettings,
+    RetrievalSettings,
+    Bm25Settings,
+    IndexSettings,
+    CacheSettings,
+)
 def command(
     query: str | None,
     data_dir: Path,

@@ -8,7 +8,7 @@ from typing import Literal
 import click
 import msgspec
 
-from branchrank.cli.options import data_dir_option, given_flags, settings_options
+from branchrank.cli.options import data_dir_option, filter_option, given_flags, settings_options
 from branchrank.cli.querying import as_utf8, open_workspace, show_passage
 from branchrank.cli.terminal import Command, safe
 from branchrank.printable import safe_line
@@ -36,18 +36,27 @@ class SearchAnswer(Record, frozen=True, kw_only=True):
     show_default=True,
     help="Words as they are written or begin, nearest embeddings, or both fused.",
 )
+@filter_option
 @click.option("--explain", is_flag=True, help="Show every part of each score.")
 @click.option("--json", "as_json", is_flag=True, help="Print one JSON object.")
 @click.option("--quiet", is_flag=True, help="No progress.")
 @settings_options(RetrievalSettings)
 @settings_options(EmbeddingSettings, IndexSettings, only=frozenset({"embedding.model", "index.embedder"}))
-def command(query: str, data_dir: Path, mode: Mode, explain: bool, as_json: bool, quiet: bool) -> None:
+def command(
+    query: str,
+    data_dir: Path,
+    mode: Mode,
+    filters: tuple[str, ...],
+    explain: bool,
+    as_json: bool,
+    quiet: bool,
+) -> None:
     """Search the workspace for QUERY; a document is represented by its best chunks.
 
     The modes semantic and hybrid need an [embedding] section in branchrank.toml.
     """
     with open_workspace(data_dir, given_flags(), quiet=quiet) as workspace:
-        hits = workspace.search_documents(query, mode=mode)
+        hits = workspace.search_documents(query, mode=mode, filters=filters)
     if as_json:
         click.echo(msgspec.json.encode(SearchAnswer(query=query, mode=mode, results=tuple(hits))))
         return

@@ -18,6 +18,7 @@ from branchrank.settings import (
     GrepSettings,
     HybridSettings,
     IndexSettings,
+    LateInteractionSettings,
     LLMSettings,
     LocalSettings,
     PageindexSettings,
@@ -94,12 +95,13 @@ predictor_option = click.option(
     GrepSettings,
     QdrantSettings,
     RetrievalSettings,
+    LateInteractionSettings,
     LLMSettings,
     Bm25Settings,
     IndexSettings,
     CacheSettings,
 )
-@settings_options(BenchmarkSettings, only=frozenset({"benchmark.returns"}))
+@settings_options(BenchmarkSettings, only=frozenset({"benchmark.returns", "benchmark.passage_lines"}))
 def command(
     data_dir: Path,
     predictors: tuple[str, ...],

@@ -6,11 +6,11 @@ from pathlib import Path
 
 import click
 
+from branchrank import Workspace
 from branchrank.cli.options import data_dir_option
-from branchrank.cli.querying import workspace_settings
 from branchrank.cli.terminal import Command
 from branchrank.errors import UsageError
-from branchrank.settings import PARTS, resolve, settings_of
+from branchrank.settings import DEFAULT, PARTS, resolve, settings_of
 
 
 @click.command("settings", cls=Command)
@@ -18,8 +18,10 @@ from branchrank.settings import PARTS, resolve, settings_of
 def command(data_dir: Path) -> None:
     """List every setting: its value in this workspace, where that came from, range and meaning."""
     wrong: UsageError | None = None
+    calibrated = ""
     try:
-        resolved = workspace_settings(data_dir)
+        workspace = Workspace.open(data_dir)
+        resolved, calibrated = workspace.settings, workspace.calibrated_distance
     except UsageError as error:
         # Its remedy is this list, which then shows the defaults.
         wrong, resolved = error, resolve(environment={})
@@ -31,5 +33,7 @@ def command(data_dir: Path) -> None:
             allowed = f"; {setting.allowed}" if setting.allowed else ""
             click.echo(f"  {setting.name} = {value!r}  ({origin})")
             click.secho(f"      {setting.flag}: {setting.description}{allowed}", dim=True)
+            if setting.name == "vector_score_threshold" and origin == DEFAULT and calibrated:
+                click.echo(f"      in use: {calibrated}")
     if wrong is not None:
         raise wrong

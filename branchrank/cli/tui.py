@@ -20,7 +20,7 @@ from branchrank.settings import (
     LocalSettings,
 )
 
-PREDICTORS = ("local", "hybrid")
+PREDICTORS = ("local", "hybrid", "late-interaction")
 
 
 @click.command("tui", cls=Command)
@@ -28,18 +28,18 @@ PREDICTORS = ("local", "hybrid")
 @data_dir_option
 @click.option(
     "--mode",
-    type=click.Choice(["grep", "vector", "hybrid"]),
-    default="hybrid",
-    show_default=True,
-    help="How to search at first; F2 switches.",
+    type=click.Choice(["grep", "vector", "hybrid", *(f"predictor-{name}" for name in PREDICTORS)]),
+    default="",
+    help="How to search at first; F2 switches. Default: predictor-hybrid where its LLM is named, else "
+    "predictor-local.",
 )
 @click.option("--quiet", is_flag=True, help="No progress.")
 @settings_options(GrepSettings, LocalSettings, HybridSettings, LLMSettings, IndexSettings, CacheSettings)
 def command(query: str, data_dir: Path, mode: str, quiet: bool) -> None:
     """Search in the terminal: results with marked lines, the source beside them, a log of what was found.
 
-    Modes: grep, vectors, both, and the predictors local and (where its LLM is named, or with
-    --hybrid-no-llm) hybrid.
+    Modes: grep, vectors, both fused (with keywords of their own for grep), and the predictors local,
+    hybrid and late-interaction.
     """
     from branchrank.serve.service import Service
     from branchrank.serve.tui.app import SearchApp

@@ -15,12 +15,13 @@ anything else             a sentence-transformers model by hub name or local pat
 from __future__ import annotations
 
 from pathlib import Path
+from typing import cast
 
 from branchrank.embedders import minilm
 from branchrank.embedders.fake import FakeEmbedder
 from branchrank.embedders.installed import installed_routes, open_installed
-from branchrank.embedders.protocol import Embedder, EmbedderIdentity, Vectors, unit_rows
-from branchrank.errors import UsageError, or_else
+from branchrank.embedders.protocol import Embedder, EmbedderIdentity, TokenEmbedder, Vectors, unit_rows
+from branchrank.errors import ModelError, UsageError, or_else, suggestion
 from branchrank.progress import Notify
 from branchrank.settings import IndexSettings
 
@@ -28,9 +29,12 @@ __all__ = [
     "Embedder",
     "EmbedderIdentity",
     "FakeEmbedder",
+    "TokenEmbedder",
     "Vectors",
+    "check_gives_tokens",
     "is_bundled",
     "open_embedder",
+    "token_embedder",
     "unit_rows",
 ]
 
@@ -75,9 +79,43 @@ def open_embedder(settings: IndexSettings, *, notify: Notify | None = None) -> E
             f"embedder {settings.embedder!r}: there is no route {route!r}{or_else(route, _routes())}",
             remedy="correct --embedder, or install the package that provides it",
         )
+    meant = _meant(settings.embedder)
+    if meant and "/" not in settings.embedder and not folder.exists():  # the hub's names have an owner
+        raise UsageError(f"there is no embedder {settings.embedder!r}; {meant}", remedy="correct --embedder")
     from branchrank.embedders.sentence_transformers import SentenceTransformersEmbedder
 
-    return SentenceTransformersEmbedder(settings.embedder, settings.embedding_revision, notify=notify)
+    try:
+        return SentenceTransformersEmbedder(settings.embedder, settings.embedding_revision, notify=notify)
+    except ModelError as error:
+        if meant:
+            raise ModelError(f"{error.message}; {meant}", remedy=error.remedy) from error
+        raise
+
+
+def _meant(embedder: str) -> str:
+    """``did you mean `fake`?`` where a name is near a known one but is none."""
+    known = (*_routes(), minilm.MODEL, minilm.HUB_NAME, IndexSettings().embedder)
+    return "" if embedder in known else suggestion(embedder, known)
+
+
+def token_embedder(embedder: Embedder, name: str) -> TokenEmbedder:
+    """The embedder called ``name``, if it gives token vectors. Raises :class:`UsageError` if not."""
+    if all(hasattr(embedder, method) for method in ("embed_document_tokens", "embed_query_tokens")):
+        return cast("TokenEmbedder", embedder)
+    raise _no_tokens(name)
+
+
+def check_gives_tokens(name: str) -> None:
+    """Raise :class:`UsageError` for an embedder behind a server: these give no token vectors."""
+    if name.partition(":")[0] in ("openai", "ollama"):
+        raise _no_tokens(name)
+
+
+def _no_tokens(name: str) -> UsageError:
+    return UsageError(
+        f"the embedder {name} gives no token vectors, which late interaction compares",
+        remedy=f"--embedder {minilm.MODEL} (or CodeRankEmbed, or any sentence-transformers model)",
+    )
 
 
 def is_bundled(embedder: str) -> bool:

@@ -27,7 +27,7 @@ from branchrank.records import Record
 
 _HEAD = """
 <ir_version: 9, opset_import: ["": 20]>
-bert (int64[tokens] ids) => (float[size] mean) {{
+bert (int64[tokens] ids) => (float[size] mean, float[tokens, size] x{last}) {{
   length = Shape(ids)
   word = Gather(embeddings_word_embeddings_weight, ids)
   position = Slice(embeddings_position_embeddings_weight, zero, length)
@@ -103,14 +103,17 @@ def map_weights(content: NDArray[np.uint8]) -> dict[str, NDArray[np.float32]]:
 
 
 def graph_text(shape: BertShape) -> str:
-    """The encoder in ONNX's syntax: ``ids``, int64 ``(tokens,)``, to ``mean``, float32 ``(size,)``."""
+    """The encoder in ONNX's syntax, from ``ids``, int64 ``(tokens,)``.
+
+    Its outputs are ``mean``, float32 ``(size,)``, and the last layer's rows, float32 ``(tokens, size)``.
+    """
+    last = shape.num_hidden_layers
     layers = (
         _LAYER.format(n=n, next=n + 1, w=f"encoder_layer_{n}", epsilon=shape.layer_norm_eps)
-        for n in range(shape.num_hidden_layers)
+        for n in range(last)
     )
-    return (
-        _HEAD.format(epsilon=shape.layer_norm_eps) + "".join(layers) + _TAIL.format(n=shape.num_hidden_layers)
-    )
+    head = _HEAD.format(epsilon=shape.layer_norm_eps, last=last)
+    return head + "".join(layers) + _TAIL.format(n=last)
 
 
 class BertEncoder:
@@ -136,13 +139,19 @@ class BertEncoder:
         self._values = [onnxruntime.OrtValue.ortvalue_from_numpy(array) for array in named.values()]
         options.add_external_initializers(list(named), self._values)
         self._weights = weights
+        self._last = f"x{shape.num_hidden_layers}"
         self._session = onnxruntime.InferenceSession(
             _model(shape, constants, named), options, providers=["CPUExecutionProvider"]
         )
 
     def mean(self, ids: NDArray[np.int64]) -> NDArray[np.float32]:
         """The mean of the last layer's rows for one text's token ids: float32 ``(size,)``, not unit."""
-        result: NDArray[np.float32] = self._session.run(None, {"ids": ids})[0]
+        result: NDArray[np.float32] = self._session.run(["mean"], {"ids": ids})[0]
+        return result
+
+    def tokens(self, ids: NDArray[np.int64]) -> NDArray[np.float32]:
+        """The last layer's rows for one text's token ids: float32 ``(len(ids), size)``, not unit."""
+        result: NDArray[np.float32] = self._session.run([self._last], {"ids": ids})[0]
         return result
 
 

@@ -3,43 +3,33 @@
 1. A vector's key is the SHA-256 of the embedder's identity and of the exact text, prefix included.
 2. Texts that the cache lacks are embedded once each, in batches; a batch is committed as soon as it is done,
    so that a killed build loses at most one.
-3. Each row carries a checksum of its key and vector. A row that fails it, or has another dimension, is a
-   miss and is written anew.
-4. A file that is not such a cache, or is damaged, is set aside under another name. A disk that can't be
-   written means no cache. Both are said once, and neither is an error.
+3. A vector of another dimension is a miss and is written anew.
 """
 
 from __future__ import annotations
 
-import contextlib
 import hashlib
-import os
-import sqlite3
-import threading
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import Protocol, TypeVar
+from typing import Protocol
 
-import msgspec
 import numpy as np
 
 from branchrank.artifacts import digest_of
-from branchrank.embedders.protocol import Embedder, EmbedderIdentity, Vectors, vector_checksum
+from branchrank.embedders.protocol import Embedder, EmbedderIdentity, Vectors
+from branchrank.embedders.sqlite_blobs import BlobLayout, SqliteBlobs
 from branchrank.progress import Notify, Progress, no_progress
 
 #: Texts embedded between two commits: what a killed build can lose.
 BATCH = 64
 
 
-T = TypeVar("T")
-
-_APPLICATION_ID = 0x4252454D
-_VERSION = 1
-_SCHEMA = (
-    "CREATE TABLE embeddings"
-    " (key TEXT PRIMARY KEY, vector BLOB NOT NULL, checksum BLOB NOT NULL) WITHOUT ROWID"
+_LAYOUT = BlobLayout(
+    what="embeddings",
+    schema="CREATE TABLE embeddings"
+    " (key TEXT PRIMARY KEY, vector BLOB NOT NULL, checksum BLOB NOT NULL) WITHOUT ROWID",
+    application_id=0x4252454D,
 )
-_DAMAGE = (sqlite3.SQLITE_CORRUPT, sqlite3.SQLITE_NOTADB)
 
 
 class EmbeddingCache(Protocol):
@@ -123,128 +113,23 @@ def open_cache(path: Path, *, redis_url: str = "", notify: Notify | None = None)
 
 
 class SqliteEmbeddingCache:
-    """Vectors in one SQLite file, shared safely by threads and processes.
-
-    ``notify`` hears, once, why the cache was set aside or is not used.
-    """
+    """Vectors in one SQLite file; see :mod:`branchrank.embedders.sqlite_blobs`."""
 
     def __init__(self, path: Path, *, notify: Notify | None = None) -> None:
-        self._path = path
-        self._notify = notify or (lambda line: None)
-        self._lock = threading.Lock()
-        self._connection: sqlite3.Connection | None = None
-        self._off = False
-        self._guarded(lambda connection: None)
+        self._blobs = SqliteBlobs(path, _LAYOUT, notify=notify)
 
     def get_many(self, keys: Sequence[str], dimension: int) -> dict[str, Vectors]:
         """The vectors that are there and intact, each float32 of shape ``(dimension,)``."""
-
-        def select(connection: sqlite3.Connection) -> list[tuple[object, object, object]]:
-            return connection.execute(
-                "SELECT key, vector, checksum FROM embeddings WHERE key IN (SELECT value FROM json_each(?))",
-                [msgspec.json.encode(keys).decode()],
-            ).fetchall()
-
         return {
             key: np.frombuffer(vector, dtype="<f4")
-            for key, vector, checksum in self._guarded(select) or []
-            if isinstance(key, str)
-            and isinstance(vector, bytes)
-            and len(vector) == 4 * dimension
-            and checksum == vector_checksum(key, vector)
+            for key, vector in self._blobs.get_many(keys).items()
+            if len(vector) == 4 * dimension
         }
 
     def put_many(self, vectors: Mapping[str, Vectors]) -> None:
         """Keep vectors under their keys, in one transaction."""
-        packed = [(key, vector.astype("<f4").tobytes()) for key, vector in vectors.items()]
-        rows = [(key, vector, vector_checksum(key, vector)) for key, vector in packed]
-
-        def insert(connection: sqlite3.Connection) -> None:
-            with connection:
-                connection.executemany("INSERT OR REPLACE INTO embeddings VALUES (?, ?, ?)", rows)
-
-        self._guarded(insert)
+        self._blobs.put_many({key: vector.astype("<f4").tobytes() for key, vector in vectors.items()})
 
     def close(self) -> None:
         """Release the file."""
-        with self._lock:
-            self._close()
-            self._off = True
-
-    def _guarded(self, work: Callable[[sqlite3.Connection], T]) -> T | None:
-        """The result of ``work``, or ``None`` once the cache is off; a damaged file is replaced once."""
-        with self._lock:
-            for may_replace in (True, False):
-                if self._off:
-                    break
-                try:
-                    self._connection = self._connection or _connect(self._path)
-                    return work(self._connection)
-                except (sqlite3.Error, OSError) as error:
-                    self._close()
-                    if not (may_replace and _is_damage(error) and self._set_aside(error)):
-                        self._off = True
-                        self._notify(f"embeddings are not cached: {self._path}: {error}")
-        return None
-
-    def _set_aside(self, error: Exception) -> bool:
-        """Rename the file, so that a new one can take its place; false when the disk refuses."""
-        number = 1
-        while (aside := self._path.with_name(f"{self._path.name}.set-aside-{number}")).exists():
-            number += 1
-        try:
-            os.rename(self._path, aside)
-            for suffix in ("-wal", "-shm"):
-                with contextlib.suppress(FileNotFoundError):
-                    os.rename(f"{self._path}{suffix}", f"{aside}{suffix}")
-        except OSError:
-            return False
-        self._notify(f"{self._path} is not an intact embedding cache ({error}); it is now {aside.name}")
-        return True
-
-    def _close(self) -> None:
-        if self._connection is not None:
-            self._connection.close()
-        self._connection = None
-
-
-class _ForeignFileError(sqlite3.DatabaseError):
-    """The file is a database of something else, or of another version."""
-
-
-def _connect(path: Path) -> sqlite3.Connection:
-    """Open or create the cache. Raises ``sqlite3.Error`` or ``OSError``."""
-    path.parent.mkdir(parents=True, exist_ok=True)
-    os.close(os.open(path, os.O_RDWR | os.O_CREAT | os.O_NONBLOCK, 0o600))
-    if not path.is_file():
-        raise OSError("not a regular file")
-    connection = sqlite3.connect(path, timeout=10, check_same_thread=False)
-    # A damaged key is one that nobody asked for, not an error.
-    connection.text_factory = lambda raw: raw.decode("utf-8", "replace")
-    try:
-        connection.execute("PRAGMA trusted_schema = OFF")
-        connection.execute("BEGIN IMMEDIATE")
-        with connection:
-            if not connection.execute("SELECT count(*) FROM sqlite_master").fetchone()[0]:
-                connection.execute(_SCHEMA)
-                connection.execute(f"PRAGMA application_id = {_APPLICATION_ID}")
-                connection.execute(f"PRAGMA user_version = {_VERSION}")
-            found = (
-                connection.execute("PRAGMA application_id").fetchone()[0],
-                connection.execute("PRAGMA user_version").fetchone()[0],
-                connection.execute("SELECT sql FROM sqlite_master").fetchall(),
-            )
-            if found != (_APPLICATION_ID, _VERSION, [(_SCHEMA,)]):
-                raise _ForeignFileError("a database of something else")
-        connection.execute("PRAGMA journal_mode = WAL")
-        connection.execute("PRAGMA synchronous = NORMAL")
-    except BaseException:
-        connection.close()
-        raise
-    return connection
-
-
-def _is_damage(error: Exception) -> bool:
-    """Whether the file itself is at fault, not the disk or another process."""
-    code = getattr(error, "sqlite_errorcode", 0) & 0xFF
-    return isinstance(error, _ForeignFileError) or code in _DAMAGE
+        self._blobs.close()

@@ -57,6 +57,19 @@ class FakeEmbedder:
         row: Vectors = self.embed_documents([text])[0]
         return row
 
+    def embed_document_tokens(self, texts: Sequence[str], progress: Progress = no_progress) -> list[Vectors]:
+        """The unit vector of each word; a text without any has one token, the first axis."""
+        found = []
+        for number, text in enumerate(texts):
+            rows = self.embed_query_tokens(text)
+            found.append(rows if len(rows) else np.eye(1, self.identity.dimension, dtype=np.float32))
+            progress("embed", number + 1, len(texts))
+        return found
+
+    def embed_query_tokens(self, text: str) -> Vectors:
+        """The unit vector of each word of a query."""
+        return self.embed_documents(WORD.findall(text.lower()))
+
     def _raw(self, text: str) -> Vectors:
         """The sum of the hashed features; a text without any gets the first axis."""
         row = np.zeros(self.identity.dimension, dtype=np.float64)

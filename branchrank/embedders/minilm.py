@@ -11,7 +11,7 @@ from __future__ import annotations
 
 import hashlib
 import os
-from collections.abc import Sequence
+from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from importlib.util import find_spec
 from pathlib import Path
@@ -74,14 +74,8 @@ class MiniLMEmbedder:
     def embed_documents(self, texts: Sequence[str], progress: Progress = no_progress) -> Vectors:
         """One unit row per text."""
         rows = np.empty((len(texts), DIMENSION), dtype=np.float32)
-
-        def embed(number: int) -> None:
-            rows[number] = self._mean(texts[number])
-
-        longest_first = sorted(range(len(texts)), key=lambda number: -len(texts[number]))
-        with ThreadPoolExecutor(self._threads, thread_name_prefix="embed") as pool:
-            for done, _ in enumerate(pool.map(embed, longest_first), start=1):
-                progress("embed", done, len(texts))
+        for number, row in self._each(self._mean, texts, progress):
+            rows[number] = row
         return unit_rows(rows, origin=MODEL)
 
     def embed_query(self, text: str) -> Vectors:
@@ -89,9 +83,35 @@ class MiniLMEmbedder:
         row: Vectors = unit_rows(self._mean(text)[np.newaxis], origin=MODEL)[0]
         return row
 
+    def embed_document_tokens(self, texts: Sequence[str], progress: Progress = no_progress) -> list[Vectors]:
+        """The unit rows of each text's tokens, ``[CLS]`` and ``[SEP]`` included."""
+        found = dict(self._each(self._tokens, texts, progress))
+        return [found[number] for number in range(len(texts))]
+
+    def embed_query_tokens(self, text: str) -> Vectors:
+        """The unit rows of a query's tokens, without ``[CLS]`` and ``[SEP]``."""
+        rows: Vectors = self._tokens(text)[1:-1]
+        return rows
+
+    def _each(
+        self, work: Callable[[str], Vectors], texts: Sequence[str], progress: Progress
+    ) -> Iterator[tuple[int, Vectors]]:
+        """The number of each text and what ``work`` makes of it, the longest texts first."""
+        longest_first = sorted(range(len(texts)), key=lambda number: -len(texts[number]))
+        with ThreadPoolExecutor(self._threads, thread_name_prefix="embed") as pool:
+            results = pool.map(lambda number: work(texts[number]), longest_first)
+            for done, (number, result) in enumerate(zip(longest_first, results, strict=True), start=1):
+                yield number, result
+                progress("embed", done, len(texts))
+
     def _mean(self, text: str) -> Vectors:
-        encoding = self._tokenizer.encode(encodable(text))
-        return self._encoder.mean(np.array(encoding.ids, dtype=np.int64))
+        return self._encoder.mean(self._ids(text))
+
+    def _tokens(self, text: str) -> Vectors:
+        return unit_rows(self._encoder.tokens(self._ids(text)), origin=MODEL)
+
+    def _ids(self, text: str) -> NDArray[np.int64]:
+        return np.array(self._tokenizer.encode(encodable(text)).ids, dtype=np.int64)
 
 
 def find_model() -> Path:

@@ -3,6 +3,9 @@
 1. A document is embedded as ``document_prefix + text``, a query as ``query_prefix + text``.
 2. A text past ``max_tokens`` of the model's own tokenizer is truncated to its first tokens.
 3. Every vector is float32 and of unit length, so that the dot product is the cosine similarity.
+4. A model that runs in this process can also give a vector for each token of a text: those of its last
+   layer, before they are pooled. A document gives all of its tokens, a query only those of its own words:
+   neither the tokenizer's special tokens nor the prefix.
 """
 
 from __future__ import annotations
@@ -54,6 +57,19 @@ class Embedder(Protocol):
 
     def embed_query(self, text: str) -> Vectors:
         """The unit vector of a query: float32, shape ``(dimension,)``."""
+
+
+class TokenEmbedder(Embedder, Protocol):
+    """An embedder that also gives a unit vector for each token of a text, for late interaction."""
+
+    def embed_document_tokens(self, texts: Sequence[str], progress: Progress = no_progress) -> list[Vectors]:
+        """The unit rows of each text's tokens, in order: float32, shape ``(tokens, d)`` each.
+
+        ``progress("embed", done, total)`` counts texts.
+        """
+
+    def embed_query_tokens(self, text: str) -> Vectors:
+        """The unit rows of a query's tokens: float32, shape ``(tokens, d)``, maybe no rows."""
 
 
 def unit_rows(vectors: Vectors, *, origin: str) -> Vectors:

@@ -3,9 +3,11 @@
 1. The folder is looked through before anything is loaded: pickled weights, and modules or architectures that
    need code of their own, are refused. No remote code runs.
 2. The model is loaded in float32 on the device that the library chooses, else on the CPU.
-3. Texts are encoded one at a time unless another batch size is asked for: in a padded batch a vector
+3. A NomicBert in its published format has its configuration translated
+   (:mod:`branchrank.embedders.nomic_bert`).
+4. Texts are encoded one at a time unless another batch size is asked for: in a padded batch a vector
    depends, in its last digits, on the texts beside it.
-4. Prefixes are the model's own prompts; where it has none, those published for its name.
+5. Prefixes are the model's own prompts; where it has none, those published for its name.
 """
 
 from __future__ import annotations
@@ -21,6 +23,7 @@ import numpy as np
 
 from branchrank.artifacts import digest_file, digest_of
 from branchrank.embedders.hub import model_folder
+from branchrank.embedders.nomic_bert import native_config
 from branchrank.embedders.prefixes import Prefixes, conventional_prefixes
 from branchrank.embedders.protocol import EmbedderIdentity, Vectors, unit_rows
 from branchrank.environment import preserved_random_state, preserved_start_method
@@ -74,6 +77,8 @@ class SentenceTransformersEmbedder:
         self._lock = Lock()
         self._model = _load(folder, device, notify)
         prefixes = _prefixes(self._model.prompts, model)
+        prefix = self._model.tokenizer(prefixes.query, add_special_tokens=False)["input_ids"]
+        self._prefix_tokens = len(prefix)
         self.identity = EmbedderIdentity(
             name="sentence-transformers",
             model=model,
@@ -111,6 +116,38 @@ class SentenceTransformersEmbedder:
             )
         row: Vectors = unit_rows(rows, origin=identity.model)[0]
         return row
+
+    def embed_document_tokens(self, texts: Sequence[str], progress: Progress = no_progress) -> list[Vectors]:
+        """The unit rows of each text's tokens, special ones and those of the prefix included."""
+        found = []
+        for number, text in enumerate(texts, start=1):
+            with self._lock:
+                (encoded,) = self._model.encode_document(
+                    [encodable(text)],
+                    prompt=self.identity.document_prefix,
+                    output_value=None,
+                    show_progress_bar=False,
+                )
+            found.append(self._rows(encoded))
+            progress("embed", number, len(texts))
+        return found
+
+    def embed_query_tokens(self, text: str) -> Vectors:
+        """The unit rows of a query's tokens, without special ones and without those of the prefix."""
+        with self._lock:
+            (encoded,) = self._model.encode_query(
+                [encodable(text)],
+                prompt=self.identity.query_prefix,
+                output_value=None,
+                show_progress_bar=False,
+            )
+        special = np.isin(encoded["input_ids"].cpu().numpy(), self._model.tokenizer.all_special_ids)
+        own: Vectors = self._rows(encoded)[~special][self._prefix_tokens :]
+        return own
+
+    def _rows(self, encoded: Mapping[str, Any]) -> Vectors:
+        rows: Vectors = encoded["token_embeddings"].float().cpu().numpy()
+        return unit_rows(rows, origin=self.identity.model)
 
 
 def check_folder(folder: Path) -> None:
@@ -158,6 +195,7 @@ def _load(folder: Path, device: str | None, notify: Notify) -> Any:
     with preserved_random_state(), preserved_start_method():
         from sentence_transformers import SentenceTransformer
 
+    config = native_config(_transformer_folder(folder))
     try:
         with _without_progress_bars():
             return SentenceTransformer(
@@ -166,6 +204,7 @@ def _load(folder: Path, device: str | None, notify: Notify) -> Any:
                 trust_remote_code=False,
                 local_files_only=True,
                 model_kwargs={"use_safetensors": True, "dtype": "float32"},
+                config_kwargs=config or None,
             )
     except Exception as error:  # whatever the files make the library raise
         if device is None and _has_accelerator():
@@ -173,6 +212,12 @@ def _load(folder: Path, device: str | None, notify: Notify) -> Any:
             return _load(folder, "cpu", notify)
         reason = str(error).strip().partition("\n")[0] or type(error).__name__
         raise ModelError(f"the model in {folder} can't be loaded: {reason}", remedy=_REMEDY) from error
+
+
+def _transformer_folder(folder: Path) -> Path:
+    """The part of a model's folder that holds the transformer: the first module's."""
+    modules = _read(folder / "modules.json", tuple[_Module, ...], default=())
+    return folder / modules[0].path if modules else folder
 
 
 @contextlib.contextmanager

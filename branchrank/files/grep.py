@@ -8,7 +8,7 @@
    whose score lies below the 25th percentile. The best ``limit`` are kept.
 5. The text is read only for passages that are kept: the context on both sides, clipped at the file's ends.
 
-BM25 takes its statistics from the whole collection, not from the passages: a term's document frequency
+BM25 takes its statistics from all files that are searched, not from the passages: a term's document frequency
 is the number of files that hold it, out of all files searched, and the IDF ``ln(1 + (N - n + 0.5) / (n +
 0.5))`` is never negative. (Every passage holds a term, so on the passages alone the classic IDF of an
 exact match goes negative.) A passage's length is its lines.
@@ -132,16 +132,25 @@ class Grep:
         self._deadline_s = deadline_s
         self._notices = _too_large(root, self._sources or ())
 
-    def search(self, query: str, *, ranking: Ranking = "none", limit: int | None = LIMIT) -> GrepResult:
+    def search(
+        self,
+        query: str,
+        *,
+        ranking: Ranking = "none",
+        limit: int | None = LIMIT,
+        sources: Collection[str] | None = None,
+    ) -> GrepResult:
         """The passages that hold the query's terms; ``limit`` ``None`` keeps all.
 
-        Raises :class:`~branchrank.errors.CorpusError` when the root is no folder.
+        ``sources`` limits this search: other files are neither matched nor counted. Raises
+        :class:`~branchrank.errors.CorpusError` when the root is no folder.
         """
         terms = extract_terms(query)
+        searched = self._sources if sources is None else frozenset(sources)
         found = search_files(
             self._root,
             [term.pattern for term in terms],
-            sources=self._sources,
+            sources=searched,
             deadline_s=self._deadline_s,
         )
         reach = 2 * self._context
@@ -151,7 +160,8 @@ class Grep:
         matches = len(clusters)
         weights = [0.0] * len(terms)
         if clusters:
-            clusters, weights = self._ranked(clusters, terms, PERCENTILE if ranking == "bm25" else 0.0)
+            files = count_files(self._root) if searched is None else len(searched)
+            clusters, weights = self._ranked(clusters, terms, files, PERCENTILE if ranking == "bm25" else 0.0)
         kept = clusters[:limit]
         contents = {source: self.lines(source) for source in {cluster.source for cluster in kept}}
         passages = (self._passage(cluster, contents[cluster.source]) for cluster in kept)
@@ -165,10 +175,9 @@ class Grep:
         )
 
     def _ranked(
-        self, clusters: list[_Cluster], terms: Sequence[Term], percentile: float
+        self, clusters: list[_Cluster], terms: Sequence[Term], files: int, percentile: float
     ) -> tuple[list[_Cluster], list[float]]:
-        """The clusters at or past the percentile, best first, and the terms' IDF."""
-        files = count_files(self._root) if self._sources is None else len(self._sources)
+        """The clusters at or past the percentile, best first, and the terms' IDF in so many files."""
         scores, weights = _bm25(clusters, terms, files, self._context)
         floor = np.percentile(scores, percentile)
         order = np.lexsort((np.arange(len(clusters)), -scores))

@@ -2,10 +2,15 @@
 
 1. Under the workspace's lock: an index that is up to date is opened and nothing is done.
 2. The corpus is read, its nodes built, its chunks cut (or the user's own of either are taken).
-3. The chunks are embedded, each with its breadcrumb above it. Texts that the cache knows cost nothing, so
-   unchanged documents are not embedded again, and an interrupted build goes on where it was.
-4. Vectors, Chroma collection and BM25 indexes are written into a new generation, then the manifest.
-5. The generation is flushed to the disk and published by one rename; older ones are deleted.
+3. The chunks are embedded, each with its breadcrumb above it, or have adopted vectors. Texts that the cache
+   knows cost nothing, so unchanged documents are not embedded again, and an interrupted build goes on where
+   it was.
+4. Where the settings ask for token vectors, those of unchanged chunks are copied from the generation in use,
+   the others computed.
+5. Probe queries measure which distance threshold suits the model (:mod:`branchrank.index.calibration`).
+6. Vectors, Chroma collection and BM25 indexes are written into a new generation, then the manifest.
+7. The workspace's links are made; the generation is flushed to the disk and published by one rename; older
+   ones are deleted.
 
 Everything but ``build.json`` and Chroma's files is the same, byte for byte, for the same corpus and settings.
 """
@@ -29,16 +34,19 @@ from branchrank.corpus.chunking import chunk_document
 from branchrank.corpus.discovery import CorpusFile, discover
 from branchrank.corpus.loading import Corpus, load_corpus
 from branchrank.corpus.tokens import token_counter
-from branchrank.embedders import Embedder, open_embedder
-from branchrank.embedders.cache import cached_documents
+from branchrank.embedders import Embedder, open_embedder, token_embedder
+from branchrank.embedders.cache import cached_documents, cached_query
 from branchrank.embedders.protocol import Vectors
 from branchrank.errors import ArtifactError, CorpusError
+from branchrank.index.adoption import Adoption, adopted_vectors, check_adoption, read_adoption
+from branchrank.index.calibration import distance_calibration, nearest_distances, probe_queries
 from branchrank.index.failpoints import failpoint
 from branchrank.index.generations import MANIFEST, build_lock
 from branchrank.index.manifest import (
     SCHEMA_VERSION,
     BuildReport,
     CorpusEntry,
+    DistanceCalibration,
     Manifest,
     file_digests,
     read_record,
@@ -50,6 +58,7 @@ from branchrank.index.reader import (
     CHUNKS,
     COLLECTION,
     NODES,
+    TOKENS,
     VECTORS,
     Index,
     bm25_path,
@@ -58,13 +67,14 @@ from branchrank.index.reader import (
     nodes_with_lines,
     open_index,
 )
+from branchrank.index.token_vectors import keep_token_vectors
 from branchrank.index.user_files import given_chunks, given_nodes
 from branchrank.index.workspace_folder import WorkspaceFolder
 from branchrank.progress import Progress, no_progress
 from branchrank.records import Chunk
 from branchrank.stores.bm25 import Bm25Index
 from branchrank.stores.indexed_text import chunk_terms, embedded_text, node_terms
-from branchrank.stores.vectors_exact import save_vectors
+from branchrank.stores.vectors_exact import ExactVectors, save_vectors
 from branchrank.tree.build import build_nodes
 from branchrank.tree.navigate import Tree
 from branchrank.tree.store import write_nodes
@@ -78,6 +88,7 @@ class _Contents(NamedTuple):
     tree: Tree
     chunks: list[Chunk]
     notes: tuple[str, ...]
+    adoption: Adoption | None
 
 
 def build_index(
@@ -94,14 +105,13 @@ def build_index(
     _ = workspace.corpus_root  # a workspace without a corpus is refused before anything is written
     with build_lock(workspace.data_dir):
         index = None if force else _up_to_date(workspace)
-        if index is None:
-            _build(workspace, progress)
-        if workspace.is_default_index:
-            workspace.install_links()
-        failpoint("linked")
-        if index is None:
-            index = open_index(workspace, check_corpus=False)
-            index.is_new = True
+        if index is not None:
+            if workspace.is_default_index:
+                workspace.install_links()
+            return index
+        _build(workspace, progress)
+        index = open_index(workspace, check_corpus=False)
+        index.is_new = True
         return index
 
 
@@ -111,9 +121,16 @@ def _up_to_date(workspace: WorkspaceFolder) -> Index | None:
     except ArtifactError:
         return None
     try:
-        # Both raise where the model or the collection is not what it was.
-        _ = index.embedder, index.vectors
+        # Each raises where it is not what it was.
+        _ = index.embedder, index.vectors, index.token_vectors
+        if index.manifest.settings.token_vectors != workspace.index_settings.token_vectors:
+            raise ArtifactError(
+                "it keeps token vectors that the settings do not ask for", remedy="rebuild it"
+            )
     except ArtifactError:
+        index.close()
+        return None
+    if not index.manifest.distance.probes:  # of a version that asked none
         index.close()
         return None
     return index
@@ -126,6 +143,10 @@ def _build(workspace: WorkspaceFolder, progress: Progress) -> None:
         discover(workspace.corpus_root, workspace.exclude)  # an empty corpus is said before a model is loaded
     with timed("model"):
         embedder = open_embedder(workspace.index_settings, notify=workspace.notify)
+        if workspace.index_settings.token_precision is not None:
+            token_embedder(
+                embedder, workspace.index_settings.embedder
+            )  # a model without them is refused before any work
     with timed("read"):
         contents = _read(workspace, embedder, progress)
     generations = workspace.generations
@@ -138,6 +159,9 @@ def _build(workspace: WorkspaceFolder, progress: Progress) -> None:
             generations.remove(generation)
         raise
     failpoint("manifest written")
+    if workspace.is_default_index:
+        workspace.install_links()  # first, so that no reader finds an index without them
+    failpoint("linked")
     generations.publish(generation)
     failpoint("published")
     generations.sweep(partial(_discard_collection, workspace.index_settings.chroma_url))
@@ -159,11 +183,16 @@ def _write(
         write_nodes(generation / NODES, contents.tree.nodes.values())
         failpoint("nodes written")
     with timed("embed"):
-        matrix, embedded = _embed(workspace, embedder, contents.chunks, progress)
+        matrix, embedded = _embed(workspace, embedder, contents, progress)
     failpoint("embedded")
+    with timed("tokens"):
+        token_texts = keep_token_vectors(workspace, embedder, contents.chunks, generation / TOKENS, progress)
+    failpoint("tokens written")
+    with timed("calibrate"):
+        distance = _distance(workspace, embedder, contents, matrix)
     collection = _store(workspace, generation, contents, matrix, progress, timed)
     with timed("digests"):
-        manifest = _manifest(workspace, embedder, contents, generation)
+        manifest = _manifest(workspace, embedder, contents, generation, distance)
         write_record(generation / MANIFEST, manifest)
     report = BuildReport(
         created_at=datetime.now(UTC).isoformat(timespec="seconds"),
@@ -175,6 +204,7 @@ def _write(
         chroma_digests=_chroma_digests(generation),
         modified_ns={file.source: file.mtime_ns for file in contents.files},
         notes=contents.notes,
+        token_texts=token_texts,
     )
     write_record(generation / BUILD, report)
 
@@ -185,6 +215,9 @@ def _read(workspace: WorkspaceFolder, embedder: Embedder, progress: Progress) ->
     files = discover(root, workspace.exclude).files
     corpus = load_corpus(root, workspace.exclude, progress)
     notes = list(corpus.notes)
+    adoption = read_adoption(workspace.adoption_file)
+    if adoption is not None:
+        check_adoption(adoption, workspace, corpus)
     if workspace.nodes_file is not None:
         tree = given_nodes(workspace.nodes_file, corpus)
     else:
@@ -211,18 +244,32 @@ def _read(workspace: WorkspaceFolder, embedder: Embedder, progress: Progress) ->
         ]
     if not chunks:
         raise CorpusError(f"no document of the corpus {root} holds any text", remedy="add text to index")
-    return _Contents(files, corpus, tree, chunks, tuple(notes))
+    return _Contents(files, corpus, tree, chunks, tuple(notes), adoption)
 
 
 def _embed(
-    workspace: WorkspaceFolder, embedder: Embedder, chunks: list[Chunk], progress: Progress
+    workspace: WorkspaceFolder, embedder: Embedder, contents: _Contents, progress: Progress
 ) -> tuple[Vectors, int]:
-    """The chunks' unit rows, and how many texts were embedded rather than remembered."""
+    """The chunks' unit rows, and how many texts were embedded rather than adopted or remembered."""
+    if contents.adoption is not None:
+        adopted = adopted_vectors(contents.adoption, workspace, embedder.identity)
+        if adopted is not None:
+            return adopted, 0
     counting = _Counting(embedder)
     with contextlib.closing(workspace.open_cache()) as cache:
-        texts = [embedded_text(chunk) for chunk in chunks]
+        texts = [embedded_text(chunk) for chunk in contents.chunks]
         matrix = cached_documents(counting, cache, texts, progress)
     return matrix, counting.texts
+
+
+def _distance(
+    workspace: WorkspaceFolder, embedder: Embedder, contents: _Contents, matrix: Vectors
+) -> DistanceCalibration:
+    """The distances of probe queries to their nearest chunks; the cache remembers the probes' vectors."""
+    exact = ExactVectors([chunk.id for chunk in contents.chunks], matrix)
+    with contextlib.closing(workspace.open_cache()) as cache:
+        embed = partial(cached_query, embedder, cache)
+        return distance_calibration(nearest_distances(exact, embed, probe_queries(contents.tree)))
 
 
 class _Counting:
@@ -294,7 +341,11 @@ def _discard_collection(url: str, generation: Path) -> None:
 
 
 def _manifest(
-    workspace: WorkspaceFolder, embedder: Embedder, contents: _Contents, generation: Path
+    workspace: WorkspaceFolder,
+    embedder: Embedder,
+    contents: _Contents,
+    generation: Path,
+    distance: DistanceCalibration,
 ) -> Manifest:
     digest_of_source = {document.source: document.digest for document in contents.corpus.documents}
     digests = {
@@ -316,10 +367,12 @@ def _manifest(
         chroma=chroma_place(workspace.index_settings),
         chunks_digest=given_digest(workspace.chunks_file),
         nodes_digest=given_digest(workspace.nodes_file),
+        adoption_digest=given_digest(workspace.adoption_file),
         documents=len(contents.corpus.documents),
         nodes=len(contents.tree.nodes),
         chunks=len(contents.chunks),
         digests=digests,
+        distance=distance,
     )
 
 

@@ -21,7 +21,8 @@ class WorkspaceConfig(Record, frozen=True, kw_only=True):
 
     ``corpus`` is a folder (relative to the file's own) or a corpus's name; ``exclude`` are glob patterns of
     sources left out; ``questions`` is the question file (default ``benchmark/questions.jsonl``); ``chunks``
-    and ``nodes`` are files of the user's own to use in place of those that the index would make.
+    and ``nodes`` are files of the user's own to use in place of those that the index would make; ``adoption``
+    is the record of where ``branchrank adopt`` had them from.
     """
 
     corpus: str = ""
@@ -29,6 +30,7 @@ class WorkspaceConfig(Record, frozen=True, kw_only=True):
     questions: str = "benchmark/questions.jsonl"
     chunks: str = ""
     nodes: str = ""
+    adoption: str = ""
 
 
 def read_config(path: Path) -> tuple[WorkspaceConfig, dict[str, Any]]:

@@ -17,7 +17,7 @@ from branchrank.embedders.protocol import EmbedderIdentity
 from branchrank.errors import ArtifactError
 from branchrank.records import Record
 from branchrank.safe_open import open_beneath
-from branchrank.settings import Bm25Settings, IndexSettings
+from branchrank.settings import DISTANCE_THRESHOLD, Bm25Settings, IndexSettings
 
 SCHEMA_VERSION = 1
 R = TypeVar("R", bound=Record)
@@ -31,13 +31,36 @@ class CorpusEntry(Record, frozen=True, kw_only=True):
     digest: str
 
 
+class DistanceCalibration(Record, frozen=True, kw_only=True):
+    """The distance threshold that a build measured for its model.
+
+    ``losing`` of ``probes`` queries lose every chunk at the default threshold. ``threshold`` is what
+    ``calibrated`` means for this index: the default, unless over half of the probes lose every chunk.
+    """
+
+    probes: int = 0
+    losing: int = 0
+    threshold: float = DISTANCE_THRESHOLD
+
+    @property
+    def words(self) -> str:
+        """One line for a person; empty where the default threshold is kept."""
+        if self.threshold == DISTANCE_THRESHOLD:
+            return ""
+        return (
+            f"distance threshold {self.threshold:g}, calibrated for this index: the default "
+            f"{DISTANCE_THRESHOLD:g} finds no chunk for {self.losing} of {self.probes} probe queries"
+        )
+
+
 class Manifest(Record, frozen=True, kw_only=True):
     """What an index holds and was made of.
 
     ``settings`` are those of the build; ``chunks_digest`` and ``nodes_digest`` are the SHA-256 of the
-    user's own chunks and nodes files, empty where the index made its own. ``chroma`` says where the
-    Chroma collection is: ``embedded``, a server's URL, or empty for nowhere. ``digests`` maps the index's
-    files to their SHA-256.
+    user's own chunks and nodes files, empty where the index made its own, ``adoption_digest`` that of the
+    record of an adoption. ``chroma`` says where the Chroma collection is: ``embedded``, a server's URL, or
+    empty for nowhere. ``digests`` maps the index's files to their SHA-256. An index of a version that
+    measured no ``distance`` has no probes and the default threshold.
     """
 
     schema_version: int
@@ -52,19 +75,21 @@ class Manifest(Record, frozen=True, kw_only=True):
     chroma: str
     chunks_digest: str
     nodes_digest: str
+    adoption_digest: str = ""
     documents: int
     nodes: int
     chunks: int
     digests: dict[str, str]
+    distance: DistanceCalibration = DistanceCalibration()
 
 
 class BuildReport(Record, frozen=True, kw_only=True):
     """How one build went.
 
     ``seconds`` is wall time by stage, ``bytes`` the size of the generation. ``embedded`` texts were
-    computed, ``reused`` ones came from the cache. ``modified_ns`` is each file's modification time when it
-    was read. ``collection`` names the Chroma collection; ``chroma_digests`` are those of its files that
-    Chroma leaves alone when it only reads.
+    computed, ``reused`` ones came from the cache; the token vectors of ``token_texts`` were computed.
+    ``modified_ns`` is each file's modification time when it was read. ``collection`` names the Chroma
+    collection; ``chroma_digests`` are those of its files that Chroma leaves alone when it only reads.
     """
 
     created_at: str
@@ -76,6 +101,7 @@ class BuildReport(Record, frozen=True, kw_only=True):
     chroma_digests: dict[str, str]
     modified_ns: dict[str, int]
     notes: tuple[str, ...] = ()
+    token_texts: int = 0
 
 
 def write_record(path: Path, record: Record) -> None:

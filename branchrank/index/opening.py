@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-from branchrank.errors import ArtifactError, BusyError
+from branchrank.errors import ArtifactError, BusyError, LostCollectionError
 from branchrank.index.reader import Index, open_index
 from branchrank.index.workspace_folder import WorkspaceFolder
 
@@ -12,11 +12,12 @@ from branchrank.index.workspace_folder import WorkspaceFolder
 def open_or_build(workspace: WorkspaceFolder, build: Callable[[], Index]) -> Index:
     """Open the workspace's index, or ``build`` it where it is missing or stale; ``workspace.notify`` says so.
 
-    Raises what ``build`` raises, and :class:`~branchrank.errors.BusyError` while another process builds it.
+    Raises what ``build`` raises, :class:`~branchrank.errors.BusyError` while another process builds it, and
+    :class:`~branchrank.errors.LostCollectionError` where somebody moved its Chroma collection away.
     """
     try:
         return open_index(workspace)
-    except BusyError:
+    except (BusyError, LostCollectionError):
         raise
     except ArtifactError as reason:
         workspace.notify(f"{reason.message}; building it")

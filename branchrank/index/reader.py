@@ -3,8 +3,9 @@
 1. The current generation is pinned, so that a build can't delete it.
 2. It must be of this schema, of the settings asked for, and of the corpus as it is now: each file's size and
    modification time, and where these differ its digest, are compared with the manifest.
-3. Every file of the index must have the digest it was built with. Chroma's database file changes when it is
-   merely opened; it is probed instead, before its first answer.
+3. Every file of the index must have the digest it was built with; those of the token vectors are compared
+   when they are first used. Chroma's database file changes when it is merely opened; it is probed instead,
+   before its first answer.
 4. Parts are read when they are first used: a BM25 query loads neither vectors nor a model.
 5. BM25 weights for other settings than the build's are derived on first use, and kept beside the others.
 """
@@ -22,14 +23,22 @@ from typing import TypeVar
 from branchrank.artifacts import digest_file, digest_of, read_jsonl
 from branchrank.corpus.discovery import discover
 from branchrank.embedders import Embedder, open_embedder
-from branchrank.errors import ArtifactError, CorpusError, StorageError
+from branchrank.errors import ArtifactError, CorpusError, LostCollectionError, StorageError
 from branchrank.index.generations import MANIFEST, Pin
-from branchrank.index.manifest import SCHEMA_VERSION, BuildReport, Manifest, check_digests, read_record
+from branchrank.index.manifest import (
+    SCHEMA_VERSION,
+    BuildReport,
+    DistanceCalibration,
+    Manifest,
+    check_digests,
+    read_record,
+)
 from branchrank.index.workspace_folder import WorkspaceFolder
 from branchrank.records import Chunk, Node
 from branchrank.settings import Bm25Settings, IndexSettings
 from branchrank.stores.bm25 import Bm25Index
 from branchrank.stores.indexed_text import chunk_terms, node_terms
+from branchrank.stores.token_file import TokenFile
 from branchrank.stores.vectors import EXACT_UP_TO, VectorStore
 from branchrank.stores.vectors_exact import ExactVectors, load_vectors
 from branchrank.tree.navigate import Tree
@@ -41,6 +50,7 @@ BUILD = "build.json"
 CHUNKS = "chunks.jsonl"
 NODES = "pageindex/nodes.jsonl"
 VECTORS = "vectors.npy"
+TOKENS = "tokens"
 CHROMA = "chroma"
 COLLECTION = "vectors"
 
@@ -86,9 +96,16 @@ class Index:
         """The PageIndex tree."""
         return load_nodes(self.directory / NODES)
 
+    @property
+    def vector_store(self) -> str:
+        """What reports call :attr:`vectors`: ``exact``, ``chroma`` or ``chroma server``. Opens nothing."""
+        if searches_exactly(self.settings, self.manifest.chunks):
+            return "exact"
+        return "chroma server" if self.settings.chroma_url else "chroma"
+
     @cached_property
     def vectors(self) -> VectorStore:
-        """Who searches the vectors, as ``--vector-store`` asks. Raises :class:`ArtifactError`."""
+        """What searches the vectors, as ``--vector-store`` asks. Raises :class:`ArtifactError`."""
         ids = tuple(self.chunks)
         matrix = load_vectors(self.directory / VECTORS, len(ids), self.manifest.embedder.dimension)
         store: VectorStore
@@ -109,6 +126,18 @@ class Index:
         return ExactVectors(
             ids, load_vectors(self.directory / VECTORS, len(ids), self.manifest.embedder.dimension)
         )
+
+    @cached_property
+    def token_vectors(self) -> TokenFile | None:
+        """The token vectors of the chunks; ``None`` where the index keeps none, or the settings want none.
+
+        Raises :class:`ArtifactError` when they are damaged.
+        """
+        precision = self.settings.token_precision
+        if precision is None:
+            return None
+        check_digests(self.directory, _tokens(self.manifest.digests, of_tokens=True))
+        return TokenFile(self.directory / TOKENS, tuple(self.chunks), precision)
 
     @cached_property
     def bm25_chunks(self) -> Bm25Index:
@@ -193,6 +222,8 @@ def open_index(workspace: WorkspaceFolder, *, check_corpus: bool = True) -> Inde
     remedy = (
         f"branchrank index --data-dir {workspace.data_dir} --embedder {workspace.index_settings.embedder}"
     )
+    if workspace.index_settings.token_precision is not None:
+        remedy += f" --token-vectors {workspace.index_settings.token_vectors}"
     generations = workspace.generations
     try:
         pin = generations.pin()
@@ -213,13 +244,48 @@ def open_index(workspace: WorkspaceFolder, *, check_corpus: bool = True) -> Inde
             reason = corpus_change(workspace, manifest, report)
         if reason:
             raise ArtifactError(f"the index in {workspace.data_dir} {reason}", remedy=remedy)
-        check_digests(pin.directory, manifest.digests)
+        check_digests(pin.directory, _tokens(manifest.digests, of_tokens=False))
         if manifest.chroma == "embedded" and not searches_exactly(workspace.index_settings, manifest.chunks):
-            check_digests(pin.directory / CHROMA, report.chroma_digests)
+            _check_collection(workspace, pin.directory / CHROMA, report, remedy)
     except BaseException:
         pin.release()
         raise
     return Index(pin, manifest, report, workspace)
+
+
+def _tokens(digests: Mapping[str, str], *, of_tokens: bool) -> dict[str, str]:
+    """The digests of the token vectors, which few queries read, or of the other files."""
+    return {name: digest for name, digest in digests.items() if name.startswith(f"{TOKENS}/") == of_tokens}
+
+
+def _check_collection(workspace: WorkspaceFolder, directory: Path, report: BuildReport, remedy: str) -> None:
+    """Raise :class:`LostCollectionError` where Chroma's folder or the link to it was moved away, and
+    :class:`ArtifactError` for a file that is not as it was built.
+    """
+    places = [directory / "chroma.sqlite3"]
+    if workspace.is_default_index:
+        places.append(workspace.data_dir / CHROMA)
+    for place in places:
+        if not place.exists():
+            raise LostCollectionError(
+                f"{place} is missing: the index in {workspace.data_dir} searches its vectors in Chroma",
+                remedy=remedy,
+            )
+    check_digests(directory, report.chroma_digests)
+
+
+def measured_distance(workspace: WorkspaceFolder) -> DistanceCalibration:
+    """The distance threshold of the workspace's index, read without opening it; the default without one."""
+    try:
+        pin = workspace.generations.pin()
+    except ArtifactError:
+        return DistanceCalibration()
+    try:
+        return read_record(pin.directory / MANIFEST, Manifest).distance
+    except ArtifactError:
+        return DistanceCalibration()
+    finally:
+        pin.release()
 
 
 def mismatch(workspace: WorkspaceFolder, manifest: Manifest) -> str:
@@ -230,12 +296,15 @@ def mismatch(workspace: WorkspaceFolder, manifest: Manifest) -> str:
     for name in ("embedder", "embedding_url", "embedding_revision", "chunk_tokens", "chunk_overlap"):
         if getattr(wanted, name) != getattr(built, name):
             return f"was built with {name} {getattr(built, name)!r}, not {getattr(wanted, name)!r}"
+    if wanted.token_vectors not in ("none", built.token_vectors):
+        return f"was built with token_vectors {built.token_vectors!r}, not {wanted.token_vectors!r}"
     place = chroma_place(wanted)
     if place != manifest.chroma and not searches_exactly(wanted, manifest.chunks):
         return f"has its vectors in Chroma ({manifest.chroma or 'nowhere'}), not ({place})"
     for key, path, digest in (
         ("chunks", workspace.chunks_file, manifest.chunks_digest),
         ("nodes", workspace.nodes_file, manifest.nodes_digest),
+        ("adoption", workspace.adoption_file, manifest.adoption_digest),
     ):
         if given_digest(path) != digest:
             return f"was built from other {key} than {path or 'its own'}"

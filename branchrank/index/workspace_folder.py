@@ -5,6 +5,7 @@
 ``chunks.jsonl``          link to the default index's chunks
 ``chroma``                link to its Chroma collection
 ``pageindex/nodes.jsonl`` link to its PageIndex tree
+``adopted/``              what ``branchrank adopt`` took from another folder
 ``hybrid/cache/``         embeddings, kept by content and model
 ``benchmark/``            questions
 ``indexes/<name>/``       the generations of each index (embedder x chunking)
@@ -19,7 +20,8 @@ from __future__ import annotations
 import contextlib
 import os
 import re
-from collections.abc import Iterator, Mapping, Sequence
+import shlex
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -27,6 +29,7 @@ from branchrank.artifacts import digest_of, storage_errors, write_bytes
 from branchrank.corpus.named import known_corpora, locate_corpus
 from branchrank.embedders import portable_name
 from branchrank.embedders.cache import EmbeddingCache, open_cache
+from branchrank.embedders.token_cache import TokenCache
 from branchrank.errors import ArtifactError, BusyError, CorpusError, InputError, ModelError, UsageError
 from branchrank.index.config_file import read_config, update_config
 from branchrank.index.generations import BUILD_LOCK, Generations, refuse_links, replace_link
@@ -117,10 +120,24 @@ class WorkspaceFolder:
     def check_exists(self) -> None:
         """Raise :class:`CorpusError` when the folder is not a workspace."""
         if not (self.data_dir / CONFIG).exists():
+            remedy = f"branchrank index FOLDER --data-dir {self.data_dir}"
             raise CorpusError(
                 f"{self.data_dir} is not a workspace: it has no {CONFIG}",
-                remedy=f"branchrank index FOLDER --data-dir {self.data_dir}",
+                remedy=self.adopting() if self._foreign() else remedy,
             )
+
+    def adopting(self, corpus: Path | None = None) -> str:
+        """The command that adopts the files that lie here into a workspace beside this folder.
+
+        ``corpus`` is the folder of the documents, if it is known.
+        """
+        if corpus is None and self.config.corpus:
+            corpus = self.data_dir / self.config.corpus
+        here = self.data_dir if self.data_dir.name else self.data_dir.resolve()
+        words = ["adopt", str(self.data_dir), "--data-dir", str(here.with_name(f"{here.name}-branchrank"))]
+        words += ["--embedder", self.index_settings.embedder]
+        words += ["--corpus", "DOCUMENTS" if corpus is None else os.path.normpath(corpus)]
+        return shlex.join(["branchrank", *words])
 
     @property
     def corpus_name(self) -> str:
@@ -141,6 +158,11 @@ class WorkspaceFolder:
     def nodes_file(self) -> Path | None:
         """The user's own nodes, if ``branchrank.toml`` names them."""
         return self.data_dir / self.config.nodes if self.config.nodes else None
+
+    @property
+    def adoption_file(self) -> Path | None:
+        """The record of the adoption of chunks and nodes, if ``branchrank.toml`` names one."""
+        return self.data_dir / self.config.adoption if self.config.adoption else None
 
     @property
     def generations(self) -> Generations:
@@ -184,6 +206,11 @@ class WorkspaceFolder:
             refuse_links(self.data_dir, "hybrid/cache/embeddings.sqlite3")
         return open_cache(self.cache_directory / "embeddings.sqlite3", redis_url=url, notify=self.notify)
 
+    def open_token_cache(self) -> TokenCache:
+        """The cache of token vectors, a file of the workspace."""
+        refuse_links(self.data_dir, "hybrid/cache/token_vectors.sqlite3")
+        return TokenCache(self.cache_directory / "token_vectors.sqlite3", notify=self.notify)
+
     @property
     def questions_path(self) -> Path:
         """The question file that ``branchrank.toml`` names, or ``benchmark/questions.jsonl``.
@@ -204,21 +231,26 @@ class WorkspaceFolder:
             self.data_dir / "pageindex" / "nodes.jsonl": Path("pageindex", "nodes.jsonl"),
         }
 
-    def check_links(self) -> None:
+    def _foreign(self) -> list[Path]:
+        """What lies under the fixed names and is neither ours nor named by ``branchrank.toml``."""
+        own = (self.chunks_file, self.nodes_file)
+        return [link for link in self.links if link.exists() and not link.is_symlink() and link not in own]
+
+    def check_links(self, corpus: Path | None = None, own: Collection[Path] = ()) -> None:
         """Raise :class:`ArtifactError` where a file that is not ours has one of the fixed names, or where a
         link stands in the place of a folder that is written to.
+
+        ``corpus`` and the files ``own`` are what ``branchrank.toml`` is about to name.
         """
         for name in (BUILD_LOCK, "pageindex"):
             refuse_links(self.data_dir, name)
-        for link in self.links:
-            if not link.exists() or link.is_symlink() or link in (self.chunks_file, self.nodes_file):
-                continue
-            remedy = f"move {link} away"
-            key = {"chunks.jsonl": "chunks", "nodes.jsonl": "nodes"}.get(link.name)
-            if key:
-                name = link.relative_to(self.data_dir).as_posix()
-                remedy += f', or use it: write {key} = "{name}" into {self.data_dir / CONFIG}'
-            raise ArtifactError(f"{link} is not a link to this workspace's index", remedy=remedy)
+        named = {path.resolve() for path in own}
+        for link in self._foreign():
+            if link.resolve() not in named:
+                raise ArtifactError(
+                    f"{link} is not a link to this workspace's index; it is yours, and stays as it is",
+                    remedy=self.adopting(corpus),
+                )
 
     def install_links(self) -> None:
         """Point the fixed names at the default index; the user's own files stay. Needs the build lock."""
@@ -240,6 +272,7 @@ def configure(
     exclude: Sequence[str] | None = None,
     chunks: Path | None = None,
     nodes: Path | None = None,
+    adoption: Path | None = None,
     settings: Mapping[str, object] | None = None,
 ) -> None:
     """Write what a workspace indexes into its ``branchrank.toml``; everything else in it stays.
@@ -257,7 +290,7 @@ def configure(
         changes["corpus"] = str(corpus) if named else _relative(folder, data_dir)
     if exclude is not None:
         changes["exclude"] = tuple(exclude)
-    for key, path in (("chunks", chunks), ("nodes", nodes)):
+    for key, path in (("chunks", chunks), ("nodes", nodes), ("adoption", adoption)):
         if path is not None:
             changes[key] = _relative(path, data_dir)
     update_config(data_dir / CONFIG, {**changes, **(settings or {})})

@@ -18,10 +18,10 @@ than strict to offer, so it gives no gain of 1. Measures read one of three views
 
 from __future__ import annotations
 
-import unicodedata
 from collections.abc import Sequence
 from typing import Literal
 
+from branchrank.corpus.normalised import normalise
 from branchrank.measures.measures import Ranking
 from branchrank.records import GoldItem, Hit, Question, Record, Span
 
@@ -29,15 +29,6 @@ Mode = Literal["strict", "relaxed", "graded"]
 
 STRICT_GAIN = 2
 RELAXED_GAIN = 1
-
-_MARKUP = str.maketrans("", "", "*_`~#|\\")
-
-
-def normalise(text: str) -> str:
-    r"""Fold what markup and layout change: Unicode form (NFKC), case, runs of whitespace (one space),
-    and the markup characters ``* _ ` ~ # | \``, which are deleted."""
-    folded = unicodedata.normalize("NFKC", text).casefold().translate(_MARKUP)
-    return " ".join(folded.split())
 
 
 def without_excluded(hits: Sequence[Hit], question: Question) -> tuple[Hit, ...]:

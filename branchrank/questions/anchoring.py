@@ -14,7 +14,6 @@
 
 from __future__ import annotations
 
-from bisect import bisect_right
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from functools import cache
 from pathlib import Path
@@ -25,7 +24,7 @@ import msgspec
 from branchrank.artifacts import digest_bytes
 from branchrank.corpus.discovery import discover
 from branchrank.corpus.lines import decode, split_lines
-from branchrank.measures.matching import normalise
+from branchrank.corpus.normalised import NormalisedLines, normalise
 from branchrank.records import GoldItem, Question, Record, Span
 from branchrank.safe_open import read_beneath
 
@@ -86,7 +85,7 @@ def check_anchors(questions: Sequence[Question], lines: Lines) -> list[AnchorPro
 
 def reanchor(questions: Sequence[Question], lines: Lines) -> Reanchoring:
     """Move the gold whose lines have moved, and give every anchor that holds its digest."""
-    text_of = cache(lambda source: _Text.of(lines[source]))
+    text_of = cache(lambda source: NormalisedLines.of(lines[source]))
     mended: list[Question] = []
     moved: list[AnchorMove] = []
     problems: list[AnchorProblem] = []
@@ -139,59 +138,23 @@ def _fault(item: GoldItem, question: Question, lines: Lines) -> str:
         return f"lines {span.line_start}-{span.line_end} are not in {source} ({count} lines)"
     first, last = (1, count) if span is None else (span.line_start, span.line_end)
     own = lines[source][first - 1 : last]
-    if quote and quote not in _Text.of(own).text:
+    if quote and quote not in NormalisedLines.of(own).text:
         return f"the quote is not in lines {first}-{last} of {source}"
     if item.answer_digest and span is not None and item.answer_digest != lines_digest(own):
         return f"lines {first}-{last} of {source} have changed since they were anchored"
     return ""
 
 
-class _Text(NamedTuple):
-    """Normalised lines joined by spaces; ``starts`` are the offsets of the lines ``numbers``.
-
-    Lines of which nothing remains are left out.
-    """
-
-    text: str
-    starts: list[int]
-    numbers: list[int]
-
-    @classmethod
-    def of(cls, lines: Sequence[str]) -> _Text:
-        words: list[str] = []
-        starts: list[int] = []
-        numbers: list[int] = []
-        offset = 0
-        for number, line in enumerate(lines, start=1):
-            if normalised := normalise(line):
-                words.append(normalised)
-                starts.append(offset)
-                numbers.append(number)
-                offset += len(normalised) + 1
-        return cls(" ".join(words), starts, numbers)
-
-    def quoted(self, quote: str) -> list[tuple[int, int]]:
-        """First and last line of every occurrence of a normalised quote."""
-        places: list[tuple[int, int]] = []
-        start = self.text.find(quote)
-        while start >= 0:
-            places.append((self._line(start), self._line(start + len(quote) - 1)))
-            start = self.text.find(quote, start + 1)
-        return places
-
-    def _line(self, offset: int) -> int:
-        return self.numbers[bisect_right(self.starts, offset) - 1]
-
-    def digested(self, digest: str, length: int) -> Iterator[tuple[int, int]]:
-        """First and last line of every run of about ``length`` lines that has the digest."""
-        ends = [*(start - 1 for start in self.starts[1:]), len(self.text)]
-        for first, start in enumerate(self.starts):
-            for last in range(first, min(first + 2 * length, len(self.starts))):
-                if _digest(self.text[start : ends[last]]) == digest:
-                    yield self.numbers[first], self.numbers[last]
+def _digested(text: NormalisedLines, digest: str, length: int) -> Iterator[tuple[int, int]]:
+    """First and last line of every run of about ``length`` lines that has the digest."""
+    ends = [*(start - 1 for start in text.starts[1:]), len(text.text)]
+    for first, start in enumerate(text.starts):
+        for last in range(first, min(first + 2 * length, len(text.starts))):
+            if _digest(text.text[start : ends[last]]) == digest:
+                yield text.numbers[first], text.numbers[last]
 
 
-def _place(item: GoldItem, lines: Lines, text_of: Callable[[str], _Text]) -> Span | str:
+def _place(item: GoldItem, lines: Lines, text_of: Callable[[str], NormalisedLines]) -> Span | str:
     """Where a gold item's lines, or else its quote, stand now, or why that can't be said."""
     own = [item.source_file] if item.source_file in lines else []
     others = [source for source in lines if source not in own]
@@ -203,7 +166,7 @@ def _place(item: GoldItem, lines: Lines, text_of: Callable[[str], _Text]) -> Spa
                 Span(source=source, line_start=first, line_end=last)
                 for source in sources
                 if quote in text_of(source).text
-                for first, last in text_of(source).digested(item.answer_digest, span.lines)
+                for first, last in _digested(text_of(source), item.answer_digest, span.lines)
             ]
             if len(found) == 1 or (found and sources is own):
                 return min(found, key=lambda place: abs(place.line_start - span.line_start))

@@ -16,7 +16,8 @@ from collections.abc import Iterator, Sequence
 from typing import Literal
 
 from branchrank.corpus.document import Document, Section
-from branchrank.measures.matching import is_file_level, normalise
+from branchrank.corpus.normalised import normalise
+from branchrank.measures.matching import is_file_level
 from branchrank.questions.anchoring import Lines, check_anchors
 from branchrank.questions.leakage import content_stems, leaked_share
 from branchrank.records import GoldItem, Question, Record, Span

@@ -21,12 +21,12 @@ from collections.abc import Mapping, Sequence
 from itertools import islice
 from typing import Any
 
+from branchrank.corpus.normalised import normalise
 from branchrank.llm.gateway import Answer, Gateway
 from branchrank.llm.ledger import Totals, totals
 from branchrank.llm.parsing import read_json
 from branchrank.llm.prompts import question_messages, questions_schema
 from branchrank.llm.request import CallContext, LLMReply, LLMRequest, ReplyError
-from branchrank.measures.matching import normalise
 from branchrank.progress import Progress, no_progress
 from branchrank.questions.leakage import content_stems, leaked_share
 from branchrank.records import GoldItem, LLMCall, Node, Question, Record, Span

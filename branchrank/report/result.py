@@ -7,6 +7,7 @@ from branchrank.measures.verdicts import Comparison
 from branchrank.report import plots
 from branchrank.report.blocks import Block, Cell, Paragraph, Plot, Points, Section, Strong, Table
 from branchrank.runs.comparisons import Judgement
+from branchrank.runs.directory import IndexFacts
 from branchrank.runs.estimates import choice, difference, flip_rate, standings
 from branchrank.runs.run import RunData
 from branchrank.runs.scores import NamedMeasure
@@ -25,6 +26,7 @@ from branchrank.runs.words import (
     record,
     sentence,
 )
+from branchrank.systems.query import read_filters
 
 
 def named(predictor: str, judgement: Judgement) -> Cell:
@@ -55,7 +57,7 @@ def facts(run: RunData) -> Table:
         rows.append(
             (
                 name,
-                f"{index.embedder}, {index.dimension} dimensions; {index.vector_store}; "
+                f"{index.embedder}, {index.dimension} dimensions; {index.vector_store}{_recall(index)}; "
                 f"{plural(index.chunks, 'chunk')}, {plural(index.nodes, 'node')}; "
                 f"digest {index.digest[:16]}",
             )
@@ -63,8 +65,38 @@ def facts(run: RunData) -> Table:
         rows.append(
             (f"{name}, build", f"{index.build_seconds:.1f} s, {index.bytes / 1e6:.1f} MB on the disk")
         )
+        if index.distance.words and _calibrated(run, index.name):
+            rows.append((f"{name}, threshold", index.distance.words))
+    if record.filters:
+        rows.append(("filters", f"{' and '.join(record.filters)}: {_filtered(run)}"))
     rows += [("hits kept", str(record.top_k)), ("seed", str(record.seed)), ("made", record.created)]
     return Table(caption="What was run", headings=("", "value"), rows=tuple(rows), labels=2)
+
+
+def _recall(index: IndexFacts) -> str:
+    """What an approximate vector store found of the true nearest chunks."""
+    return "" if index.recall is None else f" (recall@{index.recall_depth} {index.recall:.4f})"
+
+
+def _filtered(run: RunData) -> str:
+    """How many questions can be answered at all from the documents that the filters admit."""
+    filters = read_filters(run.record.filters)
+    answerable = [question for question in run.asked if question.gold]
+    inside = sum(
+        any(all(each.admits(gold.source_file) for each in filters) for gold in question.gold)
+        for question in answerable
+    )
+    return f"{inside} of {plural(len(answerable), 'answerable question')} have an answer in these documents"
+
+
+def _calibrated(run: RunData, index: str) -> bool:
+    """Whether a predictor on this index drops chunks by the index's own threshold."""
+    return any(
+        branch.threshold == "calibrated"
+        for each in run.record.predictors
+        if each.index == index and each.system is not None
+        for branch in each.system.branches
+    )
 
 
 def result(run: RunData) -> Section:

@@ -38,6 +38,7 @@ from branchrank.runs.judging import hits_of
 from branchrank.runs.rows import Row
 from branchrank.runs.run import RunData
 from branchrank.runs.tables import calls_csv, questions_csv, summary_csv
+from branchrank.systems.query import read_filters
 
 #: Differences named in one file; the rest are counted.
 SHOWN = 5
@@ -91,6 +92,7 @@ def check_rows(run: RunData) -> list[Finding]:
     for row in rows:
         if row.question_id in questions:
             findings += [_row_finding(row.key, text) for text in _row_faults(row, questions[row.question_id])]
+    findings += _filter_findings(run)
     for name, counted in (
         ("failures", sum(row.status == "failed" for row in rows)),
         ("fallbacks", sum(bool(row.fallbacks) for row in rows)),
@@ -103,6 +105,17 @@ def check_rows(run: RunData) -> list[Finding]:
         message = f"is {record.seed}, and the settings say {seed}"
         findings.append(Finding(file=names.RUN_JSON, place="seed", message=message))
     return findings
+
+
+def _filter_findings(run: RunData) -> list[Finding]:
+    """Rows with hits that the run's filters do not admit."""
+    filters = read_filters(run.record.filters)
+    return [
+        _row_finding(row.key, f"has a hit in {hit.source!r}, which the filters do not admit")
+        for row in run.rows
+        for hit in row.hits
+        if not all(each.admits(hit.source) for each in filters)
+    ]
 
 
 def _row_finding(key: tuple[str, str, int], message: str) -> Finding:

@@ -11,15 +11,17 @@
    ``group``      another chunk stands for its document
    ``rerank``     it was in the first k before the reranker and is not after
    ``fusion``     it was found and ranked below the first k
-   ``passage``    its section is in the first k, and another passage of the section was returned
+   ``passage``    its section is in the first k, or all passages of the candidates were ordered, and others
+                  were returned
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 
+from branchrank.corpus.normalised import normalise
 from branchrank.index import Index
-from branchrank.measures.matching import is_file_level, is_strict, normalise
+from branchrank.measures.matching import is_file_level, is_strict
 from branchrank.records import GoldItem, Question, Record, StageTrace
 from branchrank.runs.rows import Row
 from branchrank.systems.hits import chunk_hit
@@ -73,6 +75,8 @@ def lost_at(stages: Sequence[str], ranks: dict[str, int], found: bool, depth: in
         return ""
     last = max((stage for stage in ("fusion", "cap", "group", "rerank") if stage in stages), key=stages.index)
     if last in ranks and ranks[last] <= depth:
+        return "passage"
+    if "passage order" in ranks and "rerank" not in stages:
         return "passage"
     if "fusion" not in ranks:
         return "mapping" if ranks else "retrieval"

@@ -12,13 +12,15 @@ from typing import Annotated, Any, Literal
 import msgspec
 
 from branchrank.artifacts import digest_file, digest_of, storage_errors, write_bytes
-from branchrank.errors import RunError, nearest
+from branchrank.errors import RunError, UsageError, nearest
+from branchrank.index.manifest import DistanceCalibration
 from branchrank.llm.ledger import PriceTable
 from branchrank.records import Record
 from branchrank.runs.provenance import Provenance
 from branchrank.runs.rows import MAX_REPEATS, is_under_way
 from branchrank.safe_open import open_beneath, read_beneath
 from branchrank.spec import System
+from branchrank.systems.query import read_filters
 
 SCHEMA_VERSION = 2
 
@@ -57,7 +59,12 @@ class PredictorRecord(Record, frozen=True, kw_only=True):
 
 
 class IndexFacts(Record, frozen=True, kw_only=True):
-    """What a report says of an index."""
+    """What a report says of an index.
+
+    ``recall`` is the mean share, in 0..1, of the true nearest ``recall_depth`` chunks that an approximate
+    vector store found, over the run's questions; ``None`` for exact search and where nothing was searched.
+    ``distance`` is its threshold ``calibrated``.
+    """
 
     name: str
     generation: str
@@ -70,6 +77,9 @@ class IndexFacts(Record, frozen=True, kw_only=True):
     nodes: int
     build_seconds: float
     bytes: int
+    recall: Annotated[float, msgspec.Meta(ge=0, le=1)] | None = None
+    recall_depth: int = 0
+    distance: DistanceCalibration = DistanceCalibration()
 
 
 class _Schema(Record, frozen=True, kw_only=True):
@@ -92,6 +102,7 @@ class RunRecord(Record, frozen=True, kw_only=True):
     data_dir: str = "data"
     seed: Annotated[int, msgspec.Meta(ge=0)]
     split: str = ""
+    filters: tuple[str, ...] = ()
     corpus: str
     corpus_digest: str
     corpus_exclude: tuple[str, ...] = ()
@@ -124,6 +135,7 @@ class RunRecord(Record, frozen=True, kw_only=True):
         return {
             "--experiment": self.experiment,
             "--split": self.split,
+            "--filter": self.filters,
             "the corpus": self.corpus_digest,
             "the questions": (self.questions_digest, self.question_ids),
             "--top-k": self.top_k,
@@ -190,7 +202,11 @@ def read_run(directory: Path) -> RunRecord:
                 f"reads {SCHEMA_VERSION}",
                 remedy="run the benchmark again" if schema < SCHEMA_VERSION else "pip install -U branchrank",
             )
-        return msgspec.json.decode(content, type=RunRecord)
+        run = msgspec.json.decode(content, type=RunRecord)
+        read_filters(run.filters)
+        return run
+    except UsageError as error:
+        raise RunError(f"{path}: {error.message}", remedy="run the benchmark again") from None
     except OSError as error:
         beside = [path.parent.name for path in directory.parent.glob(f"*/{RUN_JSON}")]
         near = nearest(directory.name, beside)

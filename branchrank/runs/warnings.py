@@ -5,8 +5,9 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Iterable, Sequence
 
-from branchrank.runs.directory import PredictorRecord
+from branchrank.runs.directory import IndexFacts, PredictorRecord
 from branchrank.runs.rows import Row
+from branchrank.settings import DISTANCE_THRESHOLD
 from branchrank.systems.branches import label
 
 #: The depth of the standard measures.
@@ -47,12 +48,21 @@ def shallow(top_k: int) -> list[str]:
     ]
 
 
-def lost_branches(rows: Sequence[Row], predictors: Sequence[PredictorRecord]) -> list[str]:
+def lost_branches(
+    rows: Sequence[Row], predictors: Sequence[PredictorRecord], indexes: Sequence[IndexFacts]
+) -> list[str]:
     """Predictors whose distance threshold left over half of their questions without the vector branch."""
     found = []
+    measured = {index.name: index.distance.threshold for index in indexes}
     for predictor in predictors:
         branches = predictor.system.branches if predictor.system is not None else ()
-        thresholds = {label(branch): branch.threshold for branch in branches if branch.threshold is not None}
+        thresholds = {
+            label(branch): measured.get(predictor.index, DISTANCE_THRESHOLD)
+            if branch.threshold == "calibrated"
+            else branch.threshold
+            for branch in branches
+            if branch.threshold is not None
+        }
         answered = [row for row in rows if row.predictor == predictor.name and row.status == "ok"]
         for name, threshold in thresholds.items():
             empty = sum(

@@ -20,7 +20,7 @@ from branchrank.printable import safe
 from branchrank.records import Hit, Record
 from branchrank.serve.access import Access
 from branchrank.serve.guard import ErrorAnswer, Guard, Refusal
-from branchrank.serve.service import PredictorRefused, Service
+from branchrank.serve.service import FilterRefused, PredictorRefused, Service
 from branchrank.serve.workers import QueueFullError, Workers
 
 try:
@@ -32,6 +32,10 @@ except ImportError:
 
 QUERY_CHARACTERS = 10_240
 TOP_K = 100
+#: The final top k of the plan that the predictors follow.
+DEFAULT_TOP_K = 5
+FILTERS = 20
+Condition = Annotated[str, Meta(max_length=1_000)]
 MESSAGE_CHARACTERS = 300
 
 _log = logging.getLogger(__name__)
@@ -40,12 +44,14 @@ _log = logging.getLogger(__name__)
 class RetrieveRequest(Record, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """A query. Without ``predictor`` the server's first one answers.
 
-    ``top_k`` is an integer as JSON Schema has it: 5.0 is one.
+    ``top_k`` is an integer as JSON Schema has it: 5.0 is one. ``filters`` are ``KEY=VALUE`` as for
+    ``--filter``; a document must pass all of them.
     """
 
     query: Annotated[str, Meta(min_length=1, max_length=QUERY_CHARACTERS)]
-    top_k: Annotated[float, Meta(ge=1, le=TOP_K, multiple_of=1)] = 10
+    top_k: Annotated[float, Meta(ge=1, le=TOP_K, multiple_of=1)] = DEFAULT_TOP_K
     predictor: Annotated[str, Meta(max_length=100)] = ""
+    filters: Annotated[tuple[Condition, ...], Meta(max_length=FILTERS)] = ()
 
 
 class RetrieveAnswer(Record, frozen=True, kw_only=True):
@@ -115,18 +121,19 @@ async def _retrieved(service: Service, workers: Workers, request: Request) -> Re
         raise Refusal(400, "malformed", "the body is not JSON in UTF-8") from None
     try:
         name, found = await workers.run(
-            lambda: service.retrieve(asked.query, int(asked.top_k), asked.predictor)
+            lambda: service.retrieve(asked.query, int(asked.top_k), asked.predictor, asked.filters)
         )
     except PredictorRefused as refusal:
         raise Refusal(422, "predictor", str(refusal)) from None
+    except FilterRefused as refusal:
+        raise Refusal(422, "filter", safe(str(refusal))[:MESSAGE_CHARACTERS]) from None
     except QueueFullError:
         raise Refusal(503, "busy", "too many requests are waiting", retry_after="1") from None
     except BranchRankError as error:
         # The message may name paths and hosts: it is for this machine's operator.
         _log.error("%s", safe(error.message))
         raise _failed() from None
-    notices = (*found.notices, *filter(None, [found.incomplete]))
-    return RetrieveAnswer(predictor=name, hits=found.hits, fallbacks=found.fallbacks, notices=notices)
+    return RetrieveAnswer(predictor=name, hits=found.hits, fallbacks=found.fallbacks, notices=found.remarks)
 
 
 def _failed() -> Refusal:
@@ -185,7 +192,7 @@ def _openapi(app: FastAPI, service: Service, token: bool) -> dict[str, Any]:
         (RetrieveRequest, RetrieveAnswer, Health, ErrorAnswer), ref_template=_REF
     )
     components["RetrieveRequest"]["properties"] |= {
-        "top_k": {"type": "integer", "minimum": 1, "maximum": TOP_K, "default": 10},
+        "top_k": {"type": "integer", "minimum": 1, "maximum": TOP_K, "default": DEFAULT_TOP_K},
         "predictor": {
             "type": "string",
             "enum": [*service.predictors],

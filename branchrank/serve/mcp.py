@@ -9,7 +9,7 @@ what goes wrong inside is told to this machine's operator alone. Importing this 
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Annotated, TypeVar
 
 from branchrank import __version__
@@ -18,7 +18,7 @@ from branchrank.library import FileRefused, Found, Ranking, ToolAnswer
 from branchrank.printable import safe
 from branchrank.serve.access import Access
 from branchrank.serve.guard import BODY_LIMIT, Guard
-from branchrank.serve.service import PredictorRefused, Service
+from branchrank.serve.service import FilterRefused, PredictorRefused, Service, check_filters
 from branchrank.serve.workers import QueueFullError, Workers
 
 try:
@@ -51,10 +51,22 @@ Text = Annotated[str, Field(min_length=1, max_length=QUERY_CHARACTERS)]
 Limit = Annotated[int, Field(ge=1, le=LIMIT, description="results at most")]
 Name = Annotated[str, Field(max_length=100, description="the system that searches; empty: the first one")]
 
+FilterTexts = Annotated[
+    tuple[Annotated[str, Field(max_length=1_000)], ...],
+    Field(
+        max_length=20,
+        description="search only documents that pass every filter: file_path=VALUE, a path or a glob",
+    ),
+]
+
 
 class Result(BaseModel):
-    """One passage: lines ``line_start..line_end`` of ``path``; ``distance`` is squared L2, 0 to 4."""
+    """One passage: lines ``line_start..line_end`` of ``path``; ``distance`` is squared L2, 0 to 4.
 
+    ``id`` names the chunk, section or span, as other doors do.
+    """
+
+    id: str
     path: str
     line_start: int
     line_end: int
@@ -86,42 +98,58 @@ def mcp_server(service: Service, workers: Workers) -> MCPServer:
         read_only_hint=True, destructive_hint=False, idempotent_hint=True, open_world_hint=False
     )
 
-    async def searched(search: Callable[[], ToolAnswer]) -> CallToolResult:
+    async def searched(search: Callable[[], ToolAnswer], filters: Sequence[str]) -> CallToolResult:
+        try:
+            check_filters(filters)
+        except FilterRefused as refusal:
+            raise ToolError(str(refusal)) from None
         answer = await _run(workers, search)
         data = Answer(results=[_result(found) for found in answer.results], status=answer.status.message)
-        text = answer.text or "nothing found"
         return CallToolResult(
-            content=[TextContent(text=text)], structured_content=data.model_dump(mode="json")
+            content=[TextContent(text=answer.text)], structured_content=data.model_dump(mode="json")
         )
 
     @server.tool(title="Grep search", annotations=reads)
-    async def grep_search(query: Text, ranking: Ranking | None = None, limit: Limit = 10) -> SearchAnswer:
+    async def grep_search(
+        query: Text, ranking: Ranking | None = None, limit: Limit = 10, filters: FilterTexts = ()
+    ) -> SearchAnswer:
         """Passages that hold the query's words, quoted strings or identifiers, with the matched lines marked.
 
         Passages come in BM25 order; ranking "bm25" drops the lowest quarter.
         """
-        return await searched(lambda: tools.grep_search(query, ranking=ranking, limit=limit))
+        return await searched(
+            lambda: tools.grep_search(query, ranking=ranking, limit=limit, filters=filters), filters
+        )
 
     @server.tool(title="Vector search", annotations=reads)
-    async def vector_search(query: Text, limit: Limit = 10) -> SearchAnswer:
+    async def vector_search(query: Text, limit: Limit = 10, filters: FilterTexts = ()) -> SearchAnswer:
         """The passages nearest in meaning, those past the distance threshold left out."""
-        return await searched(lambda: tools.vector_search(query, limit=limit))
+        return await searched(lambda: tools.vector_search(query, limit=limit, filters=filters), filters)
 
     @server.tool(title="Hybrid search", annotations=reads)
     async def hybrid_search(
         semantic_query: Text,
         exact_keywords: Annotated[str, Field(max_length=QUERY_CHARACTERS)] = "",
+        ranking: Ranking | None = None,
         limit: Limit = 10,
+        filters: FilterTexts = (),
     ) -> SearchAnswer:
         """Grep for exact_keywords and vectors for semantic_query, fused by reciprocal rank.
 
         Without keywords, identifiers, quoted strings and telling words of the query are looked for.
         """
-        return await searched(lambda: tools.hybrid_search(semantic_query, exact_keywords, limit=limit))
+        return await searched(
+            lambda: tools.hybrid_search(
+                semantic_query, exact_keywords, ranking=ranking, limit=limit, filters=filters
+            ),
+            filters,
+        )
 
     @server.tool(title="Predictor search", annotations=reads, description=PREDICTOR_SEARCH.format(names))
-    async def predictor_search(query: Text, predictor: Name = "", limit: Limit = 10) -> SearchAnswer:
-        return await searched(lambda: service.tool_search(query, predictor, limit))
+    async def predictor_search(
+        query: Text, predictor: Name = "", limit: Limit = 10, filters: FilterTexts = ()
+    ) -> SearchAnswer:
+        return await searched(lambda: service.tool_search(query, predictor, limit, filters), filters)
 
     @server.tool(title="Read file", annotations=reads, structured_output=False)
     async def read_file(path: Annotated[str, Field(max_length=PATH_CHARACTERS)]) -> CallToolResult:
@@ -169,6 +197,7 @@ async def _run(workers: Workers, work: Callable[[], T]) -> T:
 def _result(found: Found) -> Result:
     hit = found.hit
     return Result(
+        id=hit.id,
         path=hit.source,
         line_start=hit.line_start,
         line_end=hit.line_end,

@@ -9,13 +9,25 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from branchrank.errors import LLMError, UsageError
-from branchrank.library import ToolAnswer
+from branchrank.library import ToolAnswer, read_filters
 from branchrank.records import Retrieval
 from branchrank.workspace import Workspace
 
 
+def check_filters(filters: Sequence[str]) -> None:
+    """Raise :class:`FilterRefused` for a filter that names no known key or no value."""
+    try:
+        read_filters(filters)
+    except UsageError as error:
+        raise FilterRefused(f"{error.message}; {error.remedy}") from None
+
+
 class PredictorRefused(Exception):
     """A predictor that isn't served, or can't run; the message says which are."""
+
+
+class FilterRefused(Exception):
+    """A filter that no document can be compared with; the message says which keys there are."""
 
 
 class Service:
@@ -44,15 +56,21 @@ class Service:
         """Open what is opened on first use, so that no request waits for it. No LLM is asked."""
         self.workspace.warm_up(self.predictors)
 
-    def retrieve(self, query: str, k: int, predictor: str = "") -> tuple[str, Retrieval]:
-        """The predictor that answered and what it found. Raises :class:`PredictorRefused`."""
-        name = self._served(predictor)
-        return name, self.workspace.retrieve(query, name, k)
+    def retrieve(
+        self, query: str, k: int, predictor: str = "", filters: Sequence[str] = ()
+    ) -> tuple[str, Retrieval]:
+        """The predictor that answered and what it found.
 
-    def tool_search(self, query: str, predictor: str, limit: int) -> ToolAnswer:
+        Raises :class:`PredictorRefused` and :class:`FilterRefused`.
+        """
+        name = self._served(predictor)
+        check_filters(filters)
+        return name, self.workspace.retrieve(query, name, k, filters=filters)
+
+    def tool_search(self, query: str, predictor: str, limit: int, filters: Sequence[str] = ()) -> ToolAnswer:
         """What a predictor finds, as a search tool answers it. Raises :class:`PredictorRefused`."""
         system = self.workspace.system(self._served(predictor))
-        return self.workspace.tools.predictor_search(system, query, limit=limit)
+        return self.workspace.tools.predictor_search(system, query, limit=limit, filters=filters)
 
     def _served(self, predictor: str) -> str:
         name = predictor or self.predictors[0]

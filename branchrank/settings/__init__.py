@@ -11,6 +11,7 @@ A setting ``vector_top_n`` of the section ``local`` is ``[local] vector_top_n`` 
 
 from branchrank.settings.base import Settings
 from branchrank.settings.layers import (
+    DEFAULT,
     Resolved,
     Setting,
     checked,
@@ -30,9 +31,11 @@ from branchrank.settings.parts import (
 )
 from branchrank.settings.systems import (
     ALIASES,
+    DISTANCE_THRESHOLD,
     SYSTEM_PARTS,
     GrepSettings,
     HybridSettings,
+    LateInteractionSettings,
     LocalSettings,
     PageindexSettings,
     QdrantSettings,
@@ -42,6 +45,8 @@ from branchrank.settings.systems import (
 
 __all__ = [
     "ALIASES",
+    "DEFAULT",
+    "DISTANCE_THRESHOLD",
     "PARTS",
     "SYSTEM_PARTS",
     "BenchmarkSettings",
@@ -52,6 +57,7 @@ __all__ = [
     "HybridSettings",
     "IndexSettings",
     "LLMSettings",
+    "LateInteractionSettings",
     "LocalSettings",
     "PageindexSettings",
     "QdrantSettings",

@@ -11,6 +11,7 @@ from typing import Any, TypeVar, get_args, get_type_hints
 
 import msgspec
 
+from branchrank.addresses import without_none
 from branchrank.errors import UsageError, or_else, suggestion
 from branchrank.records import Record
 from branchrank.settings.base import Settings
@@ -19,6 +20,8 @@ from branchrank.settings.systems import SystemSettings
 from branchrank.spec import RECOMMENDED
 
 S = TypeVar("S", bound=Settings)
+#: The origin of a value that nobody set.
+DEFAULT = "default"
 
 
 class Setting(Record, frozen=True, kw_only=True):
@@ -77,7 +80,7 @@ def settings_of(part: type[Settings]) -> tuple[Setting, ...]:
     aliases = part.aliases if issubclass(part, SystemSettings) else {}
     described = []
     for field in msgspec.structs.fields(part):
-        bare, *marks, meta = get_args(hints[field.name])
+        bare, *marks, meta = get_args(without_none(hints[field.name]))
         low = meta.ge if meta.ge is not None else meta.gt
         high = meta.le if meta.le is not None else meta.lt
         flag = part.flag_names.get(field.name, f"--{part.section}-{field.name}".replace("_", "-"))
@@ -220,7 +223,7 @@ def _layered(
         return environment[setting.variable], f"environment {setting.variable}"
     if setting.name in table:
         return table[setting.name], toml_name
-    return setting.default, "default"
+    return setting.default, DEFAULT
 
 
 def checked(part: type[Settings], setting: Setting, value: object) -> Any:

@@ -20,6 +20,7 @@ class IndexSettings(Settings, frozen=True, kw_only=True):
     flag_names: ClassVar[dict[str, str]] = {
         "embedder": "--embedder",
         "vector_store": "--vector-store",
+        "token_vectors": "--token-vectors",
         "chunk_tokens": "--chunk-tokens",
         "chunk_overlap": "--chunk-overlap",
         "chroma_url": "--chroma-url",
@@ -41,13 +42,28 @@ class IndexSettings(Settings, frozen=True, kw_only=True):
     ] = ""
     vector_store: Annotated[
         Literal["auto", "chroma", "exact"],
-        Meta(description="vector store; auto: exact up to 50,000 chunks, Chroma above"),
-    ] = "auto"
+        Meta(
+            description="vector store; chroma: its candidates, ordered by exact cosine; exact: every vector "
+            "is compared; auto: exact up to 50,000 chunks, Chroma above"
+        ),
+    ] = "chroma"
     chroma_url: Annotated[
         str, reaches("Chroma server"), Meta(description="URL of a Chroma server; empty: embedded")
     ] = ""
+    token_vectors: Annotated[
+        Literal["none", "int8", "fp16"],
+        Meta(
+            description="token vectors kept in the index for late interaction; none: a candidate's are "
+            "computed when a query first meets it"
+        ),
+    ] = "none"  # noqa: S105 - no secret
     chunk_tokens: Annotated[int, Meta(ge=32, le=8192, description="target size of a chunk in tokens")] = 256
     chunk_overlap: Annotated[int, Meta(ge=0, le=512, description="tokens that consecutive chunks share")] = 0
+
+    @property
+    def token_precision(self) -> Literal["int8", "fp16"] | None:
+        """The precision of the token vectors that the index keeps; ``None`` where it keeps none."""
+        return None if self.token_vectors == "none" else self.token_vectors  # noqa: S105 - no secret
 
 
 class Bm25Settings(Settings, frozen=True, kw_only=True):
@@ -141,6 +157,7 @@ class BenchmarkSettings(Settings, frozen=True, kw_only=True):
         "sample_seed": "--sample-seed",
         "top_k": "--top-k",
         "returns": "--return",
+        "passage_lines": "--passage-lines",
         "latency_sample": "--latency-sample",
         "trace_depth": "--trace-depth",
         "question_text": "--question-text",
@@ -155,6 +172,7 @@ class BenchmarkSettings(Settings, frozen=True, kw_only=True):
     sample_seed: Annotated[int, Meta(ge=0, description="seed of the sample and of every random draw")] = 42
     top_k: Annotated[int, Meta(ge=1, le=1000, description="hits kept per question")] = 10
     returns: Annotated[Returns, hint_at(LOCAL, "returns")[1]] = LOCAL.returns
+    passage_lines: Annotated[int, hint_at(LOCAL, "passages.lines")[1]] | None = None
     latency_sample: Annotated[
         int, Meta(ge=0, description="questions timed one at a time; 0: no latency pass")
     ] = 60

@@ -16,7 +16,10 @@ from msgspec import Meta
 
 from branchrank.addresses import hint_at, value_at
 from branchrank.settings.base import Settings, reaches
-from branchrank.spec import Branch, Expand, Fuse, Group, Rerank, System, TreeSearch
+from branchrank.spec import Branch, Expand, Fuse, Group, Passages, Rerank, Rescore, System, TreeSearch
+
+#: Squared L2 distance of unit vectors from which on the dense branch of ``grep`` drops a chunk.
+DISTANCE_THRESHOLD = 0.5
 
 LOCAL = System(
     name="local",
@@ -35,10 +38,11 @@ HYBRID = System(
     ),
     fuse=Fuse(k=60, cap=30),
     rerank=Rerank(method="llm"),
+    passages=Passages(order="scores"),
 )
 GREP = System(
     name="grep",
-    branches=(Branch(kind="grep"), Branch(kind="dense", top_n=40, threshold=0.5)),
+    branches=(Branch(kind="grep"), Branch(kind="dense", top_n=40, threshold=DISTANCE_THRESHOLD)),
     fuse=Fuse(k=60),
 )
 QDRANT = System(
@@ -54,6 +58,14 @@ SQLITE = System(
     branches=(Branch(kind="fts5", top_n=80, weight=0.4), Branch(kind="dense", top_n=80, weight=0.6)),
     fuse=Fuse(k=60, unit_interval=True),
     group=Group(by="document", aggregate="max", members=3),
+)
+LATE_INTERACTION = System(
+    name="late-interaction",
+    branches=(Branch(kind="dense", top_n=40), Branch(kind="bm25", top_n=80)),
+    fuse=Fuse(method="score", cap=30),
+    rescore=Rescore(method="maxsim", candidates=30),
+    rerank=Rerank(method="llm"),
+    passages=Passages(lines=25),
 )
 BM25 = System(name="bm25", branches=(Branch(kind="bm25", top_n=80),))
 DENSE = System(name="dense", branches=(Branch(kind="dense", top_n=40),))
@@ -142,9 +154,10 @@ class LocalSettings(SystemSettings, frozen=True, kw_only=True):
     candidate_order="rerank.candidate_order",
     rerank_fusion_weight="rerank.fusion_weight",
     context_tokens="rerank.context_tokens",
+    passage_order="passages.order",
 )
 class HybridSettings(SystemSettings, frozen=True, kw_only=True):
-    """The hybrid predictor: vector shortlist, tree expansion, RRF with BM25 over nodes, rerank."""
+    """The hybrid predictor: vectors, tree expansion, RRF with BM25 over nodes, rerank, passages."""
 
     section: ClassVar[str] = "hybrid"
     title: ClassVar[str] = "Predictor hybrid"
@@ -199,11 +212,26 @@ class QdrantSettings(SystemSettings, frozen=True, kw_only=True):
     url: Annotated[
         str, reaches("Qdrant server"), Meta(description="URL of a Qdrant server; empty: embedded")
     ] = ""
+    collection: Annotated[
+        str,
+        reaches("Qdrant collection"),
+        Meta(description="existing collection to search, at the URL or in the path; it is only read"),
+    ] = ""
+    path: Annotated[
+        str,
+        reaches("Qdrant collection"),
+        Meta(description="folder of the existing collection: a shard, or qdrant-client's local mode"),
+    ] = ""
     fusion_weight: Annotated[
         float,
         Meta(ge=0.0, le=1.0, description="weight of dense; 0: sparse only, 1: dense only"),
     ] = QDRANT.branches[0].weight
     enable_hybrid: Annotated[bool, Meta(description="search sparse vectors besides the dense ones")] = True
+
+    @property
+    def is_existing(self) -> bool:
+        """Whether an existing collection is searched, in place of one of the index's chunks."""
+        return bool(self.collection or self.path)
 
 
 @alias_fields(
@@ -228,6 +256,31 @@ class RetrievalSettings(SystemSettings, frozen=True, kw_only=True):
     ] = SQLITE.branches[1].weight
 
 
+@alias_fields(
+    LATE_INTERACTION,
+    vector_top_n="branches.dense.top_n",
+    bm25_top_n="branches.bm25.top_n",
+    candidate_cap="fuse.cap",
+    bm25_weight="branches.bm25.weight",
+    vector_weight="branches.dense.weight",
+    maxsim_candidates="rescore.candidates",
+    maxsim_weight="rescore.weight",
+    reranker="rerank.method",
+    cross_encoder="rerank.cross_encoder",
+    base_url="llm.base_url",
+    model="llm.model",
+    candidate_order="rerank.candidate_order",
+    rerank_fusion_weight="rerank.fusion_weight",
+    context_tokens="rerank.context_tokens",
+)
+class LateInteractionSettings(SystemSettings, frozen=True, kw_only=True):
+    """The late-interaction predictor: score fusion, then MaxSim of token vectors, then grown passages."""
+
+    section: ClassVar[str] = "late_interaction"
+    title: ClassVar[str] = "Predictor late-interaction"
+    no_llm: Annotated[bool, Meta(description="do not rerank with the LLM")] = False
+
+
 #: The parts that set a system.
 SYSTEM_PARTS: tuple[type[SystemSettings], ...] = (
     LocalSettings,
@@ -236,6 +289,7 @@ SYSTEM_PARTS: tuple[type[SystemSettings], ...] = (
     GrepSettings,
     QdrantSettings,
     RetrievalSettings,
+    LateInteractionSettings,
 )
 #: Setting -> address, of every part. One name has one address in all parts.
 ALIASES: dict[str, str] = {name: address for part in SYSTEM_PARTS for name, address in part.aliases.items()}

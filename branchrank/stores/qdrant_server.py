@@ -48,10 +48,10 @@ class ServerCollection:
         """Connect and read the collection's layout. Raises :class:`ArtifactError` when there is none."""
         self._url = url
         self._name = name
-        self._client = _connect(url, timeout_s)
+        self._client = connect(url, timeout_s)
         self._encoder = Bm25Encoder()
         try:
-            with _failures(url):
+            with failures(url):
                 parameters = self._client.get_collection(name).config.params
             vectors = parameters.vectors
             if not isinstance(vectors, Mapping) or DENSE not in vectors:
@@ -70,11 +70,11 @@ class ServerCollection:
         cls, url: str, name: str, dimension: int, *, enable_hybrid: bool = True, timeout_s: int = TIMEOUT_S
     ) -> ServerCollection:
         """Make an empty collection, in place of one that is there; without ``enable_hybrid`` dense only."""
-        client = _connect(url, timeout_s)
-        models = _models()
+        client = connect(url, timeout_s)
+        models = rest_models()
         sparse = {SPARSE: models.SparseVectorParams(modifier=models.Modifier.IDF)}
         try:
-            with _failures(url):
+            with failures(url):
                 if client.collection_exists(name):
                     client.delete_collection(name)
                 client.create_collection(
@@ -90,20 +90,20 @@ class ServerCollection:
 
     def upsert(self, points: Sequence[Point]) -> None:
         """Add points, or replace those of the same key; they can be found when it returns."""
-        with _failures(self._url):
+        with failures(self._url):
             for start in range(0, len(points), BATCH):
                 batch = [self._point(point) for point in points[start : start + BATCH]]
                 self._client.upsert(self._name, points=batch, wait=True)
 
     def delete(self, keys: Sequence[str]) -> None:
         """Remove points; unknown keys are ignored."""
-        selector = _models().PointIdsList(points=[point_id(key) for key in keys])
-        with _failures(self._url):
+        selector = rest_models().PointIdsList(points=[point_id(key) for key in keys])
+        with failures(self._url):
             self._client.delete(self._name, points_selector=selector, wait=True)
 
     def count(self) -> int:
         """Number of points."""
-        with _failures(self._url):
+        with failures(self._url):
             return int(self._client.count(self._name, exact=True).count)
 
     def dense(self, vector: Vectors, n: int, filters: Filters | None = None) -> list[Scored]:
@@ -115,7 +115,7 @@ class ServerCollection:
         """The ``n`` best points that pass the filters and share a term, by BM25; ties by key."""
         if not self.has_sparse or not query.indices:
             return []
-        vector = _models().SparseVector(indices=query.indices, values=query.values)
+        vector = rest_models().SparseVector(indices=query.indices, values=query.values)
         return self._query(vector, SPARSE, n, filters)
 
     def close(self) -> None:
@@ -123,8 +123,8 @@ class ServerCollection:
         self._client.close()
 
     def _query(self, vector: Any, using: str, n: int, filters: Filters | None) -> list[Scored]:
-        models = _models()
-        with _failures(self._url):
+        models = rest_models()
+        with failures(self._url):
             answer = self._client.query_points(
                 self._name,
                 query=vector,
@@ -137,7 +137,7 @@ class ServerCollection:
             return ranked_points(answer.points)
 
     def _point(self, point: Point) -> Any:
-        models = _models()
+        models = rest_models()
         vector: dict[str, Any] = {DENSE: point.vector.tolist()}
         if self.has_sparse:
             weights = self._encoder.document(point.text)
@@ -160,7 +160,8 @@ def key_for(url: str, environment: Mapping[str, str] | None = None) -> str:
     return key
 
 
-def _connect(url: str, timeout_s: int) -> Any:
+def connect(url: str, timeout_s: int) -> Any:
+    """A client of the server at ``url``, with the key that may go there. Raises :class:`UsageError`."""
     parts = urlsplit(url)
     if parts.scheme not in ("http", "https") or not parts.hostname or parts.username:
         raise UsageError(
@@ -188,7 +189,8 @@ def _connect(url: str, timeout_s: int) -> Any:
         )
 
 
-def _models() -> Any:
+def rest_models() -> Any:
+    """qdrant-client's records of the REST interface."""
     from qdrant_client import models
 
     return models
@@ -205,7 +207,7 @@ def _filter(models: Any, filters: Filters | None) -> Any:
 
 
 @contextlib.contextmanager
-def _failures(url: str) -> Iterator[None]:
+def failures(url: str) -> Iterator[None]:
     """Turn whatever the client raises into an :class:`ArtifactError` that names the server."""
     try:
         yield

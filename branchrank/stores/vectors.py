@@ -22,14 +22,11 @@ from branchrank.records import Scored
 #: Up to this many vectors, ``auto`` searches exactly: it is faster than Chroma at a recall of .999 up to
 #: at least 60,000 vectors of 384 dimensions (``benchmarks/vector_crossover.py``), and needs no import.
 EXACT_UP_TO = 50_000
+LARGEST_DISTANCE = 4.0
 
 
 class VectorStore(Protocol):
     """Finds the nearest of a fixed set of unit vectors."""
-
-    @property
-    def name(self) -> str:
-        """What reports call the store: ``exact``, ``chroma`` or ``chroma server``."""
 
     @property
     def ids(self) -> tuple[str, ...]:
@@ -53,6 +50,11 @@ class VectorStore(Protocol):
 
     def close(self) -> None:
         """Release files and connections; the store answers nothing after it."""
+
+
+def squared_distance(similarity: float) -> float:
+    """Squared L2 distance, in 0..4, of unit vectors with this cosine similarity."""
+    return max(0.0, 2.0 - 2.0 * similarity)
 
 
 def check_query(vector: Vectors, dimension: int) -> None:

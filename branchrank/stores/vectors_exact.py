@@ -64,8 +64,6 @@ def _mapped(stream: BinaryIO) -> Vectors:
 class ExactVectors:
     """The reference store: every vector is compared with every query."""
 
-    name = "exact"
-
     def __init__(self, ids: Sequence[str], matrix: Vectors) -> None:
         """``matrix`` is float32 ``(len(ids), d)`` with unit rows; ids are distinct."""
         if len(ids) != len(matrix):

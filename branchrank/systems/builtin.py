@@ -10,9 +10,11 @@ import msgspec
 from branchrank.addresses import with_values
 from branchrank.errors import UsageError, suggestion
 from branchrank.settings import (
+    DEFAULT,
     BenchmarkSettings,
     GrepSettings,
     HybridSettings,
+    LateInteractionSettings,
     LocalSettings,
     PageindexSettings,
     QdrantSettings,
@@ -26,23 +28,23 @@ from branchrank.spec import System
 #: Predictors that stand for several.
 GROUPS: dict[str, tuple[str, ...]] = {
     "all": ("local", "pageindex", "hybrid"),
-    "family": ("local", "pageindex", "hybrid", "grep", "qdrant", "sqlite"),
+    "family": ("local", "pageindex", "hybrid", "grep", "qdrant", "sqlite", "late-interaction"),
 }
 
 
 def local(settings: Resolved) -> System:
     """dense(chunks) + BM25(chunks) -> RRF."""
-    return _returning(settings, _laid(settings, LocalSettings))
+    return _laid(settings, LocalSettings)
 
 
 def bm25(settings: Resolved) -> System:
     """BM25(chunks), the lexical baseline."""
-    return _returning(settings, BM25)
+    return with_values(BM25, _hits(settings))
 
 
 def dense(settings: Resolved) -> System:
     """dense(chunks), the vector baseline."""
-    return _returning(settings, DENSE)
+    return with_values(DENSE, _hits(settings))
 
 
 def pageindex(settings: Resolved) -> System:
@@ -52,7 +54,7 @@ def pageindex(settings: Resolved) -> System:
     """
     part = settings.part(PageindexSettings)
     changes = {"branches.tree.tree.steps_by": "lexical"} if part.llm_final_only else {}
-    system = _returning(settings, _laid(settings, PageindexSettings, changes))
+    system = _laid(settings, PageindexSettings, changes)
     return _with_llm_as_asked(system, part)
 
 
@@ -63,23 +65,33 @@ def hybrid(settings: Resolved) -> System:
     endpoint is refused.
     """
     part = settings.part(HybridSettings)
-    system = _returning(settings, _laid(settings, HybridSettings))
+    system = _laid(settings, HybridSettings)
     return _with_llm_as_asked(system, part)
 
 
 def grep(settings: Resolved) -> System:
-    """Grep passages, mapped onto the chunks they overlap, + thresholded dense -> RRF."""
-    return _laid(settings, GrepSettings)
+    """Grep passages, mapped onto the chunks they overlap, + thresholded dense -> RRF.
+
+    The index's calibrated threshold stands in for the default one; a value that somebody set is kept.
+    """
+    by_default = settings.origins[f"{GrepSettings.section}.vector_score_threshold"] == DEFAULT
+    return _laid(settings, GrepSettings, {"branches.dense.threshold": "calibrated"} if by_default else None)
 
 
 def qdrant(settings: Resolved) -> System:
-    """Qdrant dense + Qdrant sparse BM25, 2N each -> weighted RRF."""
+    """Qdrant dense + Qdrant sparse BM25, 2N each -> weighted RRF.
+
+    A collection of the user's own has passages of its own: spans, where the index's have chunks.
+    """
     part = settings.part(QdrantSettings)
     weights = {
         "branches.qdrant-dense.weight": part.fusion_weight,
         "branches.qdrant-sparse.weight": 1.0 - part.fusion_weight,
     }
     system = _laid(settings, QdrantSettings, weights)
+    if part.is_existing:
+        spans = tuple(msgspec.structs.replace(branch, unit="span") for branch in system.branches)
+        system = msgspec.structs.replace(system, branches=spans)
     if part.enable_hybrid:
         return system
     only_dense = tuple(branch for branch in system.branches if branch.kind != "qdrant-sparse")
@@ -93,16 +105,28 @@ def sqlite(settings: Resolved) -> System:
     return _laid(settings, RetrievalSettings, weights)
 
 
+def late_interaction(settings: Resolved) -> System:
+    """dense(chunks) + BM25(chunks) -> score fusion -> MaxSim of token vectors -> rerank -> grown passages.
+
+    Without an endpoint, or with ``no_llm``, no LLM reranks; a cross-encoder still does. A model without an
+    endpoint is refused.
+    """
+    part = settings.part(LateInteractionSettings)
+    return _with_llm_as_asked(_laid(settings, LateInteractionSettings), part)
+
+
 def _laid(settings: Resolved, part: type[SystemSettings], changes: dict[str, Any] | None = None) -> System:
     """The part's system with its settings, then ``changes``, at their addresses."""
     values = settings.part(part)
     aliased = {address: getattr(values, name) for name, address in part.aliases.items()}
-    return with_values(part.system, aliased | (changes or {}))
+    return with_values(part.system, aliased | _hits(settings) | (changes or {}))
 
 
-def _returning(settings: Resolved, system: System) -> System:
-    """The system with what its hits return."""
-    return msgspec.structs.replace(system, returns=settings.part(BenchmarkSettings).returns)
+def _hits(settings: Resolved) -> dict[str, Any]:
+    """What the hits of every system return; a length that is not set is each system's own."""
+    part = settings.part(BenchmarkSettings)
+    lines = {} if part.passage_lines is None else {"passages.lines": part.passage_lines}
+    return {"returns": part.returns, **lines}
 
 
 def _with_llm_as_asked(system: System, part: SystemSettings) -> System:
@@ -113,10 +137,10 @@ def _with_llm_as_asked(system: System, part: SystemSettings) -> System:
     if part.base_url and not part.no_llm:
         return system
     if part.model and system.asks_llm and not part.no_llm:
-        name = part.section
+        flag = f"--{part.section}".replace("_", "-")
         raise UsageError(
-            f"[{name}] model is {part.model!r}, but there is no endpoint to ask it at",
-            remedy=f"name one with --{name}-base-url, or leave the LLM out: --{name}-no-llm",
+            f"[{part.section}] model is {part.model!r}, but there is no endpoint to ask it at",
+            remedy=f"name one with {flag}-base-url, or leave the LLM out: {flag}-no-llm",
         )
     return _without_llm(system)
 
@@ -138,6 +162,7 @@ BUILTIN: dict[str, Callable[[Resolved], System]] = {
     "grep": grep,
     "qdrant": qdrant,
     "sqlite": sqlite,
+    "late-interaction": late_interaction,
     "bm25": bm25,
     "dense": dense,
 }

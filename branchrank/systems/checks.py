@@ -2,9 +2,17 @@
 
 from __future__ import annotations
 
+from branchrank.embedders import check_gives_tokens
 from branchrank.errors import UsageError
 from branchrank.spec import Branch, System
 from branchrank.systems.branches import branch_kind, label
+from branchrank.systems.passage_order import passage_evidence
+
+
+def check_embedder(system: System, embedder: str) -> None:
+    """Raise :class:`UsageError` for a system that needs token vectors, and an embedder that gives none."""
+    if system.rescore.method == "maxsim":
+        check_gives_tokens(embedder)
 
 
 def problems(system: System) -> list[str]:
@@ -18,11 +26,23 @@ def problems(system: System) -> list[str]:
         found.append("asks for an LLM but names no endpoint")
     if system.rerank.method == "cross-encoder" and not system.rerank.cross_encoder:
         found.append("asks for a cross-encoder but names no model")
+    if system.unit != "chunk" and system.rescore.method == "maxsim":
+        found.append(f"rescores {system.unit}s by maxsim: only chunks have token vectors")
     if system.unit == "span" and system.rerank.method != "none":
         found.append("reranks spans: only chunks and nodes can be reranked")
     if system.unit != "chunk" and system.group.by == "document":
         found.append(f"groups {system.unit}s by document: only chunks can be grouped")
+    if not found and system.passages.order == "scores":
+        found += _passage_problems(system)
     return [f"system {system.name!r} {problem}" for problem in found]
+
+
+def _passage_problems(system: System) -> list[str]:
+    if system.unit != "node":
+        return [f"orders the passages of sections, but ranks {system.unit}s: leave passages.order out"]
+    if not passage_evidence(system) & {"vectors", "words"}:
+        return ["orders passages by score, but no branch ranks by vectors or words"]
+    return []
 
 
 def _branch_problems(branch: Branch) -> list[str]:

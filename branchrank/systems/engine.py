@@ -5,18 +5,21 @@
    needs to.
 2. Entries that the query excludes or its filters reject are removed before anything is ranked.
 3. The lists are fused and cut to the candidate cap.
-4. Hits are grouped by document, where the system says so.
-5. The reranker reorders the candidates, where there is one. When its LLM fails, sections follow by evidence.
-6. The first k become hits: a chunk is its own passage, a node returns its best chunk or its own span.
+4. The first candidates get a second score from their token vectors, where the system says so.
+5. Hits are grouped by document, where the system says so.
+6. The reranker reorders the candidates, where there is one. When its LLM fails, sections follow by evidence.
+7. The passages of the sections are ordered, where the system says so.
+8. The first k become hits: a chunk is its own passage, a node returns its best chunk or its own span. A hit
+   may grow inside its section.
 
-Nothing before step 6 depends on k (but for ``doubled`` branches, whose definition it is), so the top k
+Nothing before step 8 depends on k (but for ``doubled`` branches, whose definition it is), so the top k
 is a prefix of the top k + n. Every stage leaves its list in the trace.
 """
 
 from __future__ import annotations
 
 import time
-from collections.abc import Hashable, Mapping, Sequence
+from collections.abc import Callable, Hashable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import ExitStack
 from pathlib import Path
@@ -26,14 +29,16 @@ from typing import NamedTuple
 import msgspec
 
 from branchrank.embedders.cache import EmbeddingCache
+from branchrank.embedders.token_cache import TokenCache
 from branchrank.index import Index
 from branchrank.ranking.evidence import evidence
 from branchrank.ranking.expansion import expand
 from branchrank.ranking.grouping import group
 from branchrank.ranking.lists import RankedList, ranked
+from branchrank.ranking.maxsim import add_scores
 from branchrank.records import Retrieval, Scored, Span
 from branchrank.settings import Resolved
-from branchrank.spec import Branch, Expand, System
+from branchrank.spec import Branch, Expand, Rescore, System
 from branchrank.systems.branches import (
     BranchKind,
     BranchResult,
@@ -48,8 +53,10 @@ from branchrank.systems.fusing import fuse, shared_branches
 from branchrank.systems.hits import HitMaker
 from branchrank.systems.llm_stages import BoundStages, LLMStages
 from branchrank.systems.memo import Memo
+from branchrank.systems.passage_order import Reranked, ordered_passages
 from branchrank.systems.query import Filter, Query
 from branchrank.systems.sources import Sources
+from branchrank.systems.token_vectors import TokenVectorSource
 from branchrank.systems.tracing import Trace
 
 
@@ -64,7 +71,8 @@ class Engine:
     """Runs systems over one index. Safe for several threads, with a memo that is. Close it.
 
     ``corpus_root`` is the folder of the documents, ``cache`` remembers queries' vectors from run to run,
-    ``llm_stages`` gives the LLM of each system. What branches open is opened once, on first use.
+    ``open_token_cache`` opens the cache of candidates' token vectors, ``llm_stages`` gives the LLM of each
+    system. What branches open is opened once, on first use.
     """
 
     def __init__(
@@ -76,6 +84,7 @@ class Engine:
         memo: Memo | None = None,
         cache: EmbeddingCache | None = None,
         llm_stages: LLMStages | None = None,
+        open_token_cache: Callable[[], TokenCache] | None = None,
     ) -> None:
         self.index = index
         self.settings = settings
@@ -83,6 +92,7 @@ class Engine:
         self.sources = Sources(index, corpus_root, self.memo, cache)
         self.llm_stages = llm_stages or LLMStages()
         self._resources = ExitStack()
+        self.token_vectors = TokenVectorSource(index, self.memo, self._resources, open_token_cache)
         self._opening = Opening(index, corpus_root, settings, self._resources)
         self._searches: dict[str, Search] = {}
         self._scorers: dict[str, Scores] = {}
@@ -105,6 +115,8 @@ class Engine:
         """Open everything that the system's branches search, so that its first query is not slower."""
         for branch in system.searched:
             self._search(branch.kind)
+        if system.rescore.method == "maxsim":
+            self.token_vectors.check()
 
     def retrieve(
         self,
@@ -135,10 +147,15 @@ class Engine:
         trace = Trace()
         stages = self.llm_stages.bound(system, question_id=question_id, repeat=repeat, trace=trace)
         fused = self._branches(system, query, k, stages, trace)
-        candidates, members = self._ranked(system, query, k, fused.lists, stages, trace)
+        candidates, members, reranked = self._ranked(system, query, k, fused.lists, stages, trace)
+        sections: Mapping[str, str] = {}
+        if system.passages.order == "scores" and system.returns == "passage":
+            with trace.timed("passage order"):
+                candidates, sections = ordered_passages(self.sources, system, query, candidates, reranked)
+            trace.add("passage order", "chunk", candidates)
         with trace.timed("passages"):
-            maker = HitMaker(self.sources, system, query, fused.lists, fused.results)
-            hits = maker.hits(candidates[:k], members)
+            maker = HitMaker(self.sources, system, query, fused.lists, fused.results, sections)
+            hits = maker.hits(candidates, k, members)
         if trace.fallbacks:
             reason = "; ".join(trace.fallbacks)
             hits = [msgspec.structs.replace(hit, fallback=reason) for hit in hits]
@@ -166,8 +183,8 @@ class Engine:
         lists: Mapping[str, Sequence[Scored]],
         stages: BoundStages,
         trace: Trace,
-    ) -> tuple[Sequence[Scored], Mapping[str, Sequence[Scored]]]:
-        """The candidates after fusion, cap, grouping and rerank, and the members of each group."""
+    ) -> tuple[Sequence[Scored], Mapping[str, Sequence[Scored]], Reranked]:
+        """The candidates after the rerank, the members of each group, and whether a reranker ordered them."""
         with trace.timed("fuse"):
             if system.fuse.method == "score":
                 lists = self._completed(system, query, k, lists, stages)
@@ -182,6 +199,9 @@ class Engine:
         if system.fuse.cap:
             candidates = candidates[: system.fuse.cap]
             trace.add("cap", system.unit, candidates)
+        if system.rescore.method == "maxsim":
+            candidates = self._rescored(system.rescore, query.text, candidates, trace)
+            trace.add("maxsim", system.unit, candidates)
         if system.group.by == "document":
             groups = group(
                 candidates,
@@ -192,11 +212,23 @@ class Engine:
             candidates = [best for best, _ in groups]
             members = {best.key: chosen for best, chosen in groups}
             trace.add("group", system.unit, candidates)
+        reranked: Reranked = "no"
         if system.rerank.method != "none":
             with trace.timed("rerank"):
-                candidates = stages.rerank(self.index, self.sources, query.text, candidates, lists)
+                candidates, done = stages.rerank(self.index, self.sources, query.text, candidates, lists)
             trace.add("rerank", system.unit, candidates)
-        return candidates, members
+            reranked = "yes" if done else "failed"
+        return candidates, members, reranked
+
+    def _rescored(
+        self, slot: Rescore, query: str, candidates: Sequence[Scored], trace: Trace
+    ) -> Sequence[Scored]:
+        """The candidates by the sum of their score and the weighted MaxSim of the first of them."""
+        first = tuple(entry.key for entry in candidates[: slot.candidates])
+        scores = self.memo.get(
+            ("maxsim", query, first), lambda: self.token_vectors.maxsim(query, first, trace)
+        )
+        return add_scores(candidates, scores, slot.weight)
 
     def _branches(self, system: System, query: Query, k: int, stages: BoundStages, trace: Trace) -> _Fused:
         """Every branch's list as the fusion takes it, and its result, by the branch's name."""

@@ -1,4 +1,9 @@
-"""From candidates to hits: a chunk or span is its own passage, a node its best chunk or own span."""
+"""From candidates to hits: a chunk or span is its own passage, a node its best chunk or own span.
+
+A hit shows its rank in the list that each branch found. Of a branch that expands over the tree, that is the
+shortlist of chunks: a section has the rank and the score of its best chunk there. A section that was reached
+by the expansion alone has no rank; a note says which rank the best chunk of its file has.
+"""
 
 from __future__ import annotations
 
@@ -8,9 +13,12 @@ from branchrank.ranking.lists import RankedList
 from branchrank.ranking.passage_choice import best_passage
 from branchrank.records import Chunk, Hit, Node, Placement, Scored
 from branchrank.spec import System
-from branchrank.systems.branches import BranchResult, branch_kind
+from branchrank.stores.vectors import squared_distance
+from branchrank.systems.branches import BranchResult, label
+from branchrank.systems.passage_layout import PassageLayout
+from branchrank.systems.passage_order import passage_evidence
 from branchrank.systems.query import Query
-from branchrank.systems.sources import Sources, span_of, squared_distance
+from branchrank.systems.sources import Sources, span_of
 
 Lists = Mapping[str, Sequence[Scored]]
 
@@ -35,34 +43,72 @@ class HitMaker:
         query: Query,
         lists: Lists,
         results: Mapping[str, BranchResult],
+        sections: Mapping[str, str],
     ) -> None:
+        """``sections`` maps the candidates that are passages of a section to it."""
         self.sources = sources
         self.index = sources.index
         self.system = system
         self.query = query
         self.lists = lists
         self.results = results
+        self.sections = sections
         self.banned = sources.banned("chunk", query)
-        self.evidence = frozenset(branch_kind(branch.kind).ranks_by for branch in system.searched)
+        self.evidence = passage_evidence(system)
+        self.expanded = frozenset(label(branch) for branch in system.searched if branch.expand is not None)
         self.placed: dict[str, dict[str, Placement]] = {}
+        self.reached: dict[str, dict[str, str]] = {}
 
     def hits(
-        self, candidates: Sequence[Scored], members: Mapping[str, Sequence[Scored]] | None = None
+        self, candidates: Sequence[Scored], k: int, members: Mapping[str, Sequence[Scored]]
     ) -> list[Hit]:
-        """One hit per candidate, in their order; ``members`` are those of a candidate's group."""
-        groups = members or {}
-        shown = {candidate.key for candidate in candidates}
+        """The first ``k`` hits of the candidates; ``members`` are those of a candidate's group."""
+        lines = self.system.passages.lines
+        if not lines and not self.sections:
+            return self._made(candidates[:k], members)
+        layout = PassageLayout(self.sources, lines)
+        found: list[Hit] = []
+        start = 0
+        while len(found) < k and start < len(candidates):
+            batch = candidates[start : start + k - len(found)]
+            found += filter(None, map(layout.place, self._made(batch, members)))
+            start += len(batch)
+        return found
+
+    def _made(self, candidates: Sequence[Scored], groups: Mapping[str, Sequence[Scored]]) -> list[Hit]:
+        """One hit per candidate."""
+        shown = {self.sections.get(candidate.key, candidate.key) for candidate in candidates}
         shown |= {each.key for candidate in candidates for each in groups.get(candidate.key, ())}
-        self.placed = {name: placements(ranking, shown) for name, ranking in self.lists.items()}
+        self.placed = {name: self._placements(name, ranking, shown) for name, ranking in self.lists.items()}
         return [
             self._hit(candidate, tuple(self._hit(each) for each in groups.get(candidate.key, ())))
             for candidate in candidates
         ]
 
+    def _placements(
+        self, name: str, ranking: Sequence[Scored], shown: Collection[str]
+    ) -> dict[str, Placement]:
+        """Where a branch placed each shown candidate; of an expanding branch, in its shortlist."""
+        if name not in self.expanded:
+            return placements(ranking, shown)
+        reached = set(RankedList.of(ranking).ids).intersection(shown)
+        placed: dict[str, Placement] = {}
+        best_of_file: dict[str, int] = {}
+        for rank, (chunk, score) in enumerate(self.results[name].ranking, start=1):
+            best_of_file.setdefault(self.index.chunks[chunk].source, rank)
+            for node in reached.intersection(self.sources.nodes_of(chunk)):
+                placed.setdefault(node, Placement(rank=rank, score=score))
+        for node in reached - placed.keys():
+            near = best_of_file.get(self.index.tree.node(node).source)
+            # A page's parent or child may be a section of another page.
+            came = f"its file's #{near}" if near else "a neighbouring page"
+            self.reached.setdefault(name, {})[node] = f"reached from {came}"
+        return placed
+
     def _hit(self, candidate: Scored, members: tuple[Hit, ...] = ()) -> Hit:
         if self.system.unit == "span":
             return self._span(candidate)
-        if self.system.unit == "chunk":
+        if self.system.unit == "chunk" or candidate.key in self.sections:
             return self._passage(candidate, candidate.key, members)
         if self.system.returns == "passage":
             key = ("passage", candidate.key, self.query.text, self.evidence, self.banned)
@@ -78,20 +124,21 @@ class HitMaker:
             return chunks[0] if chunks else None
         signals = []
         if "vectors" in self.evidence:
-            signals.append(self.sources.similarities(self.query.text, chunks))
+            signals.append(self.sources.cosines(self.query.text, chunks))
         if "words" in self.evidence:
             signals.append(self.sources.bm25_scores(self.query.text, chunks))
         return best_passage(chunks, *signals)
 
     def _passage(self, candidate: Scored, chunk_id: str, members: tuple[Hit, ...] = ()) -> Hit:
         chunk = self.index.chunks[chunk_id]
+        found = self.sections.get(candidate.key, candidate.key)
         return chunk_hit(
             chunk,
             candidate.score,
             distance=self._distance(chunk.id),
-            branches=self._branches(candidate.key),
-            notes=self._notes(candidate.key),
-            matched=self._matched(candidate.key),
+            branches=self._branches(found),
+            notes=self._notes(found),
+            matched=self._matched(found),
             members=members,
         )
 
@@ -130,7 +177,8 @@ class HitMaker:
         return {name: ranking[key] for name, ranking in self.placed.items() if key in ranking}
 
     def _notes(self, key: str) -> dict[str, str]:
-        return {name: result.notes[key] for name, result in self.results.items() if key in result.notes}
+        found = {name: result.notes for name, result in self.results.items()} | self.reached
+        return {name: notes[key] for name, notes in found.items() if key in notes}
 
     def _matched(self, key: str) -> tuple[int, ...]:
         found = {line for result in self.results.values() for line in result.matched.get(key, ())}
@@ -142,7 +190,7 @@ class HitMaker:
         text = self.query.text
         return self.sources.memo.get(
             ("distance", chunk_id, text),
-            lambda: squared_distance(self.sources.similarities(text, [chunk_id])[chunk_id]),
+            lambda: squared_distance(self.sources.cosines(text, [chunk_id])[chunk_id]),
         )
 
 

@@ -66,8 +66,8 @@ class BoundStages:
         query: str,
         candidates: Sequence[Scored],
         lists: Mapping[str, Sequence[Scored]],
-    ) -> Sequence[Scored]:
-        """The candidates in the reranker's order.
+    ) -> tuple[Sequence[Scored], bool]:
+        """The candidates in the reranker's order, and whether it is the reranker's.
 
         When it fails, by evidence, then lexical score; a system that gathers no evidence keeps its order.
         """
@@ -87,8 +87,8 @@ class BoundStages:
         if result.fallback:
             self.trace.fallbacks.append(f"rerank: {result.fallback}")
             if not gathering:
-                return candidates
-        return rescore(candidates, result.order)
+                return candidates, False
+        return rescore(candidates, result.order), result.fallback is None
 
     @staticmethod
     def _candidate(

@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import fnmatch
+from collections.abc import Sequence
 
-from branchrank.errors import UsageError
+from branchrank import arguments
+from branchrank.errors import UsageError, or_else
 from branchrank.records import Record, Span
 
 #: Keys that a filter can name, and the field of a document that each compares.
@@ -48,11 +50,24 @@ class Query(Record, frozen=True, kw_only=True):
         return all(span.overlap(outer) < span.lines for outer in self.excluded)
 
 
-def read_filter(text: str) -> Filter:
-    """Read ``KEY=VALUE``. Raises :class:`UsageError` for a key that documents do not have."""
+def read_filters(texts: str | Sequence[str]) -> tuple[Filter, ...]:
+    """Read one or several ``KEY=VALUE``; a document must pass all of them.
+
+    Raises :class:`UsageError` for a key that documents do not have.
+
+    >>> [each.pattern for each in read_filters(["file_path=guide/*", "source=*.md"])]
+    ['guide/*', '*.md']
+    """
+    return tuple(_read(text) for text in arguments.texts("filters", texts, "file_path=guide/*"))
+
+
+def _read(text: str) -> Filter:
     key, equals, pattern = text.partition("=")
-    if not equals or key not in FILTER_KEYS:
+    if key not in FILTER_KEYS:
         raise UsageError(
-            f"the filter {text!r} names no known key", remedy=f"write {' or '.join(FILTER_KEYS)}=PATH"
+            f"the filter {text!r} names no known key{or_else(key, FILTER_KEYS)}",
+            remedy=f"write {' or '.join(FILTER_KEYS)}=PATH",
         )
+    if not equals or not pattern:
+        raise UsageError(f"the filter {text!r} has no value", remedy=f"write {key}=PATH")
     return Filter(key=key, pattern=pattern)

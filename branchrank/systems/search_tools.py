@@ -16,30 +16,41 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Sequence
 from pathlib import Path
-from typing import Literal
+from typing import Literal, get_args
 
 import msgspec
 
+from branchrank import arguments
 from branchrank.files.grep import Ranking, marked_lines
 from branchrank.files.read_file import FileReader, FileRefused
 from branchrank.records import Hit, Record, Retrieval
-from branchrank.settings import GrepSettings
-from branchrank.spec import Branch, Fuse, System
+from branchrank.spec import Branch, Fuse, System, Unit
 from branchrank.systems.builtin import grep
 from branchrank.systems.engine import Engine
+from branchrank.systems.query import read_filters
 
 TOP = 10
 #: Passages that grep ranks for one answer.
 GREP_DEPTH = 1000
 
+FoundUnit = Literal["files", "chunks", "sections", "passages"]
+#: What a system's candidates are called.
+FOUND_UNITS: dict[Unit, FoundUnit] = {"chunk": "chunks", "node": "sections", "span": "passages"}
+#: One or several ``KEY=VALUE``; a document must pass all of them.
+Filters = str | Sequence[str]
+
 
 class SearchStatus(Record, frozen=True, kw_only=True):
-    """What a search found, for a status line: characters returned, and all files or chunks that match."""
+    """What a search found, for a status line.
+
+    ``characters`` are those returned. ``count`` is of everything found, before the cut to what is returned:
+    the files with a match of ``grep_search``, else the candidates after the fusion.
+    """
 
     tool: str
     characters: int
     count: int
-    unit: Literal["files", "chunks"]
+    unit: FoundUnit
     notices: tuple[str, ...] = ()
 
     @property
@@ -79,8 +90,10 @@ class ToolAnswer(Record, frozen=True, kw_only=True):
 
     @property
     def text(self) -> str:
-        """The results for a reader or a model, each under its citation."""
-        return "\n\n".join(f"[{found.citation}]\n{found.marked}" for found in self.results)
+        """The results for a reader or a model, each under its citation, after what they should know."""
+        notes = [f"note: {notice}" for notice in self.status.notices]
+        results = [f"[{found.citation}]\n{found.marked}" for found in self.results]
+        return "\n\n".join([*notes, *(results or ["nothing found"])])
 
 
 class SearchTools:
@@ -104,19 +117,20 @@ class SearchTools:
         """Tell ``listener`` of every search from now on."""
         self._listeners.append(listener)
 
-    def grep_search(self, query: str, *, ranking: Ranking | None = None, limit: int = TOP) -> ToolAnswer:
+    def grep_search(
+        self, query: str, *, ranking: Ranking | None = None, limit: int = TOP, filters: Filters = ()
+    ) -> ToolAnswer:
         """Passages that hold the query's words; ``ranking`` ``bm25`` drops the lowest quarter."""
-        options = {"ranking": ranking} if ranking else {}
-        branch = Branch(kind="grep", unit="span", top_n=GREP_DEPTH, options=options)
-        found = self._retrieve(_alone("grep_search", branch), query, limit)
+        branch = Branch(kind="grep", unit="span", top_n=GREP_DEPTH)
+        system = _with_ranking(_alone("grep_search", branch), ranking)
+        found = self._retrieve(system, query, limit, filters)
         return self._answer("grep_search", found, found.found.get("grep", 0), "files")
 
-    def vector_search(self, query: str, *, limit: int = TOP) -> ToolAnswer:
+    def vector_search(self, query: str, *, limit: int = TOP, filters: Filters = ()) -> ToolAnswer:
         """The nearest chunks under the distance threshold."""
-        part = self.engine.settings.part(GrepSettings)
-        branch = Branch(kind="dense", top_n=part.vector_top_n, threshold=part.vector_score_threshold)
-        found = self._retrieve(_alone("vector_search", branch), query, limit)
-        return self._answer("vector_search", found, found.found.get("dense(chunks)", 0), "chunks")
+        (branch,) = (each for each in grep(self.engine.settings).branches if each.kind == "dense")
+        found = self._retrieve(_alone("vector_search", branch), query, limit, filters)
+        return self._answer("vector_search", found, _fused(found), "chunks")
 
     def hybrid_search(
         self,
@@ -125,23 +139,23 @@ class SearchTools:
         *,
         ranking: Ranking | None = None,
         limit: int = TOP,
+        filters: Filters = (),
     ) -> ToolAnswer:
         """Both searches, fused. Without keywords of its own, a question's words are looked for."""
-        system = grep(self.engine.settings)
-        if ranking is not None:
-            system = _with_ranking(system, ranking)
-        found = self._retrieve(system, semantic_query, limit, exact_keywords)
-        fused = sum(len(stage.keys) for stage in found.trace if stage.stage == "fusion")
-        return self._answer("hybrid_search", found, fused, "chunks")
+        system = _with_ranking(grep(self.engine.settings), ranking)
+        found = self._retrieve(system, semantic_query, limit, filters, exact_keywords)
+        return self._answer("hybrid_search", found, _fused(found), "chunks")
 
-    def predictor_search(self, system: System, query: str, *, limit: int = TOP) -> ToolAnswer:
+    def predictor_search(
+        self, system: System, query: str, *, limit: int = TOP, filters: Filters = ()
+    ) -> ToolAnswer:
         """What a system finds, as a tool answers it."""
-        found = self._retrieve(system, query, limit)
-        return self._answer(f"predictor {system.name}", found, len(found.hits), "chunks")
+        found = self._retrieve(system, query, limit, filters)
+        return self._answer(f"predictor {system.name}", found, _fused(found), FOUND_UNITS[system.unit])
 
     def file_text(self, path: str) -> str:
         """The text of an indexed file. Raises :class:`~branchrank.files.read_file.FileRefused`."""
-        return self._reader.text(path)
+        return self._reader.text(str(arguments.path("path", path)))
 
     def read_file(self, path: str) -> str:
         """The text of an indexed file, or ``[ERROR: <code>] <why>``."""
@@ -150,24 +164,27 @@ class SearchTools:
         except FileRefused as refusal:
             return str(refusal)
 
-    def _retrieve(self, system: System, query: str, limit: int, keywords: str = "") -> Retrieval:
+    def _retrieve(
+        self, system: System, query: str, limit: int, filters: Filters, keywords: str = ""
+    ) -> Retrieval:
+        arguments.text("query", query)
+        arguments.text("exact_keywords", keywords, "max_retries")
+        limit = arguments.count("limit", limit, TOP)
+        conditions = read_filters(filters)
         text = query if query.strip() else keywords
         if not text.strip():
             return Retrieval(hits=())
-        return self.engine.retrieve(system, text, limit, keywords=keywords)
+        return self.engine.retrieve(system, text, limit, keywords=keywords, filters=conditions)
 
-    def _answer(
-        self, tool: str, retrieval: Retrieval, count: int, unit: Literal["files", "chunks"]
-    ) -> ToolAnswer:
+    def _answer(self, tool: str, retrieval: Retrieval, count: int, unit: FoundUnit) -> ToolAnswer:
         found = tuple(Found(hit=hit, lines=self._lines(hit)) for hit in retrieval.hits)
-        incomplete = (retrieval.incomplete,) if retrieval.incomplete else ()
         fallbacks = tuple(f"fallback: {fallback}" for fallback in retrieval.fallbacks)
         status = SearchStatus(
             tool=tool,
             characters=sum(len(result.hit.text) for result in found),
             count=count,
             unit=unit,
-            notices=(*retrieval.notices, *incomplete, *fallbacks),
+            notices=(*retrieval.remarks, *fallbacks),
         )
         for listener in self._listeners:
             listener(status)
@@ -179,13 +196,21 @@ class SearchTools:
         return "\n".join(self.engine.sources.lines(hit.source)[hit.line_start - 1 : hit.line_end])
 
 
+def _fused(found: Retrieval) -> int:
+    """The candidates after the fusion."""
+    return sum(len(stage.keys) for stage in found.trace if stage.stage == "fusion")
+
+
 def _alone(name: str, branch: Branch) -> System:
     """One branch with its own scores."""
     return System(name=name, branches=(branch,), fuse=Fuse(method="none"))
 
 
-def _with_ranking(system: System, ranking: Ranking) -> System:
-    """The system with another filter of its grep passages."""
+def _with_ranking(system: System, ranking: Ranking | None) -> System:
+    """The system with another filter of its grep passages; ``None`` keeps that of the settings."""
+    if ranking is None:
+        return system
+    arguments.one_of("ranking", ranking, get_args(Ranking))
     branches = tuple(
         msgspec.structs.replace(branch, options={"ranking": ranking}) if branch.kind == "grep" else branch
         for branch in system.branches

@@ -11,10 +11,12 @@ from collections.abc import Callable, Sequence
 from contextlib import ExitStack
 from pathlib import Path
 from threading import RLock
-from typing import TYPE_CHECKING, Self
+from typing import TYPE_CHECKING, Self, get_args
 
+from branchrank import arguments
 from branchrank.errors import UsageError
 from branchrank.index import Index, build_index, open_index, open_or_build
+from branchrank.index.reader import measured_distance
 from branchrank.index.workspace_folder import WorkspaceFolder
 from branchrank.progress import Progress
 from branchrank.progress_bars import shown_progress
@@ -22,13 +24,13 @@ from branchrank.records import Hit, Retrieval
 from branchrank.settings import BenchmarkSettings, Resolved, RetrievalSettings
 from branchrank.spec import Endpoint, System
 from branchrank.systems.builtin import GROUPS, builtin_systems
-from branchrank.systems.checks import problems
+from branchrank.systems.checks import check_embedder, problems
 from branchrank.systems.document_search import Mode, document_search
 from branchrank.systems.engine import Engine
 from branchrank.systems.llm_opening import open_llm
 from branchrank.systems.llm_stages import LLMStages
 from branchrank.systems.memo import RecentMemo
-from branchrank.systems.query import read_filter
+from branchrank.systems.query import read_filters
 
 if TYPE_CHECKING:
     from branchrank.llm.gateway import Gateway
@@ -92,6 +94,11 @@ class Searcher:
                 self._index = self._resources.enter_context(index)
             return self._index
 
+    @property
+    def calibrated_distance(self) -> str:
+        """The distance threshold that the index measured, in words; empty where the default is kept."""
+        return measured_distance(self._folder).words
+
     def build_index(self) -> Index:
         """Build the index, or bring it up to date, and keep it open."""
         with self._lock:
@@ -117,6 +124,7 @@ class Searcher:
                     self.settings,
                     memo=RecentMemo(),
                     cache=cache,
+                    open_token_cache=self._folder.open_token_cache,
                     llm_stages=LLMStages(self._gateway, seed=seed),
                 )
                 self._resources.callback(self._engine.close)
@@ -136,10 +144,14 @@ class Searcher:
             raise UsageError(
                 f"{name!r} stands for several predictors", remedy=f"choose one of {', '.join(GROUPS[name])}"
             )
-        (system,) = builtin_systems((name,), self.settings) if isinstance(name, str) else (name,)
+        if isinstance(name, System):
+            system = name
+        else:
+            (system,) = builtin_systems((arguments.text("system", name, "hybrid"),), self.settings)
         found = problems(system)
         if found:
             raise UsageError("\n".join(found), remedy="correct the system")
+        check_embedder(system, self._folder.index_settings.embedder)
         return system
 
     def predictor_names(self, names: Sequence[str] = ("all",)) -> tuple[str, ...]:
@@ -147,7 +159,8 @@ class Searcher:
 
         Raises :class:`~branchrank.errors.UsageError` for an unknown name.
         """
-        return tuple(system.name for system in builtin_systems(tuple(names), self.settings))
+        spelt = builtin_systems(arguments.texts("names", names, "local"), self.settings)
+        return tuple(system.name for system in spelt)
 
     def search(
         self,
@@ -184,24 +197,35 @@ class Searcher:
         filters: str | Sequence[str] = (),
     ) -> Retrieval:
         """As :meth:`search`, with the trace of every stage, stage times, LLM calls and notices."""
-        if k < 1:
-            raise UsageError(f"k = {k}; at least 1 hit must be asked for", remedy="k=5")
+        arguments.text("query", query)
+        arguments.text("keywords", keywords, "max_retries")
+        k = arguments.count("k", k)
         chosen = self.system(system)
-        texts = (filters,) if isinstance(filters, str) else filters
-        conditions = tuple(read_filter(text) for text in texts)
+        conditions = read_filters(filters)
         self._asked(chosen)
         return self.engine.retrieve(chosen, query, k, keywords=keywords, filters=conditions)
 
-    def search_documents(self, query: str, mode: Mode = "hybrid", limit: int | None = None) -> list[Hit]:
+    def search_documents(
+        self,
+        query: str,
+        mode: Mode = "hybrid",
+        limit: int | None = None,
+        *,
+        filters: str | Sequence[str] = (),
+    ) -> list[Hit]:
         """Search whole documents: keyword (FTS5), semantic (vectors) or hybrid, scores in 0..1, best first.
 
         A hit is its document's best chunk, ``members`` are the document's best chunks. ``limit`` defaults to
-        ``[retrieval] final_limit``. Raises :class:`~branchrank.errors.UsageError` when the mode needs
-        embeddings and ``[embedding]`` names none.
+        ``[retrieval] final_limit``; ``filters`` are those of :meth:`search`. Raises
+        :class:`~branchrank.errors.UsageError` when the mode needs embeddings and ``[embedding]`` names none.
         """
+        arguments.text("query", query)
+        arguments.one_of("mode", mode, get_args(Mode))
+        k = self.settings.part(RetrievalSettings).final_limit
+        if limit is not None:
+            k = arguments.count("limit", limit)
         system = document_search(self.settings, mode)
-        k = limit or self.settings.part(RetrievalSettings).final_limit
-        return list(self.engine.retrieve(system, query, k).hits)
+        return list(self.engine.retrieve(system, query, k, filters=read_filters(filters)).hits)
 
     def check_llm(self, system: str | System) -> None:
         """Check the LLM endpoint of a system that asks for one, before any other work.

@@ -11,6 +11,7 @@ from pathlib import Path
 
 import numpy as np
 
+from branchrank.corpus.lines import decode, split_lines
 from branchrank.embedders.cache import EmbeddingCache, cached_query
 from branchrank.index import Index
 from branchrank.records import Node, Span
@@ -18,13 +19,9 @@ from branchrank.safe_open import read_beneath
 from branchrank.spec import Unit
 from branchrank.systems.memo import Memo
 from branchrank.systems.query import Filter, Query
+from branchrank.tree.navigate import Tree
 
 Vector = np.ndarray[tuple[int], np.dtype[np.float32]]
-
-
-def squared_distance(similarity: float) -> float:
-    """Squared L2 distance, in 0..4, of unit vectors with this cosine similarity."""
-    return max(0.0, 2.0 - 2.0 * similarity)
 
 
 def span_of(key: str) -> Span:
@@ -52,10 +49,10 @@ class Sources:
     def lines(self, source: str) -> list[str]:
         """A document's raw lines, without their ends; none when the file is gone."""
         try:
-            text = read_beneath(self.corpus_root, source).decode("utf-8", "replace")
+            text, _ = decode(read_beneath(self.corpus_root, source))
         except OSError:
             return []
-        return [line.removesuffix("\r") for line in text.removesuffix("\n").split("\n")]
+        return split_lines(text)
 
     def admitted_sources(self, filters: tuple[Filter, ...]) -> frozenset[str]:
         """The indexed documents that pass every filter."""
@@ -121,11 +118,6 @@ class Sources:
     def _chunk_rows(self) -> dict[str, int]:
         return {chunk: row for row, chunk in enumerate(self.index.bm25_chunks.ids)}
 
-    def similarities(self, query: str, chunks: Sequence[str]) -> dict[str, float]:
-        """Cosine similarity of the query to the named chunks."""
-        vector = self.embedding(query)
-        return {chunk: float(self.index.vectors.vector(chunk) @ vector) for chunk in chunks}
-
     def cosines(self, query: str, chunks: Sequence[str]) -> dict[str, float]:
         """Cosine similarity of the query to the named chunks, as a vector search scores them."""
         scores = self.index.vectors.scores(self.embedding(query), chunks)
@@ -140,9 +132,17 @@ class Sources:
         scores = bm25.scores(query)
         return {bm25.ids[row]: float(scores[row]) for row in np.flatnonzero(scores > 0)}
 
-    def subtree_scores(self, query: str) -> Callable[[Sequence[Node]], dict[str, float]]:
-        """A scorer of nodes: the largest BM25 score of any node in each one's subtree."""
-        best = self.memo.get(("subtree scores", query), lambda: self._subtree_best(query))
+    def tree(self, filters: tuple[Filter, ...]) -> Tree:
+        """The tree of the documents that pass every filter."""
+        if not filters:
+            return self.index.tree
+        return self.memo.get(("tree", filters), lambda: self.index.tree.only(self.admitted_sources(filters)))
+
+    def subtree_scores(
+        self, query: str, filters: tuple[Filter, ...] = ()
+    ) -> Callable[[Sequence[Node]], dict[str, float]]:
+        """A scorer of nodes: the largest BM25 score of any node in each one's subtree that passes."""
+        best = self.memo.get(("subtree scores", query, filters), lambda: self._subtree_best(query, filters))
         rows = self._rows
         return lambda nodes: {node.id: float(best[rows[node.id]]) for node in nodes}
 
@@ -165,9 +165,14 @@ class Sources:
             ends[row] = ends[self._rows[children[-1]]] if children else row + 1
         return ends
 
-    def _subtree_best(self, query: str) -> np.ndarray[tuple[int], np.dtype[np.float64]]:
+    def _subtree_best(
+        self, query: str, filters: tuple[Filter, ...]
+    ) -> np.ndarray[tuple[int], np.dtype[np.float64]]:
         own = np.zeros(len(self._rows) + 1)
         own[self._bm25_rows] = self.index.bm25_nodes.scores(query)
+        if filters:
+            admitted = self.admitted_sources(filters)
+            own[[self._rows[node.id] for node in self.index.tree.sections if node.source not in admitted]] = 0
         bounds = np.column_stack([np.arange(len(self._rows)), self._subtree_ends]).ravel()
         best: np.ndarray[tuple[int], np.dtype[np.float64]] = np.maximum.reduceat(own, bounds)[::2]
         return best

@@ -8,10 +8,12 @@
 from __future__ import annotations
 
 from bisect import bisect_right
-from collections.abc import Iterable, Mapping
+from collections.abc import Collection, Iterable, Mapping
 from functools import cached_property
 from types import MappingProxyType
 from typing import NamedTuple
+
+import msgspec
 
 from branchrank.records import Node, Span
 
@@ -47,6 +49,21 @@ class Tree:
     def sections(self) -> tuple[Node, ...]:
         """Every node that has lines (files and their sections), in pre-order."""
         return tuple(node for node in self._nodes.values() if node.line_start is not None)
+
+    def only(self, sources: Collection[str]) -> Tree:
+        """The tree of some sources. A page of another source that stands above them is kept as a folder."""
+        kept = {node.id for node in self.sections if node.source in sources} | {self.root.id}
+        for node in reversed(self._pre_order):
+            if node.id in kept and node.parent_id is not None:
+                kept.add(node.parent_id)
+        return Tree(
+            msgspec.structs.replace(
+                node if node.source in sources else _as_folder(node),
+                children=tuple(child for child in node.children if child in kept),
+            )
+            for node in self._pre_order
+            if node.id in kept
+        )
 
     def node(self, identifier: str) -> Node:
         """The node with this id. Raises ``KeyError`` for an unknown one, as all methods that take an id."""
@@ -118,3 +135,10 @@ class Tree:
             entry.starts.append(own.line_start)
             entry.nodes.append(node)
         return by_source
+
+
+def _as_folder(node: Node) -> Node:
+    """A node without lines, which is never a hit."""
+    return msgspec.structs.replace(
+        node, source="", text="", line_start=None, line_end=None, own_line_end=None
+    )

@@ -194,7 +194,18 @@ def test_a_mistake_is_a_message_a_remedy_and_an_exit_code(
 
 def test_the_remedy_for_an_unknown_predictor_names_all_there_are(project: Path) -> None:
     result = invoke("benchmark", "--data-dir", project / "data", "--predictor", "colbert")
-    for name in ("local", "pageindex", "hybrid", "grep", "qdrant", "sqlite", "all", "family", "module:Class"):
+    for name in (
+        "local",
+        "pageindex",
+        "hybrid",
+        "grep",
+        "qdrant",
+        "sqlite",
+        "late-interaction",
+        "all",
+        "family",
+        "module:Class",
+    ):
         assert name in result.stderr
 
 

@@ -17,7 +17,8 @@ HYBRID_QUERY = 'hybrid_retrieve.py --no-llm "how to configure symfony routing"'
 SAMPLE = "--sample-size 20 --sample-seed 42"
 LOCAL = f"benchmark_run.py --mode both --predictor local {SAMPLE}"
 HYBRID = f"benchmark_run.py --mode both --predictor hybrid {SAMPLE} --hybrid-no-llm"
-ALL = f"benchmark_run.py --mode both --predictor all {SAMPLE} --hybrid-no-llm --pageindex-no-llm"
+NO_LLM = "--hybrid-no-llm --pageindex-no-llm"
+ALL = f"benchmark_run.py --mode both --predictor all {SAMPLE} {NO_LLM}"
 
 
 @pytest.fixture(scope="module")
@@ -95,6 +96,20 @@ def test_the_same_questions_whichever_predictors_compete(sample: Path, first) ->
         for path in (sample / "reports").iterdir()
     }
     assert len(asked) == 1
+
+
+def test_chroma_and_exact_search_give_the_same_rows_for_every_question(sample: Path, first) -> None:
+    rows = {}
+    for store in ("chroma", "exact"):
+        line = f"benchmark_run.py --predictor all {NO_LLM} --vector-store {store} --latency-sample 0"
+        done = run(sample, f"{line} --reports {store}")
+        assert done.returncode == 0, done.stderr
+        [made] = (sample / store).iterdir()
+        (index,) = json.loads((made / "run.json").read_text())["indexes"]
+        assert (index["vector_store"], index.get("recall")) == (store, 1.0 if store == "chroma" else None)
+        rows[store] = (made / "rows.jsonl").read_bytes()
+    assert rows["chroma"] == rows["exact"]
+    assert rows["chroma"].count(b"\n") == 3 * len(json_lines(sample / "data/sample/questions.jsonl"))
 
 
 def test_the_installed_command_has_the_same_verbs(sample: Path, first) -> None:

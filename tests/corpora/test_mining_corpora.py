@@ -10,8 +10,8 @@ import pytest
 from branchrank.corpus.document import Document
 from branchrank.corpus.loading import load_corpus
 from branchrank.corpus.named import add_corpus
+from branchrank.corpus.normalised import normalise
 from branchrank.errors import BranchRankError
-from branchrank.measures.matching import normalise
 from branchrank.questions.anchoring import check_anchors, corpus_lines
 from branchrank.questions.mining import Mined, mine_questions
 

@@ -24,7 +24,17 @@ from branchrank.serve.service import Service
 from branchrank.serve.tui.searching import TOP, Searches
 from branchrank.serve.workers import Workers
 
-PREDICTORS = ("local", "pageindex", "hybrid", "grep", "qdrant", "sqlite", "bm25", "dense")
+PREDICTORS = (
+    "local",
+    "pageindex",
+    "hybrid",
+    "grep",
+    "qdrant",
+    "sqlite",
+    "late-interaction",
+    "bm25",
+    "dense",
+)
 #: Asked of every door; the terminal UI shows so many.
 K = TOP
 
@@ -100,7 +110,7 @@ def test_the_hybrid_command(sample: Path, questions: list[str], library: Answers
 
 def test_http(service: Service, questions: list[str], library: Answers) -> None:
     workers = Workers(2, 64)
-    with running(application(service, workers, Access())) as server, httpx.Client() as client:
+    with running(application(service, workers, Access())) as server, httpx.Client(timeout=120) as client:
         for name in PREDICTORS:
             for question, expected in zip(questions, library[name], strict=True):
                 asked = {"query": question, "top_k": K, "predictor": name}

@@ -55,6 +55,30 @@ def test_the_number_of_threads_changes_no_bit() -> None:
     assert np.array_equal(one[::-1], embedder().embed_documents(texts[::-1]))
 
 
+def test_token_vectors_equal_those_of_sentence_transformers() -> None:
+    from sentence_transformers import SentenceTransformer
+
+    original = SentenceTransformer(str(find_model()), device="cpu", local_files_only=True)
+    documents = embedder().embed_document_tokens(TEXTS)
+    for text, rows in zip(TEXTS, documents, strict=True):
+        expected = original.encode([text], output_value="token_embeddings", show_progress_bar=False)[
+            0
+        ].numpy()
+        expected /= np.linalg.norm(expected, axis=1, keepdims=True)
+        assert rows.dtype == np.float32
+        assert rows.shape == expected.shape
+        assert np.abs(rows - expected).max() < 1e-5
+        assert np.array_equal(embedder().embed_query_tokens(text), rows[1:-1])  # without [CLS] and [SEP]
+    assert [len(rows) for rows in documents[1:3]] == [256, 2]
+
+
+def test_the_number_of_threads_changes_no_bit_of_a_token() -> None:
+    one = MiniLMEmbedder(threads=1).embed_document_tokens(TEXTS * 2)
+    two = embedder().embed_document_tokens(TEXTS * 2)
+    assert all(np.array_equal(a, b) for a, b in zip(one, two, strict=True))
+    assert len(one) == len(two) == 2 * len(TEXTS)
+
+
 def test_a_long_text_is_cut_to_its_first_256_tokens() -> None:
     words = ["route"] * 254
     assert np.array_equal(

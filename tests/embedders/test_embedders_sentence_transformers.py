@@ -9,12 +9,14 @@ from urllib.parse import unquote
 
 import numpy as np
 import pytest
+from support.tokenizer import save_tokenizer
 
 from branchrank.embedders import open_embedder
 from branchrank.embedders.prefixes import conventional_prefixes
 from branchrank.embedders.sentence_transformers import SentenceTransformersEmbedder
-from branchrank.errors import ModelError
+from branchrank.errors import ModelError, UsageError
 from branchrank.settings import IndexSettings
+from branchrank.workspace import Workspace
 
 WORDS = ["represent", "this", "query", "for", "searching", "relevant", "code", ":"]
 WORDS += ["how", "to", "configure", "a", "route", "section", "text"]
@@ -27,28 +29,13 @@ def make_nomic_bert(folder: Path) -> Path:
     import torch
     from sentence_transformers import SentenceTransformer
     from sentence_transformers.sentence_transformer.modules import Pooling, Transformer
-    from tokenizers import Tokenizer, models, normalizers, pre_tokenizers, processors
-    from transformers import NomicBertConfig, NomicBertModel, PreTrainedTokenizerFast
+    from transformers import NomicBertConfig, NomicBertModel
 
-    special = ["[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]"]
-    vocabulary = {word: number for number, word in enumerate([*special, *WORDS])}
-    tokenizer = Tokenizer(models.WordPiece(vocabulary, unk_token="[UNK]"))
-    tokenizer.normalizer = normalizers.BertNormalizer()
-    tokenizer.pre_tokenizer = pre_tokenizers.BertPreTokenizer()
-    tokenizer.post_processor = processors.BertProcessing(("[SEP]", 3), ("[CLS]", 2))
     plain = folder / "plain"
-    PreTrainedTokenizerFast(
-        tokenizer_object=tokenizer,
-        pad_token="[PAD]",
-        unk_token="[UNK]",
-        cls_token="[CLS]",
-        sep_token="[SEP]",
-        mask_token="[MASK]",
-        model_max_length=64,
-    ).save_pretrained(plain)
+    vocabulary = save_tokenizer(plain, WORDS)
     torch.manual_seed(0)
     config = NomicBertConfig(
-        vocab_size=len(vocabulary),
+        vocab_size=vocabulary,
         hidden_size=32,
         num_hidden_layers=2,
         num_attention_heads=4,
@@ -94,6 +81,25 @@ def test_a_nomic_bert_checkpoint_loads_with_coderankembeds_prefix(nomic: Path) -
     (as_document,) = embedder.embed_documents([f"{CODERANK_PREFIX}a route"])
     assert np.array_equal(embedder.embed_query("a route"), as_document)
     assert not np.allclose(as_document, rows[0], atol=1e-3)
+
+
+def test_token_vectors_are_those_of_the_last_layer(nomic: Path) -> None:
+    from sentence_transformers import SentenceTransformer
+
+    embedder = SentenceTransformersEmbedder(str(nomic))
+    documents = embedder.embed_document_tokens(TEXTS)
+    model = SentenceTransformer(str(nomic), device="cpu")
+    for text, rows in zip(TEXTS, documents, strict=True):
+        expected = model.encode([text], output_value="token_embeddings", show_progress_bar=False)[0].numpy()
+        assert np.allclose(rows, expected / np.linalg.norm(expected, axis=1, keepdims=True), atol=1e-6)
+    assert [len(rows) for rows in documents] == [4, 42, 3, 2]
+
+
+def test_a_querys_tokens_leave_out_the_prefix_and_special_tokens(nomic: Path) -> None:
+    embedder = SentenceTransformersEmbedder(str(nomic))
+    (with_prefix,) = embedder.embed_document_tokens([f"{CODERANK_PREFIX}a route"])
+    assert np.array_equal(embedder.embed_query_tokens("a route"), with_prefix[-3:-1])
+    assert embedder.embed_query_tokens("").shape == (0, 32)
 
 
 def test_remote_code_of_a_built_in_architecture_is_not_looked_at(nomic: Path, copy: Path) -> None:
@@ -368,3 +374,23 @@ def test_what_is_no_name_at_all_is_a_model_error() -> None:
 )
 def test_published_prefixes(model: str, query: str, document: str) -> None:
     assert conventional_prefixes(model) == (query, document)
+
+
+@pytest.mark.parametrize("name", ["fakee", "ollamaa", "all-MiniLM-L6-v3", "CodeRankEmbed"])
+def test_a_misspelt_name_is_told_the_known_one_and_no_hub_is_asked(
+    hub: Hub, tmp_path: Path, name: str
+) -> None:
+    known = {"fakee": "fake", "ollamaa": "ollama", "all-MiniLM-L6-v3": "all-MiniLM-L6-v2"}
+    (tmp_path / "docs").mkdir()
+    (tmp_path / "docs" / "page.md").write_text("# Tea\n\nBrew it.\n")
+    with pytest.raises(UsageError) as error:
+        Workspace.build(tmp_path / "docs", tmp_path / "data", embedder=name)
+    assert f"did you mean `{known.get(name, 'nomic-ai/CodeRankEmbed')}`?" in error.value.message
+    assert hub.paths == []
+    assert not (tmp_path / "data" / "branchrank.toml").exists()
+
+
+def test_a_misspelt_name_of_the_hub_is_told_the_known_one(hub: Hub) -> None:
+    with pytest.raises(ModelError, match="did you mean `nomic-ai/CodeRankEmbed`"):
+        open_embedder(IndexSettings(embedder="nomic-ai/CodeRankEmbd"))
+    assert hub.paths

@@ -22,9 +22,9 @@ from branchrank.index import generations as generations_module
 from branchrank.index.generations import build_lock
 
 #: Where a build can be killed, and what a reader finds then.
-OLD = ("begun", "chunks written", "nodes written", "embedding", "embedded", "vectors written", "bm25 written")
-OLD += ("manifest written", "flushed")
-NEW = ("published", "linked")
+OLD = ("begun", "chunks written", "nodes written", "embedding", "embedded", "tokens written")
+OLD += ("vectors written", "bm25 written", "manifest written", "linked", "flushed")
+NEW = ("published",)
 CHROMA = ("collection built",)
 
 

@@ -48,7 +48,7 @@ def test_a_server_answers_as_the_exact_store_does(
 ) -> None:
     workspace = small_workspace(tmp_path, vector_store="chroma", chroma_url=url)
     with build_index(workspace) as index:
-        assert index.vectors.name == "chroma server"
+        assert index.vector_store == "chroma server"
         query = index.embedder.embed_query("limescale")
         assert index.vectors.search(query, 4) == index.exact_vectors.search(query, 4)
         assert [collection.name for collection in client.list_collections()] == [index.report.collection]
@@ -201,7 +201,7 @@ def test_what_a_server_answers_is_bounded(
     tracemalloc.start()
     try:
         with pytest.raises(ArtifactError, match=reason), contextlib.ExitStack() as stack:
-            ask_twice(stack.enter_context(vectors_chroma._connected(relay.url)), relay, instead)
+            ask_twice(stack.enter_context(vectors_chroma.connected(relay.url)), relay, instead)
         assert tracemalloc.get_traced_memory()[1] < 15 << 20
     finally:
         tracemalloc.stop()
@@ -219,7 +219,7 @@ def test_what_a_server_answers_while_a_client_connects_is_bounded(
     relay.instead = instead
     tracemalloc.start()
     try:
-        with pytest.raises(ArtifactError, match="Chroma at"), vectors_chroma._connected(relay.url):
+        with pytest.raises(ArtifactError, match="Chroma at"), vectors_chroma.connected(relay.url):
             pytest.fail("the client connected")
         assert tracemalloc.get_traced_memory()[1] < 15 << 20
     finally:

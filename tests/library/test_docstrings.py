@@ -7,6 +7,7 @@ import importlib
 from pathlib import Path
 
 import pytest
+from support.artefacts import make_chroma, write_objects
 from support.commands import benchmark, make_project
 
 MODULES = (
@@ -23,6 +24,12 @@ FLAGS = doctest.ELLIPSIS | doctest.NORMALIZE_WHITESPACE
 @pytest.fixture(scope="module")
 def project(tmp_path_factory: pytest.TempPathFactory) -> Path:
     made = make_project(tmp_path_factory.mktemp("docstrings"))
+    theirs = [
+        {"id": str(number), "file_path": "guide/cleaning.md", "text": text}
+        for number, text in enumerate(("Baking soda removes tannin stains.", "Descale the boiler"))
+    ]
+    write_objects(made / "theirs" / "chunks.jsonl", theirs)
+    make_chroma(made / "theirs" / "chroma", theirs)
     benchmark(made, "--predictor", "local", "--predictor", "hybrid", "--hybrid-no-llm")
     return made
 
@@ -53,6 +60,7 @@ def test_the_ways_in_have_examples() -> None:
     assert {
         "workspace.Workspace",
         "workspace.Workspace.build",
+        "workspace.Workspace.adopt",
         "workspace.Workspace.benchmark",
         "workspace.Run",
     } <= names

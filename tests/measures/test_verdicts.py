@@ -198,7 +198,7 @@ def test_sizes_follow_the_family():
     assert first(5).questions_needed > first(1).questions_needed
 
 
-def test_a_needed_number_is_offered_for_what_is_unresolved():
+def test_a_needed_number_is_offered_for_what_is_inconclusive():
     found = outcome(100, 12, 6)
     assert found.verdict == "inconclusive"
     assert 200 < found.questions_needed < 1_000

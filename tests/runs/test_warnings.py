@@ -21,17 +21,17 @@ def row(number: int, *keys: str) -> Row:
 
 
 def test_a_branch_that_most_questions_lose_is_named_with_its_threshold() -> None:
-    (warning,) = lost_branches([row(1), row(2), row(3, "a.md@1")], [PREDICTOR])
+    (warning,) = lost_branches([row(1), row(2), row(3, "a.md@1")], [PREDICTOR], [])
     assert "0.5 leaves 2 of 3 questions" in warning
     assert "calibrate" in warning
 
 
 def test_half_is_not_most() -> None:
-    assert lost_branches([row(1), row(2, "a.md@1")], [PREDICTOR]) == []
+    assert lost_branches([row(1), row(2, "a.md@1")], [PREDICTOR], []) == []
 
 
 def test_other_predictors_do_not_count() -> None:
-    assert lost_branches([Row(question_id="1", predictor="local", llm="none")], [PREDICTOR]) == []
+    assert lost_branches([Row(question_id="1", predictor="local", llm="none")], [PREDICTOR], []) == []
 
 
 ASKING = PredictorRecord(name="hybrid", llm="ghost")

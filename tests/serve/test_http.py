@@ -47,7 +47,7 @@ def error(answer: tuple[int, dict[str, str], bytes]) -> tuple[int, str]:
 
 
 def test_every_predictor_answers_as_the_direct_call(server: Running, service: Service) -> None:
-    assert service.predictors == ("local", "hybrid", "grep", "qdrant", "sqlite")
+    assert service.predictors == ("local", "hybrid", "grep", "qdrant", "sqlite", "late-interaction")
     for predictor in service.predictors:
         for query in QUERIES:
             _, direct = service.retrieve(query, 7, predictor)
@@ -56,7 +56,7 @@ def test_every_predictor_answers_as_the_direct_call(server: Running, service: Se
             assert (status, answer.predictor, answer.hits) == (200, predictor, direct.hits)
 
 
-@pytest.mark.parametrize("predictor", ["local", "hybrid", "grep", "qdrant", "sqlite"])
+@pytest.mark.parametrize("predictor", ["local", "hybrid", "grep", "qdrant", "sqlite", "late-interaction"])
 def test_the_api_predictor_gets_the_hits_of_the_direct_call(
     server: Running, service: Service, predictor: str
 ) -> None:
@@ -121,6 +121,13 @@ def test_a_wrong_request_is_refused(server: Running, body: bytes, expected: tupl
 def test_limits_themselves_are_allowed(server: Running) -> None:
     assert server.send(post(asking("é" * 10_240, top_k=100)))[0] == 200
     assert server.send(post(asking("a", top_k=1.0)))[0] == 200
+
+
+def test_five_hits_are_returned_unless_another_number_is_asked_for(server: Running) -> None:
+    """The final top k of the plan."""
+    for asked, expected in (({}, 5), ({"top_k": 6}, 6)):
+        status, _, body = server.send(post(asking("the option of a cache", predictor="local", **asked)))
+        assert (status, len(json.loads(body)["hits"])) == (200, expected)
 
 
 @pytest.mark.parametrize("media_type", ["text/plain", "application/x-www-form-urlencoded", "multipart/x", ""])

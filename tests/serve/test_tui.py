@@ -18,6 +18,7 @@ from collections.abc import Callable, Iterator
 
 import msgspec
 import pytest
+from support.scripted_llm import ScriptedLLM, first_shown
 from support.small_index import small_workspace
 from textual.pilot import Pilot
 from textual.widgets import Input, OptionList, RichLog, Static, Tabs
@@ -114,7 +115,58 @@ async def test_every_mode_searches_and_reports(searches: Searches) -> None:
         said = [line.split(" ", 1)[1] for line in status(app)]
     tools = ["grep_search", "vector_search", "hybrid_search", "predictor local", "predictor hybrid"]
     assert [line.partition(":")[0] for line in said][:5] == tools
-    assert all(re.search(r": \d+ characters, \d+ (files|chunks)", line) for line in said)
+    assert all(re.search(r": \d+ characters, \d+ (files|chunks|sections)", line) for line in said)
+
+
+async def test_the_box_for_keywords_is_there_where_they_count(searches: Searches) -> None:
+    """Grep looks for the keywords, the vectors for the meaning of the query, as in the tool."""
+    query, keywords = "switch the servers over", "max_retries"
+    with_keywords = [each.citation for each in searches.search("hybrid", query, keywords)]
+    assert with_keywords != [each.citation for each in searches.search("hybrid", query)]
+    app = SearchApp(searches, mode="grep", query=query)
+    async with app.run_test(size=SIZE) as pilot:
+        await settled(app, pilot)
+        box = app.query_one("#keywords", Input)
+        assert not box.display
+        await pilot.press("f2", "f2")
+        await settled(app, pilot)
+        assert app.query_one(Tabs).active == "hybrid"
+        assert box.display
+        box.focus()
+        await pilot.press(*keywords, "enter")
+        await settled(app, pilot)
+        assert [entry.split()[1] for entry in listed(app)] == with_keywords
+        await pilot.press("f2")
+        await settled(app, pilot)
+        assert not box.display
+        local = [each.citation for each in searches.search("predictor-local", query)]
+        assert [entry.split()[1] for entry in listed(app)] == local
+
+
+@pytest.mark.parametrize(
+    ("settings", "opened"),
+    [
+        ({}, "predictor-local"),
+        ({"hybrid.base_url": "http://127.0.0.1:9/v1", "hybrid.model": "tiny"}, "predictor-local"),
+        ({"hybrid.reranker": "llm", "hybrid.no_llm": True}, "predictor-local"),
+    ],
+    ids=["no LLM", "an LLM that does not answer", "no LLM wanted"],
+)
+async def test_it_opens_in_the_best_system_that_can_run(
+    workspace: WorkspaceFolder, settings: dict[str, object], opened: str
+) -> None:
+    with Workspace(workspace.with_flags(settings)) as made:
+        app = SearchApp(Searches(Service(made, ("local", "hybrid"))))
+        async with app.run_test(size=SIZE) as pilot:
+            await settled(app, pilot)
+            assert app.query_one(Tabs).active == opened
+
+
+async def test_it_opens_in_hybrid_where_its_llm_answers(workspace: WorkspaceFolder) -> None:
+    with ScriptedLLM(first_shown, models=("tiny",)) as server:
+        settings = {"hybrid.base_url": server.base_url, "hybrid.model": "tiny"}
+        with Workspace(workspace.with_flags(settings)) as made:
+            assert Searches(Service(made, ("local", "hybrid"))).best == "predictor-hybrid"
 
 
 async def test_moving_through_results_moves_the_source(searches: Searches) -> None:

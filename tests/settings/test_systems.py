@@ -22,7 +22,9 @@ from branchrank.spec import (
     Expand,
     Fuse,
     Group,
+    Passages,
     Rerank,
+    Rescore,
     System,
     TreeSearch,
 )
@@ -31,6 +33,7 @@ from branchrank.systems.builtin import BUILTIN, GROUPS, builtin_systems
 ENDPOINTS = {
     "hybrid": {"base_url": "http://127.0.0.1:1/v1", "model": "tiny"},
     "pageindex": {"base_url": "http://127.0.0.1:1/v1", "model": "tiny"},
+    "late_interaction": {"base_url": "http://127.0.0.1:1/v1", "model": "tiny"},
 }
 LLM = Endpoint(base_url="http://127.0.0.1:1/v1", model="tiny")
 
@@ -70,11 +73,12 @@ DEFAULTS = {
         rerank=Rerank(
             method="llm", candidate_order="shuffled", fusion_weight=1.0, context_tokens=8000, cross_encoder=""
         ),
+        passages=Passages(order="scores"),
         llm=LLM,
     ),
     "grep": System(
         name="grep",
-        branches=(Branch(kind="grep"), Branch(kind="dense", top_n=40, threshold=0.5)),
+        branches=(Branch(kind="grep"), Branch(kind="dense", top_n=40, threshold="calibrated")),
         fuse=Fuse(k=60),
     ),
     "qdrant": System(
@@ -94,6 +98,17 @@ DEFAULTS = {
         fuse=Fuse(k=60, unit_interval=True),
         group=Group(by="document", aggregate="max", members=3),
     ),
+    "late-interaction": System(
+        name="late-interaction",
+        branches=(Branch(kind="dense", top_n=40), Branch(kind="bm25", top_n=80)),
+        fuse=Fuse(method="score", cap=30),
+        rescore=Rescore(method="maxsim", candidates=30, weight=1.0),
+        rerank=Rerank(
+            method="llm", candidate_order="shuffled", fusion_weight=1.0, context_tokens=8000, cross_encoder=""
+        ),
+        passages=Passages(lines=25),
+        llm=LLM,
+    ),
     "bm25": System(name="bm25", branches=(Branch(kind="bm25", top_n=80),)),
     "dense": System(name="dense", branches=(Branch(kind="dense", top_n=40),)),
 }
@@ -109,7 +124,7 @@ def test_a_predictor_is_what_it_was_by_default(name: str) -> None:
     assert built(name, ENDPOINTS) == DEFAULTS[name]
 
 
-@pytest.mark.parametrize("name", ["local", "hybrid", "pageindex", "bm25", "dense"])
+@pytest.mark.parametrize("name", ["local", "hybrid", "pageindex", "late-interaction", "bm25", "dense"])
 def test_every_predictor_of_sections_and_chunks_returns_what_is_asked_for(name: str) -> None:
     assert built(name, {"benchmark": {"returns": "section"}}).returns == "section"
 
@@ -195,15 +210,16 @@ def test_a_setting_has_one_address_in_all_parts() -> None:
             assert ALIASES[name] == address, (part.section, name)
 
 
-@pytest.mark.parametrize("name", ["hybrid", "pageindex"])
+@pytest.mark.parametrize("name", ["hybrid", "pageindex", "late-interaction"])
 def test_naming_an_endpoint_switches_the_llm_on_and_no_llm_switches_it_off(name: str) -> None:
+    section = name.replace("-", "_")
     off = built(name)
     assert not off.asks_llm
     assert off.llm_label == "none"
     on = built(name, ENDPOINTS)
     assert on.asks_llm
     assert on.llm_label == "tiny"
-    switched = built(name, {name: {**ENDPOINTS[name], "no_llm": True}})
+    switched = built(name, {section: {**ENDPOINTS[section], "no_llm": True}})
     assert msgspec.structs.replace(switched, llm=Endpoint()) == off
 
 

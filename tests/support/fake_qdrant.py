@@ -28,6 +28,8 @@ class FakeQdrant(ThreadingHTTPServer):
         self.encoding = ""
         self.drop_points = 0
         self.keys: list[str | None] = []
+        #: Method and path of every request.
+        self.requests: list[tuple[str, str]] = []
 
     @property
     def url(self) -> str:
@@ -63,6 +65,7 @@ class _Handler(BaseHTTPRequestHandler):
     def _answer(self) -> None:
         body = self.rfile.read(int(self.headers.get("Content-Length") or 0))
         self.server.keys.append(self.headers.get("api-key"))
+        self.server.requests.append((self.command, self.path.partition("?")[0]))
         if self.server.failing:
             self._send(self.server.failing, json.dumps({"status": {"error": "down"}, "time": 0}).encode())
         elif self.server.answer is not None:
@@ -82,9 +85,12 @@ class _Handler(BaseHTTPRequestHandler):
         self.wfile.write(content)
 
     def _result(self, body: Any) -> Any:
-        _, _, name, *rest = self.path.partition("?")[0].split("/")
+        _, _, name, *rest = f"{self.path.partition('?')[0]}/".split("/")
+        rest = rest[:-1]
         verb = "/".join(rest)
         known = self.server.collections
+        if not name:
+            return {"collections": [{"name": each} for each in known]}
         if verb == "exists":
             return {"exists": name in known}
         if not verb and self.command == "PUT":
@@ -95,6 +101,11 @@ class _Handler(BaseHTTPRequestHandler):
         if not verb:
             return known.pop(name) and True if self.command == "DELETE" else _described(known[name])
         points = known[name]["points"]
+        if verb == "points/scroll":
+            return _scrolled(points, body)
+        if verb == "points" and self.command == "POST":
+            found = [points[key] for key in body["ids"] if key in points]
+            return [{"id": each["id"], "vector": each["vector"]} for each in found]
         if verb == "points":
             kept = body["points"][self.server.drop_points :]
             points.update({point["id"]: point for point in kept})
@@ -130,26 +141,42 @@ def _described(collection: dict[str, Any]) -> dict[str, Any]:
     }
 
 
+def _scrolled(points: dict[str, Any], body: Any) -> dict[str, Any]:
+    """A page of points in the order of their ids, and where the next begins."""
+    ordered = sorted(points.values(), key=lambda point: str(point["id"]))
+    first = next((n for n, point in enumerate(ordered) if point["id"] == body.get("offset")), 0)
+    page, rest = ordered[first : first + body["limit"]], ordered[first + body["limit"] :]
+    shown = [{"id": point["id"], "payload": point["payload"]} for point in page]
+    return {"points": shown, "next_page_offset": rest[0]["id"] if rest else None}
+
+
 def _query(points: dict[str, Any], body: Any) -> list[dict[str, Any]]:
-    using, query = body["using"], body["query"]
+    using, query = body.get("using"), body["query"]
     query = query.get("nearest", query) if isinstance(query, dict) else query
-    passing = [point for point in points.values() if _passes(point["payload"], body.get("filter"))]
+    passing = [point for point in points.values() if _passes(point, body.get("filter"))]
     if isinstance(query, list):
-        scored = [(_cosine(query, point["vector"][using]), point) for point in passing]
+        scored = [
+            (_cosine(query, point["vector"][using] if using else point["vector"]), point) for point in passing
+        ]
     else:
         everything = [point["vector"][using] for point in points.values()]
         scored = [(_sparse(query, point["vector"][using], everything), point) for point in passing]
         scored = [entry for entry in scored if entry[0] > 0]
     scored.sort(key=lambda entry: -entry[0])
-    wanted = body["with_payload"]
+    wanted = body["with_payload"] or []
     return [
         {"id": p["id"], "version": 1, "score": s, "payload": {f: p["payload"][f] for f in wanted}}
         for s, p in scored[: body["limit"]]
     ]
 
 
-def _passes(payload: dict[str, Any], filter_: Any) -> bool:
-    return all(payload.get(term["key"]) in term["match"]["any"] for term in (filter_ or {}).get("must", []))
+def _passes(point: dict[str, Any], filter_: Any) -> bool:
+    return all(
+        point["id"] in term["has_id"]
+        if "has_id" in term
+        else point["payload"].get(term["key"]) in term["match"]["any"]
+        for term in (filter_ or {}).get("must", [])
+    )
 
 
 def _cosine(left: list[float], right: list[float]) -> float:

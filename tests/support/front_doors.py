@@ -40,13 +40,17 @@ T = TypeVar("T")
 
 
 def make_indexed(folder: Path, pages: dict[str, str] = PAGES, config: str = "", **index: object) -> Path:
-    """``folder`` with ``docs/`` and ``data/``, indexed by ``branchrank index``; ``config`` is TOML."""
+    """``folder`` with ``docs/`` and ``data/``, indexed by ``branchrank index``; ``config`` is TOML.
+
+    ``index`` are the command's flags; one that is ``None`` is not given.
+    """
     write_pages(folder / "docs", pages)
     data = folder / "data"
     data.mkdir()
     (data / "branchrank.toml").write_text(config, encoding="utf-8")
     options = {"embedder": "fake:64", "vector_store": "exact", **index}
-    words = [word for name, value in options.items() for word in ("--" + name.replace("_", "-"), value)]
+    given = {"--" + name.replace("_", "-"): value for name, value in options.items() if value is not None}
+    words = [word for flag in given.items() for word in flag]
     result = invoke("index", folder / "docs", "--data-dir", data, "--quiet", *words)
     assert result.exit_code == 0, result.output
     return folder

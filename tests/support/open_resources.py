@@ -48,7 +48,7 @@ def use(folder: Path) -> None:
 
     settings = {"hybrid.no_llm": True, "pageindex.no_llm": True, "grep.vector_score_threshold": 4.0}
     with Workspace.open(folder / "data", settings=settings) as workspace:
-        for system in ("local", "pageindex", "hybrid", "grep", "qdrant", "sqlite"):
+        for system in ("local", "pageindex", "hybrid", "grep", "qdrant", "sqlite", "late-interaction"):
             assert workspace.search(QUERY, system=system, k=3)
 
 

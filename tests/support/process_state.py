@@ -87,7 +87,7 @@ def use_the_library(folder: Path, store: str, embedder: str) -> None:
         '"answer_line_start": 9, "answer_line_end": 9}\n'
     )
     with br.Workspace.build(corpus, data, embedder=embedder, settings=settings) as workspace:
-        for system in ("local", "pageindex", "hybrid", "grep", "sqlite"):
+        for system in ("local", "pageindex", "hybrid", "grep", "sqlite", "late-interaction"):
             assert workspace.search("clear the cache", system=system, k=3)
         run = workspace.benchmark(
             ["local", "hybrid", Fixed()],

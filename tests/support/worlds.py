@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import random
 from pathlib import Path
 
 from branchrank.index import Index, build_index
@@ -55,6 +56,16 @@ def write_pages(root: Path, pages: dict[str, str] = PAGES) -> Path:
         path.parent.mkdir(parents=True, exist_ok=True)
         path.write_text(text, encoding="utf-8")
     return root
+
+
+def numbered_pages() -> dict[str, str]:
+    """180 pages of words of their own; a search has to leave most of them out."""
+    letters = random.Random(7)
+    pages = {}
+    for number in range(180):
+        words = ("".join(letters.choices("abcdefghijklmnoprstuvwxyz", k=6)) for _ in range(12))
+        pages[f"p{number:03d}.md"] = f"# P{number}\n\ntea {' '.join(words)}\n"
+    return pages
 
 
 def make_workspace(folder: Path, pages: dict[str, str] = PAGES, **flags: object) -> WorkspaceFolder:

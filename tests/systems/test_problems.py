@@ -13,7 +13,7 @@ from support.worlds import QUERIES, make_index
 
 from branchrank import Workspace
 from branchrank.errors import UsageError
-from branchrank.spec import Branch, Expand, Fuse, Group, Rerank, System, TreeSearch
+from branchrank.spec import Branch, Expand, Fuse, Group, Passages, Rerank, Rescore, System, TreeSearch
 from branchrank.systems.checks import problems
 from branchrank.systems.engine import Engine
 
@@ -38,6 +38,8 @@ WRONG = {
 }
 SLOTS = {
     'branches = [{ kind = "dense" }, { kind = "bm25" }]\nfuse.method = "none"': "fuses 2 branches",
+    'branches = [{ kind = "dense" }]\npassages.order = "scores"': "but ranks chunks",
+    'branches = [{ kind = "grep", expand = {} }]\npassages.order = "scores"': "no branch ranks",
     'branches = [{ kind = "dense" }, { kind = "grep" }]\nfuse.method = "score"': "fuses grep by score",
     'branches = [{ kind = "tree", unit = "node", tree = {} }]\nfuse.method = "score"': "fuses tree by score",
     'branches = [{ kind = "grep", unit = "span" }]\nrerank.method = "cross-encoder"\n'
@@ -45,6 +47,7 @@ SLOTS = {
     'branches = [{ kind = "dense" }]\nrerank.method = "cross-encoder"': "cross-encoder but names no model",
     'branches = [{ kind = "dense" }]\nrerank.method = "llm"': "names no endpoint",
     'branches = [{ kind = "bm25", unit = "node" }]\ngroup.by = "document"': "groups nodes by document",
+    'branches = [{ kind = "bm25", unit = "node" }]\nrescore.method = "maxsim"': "rescores nodes by maxsim",
 }
 CASES = {f"branches = [{branches}]": said for branches, said in WRONG.items()} | SLOTS
 
@@ -140,11 +143,20 @@ SYSTEMS = st.builds(
         cap=st.integers(0, 5),
         unit_interval=st.booleans(),
     ),
+    rescore=st.builds(
+        Rescore,
+        method=st.sampled_from(["none", "none", "maxsim"]),
+        candidates=st.integers(1, 9),
+        weight=st.sampled_from([0.0, 1.0]),
+    ),
     group=st.builds(
         Group,
         by=st.sampled_from(["none", "document"]),
         aggregate=st.sampled_from(["max", "avg"]),
         members=st.integers(1, 3),
+    ),
+    passages=st.builds(
+        Passages, order=st.sampled_from(["sections", "scores"]), lines=st.sampled_from([0, 0, 5])
     ),
     returns=st.sampled_from(["passage", "section"]),
 )

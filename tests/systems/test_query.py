@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from branchrank.errors import UsageError
-from branchrank.systems.query import read_filter
+from branchrank.systems.query import read_filters
 
 
 @pytest.mark.parametrize(
@@ -20,10 +20,20 @@ from branchrank.systems.query import read_filter
     ],
 )
 def test_a_filter_is_the_path_itself_or_a_glob(pattern: str, source: str, admitted: bool) -> None:
-    assert read_filter(f"file_path={pattern}").admits(source) == admitted
+    for key in ("file_path", "source"):
+        (found,) = read_filters(f"{key}={pattern}")
+        assert found.admits(source) == admitted
 
 
-@pytest.mark.parametrize("text", ["guide/*.md", "title=Guide", "file_path"])
+@pytest.mark.parametrize("text", ["guide/*.md", "title=Guide", ""])
 def test_an_unknown_key_is_refused(text: str) -> None:
     with pytest.raises(UsageError, match="names no known key"):
-        read_filter(text)
+        read_filters(["source=*", text])
+
+
+def test_a_filter_needs_a_value_and_a_typo_gets_a_suggestion() -> None:
+    for text in ("file_path", "file_path="):
+        with pytest.raises(UsageError, match="has no value"):
+            read_filters(text)
+    with pytest.raises(UsageError, match="did you mean `file_path`"):
+        read_filters("filepath=a.md")

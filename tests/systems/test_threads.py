@@ -18,7 +18,17 @@ from branchrank.systems import searcher
 from branchrank.systems.branches import BUILTIN_KINDS, branch_kind
 
 THREADS = 8
-PREDICTORS = ("local", "pageindex", "hybrid", "grep", "qdrant", "sqlite", "bm25", "dense")
+PREDICTORS = (
+    "local",
+    "pageindex",
+    "hybrid",
+    "grep",
+    "qdrant",
+    "sqlite",
+    "late-interaction",
+    "bm25",
+    "dense",
+)
 CASES = [(predictor, query) for predictor in PREDICTORS for query in QUERIES]
 
 

@@ -15,14 +15,14 @@ from branchrank.files.grep import Grep, GrepResult, Passage
 from branchrank.files.grep_chunks import placed, ranking_of
 from branchrank.files.terms import extract_terms
 from branchrank.index import Index
+from branchrank.index.calibration import calibrate, nearest_distances
 from branchrank.records import Chunk, Question
 from branchrank.settings import GrepSettings, Resolved
 from branchrank.spec import Branch, Fuse, System
+from branchrank.stores.vectors import squared_distance
 from branchrank.systems.builtin import builtin_systems
-from branchrank.systems.calibration import calibrate
 from branchrank.systems.engine import Engine
 from branchrank.systems.search_tools import SearchStatus, SearchTools
-from branchrank.systems.sources import squared_distance
 
 Opened = tuple[Index, Path, Resolved]
 
@@ -36,9 +36,18 @@ def opened(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Opened]:
 
 def tools(opened: Opened, threshold: float = 4.0, **options: object) -> SearchTools:
     index, root, resolved = opened
+    return SearchTools(Engine(index, root, with_threshold(resolved, threshold)), **options)
+
+
+def with_threshold(resolved: Resolved, threshold: float) -> Resolved:
+    """The settings with a distance threshold that somebody set."""
+    name = "grep.vector_score_threshold"
     part = GrepSettings(vector_score_threshold=threshold)
-    changed = msgspec.structs.replace(resolved, parts={**resolved.parts, "grep": part})
-    return SearchTools(Engine(index, root, changed), **options)
+    return msgspec.structs.replace(
+        resolved,
+        parts={**resolved.parts, "grep": part},
+        origins={**resolved.origins, name: "flag"},
+    )
 
 
 def grep_chunks(search: SearchTools, query: str, limit: int, ranking: str = "none") -> list[str]:
@@ -205,14 +214,14 @@ def test_any_text_is_answered(opened: Opened) -> None:
 
 def test_calibration_suggests_a_threshold_that_keeps_the_branch(opened: Opened) -> None:
     questions = ["how to clear the cache", "retry a request", "roll a release back", "adapter of a pool"]
-    found = calibrate(opened[0], questions, threshold=0.01)
-    assert found.losing == 4
-    assert found.best == tuple(sorted(found.best))
-    assert f"vector_score_threshold = {found.suggested:g}" in found.warning
-    again = calibrate(opened[0], questions, threshold=found.suggested)
-    assert (again.losing, again.warning) == (0, "")
-    with pytest.raises(ValueError, match="needs questions"):
-        calibrate(opened[0], [])
+    distances = nearest_distances(opened[0].vectors, opened[0].embedder.embed_query, questions)
+    found = calibrate(distances, threshold=0.01)
+    assert (found.losing, found.empties) == (4, True)
+    assert found.best == tuple(sorted(distances))
+    again = calibrate(distances, threshold=found.suggested)
+    assert (again.losing, again.empties) == (0, False)
+    with pytest.raises(ValueError, match="needs queries"):
+        calibrate([])
 
 
 def passage(first: int, last: int, matched: tuple[int, ...], text: str = "") -> Passage:

@@ -1,4 +1,5 @@
-"""The terminal UI: a query box, a mode, the results with their marked lines, the source beside them, a log.
+"""The terminal UI: boxes for query and keywords, a mode, the results with their marked lines, the source
+beside them, a log.
 
 1. A query is searched in a thread; a newer one takes its place.
 2. Every search reports to the log: characters, distinct files or chunks, what was left out, how long it took.
@@ -48,8 +49,11 @@ class SearchApp(App[None]):
     VERTICAL_BREAKPOINTS = [(0, "-short"), (32, "-tall")]  # noqa: RUF012 - as the base class has it
     CSS = """
     #title { height: 1; padding: 0 1; background: $primary-background; color: $text-primary; }
-    #query { border: round $primary; border-title-color: $text-primary; }
-    #query:focus { border: round $accent; }
+    #inputs { height: 3; }
+    #query { width: 2fr; }
+    #keywords { width: 1fr; }
+    #query, #keywords { border: round $primary; border-title-color: $text-primary; }
+    #query:focus, #keywords:focus { border: round $accent; }
     #modes { height: 2; margin: 0 1; }
     #left { width: 5fr; }
     #right { width: 7fr; }
@@ -71,10 +75,11 @@ class SearchApp(App[None]):
         Binding("ctrl+q", "quit", "Quit", priority=True),
     ]
 
-    def __init__(self, searches: Searches, *, mode: str = "hybrid", query: str = "") -> None:
+    def __init__(self, searches: Searches, *, mode: str = "", query: str = "") -> None:
+        """Without ``mode`` it opens in the best one."""
         super().__init__()
         self._searches = searches
-        self._mode = mode
+        self._mode = mode or searches.best
         self._first_query = query
         self._results: Sequence[Found] = ()
 
@@ -84,7 +89,13 @@ class SearchApp(App[None]):
         query = Input(self._first_query, id="query", max_length=QUERY_CHARACTERS)
         query.placeholder = "Ask a question, or give identifiers and quoted words; Enter searches"
         query.border_title = "Query"
-        yield query
+        keywords = Input(id="keywords", max_length=QUERY_CHARACTERS)
+        keywords.placeholder = "Exact words for grep"
+        keywords.border_title = "Keywords"
+        keywords.display = self._searches.mode(self._mode).takes_keywords
+        with Horizontal(id="inputs"):
+            yield query
+            yield keywords
         tabs = [Tab(mode.label, id=mode.name) for mode in self._searches.modes]
         yield Tabs(*tabs, active=self._mode, id="modes")
         with Horizontal():
@@ -125,7 +136,7 @@ class SearchApp(App[None]):
         """Empty the log."""
         self.query_one(RichLog).clear()
 
-    @on(Input.Submitted, "#query")
+    @on(Input.Submitted)
     def _submitted(self) -> None:
         self._search()
         self.query_one("#results", OptionList).focus()
@@ -135,20 +146,23 @@ class SearchApp(App[None]):
         chosen = event.tab.id or self._mode
         if chosen != self._mode:
             self._mode = chosen
+            self.query_one("#keywords", Input).display = self._searches.mode(chosen).takes_keywords
             self._search()
 
     def _search(self) -> None:
         query = self.query_one("#query", Input).value
-        if query.strip():
+        keywords = self.query_one("#keywords", Input)
+        exact = keywords.value if keywords.display else ""
+        if query.strip() or exact.strip():
             self.query_one("#count", Static).update("searching ...")
-            self._search_in_thread(self._mode, query)
+            self._search_in_thread(self._mode, query, exact)
 
     @work(thread=True, exclusive=True)
-    def _search_in_thread(self, mode: str, query: str) -> None:
+    def _search_in_thread(self, mode: str, query: str, keywords: str) -> None:
         worker = get_current_worker()
         start = time.perf_counter()
         try:
-            found = self._searches.search(mode, query)
+            found = self._searches.search(mode, query, keywords)
         except BranchRankError as error:
             if not worker.is_cancelled:
                 self.call_from_thread(self._failed, error)
@@ -166,7 +180,7 @@ class SearchApp(App[None]):
 
     def _say(self, message: str, style: str = "") -> None:
         line = Text.assemble((time.strftime("%H:%M:%S "), "dim"), (safe(message), style))
-        self.query_one(RichLog).write(line)
+        self.query_one(RichLog).write(line, expand=True)
 
     def _failed(self, error: BranchRankError) -> None:
         self._say(str(error), "bold red")

@@ -33,6 +33,7 @@ class Searches:
     """Every mode over one workspace. Searches take turns, so that nothing is opened twice."""
 
     def __init__(self, service: Service) -> None:
+        self._workspace = service.workspace
         self._tools = tools = service.workspace.tools
         self._lock = Lock()
         manifest = service.workspace.index.manifest
@@ -49,9 +50,22 @@ class Searches:
         self.modes = (
             Mode(name="grep", label="Grep", search=lambda query, _: tools.grep_search(query)),
             Mode(name="vector", label="Vector", search=lambda query, _: tools.vector_search(query)),
-            Mode(name="hybrid", label="Hybrid", search=tools.hybrid_search, takes_keywords=True),
+            Mode(name="hybrid", label="Grep + vector", search=tools.hybrid_search, takes_keywords=True),
             *map(predictor, service.predictors),
         )
+
+    @property
+    def best(self) -> str:
+        """The mode to open in: hybrid where its LLM is named, else local, else the last one."""
+        asks = self._workspace.system("hybrid").asks_llm
+        wanted = "predictor-hybrid" if asks else "predictor-local"
+        names = [mode.name for mode in self.modes]
+        return wanted if wanted in names else names[-1]
+
+    def mode(self, name: str) -> Mode:
+        """The mode of this name."""
+        (chosen,) = (entry for entry in self.modes if entry.name == name)
+        return chosen
 
     def listen(self, listener: Listener) -> None:
         """Tell ``listener`` of every search from now on."""
@@ -59,9 +73,8 @@ class Searches:
 
     def search(self, mode: str, query: str, keywords: str = "") -> Sequence[Found]:
         """The results of a query in a mode; ``keywords`` are for modes that take them."""
-        (chosen,) = (entry for entry in self.modes if entry.name == mode)
         with self._lock:
-            return chosen.search(query, keywords).results
+            return self.mode(mode).search(query, keywords).results
 
     def source(self, hit: Hit) -> SourceText:
         """The file that a hit lies in."""
@@ -73,10 +86,9 @@ class Searches:
 
 
 def why(found: Found) -> str:
-    """A result's score and its place in each branch."""
-    places = [f"{name} #{place.rank}" for name, place in sorted(found.hit.branches.items())]
+    """A result's place in each branch, and its score."""
     distance = [] if found.hit.distance is None else [f"distance {found.hit.distance:.3f}"]
-    return "  ".join([f"score {found.hit.score:.4f}", *distance, *places])
+    return "  ".join([*found.hit.reasons, f"score {found.hit.score:.4f}", *distance])
 
 
 def preview(found: Found) -> list[tuple[int | None, str]]:

@@ -46,7 +46,9 @@ class GrepKind(BranchKind):
         def search(lookup: Lookup) -> BranchResult:
             words = lookup.query.keywords.strip() or lookup.query.text
             ranking = RANKINGS[RANKINGS.index(lookup.branch.options.get("ranking", settings.ranking))]
-            result = grep.search(words, ranking=ranking, limit=lookup.n)
+            filters = lookup.query.filters
+            admitted = lookup.sources.admitted_sources(filters) if filters else None
+            result = grep.search(words, ranking=ranking, limit=lookup.n, sources=admitted)
             return _spans(result) if lookup.branch.unit == "span" else _chunks(result, chunks)
 
         return search

@@ -1,7 +1,8 @@
 """``qdrant-dense`` and ``qdrant-sparse``: both searches of one Qdrant collection.
 
 The collection holds the index's chunks and vectors. Embedded, it is made in a temporary folder (about 0.1 ms
-a chunk); on a server it is named after its content and made once.
+a chunk); on a server it is named after its content and made once. A collection of the user's own
+(``qdrant.collection``) is searched in its place: see :mod:`branchrank.systems.branches.qdrant_placed`.
 """
 
 from __future__ import annotations
@@ -19,33 +20,38 @@ from branchrank.errors import ArtifactError
 from branchrank.index import Index
 from branchrank.settings import QdrantSettings
 from branchrank.systems.branches.protocol import BranchKind, BranchResult, Lookup, Opening, Scores, Search
+from branchrank.systems.branches.qdrant_placed import DENSE_ONLY, check_unit, placed_collection
 
 if TYPE_CHECKING:
     from branchrank.stores.qdrant_points import Filters, QdrantCollection
-
-DENSE_ONLY = "the Qdrant collection has no sparse vectors: dense search only"
 
 
 class QdrantDenseKind(BranchKind):
     """Nearest vectors in the collection, by cosine."""
 
     name = "qdrant-dense"
+    units = ("chunk", "span")
     needs_vector = True
     waits = True
     scale = "fixed"
 
     def open(self, opening: Opening) -> Search:
         """Open the collection, or share the one that is open."""
+        if opening.settings.part(QdrantSettings).is_existing:
+            return placed_collection(opening).dense
         collection = _collection(opening)
 
         def search(lookup: Lookup) -> BranchResult:
+            check_unit(lookup, "chunk")
             vector = lookup.sources.embedding(lookup.query.text)
             return BranchResult(collection.dense(vector, lookup.n, _filters(lookup)))
 
         return search
 
     def open_scores(self, opening: Opening) -> Scores:
-        """The collection holds the index's vectors, so the index scores them."""
+        """The index scores the vectors that the collection holds; an existing one scores its own."""
+        if opening.settings.part(QdrantSettings).is_existing:
+            return placed_collection(opening).dense_scores
         return lambda lookup, keys: lookup.sources.cosines(lookup.query.text, keys)
 
 
@@ -53,6 +59,7 @@ class QdrantSparseKind(BranchKind):
     """Qdrant's BM25 over the same points; a collection without sparse vectors finds nothing and says so."""
 
     name = "qdrant-sparse"
+    units = ("chunk", "span")
     waits = True
     scale = "open"
 
@@ -60,10 +67,13 @@ class QdrantSparseKind(BranchKind):
         """Open the collection, or share the one that is open."""
         from branchrank.stores.qdrant_points import Bm25Encoder
 
+        if opening.settings.part(QdrantSettings).is_existing:
+            return placed_collection(opening).sparse
         collection = _collection(opening)
         encoder = Bm25Encoder()
 
         def search(lookup: Lookup) -> BranchResult:
+            check_unit(lookup, "chunk")
             if not collection.has_sparse:
                 return BranchResult([], notices=(DENSE_ONLY,))
             return BranchResult(collection.sparse(encoder.query(_words(lookup)), lookup.n, _filters(lookup)))
@@ -74,6 +84,8 @@ class QdrantSparseKind(BranchKind):
         """The collection's BM25 of the named points alone; without sparse vectors there is none."""
         from branchrank.stores.qdrant_points import KEY, Bm25Encoder
 
+        if opening.settings.part(QdrantSettings).is_existing:
+            return placed_collection(opening).sparse_scores
         collection = _collection(opening)
         encoder = Bm25Encoder()
 

@@ -26,18 +26,18 @@ class TreeKind(BranchKind):
         return super().problems(msgspec.structs.replace(branch, tree=None))
 
     def open(self, opening: Opening) -> Search:
-        """Return the walk over the index's tree."""
-        tree = opening.index.tree
+        """Read the tree and return the walk over it."""
+        _ = opening.index.tree
 
         def search(lookup: Lookup) -> BranchResult:
             settings, sources, stages = lookup.branch.tree, lookup.sources, lookup.stages
             assert settings is not None
-            text = lookup.query.text
+            text, filters = lookup.query.text, lookup.query.filters
             found = tree_search(
-                tree,
+                sources.tree(filters),
                 text,
                 settings,
-                subtree_scores=sources.subtree_scores(text),
+                subtree_scores=sources.subtree_scores(text, filters),
                 own_scores=sources.own_scores(text),
                 llm=stages.gateway,
                 context=stages.context,

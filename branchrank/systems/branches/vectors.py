@@ -2,8 +2,12 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
+from branchrank.index import Index
+from branchrank.records import Scored
+from branchrank.stores.vectors import squared_distance
 from branchrank.systems.branches.protocol import BranchKind, BranchResult, Lookup, Opening, Scores, Search
-from branchrank.systems.sources import squared_distance
 
 
 class DenseKind(BranchKind):
@@ -17,23 +21,44 @@ class DenseKind(BranchKind):
 
     def open(self, opening: Opening) -> Search:
         """Open the vector store and the model of the queries."""
-        vectors, _ = opening.index.vectors, opening.index.embedder
+        index = opening.index
+        vectors, _ = index.vectors, index.embedder
 
         def search(lookup: Lookup) -> BranchResult:
             found = vectors.search(lookup.sources.embedding(lookup.query.text), lookup.n)
-            threshold = lookup.branch.threshold
-            if threshold is None:
+            asked = lookup.branch.threshold
+            if asked is None:
                 return BranchResult(found)
+            threshold = index.manifest.distance.threshold if asked == "calibrated" else asked
+            admits = lookup.sources.admits("chunk", lookup.query)
+            found = [entry for entry in found if admits(entry.key)]
             near = [entry for entry in found if squared_distance(entry.score) < threshold]
-            dropped = len(found) - len(near)
-            notice = f"{dropped} of {len(found)} chunks dropped at or past distance {threshold:g}"
-            return BranchResult(near, notices=(notice,) if dropped else ())
+            calibrated = _calibrated(index) if asked == "calibrated" else ()
+            return BranchResult(near, notices=(*calibrated, *_dropped(found, near, threshold)))
 
         return search
 
     def open_scores(self, opening: Opening) -> Scores:
         """Every chunk has a cosine, those past the threshold too."""
         return lambda lookup, keys: lookup.sources.cosines(lookup.query.text, keys)
+
+
+def _calibrated(index: Index) -> tuple[str, ...]:
+    """That the index's own threshold is used, where it is not the default."""
+    words = index.manifest.distance.words
+    return (words,) if words else ()
+
+
+def _dropped(found: Sequence[Scored], near: Sequence[Scored], threshold: float) -> tuple[str, ...]:
+    """What the threshold dropped."""
+    dropped = len(found) - len(near)
+    if not dropped:
+        return ()
+    notice = f"{dropped} of {len(found)} chunks dropped at or past distance {threshold:g}"
+    if near:
+        return (notice,)
+    nearest = squared_distance(found[0].score)
+    return (f"{notice}: none is left, the nearest is at {nearest:.3f}; see `branchrank calibrate`",)
 
 
 DENSE = DenseKind()

@@ -59,8 +59,8 @@ _HYBRID = (
     Mutant(
         "exact-keywords-dropped",
         TOOLS,
-        "found = self._retrieve(system, semantic_query, limit, exact_keywords)",
-        "found = self._retrieve(system, semantic_query, limit)",
+        "found = self._retrieve(system, semantic_query, limit, filters, exact_keywords)",
+        "found = self._retrieve(system, semantic_query, limit, filters)",
         (
             f"{HYBRID}::TestHybridSearchCombiningExactKeywordAndVectorRetrieval::test_one_source_returns_empty",
         ),
@@ -68,8 +68,8 @@ _HYBRID = (
     Mutant(
         "vector-search-without-a-threshold",
         TOOLS,
-        "threshold=part.vector_score_threshold)",
-        "threshold=None)",
+        '_alone("vector_search", branch)',
+        '_alone("vector_search", Branch(kind="dense"))',
         (f"{HYBRID}::TestVectorSearchThreshold",),
     ),
     Mutant(
@@ -82,8 +82,8 @@ _HYBRID = (
     Mutant(
         "status-counts-what-is-returned",
         TOOLS,
-        'found.found.get("dense(chunks)", 0)',
-        "len(found.hits)",
+        '    return sum(len(stage.keys) for stage in found.trace if stage.stage == "fusion")',
+        "    return len(found.hits)",
         (f"{HYBRID}::TestSearchFeedbackAndCitations::test_enhanced_search_log_feedback",),
     ),
     Mutant(
@@ -196,9 +196,9 @@ _LLM = (
     Mutant(
         "fallback-reversed",
         "branchrank/systems/llm_stages.py",
-        "        return rescore(candidates, result.order)\n",
+        "        return rescore(candidates, result.order), result.fallback is None\n",
         "        order = result.order[::-1] if result.fallback else result.order\n"
-        "        return rescore(candidates, order)\n",
+        "        return rescore(candidates, order), result.fallback is None\n",
         (f"{LLM}::TestFallbackOrderIfTheLLMFails::test_first_the_evidence_then_the_lexical_score",),
     ),
     Mutant(
@@ -256,7 +256,7 @@ _PLAN = (
     Mutant(
         "shortlist-not-from-chroma",
         "branchrank/stores/vectors_chroma.py",
-        "        if n <= 0 or wanted >= len(self.ids):\n",
+        "        if n <= 0 or n >= len(self.ids):\n",
         "        if n:\n",
         (f"{PLAN}::TestStageAVectorShortlist::test_2_what_chroma_does_not_answer_is_not_found",),
     ),
@@ -329,8 +329,8 @@ _SQLITE = (
     Mutant(
         "mode-flag-ignored",
         "branchrank/cli/search.py",
-        "workspace.search_documents(query, mode=mode)",
-        'workspace.search_documents(query, mode="keyword")',
+        "workspace.search_documents(query, mode=mode, filters=filters)",
+        'workspace.search_documents(query, mode="keyword", filters=filters)',
         (f"{SQLITE}::TestModes::test_the_mode_decides_what_is_searched",),
     ),
     Mutant(
@@ -371,8 +371,8 @@ _SQLITE = (
     Mutant(
         "final-limit-ignored",
         "branchrank/systems/searcher.py",
-        "k = limit or self.settings.part(RetrievalSettings).final_limit",
-        "k = limit or 12",
+        "k = self.settings.part(RetrievalSettings).final_limit",
+        "k = 12",
         (f"{SQLITE}::TestTuning::test_final_limit",),
     ),
 )

@@ -107,4 +107,25 @@ MUTANTS = (
         "changed: list[str] = []",
         ("tests/bench/test_resume.py::test_a_run_whose_corpus_or_settings_have_changed_is_not_resumed",),
     ),
+    Mutant(
+        "filter-not-part-of-the-plan",
+        "branchrank/runs/directory.py",
+        '            "--filter": self.filters,\n',
+        "",
+        ("tests/doors/test_filters.py::test_a_filtered_run_is_resumed_with_its_filter_only",),
+    ),
+    Mutant(
+        "benchmark-ignores-its-filter",
+        "branchrank/bench/predictors.py",
+        "filters=self.filters,",
+        "filters=(),",
+        ("tests/doors/test_filters.py::test_a_benchmark_searches_the_filtered_documents_and_says_so",),
+    ),
+    Mutant(
+        "verify-ignores-the-filter",
+        "branchrank/report/verify_tables.py",
+        "    findings += _filter_findings(run)\n",
+        "",
+        ("tests/doors/test_filters.py::test_verify_finds_a_hit_that_the_filters_do_not_admit",),
+    ),
 )

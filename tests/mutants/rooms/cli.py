@@ -56,8 +56,8 @@ MUTANTS = (
     Mutant(
         "section-flag-ignored",
         "branchrank/systems/builtin.py",
-        "returns=settings.part(BenchmarkSettings).returns)",
-        'returns="passage")',
+        'return {"returns": part.returns, **lines}',
+        'return {"returns": "passage", **lines}',
         (
             "tests/settings/test_systems.py"
             "::test_every_predictor_of_sections_and_chunks_returns_what_is_asked_for",

@@ -4,10 +4,41 @@ from mutants.mutant import Mutant
 
 CACHE = "branchrank/embedders/cache.py"
 HTTP = "branchrank/embedders/http.py"
+NOMIC = "branchrank/embedders/nomic_bert.py"
 TEST_CACHE = "tests/embedders/test_embedding_cache.py"
 TEST_HTTP = "tests/embedders/test_embedders_http.py"
+TEST_NOMIC = "tests/embedders/test_nomic_bert.py"
 
 MUTANTS = (
+    Mutant(
+        "token-cache-grows-without-limit",
+        "branchrank/embedders/sqlite_blobs.py",
+        "while limit and _used(connection) + coming > limit:",
+        "while False:",
+        (
+            "tests/embedders/test_token_cache.py::test_the_file_stays_below_its_limit_and_the_oldest_make_room",
+        ),
+    ),
+    Mutant(
+        "query-tokens-with-special-ones",
+        "branchrank/embedders/minilm.py",
+        "self._tokens(text)[1:-1]",
+        "self._tokens(text)",
+        (
+            "tests/embedders/test_embedders_minilm.py"
+            "::test_token_vectors_equal_those_of_sentence_transformers",
+        ),
+    ),
+    Mutant(
+        "query-tokens-with-the-prefix",
+        "branchrank/embedders/sentence_transformers.py",
+        "[~special][self._prefix_tokens :]",
+        "[~special]",
+        (
+            "tests/embedders/test_embedders_sentence_transformers.py"
+            "::test_a_querys_tokens_leave_out_the_prefix_and_special_tokens",
+        ),
+    ),
     Mutant(
         "cache-key-without-the-identity",
         CACHE,
@@ -24,8 +55,8 @@ MUTANTS = (
     ),
     Mutant(
         "damaged-vectors-answer",
-        CACHE,
-        "            and checksum == vector_checksum(key, vector)\n",
+        "branchrank/embedders/sqlite_blobs.py",
+        " and checksum == vector_checksum(key, blob)",
         "",
         (f"{TEST_CACHE}::test_two_rows_that_changed_places_are_misses",),
     ),
@@ -63,5 +94,43 @@ MUTANTS = (
         "(vectors / lengths).astype(np.float32)",
         "vectors.astype(np.float32)",
         ("tests/embedders/test_embedders_fake.py::test_every_text_has_a_unit_row_of_its_own",),
+    ),
+    Mutant(
+        "nomic-rotary-base-not-mapped",
+        NOMIC,
+        '"rope_theta": float(published.rotary_emb_base)',
+        '"rope_theta": 1000.0',
+        (f"{TEST_NOMIC}::test_a_published_checkpoint_gives_the_vectors_of_the_published_architecture",),
+    ),
+    Mutant(
+        "nomic-layer-norm-epsilon-not-mapped",
+        NOMIC,
+        '        "layer_norm_eps": published.layer_norm_epsilon,\n',
+        "",
+        (f"{TEST_NOMIC}::test_a_published_checkpoint_gives_the_vectors_of_the_published_architecture",),
+    ),
+    Mutant(
+        "nomic-biases-left-out",
+        NOMIC,
+        '    "qkv_proj_bias": (False,),\n',
+        "",
+        (f"{TEST_NOMIC}::test_a_value_that_cannot_be_honoured_is_an_error_that_names_it",),
+    ),
+    Mutant(
+        "nomic-missing-weights-random",
+        NOMIC,
+        "if missing := sorted(expected - found):",
+        "if missing := sorted(set[str]()):",
+        (f"{TEST_NOMIC}::test_weights_that_are_missing_or_too_many_are_refused",),
+    ),
+    Mutant(
+        "misspelt-embedder-goes-to-the-hub",
+        "branchrank/embedders/__init__.py",
+        'if meant and "/" not in settings.embedder',
+        'if not meant and "/" not in settings.embedder',
+        (
+            "tests/embedders/test_embedders_sentence_transformers.py"
+            "::test_a_misspelt_name_is_told_the_known_one_and_no_hub_is_asked",
+        ),
     ),
 )

@@ -5,11 +5,44 @@ from mutants.mutant import Mutant
 GENERATIONS = "branchrank/index/generations.py"
 READER = "branchrank/index/reader.py"
 BUILD = "branchrank/index/build.py"
+ADOPTION = "branchrank/index/adoption.py"
+TEST_ADOPT = "tests/cli/test_adopt_command.py"
 TEST_BUILD = "tests/index/test_index_build.py"
 TEST_FAULTS = "tests/index/test_index_faults.py"
 TEST_ARTIFACTS = "tests/test_artifacts.py"
+TEST_STORES = "tests/doors/test_vector_stores.py"
+
+TEST_TOKENS = "tests/index/test_token_vectors.py"
 
 MUTANTS = (
+    Mutant(
+        "token-vectors-of-another-precision-copied",
+        "branchrank/index/token_vectors.py",
+        "if manifest.settings.token_vectors != precision:",
+        "if False:",
+        (f"{TEST_TOKENS}::test_vectors_of_another_precision_or_model_are_not_copied",),
+    ),
+    Mutant(
+        "unchanged-token-vectors-computed-again",
+        "branchrank/index/token_vectors.py",
+        "known = _previous(workspace, precision, held)",
+        "known: dict[str, TokenVectors] = {}",
+        (f"{TEST_TOKENS}::test_unchanged_chunks_are_copied_from_the_index_in_use",),
+    ),
+    Mutant(
+        "damaged-token-vectors-answer",
+        READER,
+        "        check_digests(self.directory, _tokens(self.manifest.digests, of_tokens=True))\n",
+        "",
+        (f"{TEST_TOKENS}::test_a_damaged_file_is_refused_when_it_is_first_used_and_built_again",),
+    ),
+    Mutant(
+        "token-vectors-that-nobody-asked-for-are-kept",
+        BUILD,
+        "if index.manifest.settings.token_vectors != workspace.index_settings.token_vectors:",
+        "if False:",
+        (f"{TEST_TOKENS}::test_they_are_ignored_where_a_search_asks_for_none_and_dropped_by_a_build",),
+    ),
     Mutant(
         "file-renamed-before-it-is-flushed",
         "branchrank/artifacts.py",
@@ -74,6 +107,41 @@ MUTANTS = (
         (f"{TEST_BUILD}::test_auto_searches_exactly_up_to_the_crossover",),
     ),
     Mutant(
+        "numpy-searches-by-default",
+        "branchrank/settings/parts.py",
+        '    ] = "chroma"\n',
+        '    ] = "auto"\n',
+        (f"{TEST_STORES}::test_the_report_states_the_recall_of_chroma",),
+    ),
+    Mutant(
+        "link-to-chroma-unchecked",
+        READER,
+        "        places.append(workspace.data_dir / CHROMA)\n",
+        "        pass\n",
+        (f"{TEST_STORES}::test_a_collection_that_was_moved_away_is_an_error",),
+    ),
+    Mutant(
+        "moved-chroma-rebuilt-in-silence",
+        "branchrank/index/opening.py",
+        "    except (BusyError, LostCollectionError):\n",
+        "    except BusyError:\n",
+        (f"{TEST_STORES}::test_a_collection_that_was_moved_away_is_an_error",),
+    ),
+    Mutant(
+        "chroma-opened-for-every-benchmark",
+        "branchrank/bench/opening.py",
+        "            if searches_vectors(systems):\n",
+        "            if systems:\n",
+        (f"{TEST_STORES}::test_chroma_is_imported_only_where_it_searches",),
+    ),
+    Mutant(
+        "recall-of-half-the-depth",
+        "branchrank/bench/store_recall.py",
+        "vectors, depth)\n",
+        "vectors, depth // 2)\n",
+        (f"{TEST_STORES}::test_the_report_states_the_recall_of_chroma",),
+    ),
+    Mutant(
         "chroma-probe-skipped",
         "branchrank/stores/vectors_chroma.py",
         "                self._probe()\n",
@@ -86,5 +154,70 @@ MUTANTS = (
         "elif not 1 <= given.line_start <= given.line_end <= line_counts[given.source]:",
         "elif not 1 <= given.line_start <= given.line_end:",
         (f"{TEST_BUILD}",),
+    ),
+    Mutant(
+        "adopted-vectors-embedded-again",
+        BUILD,
+        "        if adopted is not None:\n            return adopted, 0\n",
+        "",
+        (f"{TEST_ADOPT}::test_the_vectors_are_theirs_and_only_a_sample_is_embedded",),
+    ),
+    Mutant(
+        "adopted-vectors-not-compared",
+        "branchrank/embedders/agreement.py",
+        "LEAST_COSINE = 0.999",
+        "LEAST_COSINE = -1.0",
+        (f"{TEST_ADOPT}::test_vectors_of_another_model_are_refused_and_the_fix_indexes",),
+    ),
+    Mutant(
+        "adopted-chroma-opened-in-place",
+        "branchrank/stores/chroma_reading.py",
+        "with connected(copy) as client:",
+        "with connected(folder) as client:",
+        (f"{TEST_ADOPT}::test_an_adopted_workspace_answers_with_real_lines",),
+    ),
+    Mutant(
+        "adopted-folder-with-links",
+        "branchrank/safe_open.py",
+        "            if _is_link(name, descriptor):",
+        "            if not name:",
+        (f"{TEST_ADOPT}::test_links_and_too_much_are_refused",),
+    ),
+    Mutant(
+        "adopted-chunks-of-other-documents",
+        ADOPTION,
+        "if adoption.corpus_digest != corpus.digest:",
+        "if not adoption.corpus_digest:",
+        (f"{TEST_ADOPT}::test_after_an_edit_of_the_documents_the_folder_is_adopted_again",),
+    ),
+    Mutant(
+        "adopted-lines-not-compared-with-the-text",
+        "branchrank/corpus/placing.py",
+        'if text in normalise("\\n".join(self._lines[source][lines[0] - 1 : lines[1]])):',
+        "if lines:",
+        (f"{TEST_ADOPT}::test_chunks_without_a_vector_are_embedded_and_unknown_texts_left_out",),
+    ),
+    Mutant(
+        "remedy-names-a-workspace-in-their-folder",
+        "branchrank/index/workspace_folder.py",
+        'here.with_name(f"{here.name}-branchrank")',
+        "here",
+        (f"{TEST_ADOPT}::test_a_folder_of_theirs_as_workspace_leads_to_the_one_command_that_works",),
+    ),
+    Mutant(
+        "every-index-calibrated",
+        "branchrank/index/calibration.py",
+        "threshold=found.suggested if found.empties else DISTANCE_THRESHOLD,",
+        "threshold=found.suggested,",
+        ("tests/index/test_calibration.py",),
+    ),
+    Mutant(
+        "older-index-never-measured",
+        "branchrank/index/build.py",
+        "if not index.manifest.distance.probes:",
+        "if False:",
+        (
+            "tests/index/test_calibration.py::test_indexing_again_measures_an_older_index_and_embeds_no_document",
+        ),
     ),
 )

@@ -6,9 +6,49 @@ FUSION = "branchrank/ranking/fusion.py"
 EVIDENCE = "branchrank/ranking/evidence.py"
 AROUND = "branchrank/ranking/neighbourhood.py"
 TEST_FUSION = "tests/ranking/test_fusion.py"
+GROWTH = "branchrank/ranking/passage_growth.py"
+TEST_GROWTH = "tests/ranking/test_passage_growth.py"
 TEST_TREE = "tests/ranking/test_tree_ranking.py"
 
+MAXSIM = "branchrank/ranking/maxsim.py"
+TEST_MAXSIM = "tests/ranking/test_maxsim.py"
+
 MUTANTS = (
+    Mutant(
+        "maxsim-takes-the-worst-match",
+        MAXSIM,
+        "np.maximum.reduceat(",
+        "np.minimum.reduceat(",
+        (f"{TEST_MAXSIM}::test_a_value_computed_by_hand",),
+    ),
+    Mutant(
+        "maxsim-sums-instead-of-averaging",
+        MAXSIM,
+        ".sum(axis=1) / len(query.scales)",
+        ".sum(axis=1)",
+        (f"{TEST_MAXSIM}::test_a_value_computed_by_hand",),
+    ),
+    Mutant(
+        "maxsim-in-float32-past-its-exact-range",
+        MAXSIM,
+        "documents.shape[1] <= _EXACT_IN_FLOAT32",
+        "documents.shape[1] > 0",
+        (f"{TEST_MAXSIM}::test_the_largest_products_of_bytes_are_exact",),
+    ),
+    Mutant(
+        "token-rows-lose-unit-length",
+        MAXSIM,
+        "lengths = np.sqrt(np.square(values, dtype=np.float64).sum(axis=1))",
+        "lengths = np.full(len(values), 127.0)",
+        (f"{TEST_MAXSIM}::test_a_row_that_is_kept_as_bytes_has_unit_length_again",),
+    ),
+    Mutant(
+        "other-candidates-get-no-second-score",
+        MAXSIM,
+        "scores.get(entry.key, lowest)",
+        "scores.get(entry.key, 9.0)",
+        (f"{TEST_MAXSIM}::test_scored_candidates_stay_above_the_others",),
+    ),
     Mutant(
         "rrf-ranks-from-zero",
         FUSION,
@@ -43,6 +83,27 @@ MUTANTS = (
         "best = max(ranking.scores, default=0.0)",
         "best = sum(ranking.scores)",
         (f"{TEST_FUSION}::test_score_adds_the_cosine_and_half_the_share_of_the_best",),
+    ),
+    Mutant(
+        "further-passages-rank-as-the-first",
+        "branchrank/ranking/passage_choice.py",
+        "1.0 / (section * own)",
+        "1.0 / section",
+        ("tests/ranking/test_passage_choice.py::test_a_passage_scores_by_both_ranks",),
+    ),
+    Mutant(
+        "passages-grow-over-those-above",
+        GROWTH,
+        "[section[0], *(end + 1 for _, end in others if end < first)]",
+        "[section[0]]",
+        (f"{TEST_GROWTH}::test_passages_fill_their_section_and_never_overlap",),
+    ),
+    Mutant(
+        "room-on-one-side-is-lost",
+        GROWTH,
+        "    before = min(room_before, missing - after)\n",
+        "",
+        (f"{TEST_GROWTH}::test_a_passage_grows_on_both_sides",),
     ),
     Mutant(
         "ties-break-by-id-descending",

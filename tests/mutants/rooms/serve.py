@@ -17,8 +17,8 @@ MUTANTS = (
     Mutant(
         "terminal-ui-with-a-fusion-of-its-own",
         "branchrank/serve/tui/searching.py",
-        "            return chosen.search(query, keywords).results\n",
-        "            found = chosen.search(query, keywords).results\n"
+        "            return self.mode(mode).search(query, keywords).results\n",
+        "            found = self.mode(mode).search(query, keywords).results\n"
         "            fused = lambda each: sum(1 / place.rank for place in each.hit.branches.values())\n"
         "            return sorted(found, key=fused, reverse=True)\n",
         (f"{DOORS}::test_the_terminal_ui",),
@@ -103,8 +103,8 @@ MUTANTS = (
     Mutant(
         "mcp-limit-ignored",
         "branchrank/serve/mcp.py",
-        "tools.hybrid_search(semantic_query, exact_keywords, limit=limit)",
-        "tools.hybrid_search(semantic_query, exact_keywords)",
+        "semantic_query, exact_keywords, ranking=ranking, limit=limit, filters=filters",
+        "semantic_query, exact_keywords, ranking=ranking, filters=filters",
         (
             "tests/acceptance/test_document_000_hybrid_retrieval.py::TestHybridSearchCombiningExactKeywordAndVectorRetrieval"
             "::test_hybrid_search_fusion_returns_the_top_10",
@@ -130,5 +130,19 @@ MUTANTS = (
         '        self._say(str(error), "bold red")\n',
         "",
         (f"{TEST_TUI}::test_nothing_found_and_failures_are_said",),
+    ),
+    Mutant(
+        "ten-hits-over-http-by-default",
+        "branchrank/serve/http.py",
+        "DEFAULT_TOP_K = 5",
+        "DEFAULT_TOP_K = 10",
+        ("tests/serve/test_http.py::test_five_hits_are_returned_unless_another_number_is_asked_for",),
+    ),
+    Mutant(
+        "box-for-keywords-without-effect",
+        "branchrank/serve/tui/app.py",
+        'exact = keywords.value if keywords.display else ""',
+        'exact = ""',
+        (f"{TEST_TUI}::test_the_box_for_keywords_is_there_where_they_count",),
     ),
 )

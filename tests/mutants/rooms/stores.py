@@ -10,6 +10,10 @@ TEST_BM25 = "tests/stores/test_bm25.py"
 TEST_VECTORS = "tests/stores/test_vector_contract.py"
 TEST_SQLITE = "tests/stores/test_sqlite_file.py"
 
+EXISTING = "branchrank/stores/qdrant_existing.py"
+PLACED = "branchrank/systems/branches/qdrant_placed.py"
+TEST_EXISTING = "tests/systems/test_qdrant_existing.py"
+
 MUTANTS = (
     Mutant(
         "bm25-without-length-normalisation",
@@ -101,5 +105,40 @@ MUTANTS = (
         "if header.fts_digest != _fts_digest(self._connection):",
         "if not header.fts_digest:",
         (f"{TEST_SQLITE}::test_a_doctored_file_is_refused",),
+    ),
+    Mutant(
+        "existing-shard-opened-in-place",
+        EXISTING,
+        "return edge().EdgeShard.load(str(copy))",
+        "return edge().EdgeShard.load(str(shards[0]))",
+        (f"{TEST_EXISTING}::test_the_points_are_hits_with_their_lines_and_the_collection_stays",),
+    ),
+    Mutant(
+        "existing-filter-after-the-ranking",
+        PLACED,
+        "        if not lookup.query.filters:\n            return None\n        admitted",
+        "        if lookup.query.filters is not None:\n            return None\n        admitted",
+        (f"{TEST_EXISTING}::test_a_filter_applies_before_the_ranking",),
+    ),
+    Mutant(
+        "existing-vectors-not-compared",
+        PLACED,
+        "    if not pairs:\n        return\n",
+        "    if pairs:\n        return\n",
+        (f"{TEST_EXISTING}::test_vectors_of_another_model_are_refused",),
+    ),
+    Mutant(
+        "existing-sparse-terms-not-compared",
+        PLACED,
+        "_LEAST_TERMS = 0.8",
+        "_LEAST_TERMS = -1.0",
+        (f"{TEST_EXISTING}::test_sparse_vectors_of_another_kind_are_not_searched",),
+    ),
+    Mutant(
+        "pickle-makes-any-class",
+        "branchrank/stores/pickled_data.py",
+        'if f"{module}.{name}" not in self.records:',
+        "if not name:",
+        (f"{TEST_EXISTING}::test_a_class_that_is_no_record_is_refused",),
     ),
 )

@@ -16,9 +16,50 @@ TEST_RERANK = "tests/systems/test_rerank.py"
 TEST_TOOLS = "tests/systems/test_tools.py"
 TEST_TREE = "tests/systems/test_tree_search.py"
 TEST_TREE_LLM = "tests/systems/test_tree_search_llm.py"
+TEST_LINES = "tests/systems/test_passage_lines.py"
+TEST_ORDER = "tests/systems/test_passage_order.py"
 TEST_SCORES = "tests/systems/test_score_fusion.py"
+TOKENS = "branchrank/systems/token_vectors.py"
+TEST_RESCORE = "tests/systems/test_rescore.py"
+TEST_FILTERS = "tests/doors/test_filters.py"
+TEST_THRESHOLD = "tests/acceptance/test_document_000_threshold.py::TestTheDefaultThresholdAndTheModel"
 
 MUTANTS = (
+    Mutant(
+        "maxsim-of-all-candidates",
+        ENGINE,
+        "for entry in candidates[: slot.candidates])",
+        "for entry in candidates)",
+        (f"{TEST_RESCORE}::test_the_first_candidates_get_the_weighted_maxsim_on_top",),
+    ),
+    Mutant(
+        "maxsim-weight-ignored",
+        ENGINE,
+        "add_scores(candidates, scores, slot.weight)",
+        "add_scores(candidates, scores, 1.0)",
+        (f"{TEST_RESCORE}::test_the_first_candidates_get_the_weighted_maxsim_on_top",),
+    ),
+    Mutant(
+        "token-vectors-without-the-breadcrumb",
+        TOKENS,
+        "embedded_text(self._index.chunks[chunk])",
+        "self._index.chunks[chunk].text",
+        (f"{TEST_RESCORE}::test_the_first_candidates_get_the_weighted_maxsim_on_top",),
+    ),
+    Mutant(
+        "computed-token-vectors-are-not-cached",
+        TOKENS,
+        "if self._cache is not None:",
+        "if False:",
+        (f"{TEST_RESCORE}::test_computed_vectors_are_cached_in_the_workspace",),
+    ),
+    Mutant(
+        "late-interaction-over-http-accepted",
+        "branchrank/systems/checks.py",
+        'if system.rescore.method == "maxsim":',
+        "if False:",
+        (f"{TEST_RESCORE}::test_an_embedder_behind_a_server_is_refused_before_any_work",),
+    ),
     Mutant(
         "qdrant-fetches-n-not-twice-n",
         ENGINE,
@@ -85,6 +126,37 @@ MUTANTS = (
         (f"{TEST_QDRANT}::test_a_collection_without_sparse_vectors_is_searched_with_a_notice",),
     ),
     Mutant(
+        "grown-hits-are-not-replaced",
+        HITS,
+        "while len(found) < k and start < len(candidates):",
+        "if candidates:",
+        (
+            f"{TEST_LINES}::test_the_top_k_is_a_prefix_of_the_top_k_plus_n",
+            f"{TEST_LINES}::test_several_passages_of_one_section_are_returned",
+        ),
+    ),
+    Mutant(
+        "duplicate-texts-returned",
+        "branchrank/systems/passage_layout.py",
+        "        if text in self._texts:\n            return None\n",
+        "",
+        (f"{TEST_LINES}::test_a_text_that_stands_in_two_places_is_returned_once",),
+    ),
+    Mutant(
+        "failed-rerank-leads-passages",
+        ENGINE,
+        'reranked = "yes" if done else "failed"',
+        'reranked = "yes"',
+        (f"{TEST_ORDER}::test_when_the_llm_fails_each_section_returns_its_best_passage",),
+    ),
+    Mutant(
+        "excluded-passages-in-the-pool",
+        "branchrank/systems/passage_order.py",
+        "            if chunk.id not in banned:\n                section_of",
+        "            if True:\n                section_of",
+        (f"{TEST_ORDER}::test_excluded_passages_are_not_in_the_pool",),
+    ),
+    Mutant(
         "missing-candidates-score-zero",
         ENGINE,
         "                | dict(self._scorer(lookup.branch.kind)(lookup, union))\n",
@@ -136,8 +208,8 @@ MUTANTS = (
     Mutant(
         "fallback-order-reversed",
         "branchrank/systems/llm_stages.py",
-        "                return candidates\n",
-        "                return list(reversed(candidates))\n",
+        "                return candidates, False\n",
+        "                return list(reversed(candidates)), False\n",
         ("tests/systems/test_llm_stages.py::test_a_failed_rerank_keeps_the_fused_order_and_says_why",),
     ),
     Mutant(
@@ -227,8 +299,8 @@ MUTANTS = (
     Mutant(
         "dropped-chunks-not-reported",
         TOOLS,
-        "notices=(*retrieval.notices, *incomplete, *fallbacks),",
-        "notices=(*incomplete, *fallbacks),",
+        "notices=(*retrieval.remarks, *fallbacks),",
+        "notices=fallbacks,",
         (f"{TEST_TOOLS}::test_vector_search_drops_what_is_at_or_past_the_threshold",),
     ),
     Mutant(
@@ -254,7 +326,7 @@ MUTANTS = (
     ),
     Mutant(
         "cosine-as-distance",
-        SOURCES,
+        "branchrank/stores/vectors.py",
         "return max(0.0, 2.0 - 2.0 * similarity)",
         "return max(0.0, 1.0 - similarity)",
         (f"{TEST_TOOLS}::test_vector_search_reports_squared_distances",),
@@ -282,9 +354,54 @@ MUTANTS = (
     ),
     Mutant(
         "calibration-suggests-the-median",
-        "branchrank/systems/calibration.py",
+        "branchrank/index/calibration.py",
         "COVERAGE = 0.95",
         "COVERAGE = 0.5",
         (f"{TEST_TOOLS}::test_calibration_suggests_a_threshold_that_keeps_the_branch",),
+    ),
+    Mutant(
+        "given-threshold-replaced-by-the-calibrated-one",
+        BUILTIN,
+        '.vector_score_threshold"] == DEFAULT',
+        '.vector_score_threshold"] != ""',
+        (f"{TEST_THRESHOLD}::test_a_number_that_the_user_gives_is_literal_and_warned_about",),
+    ),
+    Mutant(
+        "calibrated-threshold-not-used",
+        "branchrank/systems/branches/vectors.py",
+        'index.manifest.distance.threshold if asked == "calibrated" else asked',
+        '0.5 if asked == "calibrated" else asked',
+        (f"{TEST_THRESHOLD}::test_every_answer_names_the_calibrated_value",),
+    ),
+    Mutant(
+        "notices-left-out-of-the-text",
+        TOOLS,
+        "[*notes, *(results",
+        "[*(results",
+        (f"{TEST_THRESHOLD}::test_a_number_that_the_user_gives_is_literal_and_warned_about",),
+    ),
+    Mutant(
+        "rank-after-the-expansion",
+        HITS,
+        "if name not in self.expanded:",
+        "if True:",
+        ("tests/systems/test_hits.py",),
+    ),
+    Mutant(
+        "grep-filters-after-its-cut",
+        "branchrank/systems/branches/grep.py",
+        "sources=admitted)",
+        "sources=None)",
+        (
+            f"{TEST_FILTERS}::test_the_library_finds_what_a_cut_would_have_lost[one-grep]",
+            f"{TEST_FILTERS}::test_mcp",
+        ),
+    ),
+    Mutant(
+        "tree-walk-goes-through-filtered-documents",
+        "branchrank/systems/branches/tree.py",
+        "sources.tree(filters),",
+        "sources.tree(()),",
+        (f"{TEST_FILTERS}::test_the_library_finds_what_a_cut_would_have_lost",),
     ),
 )

@@ -56,7 +56,7 @@ MUTANTS = (
     Mutant(
         "filters-of-the-library-ignored",
         "branchrank/systems/searcher.py",
-        "conditions = tuple(read_filter(text) for text in texts)",
+        "conditions = read_filters(filters)",
         "conditions = ()",
         (
             "tests/acceptance/test_document_002_qdrant.py::TestBm25SparseSearch"

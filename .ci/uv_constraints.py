@@ -1,0 +1,34 @@
+"""Writes the pins of ``constraints.txt`` into ``[tool.uv]`` of ``pyproject.toml``, which cannot name a file.
+
+Run ``python .ci/uv_constraints.py`` after a change of ``constraints.txt``; a test compares the two.
+"""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import tomlkit
+
+ROOT = Path(__file__).parent.parent
+PYPROJECT = ROOT / "pyproject.toml"
+
+
+def pinned() -> list[str]:
+    """The lines of ``constraints.txt``, such as ``numpy==2.4.6``."""
+    lines = (ROOT / "constraints.txt").read_text(encoding="utf-8").splitlines()
+    return [line.strip() for line in lines if line.strip() and not line.startswith("#")]
+
+
+def with_constraints(text: str) -> str:
+    """The text of a ``pyproject.toml`` with these pins."""
+    document = tomlkit.parse(text)
+    pins = tomlkit.array()
+    for pin in pinned():
+        pins.add_line(pin)
+    pins.add_line(indent="")
+    document["tool"]["uv"]["constraint-dependencies"] = pins  # type: ignore[index]
+    return tomlkit.dumps(document)
+
+
+if __name__ == "__main__":
+    PYPROJECT.write_text(with_constraints(PYPROJECT.read_text(encoding="utf-8")), encoding="utf-8")

@@ -1,0 +1,68 @@
+"""Arguments of the library's methods: a value of the wrong type is a :class:`UsageError` that shows it."""
+
+from __future__ import annotations
+
+import operator
+from collections.abc import Iterable, Sequence
+from os import PathLike
+from pathlib import Path
+
+from branchrank.errors import UsageError, or_else
+
+_SHOWN = 60
+
+
+def text(name: str, value: object, example: str = "how do I ...") -> str:
+    """The value, a string."""
+    if isinstance(value, str):
+        return value
+    raise _wrong(name, value, "a string", f'{name}="{example}"')
+
+
+def texts(name: str, value: object, example: str) -> tuple[str, ...]:
+    """One string, or several, as a tuple."""
+    if isinstance(value, str):
+        return (value,)
+    if isinstance(value, Iterable) and not isinstance(value, bytes):
+        found = tuple(value)
+        if all(isinstance(each, str) for each in found):
+            return found
+    raise _wrong(name, value, "a string or a list of strings", f'{name}=["{example}"]')
+
+
+def count(name: str, value: object, example: int = 5) -> int:
+    """The value, a whole number of at least 1; NumPy's are taken, ``True`` is not."""
+    remedy = f"{name}={example}"
+    if isinstance(value, bool) or not hasattr(value, "__index__"):
+        raise _wrong(name, value, "a whole number", remedy)
+    number = operator.index(value)
+    if number < 1:
+        raise UsageError(f"{name} = {number}; at least 1", remedy=remedy)
+    return number
+
+
+def path(name: str, value: object) -> Path:
+    """The value as a path: a string or a path."""
+    if isinstance(value, str | PathLike):
+        return Path(value)
+    raise _wrong(name, value, "a path", f'{name}="path/to/it"')
+
+
+def one_of(name: str, value: object, choices: Sequence[str]) -> str:
+    """The value, one of some words."""
+    if value in choices:
+        return str(value)
+    raise UsageError(
+        f"{name} = {_shown(value)}{or_else(str(value), choices)}", remedy=f'{name}="{choices[0]}"'
+    )
+
+
+def _wrong(name: str, value: object, wanted: str, remedy: str) -> UsageError:
+    return UsageError(
+        f"{name} must be {wanted}, not {_shown(value)} of type {type(value).__name__}", remedy=remedy
+    )
+
+
+def _shown(value: object) -> str:
+    shown = repr(value)
+    return shown if len(shown) <= _SHOWN else shown[:_SHOWN] + "..."

@@ -1,0 +1,51 @@
+"""How many of the true nearest chunks an approximate vector store found for the questions of a run."""
+
+from __future__ import annotations
+
+import contextlib
+from collections.abc import Iterable, Sequence
+
+from msgspec.structs import replace
+
+from branchrank.errors import BranchRankError
+from branchrank.records import Question
+from branchrank.runs.directory import IndexFacts
+from branchrank.spec import System
+from branchrank.stores.vectors import recall_against_exact
+from branchrank.systems.branches import branch_kind
+from branchrank.systems.engine import Engine
+
+
+def searches_vectors(systems: Iterable[System]) -> int:
+    """The deepest list that the systems ask of a vector search; 0 where none of them searches vectors.
+
+    >>> from branchrank.settings.systems import LOCAL
+    >>> searches_vectors([LOCAL])
+    40
+    """
+    depths = (
+        branch.top_n
+        for system in systems
+        for branch in system.searched
+        if branch_kind(branch.kind).needs_vector
+    )
+    return max(depths, default=0)
+
+
+def with_recall(
+    facts: IndexFacts, engine: Engine, systems: Iterable[System], questions: Sequence[Question]
+) -> IndexFacts:
+    """The facts of an index with the recall of its store; as they were where it searched exactly.
+
+    The questions' vectors are those of the engine's memo and cache. Where one of them cannot be had, because
+    its question failed for that reason, there is no recall.
+    """
+    depth = searches_vectors(systems)
+    if facts.vector_store == "exact" or not depth:
+        return facts
+    index = engine.index
+    with contextlib.suppress(BranchRankError):
+        vectors = [engine.sources.embedding(question.question) for question in questions]
+        recall = recall_against_exact(index.vectors, index.exact_vectors, vectors, depth)
+        return replace(facts, recall=recall, recall_depth=depth)
+    return facts

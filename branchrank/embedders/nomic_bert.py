@@ -1,0 +1,188 @@
+"""NomicBert checkpoints as they are published, for the NomicBert that transformers has built in.
+
+The published ``config.json`` (``nomic-ai/nomic-bert-2048``, CodeRankEmbed, nomic-embed-text) has GPT-2's
+field names and switches for variants; transformers' own configuration has BERT's names and one variant:
+
+1. Every published field that shapes the computation is mapped to its name there. A field that is left out has
+   the default of the published configuration class, not that of transformers.
+2. As in the published code, the vocabulary is rounded up to a multiple of ``pad_vocab_size_multiple``, and
+   the width of the gated MLP to a multiple of 256.
+3. A switch whose value the built-in architecture cannot honour is an error that names it.
+4. The weights must be those of such a model, each once: transformers would fill a missing one with random
+   numbers.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection
+from pathlib import Path
+from typing import Any
+
+import msgspec
+
+from branchrank.errors import ModelError
+from branchrank.records import Record
+
+_REMEDY = "choose another model with --embedder; all-MiniLM-L6-v2 needs no hub"
+_MLP_MULTIPLE = 256
+#: Gated activations, and the name of the gate's function in transformers.
+_GATES = {"swiglu": "silu", "geglu": "gelu", "glu": "sigmoid"}
+_LAYER_WEIGHTS = (
+    "attn.Wqkv.weight",
+    "attn.out_proj.weight",
+    "mlp.fc11.weight",
+    "mlp.fc12.weight",
+    "mlp.fc2.weight",
+    "norm1.weight",
+    "norm1.bias",
+    "norm2.weight",
+    "norm2.bias",
+)
+_EMBEDDING_WEIGHTS = (
+    "embeddings.word_embeddings.weight",
+    "embeddings.token_type_embeddings.weight",
+    "emb_ln.weight",
+    "emb_ln.bias",
+)
+#: Heads that an embedding model does not use.
+_UNUSED = ("pooler.", "cls.")
+
+
+class PublishedConfig(Record, frozen=True, kw_only=True):
+    """The fields of a published ``config.json`` that shape the computation, with their published defaults."""
+
+    n_embd: int = 768
+    n_layer: int = 12
+    n_head: int = 12
+    n_inner: int | None = None
+    n_positions: int = 1024
+    vocab_size: int = 50257
+    pad_vocab_size_multiple: int = 1
+    type_vocab_size: int = 2
+    layer_norm_epsilon: float = 1e-5
+    activation_function: str = "gelu_new"
+    rotary_emb_base: float = 1000.0
+    rotary_emb_fraction: float = 0.0
+    rotary_emb_interleaved: bool = False
+    rotary_emb_scale_base: float | None = None
+    rotary_scaling_factor: float | None = None
+    rotary_head_dim: bool = False
+    qkv_proj_bias: bool = True
+    mlp_fc1_bias: bool = True
+    mlp_fc2_bias: bool = True
+    norm_mlp: bool = False
+    prenorm: bool = False
+    parallel_block: bool = False
+    causal: bool = False
+    use_rms_norm: bool | None = False
+    num_heads_kv: int | None = None
+    num_experts: int = 0
+
+
+#: What the built-in architecture has, for each switch that it lacks.
+_FIXED: dict[str, tuple[Any, ...]] = {
+    "rotary_emb_fraction": (1.0,),
+    "rotary_emb_interleaved": (False,),
+    "rotary_emb_scale_base": (None,),
+    "rotary_scaling_factor": (None,),
+    "rotary_head_dim": (False,),
+    "qkv_proj_bias": (False,),
+    "mlp_fc1_bias": (False,),
+    "mlp_fc2_bias": (False,),
+    "norm_mlp": (False,),
+    "prenorm": (False,),
+    "parallel_block": (False,),
+    "causal": (False,),
+    "use_rms_norm": (False, None),
+    "num_experts": (0,),
+}
+
+
+def native_config(folder: Path) -> dict[str, Any]:
+    """The built-in configuration's fields for a published checkpoint; empty for any other model.
+
+    Raises :class:`ModelError` naming the field whose value can't be honoured.
+    """
+    path = folder / "config.json"
+    try:
+        content = path.read_bytes()
+        fields = msgspec.json.decode(content, type=dict[str, msgspec.Raw])
+        if msgspec.json.decode(fields.get("model_type", b'""')) != "nomic_bert" or "n_embd" not in fields:
+            return {}
+        published = msgspec.json.decode(content, type=PublishedConfig)
+    except FileNotFoundError:
+        return {}
+    except (OSError, msgspec.DecodeError) as error:
+        raise ModelError(f"{path} can't be read: {error}", remedy=_REMEDY) from error
+    _check(path, published, fields)
+    _check_weights(folder, published)
+    inner = published.n_inner if published.n_inner is not None else int(8 * published.n_embd / 3)
+    return {
+        "vocab_size": _multiple(published.vocab_size, published.pad_vocab_size_multiple),
+        "hidden_size": published.n_embd,
+        "num_hidden_layers": published.n_layer,
+        "num_attention_heads": published.n_head,
+        "head_dim": published.n_embd // published.n_head,
+        "intermediate_size": _multiple(inner, _MLP_MULTIPLE),
+        "hidden_act": _GATES[published.activation_function],
+        "max_position_embeddings": published.n_positions,
+        "type_vocab_size": published.type_vocab_size,
+        "layer_norm_eps": published.layer_norm_epsilon,
+        "rope_parameters": {"rope_type": "default", "rope_theta": float(published.rotary_emb_base)},
+    }
+
+
+def _multiple(size: int, of: int) -> int:
+    return -(-size // of) * of
+
+
+def _check(path: Path, published: PublishedConfig, given: Collection[str]) -> None:
+    wrong = {name: allowed for name, allowed in _FIXED.items() if getattr(published, name) not in allowed}
+    for name, allowed in wrong.items():
+        raise _unusable(path, published, given, name, f"only {_shown(allowed[0])}")
+    if published.activation_function not in _GATES:
+        raise _unusable(path, published, given, "activation_function", f"only {', '.join(_GATES)}")
+    if published.num_heads_kv not in (None, published.n_head):
+        raise _unusable(path, published, given, "num_heads_kv", f"only n_head, {published.n_head}")
+    if not (published.n_head > 0 < published.n_embd) or published.n_embd % (2 * published.n_head):
+        raise _unusable(path, published, given, "n_embd", "only an even number for each head")
+    for name in ("n_layer", "type_vocab_size", "n_positions", "vocab_size", "pad_vocab_size_multiple"):
+        if getattr(published, name) < 1:
+            raise _unusable(path, published, given, name, "only 1 and more")
+
+
+def _unusable(
+    path: Path, published: PublishedConfig, given: Collection[str], name: str, allowed: str
+) -> ModelError:
+    value = _shown(getattr(published, name)) + ("" if name in given else ", its default")
+    return ModelError(
+        f"{path}: {name} is {value}; the built-in NomicBert computes {allowed}, "
+        "and a model's own code is never run",
+        remedy=_REMEDY,
+    )
+
+
+def _shown(value: object) -> str:
+    return msgspec.json.encode(value).decode()
+
+
+def _check_weights(folder: Path, published: PublishedConfig) -> None:
+    from safetensors import SafetensorError, safe_open
+
+    found: set[str] = set()
+    for path in sorted(folder.glob("*.safetensors")):
+        try:
+            with safe_open(path, framework="np") as weights:
+                found.update(weights.keys())
+        except (OSError, SafetensorError) as error:
+            raise ModelError(f"{path} can't be read: {error}", remedy=_REMEDY) from error
+    layers = (f"encoder.layers.{n}.{name}" for n in range(published.n_layer) for name in _LAYER_WEIGHTS)
+    expected = {*_EMBEDDING_WEIGHTS, *layers}
+    found = {name for name in found if not name.startswith(_UNUSED)}
+    if missing := sorted(expected - found):
+        raise ModelError(f"the weights in {folder} lack {missing[0]!r}", remedy=_REMEDY)
+    if foreign := sorted(found - expected):
+        raise ModelError(
+            f"the weights in {folder} hold {foreign[0]!r}, which the built-in NomicBert has not",
+            remedy=_REMEDY,
+        )

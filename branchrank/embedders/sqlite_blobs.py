@@ -1,0 +1,188 @@
+"""Bytes kept by key in one SQLite file: what the caches of vectors are made of.
+
+1. Each row carries a checksum of its key and bytes. A row that fails it is a miss and is written anew.
+2. A file that is not such a cache, or is damaged, is set aside under another name. A disk that can't be
+   written means no cache. Both are said once, and neither is an error.
+3. Where the file has a limit, the rows that were written first make room.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import sqlite3
+import threading
+from collections.abc import Callable, Mapping, Sequence
+from pathlib import Path
+from typing import NamedTuple, TypeVar
+
+import msgspec
+
+from branchrank.embedders.protocol import vector_checksum
+from branchrank.progress import Notify
+
+T = TypeVar("T")
+
+_VERSION = 1
+_DAMAGE = (sqlite3.SQLITE_CORRUPT, sqlite3.SQLITE_NOTADB)
+
+
+class BlobLayout(NamedTuple):
+    """One kind of cache file, by what it keeps. ``schema`` makes its table ``embeddings``.
+
+    ``limit_bytes`` is the size that the file is kept below, for a table with row ids; 0: no limit.
+    """
+
+    what: str
+    schema: str
+    application_id: int
+    limit_bytes: int = 0
+
+
+class SqliteBlobs:
+    """Bytes by key in the file ``path``, shared safely by threads and processes.
+
+    ``notify`` gets one line when the file was set aside or is not used.
+    """
+
+    def __init__(self, path: Path, layout: BlobLayout, *, notify: Notify | None = None) -> None:
+        self._path = path
+        self._layout = layout
+        self._notify = notify or (lambda line: None)
+        self._lock = threading.Lock()
+        self._connection: sqlite3.Connection | None = None
+        self._off = False
+        self._guarded(lambda connection: None)
+
+    def get_many(self, keys: Sequence[str]) -> dict[str, bytes]:
+        """What is there and intact."""
+
+        def select(connection: sqlite3.Connection) -> list[tuple[object, object, object]]:
+            return connection.execute(
+                "SELECT key, vector, checksum FROM embeddings WHERE key IN (SELECT value FROM json_each(?))",
+                [msgspec.json.encode(keys).decode()],
+            ).fetchall()
+
+        return {
+            key: blob
+            for key, blob, checksum in self._guarded(select) or []
+            if isinstance(key, str) and isinstance(blob, bytes) and checksum == vector_checksum(key, blob)
+        }
+
+    def put_many(self, blobs: Mapping[str, bytes]) -> None:
+        """Keep bytes under their keys, in one transaction."""
+        rows = [(key, blob, vector_checksum(key, blob)) for key, blob in blobs.items()]
+
+        def insert(connection: sqlite3.Connection) -> None:
+            with connection:
+                self._make_room(connection, sum(len(blob) for blob in blobs.values()))
+                connection.executemany("INSERT OR REPLACE INTO embeddings VALUES (?, ?, ?)", rows)
+
+        self._guarded(insert)
+
+    def close(self) -> None:
+        """Release the file."""
+        with self._lock:
+            self._close()
+            self._off = True
+
+    def _make_room(self, connection: sqlite3.Connection, coming: int) -> None:
+        """Delete the oldest rows, an eighth of the file at a time, until ``coming`` bytes more fit."""
+        limit = self._layout.limit_bytes
+        while limit and _used(connection) + coming > limit:
+            count = connection.execute("SELECT count(*) FROM embeddings").fetchone()[0]
+            if not count:
+                break
+            connection.execute(
+                "DELETE FROM embeddings WHERE rowid IN (SELECT rowid FROM embeddings ORDER BY rowid LIMIT ?)",
+                [max(1, count // 8)],
+            )
+
+    def _guarded(self, work: Callable[[sqlite3.Connection], T]) -> T | None:
+        """The result of ``work``, or ``None`` once the cache is off; a damaged file is replaced once."""
+        with self._lock:
+            for may_replace in (True, False):
+                if self._off:
+                    break
+                try:
+                    self._connection = self._connection or _connect(self._path, self._layout)
+                    return work(self._connection)
+                except (sqlite3.Error, OSError) as error:
+                    self._close()
+                    if not (may_replace and _is_damage(error) and self._set_aside(error)):
+                        self._off = True
+                        self._notify(f"{self._layout.what} are not cached: {self._path}: {error}")
+        return None
+
+    def _set_aside(self, error: Exception) -> bool:
+        """Rename the file, so that a new one can take its place; false when the disk refuses."""
+        number = 1
+        while (aside := self._path.with_name(f"{self._path.name}.set-aside-{number}")).exists():
+            number += 1
+        try:
+            os.rename(self._path, aside)
+            for suffix in ("-wal", "-shm"):
+                with contextlib.suppress(FileNotFoundError):
+                    os.rename(f"{self._path}{suffix}", f"{aside}{suffix}")
+        except OSError:
+            return False
+        self._notify(
+            f"{self._path} is not an intact cache of {self._layout.what} ({error}); it is now {aside.name}"
+        )
+        return True
+
+    def _close(self) -> None:
+        if self._connection is not None:
+            self._connection.close()
+        self._connection = None
+
+
+class _ForeignFileError(sqlite3.DatabaseError):
+    """The file is a database of something else, or of another version."""
+
+
+def _connect(path: Path, layout: BlobLayout) -> sqlite3.Connection:
+    """Open or create the cache. Raises ``sqlite3.Error`` or ``OSError``."""
+    path.parent.mkdir(parents=True, exist_ok=True)
+    os.close(os.open(path, os.O_RDWR | os.O_CREAT | os.O_NONBLOCK, 0o600))
+    if not path.is_file():
+        raise OSError("not a regular file")
+    connection = sqlite3.connect(path, timeout=10, check_same_thread=False)
+    # A damaged key is one that nobody asked for, not an error.
+    connection.text_factory = lambda raw: raw.decode("utf-8", "replace")
+    try:
+        connection.execute("PRAGMA trusted_schema = OFF")
+        connection.execute("BEGIN IMMEDIATE")
+        with connection:
+            if not connection.execute("SELECT count(*) FROM sqlite_master").fetchone()[0]:
+                connection.execute(layout.schema)
+                connection.execute(f"PRAGMA application_id = {layout.application_id}")
+                connection.execute(f"PRAGMA user_version = {_VERSION}")
+            found = (
+                connection.execute("PRAGMA application_id").fetchone()[0],
+                connection.execute("PRAGMA user_version").fetchone()[0],
+                connection.execute("SELECT sql FROM sqlite_master WHERE sql NOT NULL").fetchall(),
+            )
+            if found != (layout.application_id, _VERSION, [(layout.schema,)]):
+                raise _ForeignFileError("a database of something else")
+        connection.execute("PRAGMA journal_mode = WAL")
+        connection.execute("PRAGMA synchronous = NORMAL")
+    except BaseException:
+        connection.close()
+        raise
+    return connection
+
+
+def _used(connection: sqlite3.Connection) -> int:
+    """Bytes of the file that hold something."""
+    size, pages, free = (
+        connection.execute(f"PRAGMA {name}").fetchone()[0]
+        for name in ("page_size", "page_count", "freelist_count")
+    )
+    return int(size) * (int(pages) - int(free))
+
+
+def _is_damage(error: Exception) -> bool:
+    """Whether the file itself is at fault, not the disk or another process."""
+    code = getattr(error, "sqlite_errorcode", 0) & 0xFF
+    return isinstance(error, _ForeignFileError) or code in _DAMAGE

@@ -1,0 +1,83 @@
+"""Token vectors kept by what they depend on, for candidates whose vectors the index does not keep.
+
+1. Keys are those of the embedding cache: the embedder's identity and the exact text, prefix included.
+2. The vectors are kept as int8 (:func:`branchrank.ranking.maxsim.quantise`): about 70 kB for a chunk at 384
+   dimensions.
+3. The file stays below :data:`LIMIT_BYTES`; the vectors that were written first make room.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from pathlib import Path
+
+import numpy as np
+
+from branchrank.embedders.cache import cache_keys
+from branchrank.embedders.protocol import TokenEmbedder, Vectors
+from branchrank.embedders.sqlite_blobs import BlobLayout, SqliteBlobs
+from branchrank.progress import Notify
+from branchrank.ranking.maxsim import TokenVectors, quantise
+
+#: About 15,000 chunks of 256 tokens at 384 dimensions.
+LIMIT_BYTES = 1 << 30
+
+
+def layout(limit_bytes: int = LIMIT_BYTES) -> BlobLayout:
+    """The cache's file; a limit of 0 is none."""
+    return BlobLayout(
+        what="token vectors",
+        schema="CREATE TABLE embeddings (key TEXT PRIMARY KEY, vector BLOB NOT NULL, checksum BLOB NOT NULL)",
+        application_id=0x42525456,
+        limit_bytes=limit_bytes,
+    )
+
+
+class TokenCache:
+    """Int8 token vectors in one SQLite file. It never fails: what it can't read is a miss."""
+
+    def __init__(self, path: Path, *, limit_bytes: int = LIMIT_BYTES, notify: Notify | None = None) -> None:
+        self._blobs = SqliteBlobs(path, layout(limit_bytes), notify=notify)
+
+    def document_tokens(self, embedder: TokenEmbedder, texts: Sequence[str]) -> list[TokenVectors]:
+        """The token vectors of each document; only what the cache lacks is embedded, once each."""
+        return self._cached(
+            cache_keys(embedder.identity, embedder.identity.document_prefix, texts),
+            texts,
+            embedder.embed_document_tokens,
+        )
+
+    def close(self) -> None:
+        """Release the file."""
+        self._blobs.close()
+
+    def _cached(
+        self, keys: Sequence[str], texts: Sequence[str], embed: Callable[[Sequence[str]], Sequence[Vectors]]
+    ) -> list[TokenVectors]:
+        blobs = self._blobs.get_many(list(dict.fromkeys(keys)))
+        known = {key: found for key, blob in blobs.items() if (found := _unpacked(blob)) is not None}
+        missing = {key: text for key, text in zip(keys, texts, strict=True) if key not in known}
+        if missing:
+            rows = embed(list(missing.values()))
+            fresh = {key: quantise(each, "int8") for key, each in zip(missing, rows, strict=True)}
+            self._blobs.put_many({key: _packed(vectors) for key, vectors in fresh.items()})
+            known |= fresh
+        return [known[key] for key in keys]
+
+
+def _packed(vectors: TokenVectors) -> bytes:
+    """Tokens and dimension, 4 bytes each, the scales, then the rows; little endian."""
+    shape = np.array(vectors.values.shape, dtype="<u4").tobytes()
+    return shape + vectors.scales.astype("<f4").tobytes() + vectors.values.tobytes()
+
+
+def _unpacked(blob: bytes) -> TokenVectors | None:
+    """The vectors, ``None`` for bytes of another layout."""
+    if len(blob) < 8:
+        return None
+    tokens, dimension = np.frombuffer(blob, dtype="<u4", count=2).tolist()
+    if len(blob) != 8 + 4 * tokens + tokens * dimension:
+        return None
+    scales = np.frombuffer(blob, dtype="<f4", count=tokens, offset=8)
+    values = np.frombuffer(blob, dtype=np.int8, offset=8 + 4 * tokens).reshape(tokens, dimension)
+    return TokenVectors(values, scales)

@@ -1,0 +1,116 @@
+"""What a folder of somebody else's artefacts holds: chunks, a Chroma collection, nodes.
+
+1. ``chunks.jsonl``: an object a line with ``text`` (or ``page_content``, ``content``, ``document``); the
+   document under ``file_path``, ``path`` or ``source``; lines under ``line_start`` and ``line_end`` (or
+   ``start_line``, ``end_line``), which may be missing. Each field counts at the top level or in ``metadata``.
+2. Without that file the records of the Chroma collection are the chunks: document, id and metadata.
+3. A chunk's vector is the record of its id, else the record whose document is its text.
+4. Everything is read through descriptors that follow no link, and up to a size.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+import msgspec
+
+from branchrank.corpus.placing import Passage, opened_up, passage_of, string_of
+from branchrank.errors import InputError
+from branchrank.safe_open import open_beneath
+
+if TYPE_CHECKING:
+    from branchrank.stores.chroma_reading import ChromaRecords
+
+CHUNKS = "chunks.jsonl"
+CHROMA = "chroma"
+NODES = "pageindex/nodes.jsonl"
+#: A file may be this large, and a line of it.
+MOST_BYTES = 4 << 30
+MOST_LINE_BYTES = 16 << 20
+
+
+class FoundChunk(NamedTuple):
+    """One chunk as it was found: its passage, and the row of its vector in the collection, if it has one."""
+
+    id: str
+    passage: Passage
+    node_id: str
+    breadcrumb: str
+    row: int | None
+
+
+class Found(NamedTuple):
+    """A folder's chunks, and the collection's records where it has one."""
+
+    chunks: list[FoundChunk]
+    records: ChromaRecords | None
+
+
+def read_found(folder: Path, collection: str, *, remedy: str) -> Found:
+    """The chunks of ``folder`` with their vectors.
+
+    Raises :class:`InputError` naming the file and line, or what reading Chroma raises.
+    """
+    from branchrank.stores.chroma_reading import read_chroma
+
+    has_chunks, has_chroma = (folder / CHUNKS).exists(), (folder / CHROMA).exists()
+    if not has_chunks and not has_chroma:
+        raise InputError(f"{folder} has neither {CHUNKS} nor {CHROMA}/", remedy=remedy)
+    records = read_chroma(folder / CHROMA, collection, remedy=remedy) if has_chroma else None
+    if has_chunks:
+        objects = [fields for _, fields in json_objects(folder, CHUNKS, remedy=remedy)]
+    else:
+        assert records is not None
+        rows = zip(records.ids, records.documents, records.metadatas, strict=True)
+        objects = [{**metadata, "id": key, "text": document} for key, document, metadata in rows]
+    return Found(_chunks(objects, records, folder, remedy), records)
+
+
+def json_objects(folder: Path, name: str, *, remedy: str) -> Iterator[tuple[int, dict[str, Any]]]:
+    """The objects of a JSON Lines file below ``folder`` with their line numbers; ``metadata`` is opened up.
+
+    Raises :class:`InputError` naming the line.
+    """
+    decoder = msgspec.json.Decoder(dict[str, Any])
+    path, number, done = folder / name, 0, 0
+    try:
+        with open_beneath(folder, name) as stream:
+            while line := stream.readline(MOST_LINE_BYTES + 1):
+                number, done = number + 1, done + len(line)
+                if len(line) > MOST_LINE_BYTES or done > MOST_BYTES:
+                    raise InputError(f"{path}:{number}: too long", remedy=remedy)
+                if not line.strip():
+                    continue
+                try:
+                    fields = decoder.decode(line)
+                except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
+                    raise InputError(f"{path}:{number}: {error}", remedy=remedy) from None
+                yield number, opened_up(fields)
+    except OSError as error:
+        raise InputError(f"cannot read {path}: {error.strerror}", remedy=remedy) from error
+
+
+def _chunks(
+    objects: Sequence[Mapping[str, Any]], records: ChromaRecords | None, folder: Path, remedy: str
+) -> list[FoundChunk]:
+    row_of = {key: row for row, key in enumerate(records.ids)} if records else {}
+    of_document = {text: row for row, text in enumerate(records.documents)} if records else {}
+    seen: set[str] = set()
+    chunks = []
+    for number, fields in enumerate(objects, start=1):
+        passage = passage_of(fields)
+        key = _identifier(fields) or f"{(*passage.paths, 'chunk')[0]}@{number}"
+        if key in seen:
+            raise InputError(f"{folder}: chunk {number}: the id {key!r} is there twice", remedy=remedy)
+        seen.add(key)
+        row = row_of.get(key, of_document.get(passage.text))
+        node_id, breadcrumb = string_of(fields, "node_id"), string_of(fields, "breadcrumb")
+        chunks.append(FoundChunk(key, passage, node_id, breadcrumb, row))
+    return chunks
+
+
+def _identifier(fields: Mapping[str, Any]) -> str:
+    given = (fields.get(name) for name in ("id", "chunk_id"))
+    return next((str(value) for value in given if isinstance(value, str | int) and value != ""), "")

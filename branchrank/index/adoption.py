@@ -1,0 +1,341 @@
+"""Adopting a folder of chunks, vectors and nodes that another program made.
+
+1. The documents are read, and every chunk is placed in them (:mod:`branchrank.corpus.placing`). A chunk that
+   stands nowhere is left out and counted.
+2. The collection's vectors are reused when a sample embedded again agrees
+   (:mod:`branchrank.embedders.agreement`). Chunks without a vector are embedded now.
+3. A ``nodes.jsonl`` that is a sound tree of the documents is taken as it is. Of any other, the summaries are:
+   each goes to the section that its lines, or its text, or its title name, in a tree of the documents.
+4. All of it is written below ``adopted/`` of the workspace; the folder is only read. The record of it,
+   ``adoption.json``, names the state of the documents and the model, so that an index built later knows
+   whether chunks and vectors still hold.
+"""
+
+from __future__ import annotations
+
+import shlex
+import tempfile
+from collections import Counter
+from collections.abc import Mapping, Sequence
+from os import PathLike
+from pathlib import Path
+from typing import Any
+
+import msgspec
+import numpy as np
+
+from branchrank.artifacts import digest_file, write_jsonl
+from branchrank.corpus.loading import Corpus, load_corpus
+from branchrank.corpus.named import locate_corpus
+from branchrank.corpus.normalised import normalise
+from branchrank.corpus.placing import Place, Places, passage_of, string_of
+from branchrank.embedders import Embedder, EmbedderIdentity, open_embedder, unit_rows
+from branchrank.embedders.agreement import Agreement, check_agreement
+from branchrank.embedders.protocol import Vectors
+from branchrank.errors import ArtifactError, InputError, UsageError
+from branchrank.index.adopted_files import (
+    CHROMA,
+    CHUNKS,
+    NODES,
+    Found,
+    FoundChunk,
+    json_objects,
+    read_found,
+)
+from branchrank.index.config_file import read_config
+from branchrank.index.manifest import read_record, write_record
+from branchrank.index.user_files import given_nodes
+from branchrank.index.workspace_folder import CONFIG, WorkspaceFolder
+from branchrank.records import Chunk, Node, Record
+from branchrank.stores.indexed_text import embedded_text
+from branchrank.stores.vectors_exact import load_vectors, save_vectors
+from branchrank.tree.build import build_nodes
+from branchrank.tree.navigate import Tree
+from branchrank.tree.store import write_nodes
+
+ADOPTED = "adopted"
+RECORD = "adoption.json"
+_VECTORS = "vectors.npy"
+
+
+class Adoption(Record, frozen=True, kw_only=True):
+    """What was adopted from ``folder``, and from which state of the documents.
+
+    Chunks have their lines ``by_lines`` (given, and they hold the text), ``anchored`` (their text was found)
+    or ``unconfirmed`` (given, but the text is not there); ``left_out`` names the others with the reason.
+    ``reused`` vectors are the collection's, ``embedded`` ones were missing there; ``least_cosine`` is the
+    least of the ``sampled`` ones, embedded again from the ``form`` of the text. ``tree`` is ``own``,
+    ``summaries`` or empty, when the folder had no nodes; ``nodes`` were found in the documents,
+    ``nodes_left_out`` were not.
+    """
+
+    folder: str
+    corpus_digest: str
+    chunks: int
+    by_lines: int
+    anchored: int
+    unconfirmed: int
+    left_out: tuple[str, ...]
+    chunks_digest: str
+    collection: str = ""
+    embedder: EmbedderIdentity | None = None
+    vectors_digest: str = ""
+    form: str = ""
+    reused: int = 0
+    embedded: int = 0
+    sampled: int = 0
+    least_cosine: float = 0.0
+    tree: str = ""
+    nodes: int = 0
+    nodes_left_out: int = 0
+
+
+def adopt_folder(
+    workspace: WorkspaceFolder, folder: Path, corpus_root: Path, collection: str = ""
+) -> Adoption:
+    """Write what ``folder`` holds below ``adopted/`` of the workspace; nothing else is changed.
+
+    Raises :class:`InputError`, :class:`ArtifactError`, :class:`~branchrank.errors.UsageError` or
+    :class:`~branchrank.errors.ModelError`; nothing was written then.
+    """
+    remedy = (
+        f"branchrank index {shlex.quote(str(corpus_root))} --data-dir {shlex.quote(str(workspace.data_dir))} "
+        f"--embedder {shlex.quote(workspace.index_settings.embedder)}"
+    )
+    found = read_found(folder, collection, remedy=remedy)
+    corpus = load_corpus(corpus_root, workspace.exclude)
+    tree, kind, nodes_found, nodes_left_out = _tree(folder, corpus, remedy)
+    placed, left_out = _placed(found.chunks, _places(corpus))
+    if not placed:
+        raise InputError(
+            f"none of the {len(found.chunks)} chunks of {folder} is in the corpus {corpus_root}"
+            + "".join(f": {reason}" for reason in left_out[:1]),
+            remedy=remedy,
+        )
+    chunks = [_chunk(each, place, tree) for each, place in placed]
+    rows = [each.row for each, _ in placed]
+    embedder: Embedder | None = None
+    matrix, agreement = None, None
+    if found.records is not None:
+        embedder = open_embedder(workspace.index_settings, notify=workspace.notify)
+        matrix, agreement = _vectors(embedder, found, chunks, rows, folder, remedy)
+    by = Counter(place.by for _, place in placed)
+    record = Adoption(
+        folder=str(folder.resolve()),
+        corpus_digest=corpus.digest,
+        chunks=len(chunks),
+        by_lines=by["lines"],
+        anchored=by["anchored"],
+        unconfirmed=by["unconfirmed"],
+        left_out=tuple(left_out),
+        chunks_digest="",
+        collection=found.records.collection if found.records else "",
+        embedder=embedder.identity if embedder else None,
+        form=agreement.form if agreement else "",
+        reused=sum(row is not None for row in rows),
+        embedded=sum(row is None for row in rows) if agreement else 0,
+        sampled=agreement.sampled if agreement else 0,
+        least_cosine=round(agreement.least, 6) if agreement else 0.0,
+        tree=kind,
+        nodes=nodes_found,
+        nodes_left_out=nodes_left_out,
+    )
+    return _write(workspace.data_dir / ADOPTED, record, chunks, matrix, tree if kind else None)
+
+
+def documents_of(workspace: WorkspaceFolder, folder: Path, corpus: str | PathLike[str] | None) -> Path:
+    """The folder of the documents: ``corpus``, else the one that either folder's ``branchrank.toml`` names.
+
+    Raises :class:`~branchrank.errors.UsageError` when nothing names one, or when the workspace lies in
+    ``folder``; :class:`ArtifactError` when files of somebody else lie in the workspace.
+    """
+    here, data_dir = folder.resolve(), workspace.data_dir.resolve()
+    words = ["branchrank", "adopt", str(folder), "--embedder", workspace.index_settings.embedder]
+    if not here.is_dir():
+        raise InputError(f"there is no folder {folder}", remedy="correct its name")
+    if (here / "indexes").is_dir() and (here / "branchrank.toml").is_file():
+        raise UsageError(
+            f"{folder} is a workspace already",
+            remedy=shlex.join(["branchrank", "retrieve", "QUERY", "--data-dir", str(folder)]),
+        )
+    if data_dir == here or data_dir.is_relative_to(here):
+        beside = here.with_name(f"{here.name}-branchrank")
+        raise UsageError(
+            f"the workspace {workspace.data_dir} lies in {folder}, which is never changed",
+            remedy=shlex.join([*words, "--data-dir", str(beside), "--corpus", str(corpus or "DOCUMENTS")]),
+        )
+    workspace.check_links()
+    if corpus is not None:
+        return locate_corpus(Path(corpus) if isinstance(corpus, PathLike) else corpus)
+    for place in (data_dir, here):
+        named = read_config(place / CONFIG)[0].corpus
+        if named:
+            return locate_corpus(place / named if (place / named).is_dir() else named)
+    raise UsageError(
+        f"nothing names the documents that the chunks of {folder} were cut from",
+        remedy=shlex.join([*words, "--data-dir", str(workspace.data_dir), "--corpus", "DOCUMENTS"]),
+    )
+
+
+def read_adoption(path: Path | None) -> Adoption | None:
+    """The record that ``branchrank.toml`` names, ``None`` without one. Raises :class:`ArtifactError`."""
+    return None if path is None else read_record(path, Adoption)
+
+
+def check_adoption(adoption: Adoption, workspace: WorkspaceFolder, corpus: Corpus) -> None:
+    """Raise :class:`ArtifactError` when the documents are not those that the chunks were placed in."""
+    if adoption.corpus_digest != corpus.digest:
+        raise ArtifactError(
+            f"the chunks that {workspace.data_dir} adopted were placed in another state of {corpus.root}",
+            remedy=_again(adoption, workspace),
+        )
+
+
+def adopted_vectors(
+    adoption: Adoption, workspace: WorkspaceFolder, identity: EmbedderIdentity
+) -> Vectors | None:
+    """The adopted unit rows; ``None`` where they are another model's, or of other chunks.
+
+    Raises :class:`ArtifactError` when the file is not the one that was written.
+    """
+    record, chunks = workspace.adoption_file, workspace.chunks_file
+    if adoption.embedder != identity or record is None or chunks is None:
+        return None
+    if digest_file(chunks) != adoption.chunks_digest:
+        return None
+    file = record.with_name(_VECTORS)
+    if not file.is_file() or digest_file(file) != adoption.vectors_digest:
+        raise ArtifactError(f"{file} is missing or damaged", remedy=_again(adoption, workspace))
+    return load_vectors(file, adoption.chunks, identity.dimension)
+
+
+def _again(adoption: Adoption, workspace: WorkspaceFolder) -> str:
+    """The command that adopts the folder again; corpus and embedder are in ``branchrank.toml``."""
+    words = ["branchrank", "adopt", adoption.folder, "--data-dir", str(workspace.data_dir)]
+    return shlex.join([*words, *(["--collection", adoption.collection] if adoption.collection else [])])
+
+
+def _places(corpus: Corpus) -> Places:
+    return Places(Path(corpus.root), (document.source for document in corpus.documents))
+
+
+def _placed(chunks: Sequence[FoundChunk], places: Places) -> tuple[list[tuple[FoundChunk, Place]], list[str]]:
+    """The chunks with their places, and of those that stand nowhere the id and the reason."""
+    placed: list[tuple[FoundChunk, Place]] = []
+    left_out: list[str] = []
+    for each in chunks:
+        place = places.place(each.passage) if each.passage.text.strip() else "it has no text"
+        if isinstance(place, str):
+            left_out.append(f"{each.id}: {place}")
+        else:
+            placed.append((each, place))
+    return placed, left_out
+
+
+def _chunk(found: FoundChunk, place: Place, tree: Tree) -> Chunk:
+    breadcrumb = found.breadcrumb
+    if not breadcrumb:
+        nodes = [*tree.overlapping(place.span), tree.file_node(place.span.source)]
+        breadcrumb = nodes[0].breadcrumb if nodes[0] else ""
+    return Chunk(
+        id=found.id,
+        node_id=found.node_id,
+        source=place.span.source,
+        line_start=place.span.line_start,
+        line_end=place.span.line_end,
+        breadcrumb=breadcrumb,
+        text=found.passage.text,
+    )
+
+
+def _vectors(
+    embedder: Embedder,
+    found: Found,
+    chunks: Sequence[Chunk],
+    rows: Sequence[int | None],
+    folder: Path,
+    remedy: str,
+) -> tuple[Vectors, Agreement]:
+    """The unit rows of the chunks, reused where the collection has them, and how the sample agreed."""
+    records = found.records
+    assert records is not None
+    place = f"the collection {records.collection!r} in {folder / CHROMA}"
+    known = [(row, chunk) for row, chunk in zip(rows, chunks, strict=True) if row is not None]
+    if not known:
+        raise ArtifactError(
+            f"{place} has no record of any chunk in {folder / CHUNKS}, neither by id nor by text",
+            remedy=remedy,
+        )
+    stored = records.vectors[[row for row, _ in known]]
+    forms = {
+        "text": [chunk.text for _, chunk in known],
+        "document": [records.documents[row] for row, _ in known],
+        "breadcrumb": [embedded_text(chunk) for _, chunk in known],
+    }
+    agreement = check_agreement(embedder, stored, forms, place=place, remedy=remedy)
+    matrix = np.empty((len(chunks), embedder.identity.dimension), dtype=np.float32)
+    has = np.array([row is not None for row in rows])
+    matrix[has] = unit_rows(stored, origin=place)
+    if not has.all():
+        missing = [chunk for row, chunk in zip(rows, chunks, strict=True) if row is None]
+        texts = [embedded_text(each) if agreement.form == "breadcrumb" else each.text for each in missing]
+        matrix[~has] = embedder.embed_documents(texts)
+    return matrix, agreement
+
+
+def _tree(folder: Path, corpus: Corpus, remedy: str) -> tuple[Tree, str, int, int]:
+    """The tree, what of it is the folder's, and how many of the folder's nodes were found and were not."""
+    nodes, _ = build_nodes(corpus.documents, Path(corpus.root).name or "corpus")
+    built = Tree(nodes)
+    if not (folder / NODES).exists():
+        return built, "", 0, 0
+    objects = [fields for _, fields in json_objects(folder, NODES, remedy=remedy)]
+    with tempfile.TemporaryDirectory(prefix="branchrank-") as temporary:
+        copy = Path(temporary) / "nodes.jsonl"
+        write_jsonl(copy, objects)
+        try:
+            own = given_nodes(copy, corpus)
+        except InputError:
+            pass
+        else:
+            return own, "own", len(own.nodes), 0
+    places = _places(corpus)
+    summaries: dict[str, str] = {}
+    found = 0
+    for fields in objects:
+        node = _section(fields, built, places)
+        found += node is not None
+        summary = fields.get("summary")
+        if node is not None and isinstance(summary, str) and summary.strip():
+            summaries.setdefault(node.id, summary)
+    replaced = [msgspec.structs.replace(node, summary=summaries.get(node.id, node.summary)) for node in nodes]
+    return Tree(replaced), "summaries", found, len(objects) - found
+
+
+def _section(fields: Mapping[str, Any], tree: Tree, places: Places) -> Node | None:
+    """The section of the built tree that a node of another tree is about."""
+    passage = passage_of(fields)
+    place = places.place(passage)
+    if isinstance(place, Place):
+        first = msgspec.structs.replace(place.span, line_end=place.span.line_start)
+        return next(iter(tree.overlapping(first)), None)
+    title, source = normalise(string_of(fields, "title")), places.source(passage.paths)
+    named = [node for node in tree.sections if node.source == source and normalise(node.title) == title]
+    return named[0] if title and len(named) == 1 else None
+
+
+def _write(
+    adopted: Path, record: Adoption, chunks: Sequence[Chunk], matrix: Vectors | None, tree: Tree | None
+) -> Adoption:
+    write_jsonl(adopted / "chunks.jsonl", chunks)
+    if tree is not None:
+        write_nodes(adopted / "nodes.jsonl", tree.nodes.values())
+    if matrix is not None:
+        save_vectors(adopted / _VECTORS, matrix)
+    written = msgspec.structs.replace(
+        record,
+        chunks_digest=digest_file(adopted / "chunks.jsonl"),
+        vectors_digest=digest_file(adopted / _VECTORS) if matrix is not None else "",
+    )
+    write_record(adopted / RECORD, written)
+    return written

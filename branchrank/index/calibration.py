@@ -1,0 +1,89 @@
+"""The distance threshold that suits a model, measured with queries.
+
+1. The distance of a query is that of its nearest chunk: squared L2 between unit vectors, 0 to 4.
+2. A threshold at or below it leaves the query without a chunk. One that keeps the nearest chunk of 95 in 100
+   queries is suggested.
+3. A build asks probes: titles of sections, drawn from the corpus by a seed. Their distances are spread as
+   those of people's questions are. Where the default threshold leaves over half of the probes without a
+   chunk, the index keeps the suggested one for systems that ask for a ``calibrated`` threshold.
+"""
+
+from __future__ import annotations
+
+import math
+import random
+from collections.abc import Callable, Iterable
+
+from branchrank.embedders.protocol import Vectors
+from branchrank.index.manifest import DistanceCalibration
+from branchrank.records import Record
+from branchrank.settings import DISTANCE_THRESHOLD
+from branchrank.stores.vectors import LARGEST_DISTANCE, VectorStore, squared_distance
+from branchrank.tree.navigate import Tree
+
+COVERAGE = 0.95
+PROBES = 100
+SEED = 42
+
+
+class Calibration(Record, frozen=True, kw_only=True):
+    """What a set of queries says of the distance threshold for one model.
+
+    ``best`` are the queries' nearest distances, ascending. ``suggested`` keeps the nearest chunk of 95 in
+    100 queries; ``losing`` counts the queries that lose every chunk at ``threshold``.
+    """
+
+    threshold: float
+    suggested: float
+    losing: int
+    best: tuple[float, ...]
+
+    @property
+    def empties(self) -> bool:
+        """Whether over half of the queries lose every chunk at ``threshold``."""
+        return 2 * self.losing > len(self.best)
+
+
+def calibrate(distances: Iterable[float], threshold: float = DISTANCE_THRESHOLD) -> Calibration:
+    """Suggest a threshold from the nearest distances of some queries. Raises ``ValueError`` for none.
+
+    >>> found = calibrate([0.9, 1.1, 1.234])
+    >>> found.suggested, found.losing
+    (1.24, 3)
+    """
+    best = sorted(distances)
+    if not best:
+        raise ValueError("calibration needs queries")
+    covering = best[math.ceil(COVERAGE * len(best)) - 1]
+    # A distance at the threshold is dropped, so the suggestion lies above the last one that is kept.
+    suggested = min(LARGEST_DISTANCE, math.floor(covering * 100 + 1) / 100)
+    return Calibration(
+        threshold=threshold,
+        suggested=suggested,
+        losing=sum(distance >= threshold for distance in best),
+        best=tuple(best),
+    )
+
+
+def nearest_distances(
+    vectors: VectorStore, embed: Callable[[str], Vectors], queries: Iterable[str]
+) -> list[float]:
+    """The distance of each query's nearest chunk. ``vectors`` is not empty."""
+    return [squared_distance(vectors.search(embed(query), 1)[0].score) for query in queries]
+
+
+def probe_queries(tree: Tree) -> list[str]:
+    """At most 100 distinct titles of sections, drawn by a fixed seed; the same for the same tree."""
+    titles = sorted({node.title.strip() or node.id for node in tree.sections})
+    draw = random.Random(SEED)  # noqa: S311 - a seeded draw
+    return draw.sample(titles, min(PROBES, len(titles)))
+
+
+def distance_calibration(distances: Iterable[float]) -> DistanceCalibration:
+    """What a build keeps of its probes' distances."""
+    found = calibrate(distances)
+    return DistanceCalibration(
+        probes=len(found.best),
+        losing=found.losing,
+        threshold=found.suggested if found.empties else DISTANCE_THRESHOLD,
+    )

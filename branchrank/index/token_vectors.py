@@ -1,0 +1,98 @@
+"""The step of a build that keeps the token vectors of the chunks.
+
+1. A chunk's key is that of the embedding cache: the model's identity and the exact text, prefix included.
+2. Vectors under the same key in the generation in use are copied; the others are computed in batches.
+3. They go to the disk as they come, so that memory does not grow with the corpus.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterator, Sequence
+from contextlib import ExitStack, suppress
+from pathlib import Path
+
+from branchrank.artifacts import read_jsonl
+from branchrank.embedders import Embedder, TokenEmbedder, token_embedder
+from branchrank.embedders.cache import BATCH, cache_keys
+from branchrank.errors import ArtifactError
+from branchrank.index.generations import MANIFEST
+from branchrank.index.manifest import Manifest, check_digests, read_record
+from branchrank.index.reader import CHUNKS, TOKENS
+from branchrank.index.workspace_folder import WorkspaceFolder
+from branchrank.progress import Progress
+from branchrank.ranking.maxsim import TokenPrecision, TokenVectors, quantise
+from branchrank.records import Chunk
+from branchrank.stores.indexed_text import embedded_text
+from branchrank.stores.token_file import TokenFile, save_token_vectors
+
+
+def keep_token_vectors(
+    workspace: WorkspaceFolder,
+    embedder: Embedder,
+    chunks: Sequence[Chunk],
+    directory: Path,
+    progress: Progress,
+) -> int:
+    """Write the token vectors that the settings ask for to ``directory``; the number of chunks embedded.
+
+    Raises :class:`~branchrank.errors.UsageError` when the model gives none.
+    """
+    precision = workspace.index_settings.token_precision
+    if precision is None:
+        return 0
+    model = token_embedder(embedder, workspace.index_settings.embedder)
+    texts = [embedded_text(chunk) for chunk in chunks]
+    keys = cache_keys(model.identity, model.identity.document_prefix, texts)
+    with ExitStack() as held:
+        known = _previous(workspace, precision, held)
+        missing = {key: text for key, text in zip(keys, texts, strict=True) if key not in known}
+        computed = _computed(model, missing, precision, progress)
+        save_token_vectors(directory, keys, _in_order(keys, known, computed))
+    return len(missing)
+
+
+def _previous(
+    workspace: WorkspaceFolder, precision: TokenPrecision, held: ExitStack
+) -> dict[str, TokenVectors]:
+    """The vectors of the generation in use, by key, as views of its file; none where it has no such file."""
+    with suppress(ArtifactError):
+        pin = workspace.generations.pin()
+        held.callback(pin.release)
+        manifest = read_record(pin.directory / MANIFEST, Manifest)
+        if manifest.settings.token_vectors != precision:
+            return {}
+        names = {name: digest for name, digest in manifest.digests.items() if name.startswith(f"{TOKENS}/")}
+        check_digests(pin.directory, names)
+        chunks = read_jsonl(pin.directory / CHUNKS, Chunk, error=ArtifactError, remedy="branchrank index")
+        ids = [chunk.id for chunk in chunks]
+        kept = TokenFile(pin.directory / TOKENS, ids, precision)
+        return {key: kept.vectors(chunk) for key, chunk in zip(kept.keys, ids, strict=True)}
+    return {}
+
+
+def _computed(
+    model: TokenEmbedder, texts: dict[str, str], precision: TokenPrecision, progress: Progress
+) -> Iterator[tuple[str, TokenVectors]]:
+    """Each key with its vectors, a batch at a time."""
+    keys = list(texts)
+    for start in range(0, len(keys), BATCH):
+        batch = keys[start : start + BATCH]
+        rows = model.embed_document_tokens([texts[key] for key in batch])
+        yield from ((key, quantise(each, precision)) for key, each in zip(batch, rows, strict=True))
+        progress("tokens", start + len(batch), len(keys))
+
+
+def _in_order(
+    keys: Sequence[str], known: dict[str, TokenVectors], computed: Iterator[tuple[str, TokenVectors]]
+) -> Iterator[TokenVectors]:
+    """The vectors of each key in turn. Keys are computed in the order in which they first occur."""
+    repeated = {key for key, count in Counter(keys).items() if count > 1}
+    fresh: dict[str, TokenVectors] = {}
+    for key in keys:
+        vectors = known.get(key) or fresh.get(key)
+        if vectors is None:
+            _, vectors = next(computed)
+            if key in repeated:
+                fresh[key] = vectors
+        yield vectors

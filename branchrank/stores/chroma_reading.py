@@ -1,0 +1,96 @@
+"""What a Chroma folder of somebody else's holds, read from a private copy.
+
+1. Opening Chroma writes to its database, so the folder is copied first, into a temporary folder that only
+   this user can read. Links are refused, and so are folders past the limits.
+2. Records are fetched by id in batches. No embedding function is given, and a stored one is never loaded.
+3. Vectors are taken as they are stored, whatever the metric; the copy is deleted afterwards.
+"""
+
+from __future__ import annotations
+
+import tempfile
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from branchrank.embedders.protocol import Vectors
+from branchrank.errors import ArtifactError, UsageError, or_else
+from branchrank.safe_open import copy_folder
+from branchrank.stores.vectors_chroma import connected
+
+MOST_BYTES = 32 << 30
+MOST_FILES = 10_000
+_BATCH = 2000
+
+
+class ChromaRecords(NamedTuple):
+    """The records of one collection: ids, raw vectors ``(n, d)``, and a document and metadata for each."""
+
+    collection: str
+    ids: list[str]
+    vectors: Vectors
+    documents: list[str]
+    metadatas: list[dict[str, Any]]
+
+
+def read_chroma(folder: Path, collection: str = "", *, remedy: str) -> ChromaRecords:
+    """Every record of a collection, by default of the only one, of the database in ``folder``.
+
+    Raises :class:`UsageError` when ``collection`` is not there or has to be named, and
+    :class:`ArtifactError` with ``remedy`` for what can't be read.
+    """
+    with tempfile.TemporaryDirectory(prefix="branchrank-") as temporary:
+        copy = Path(temporary) / "chroma"
+        try:
+            copy_folder(folder, copy, most_bytes=MOST_BYTES, most_files=MOST_FILES)
+        except OSError as error:
+            where = f": {error.filename}" if error.filename else ""
+            raise ArtifactError(f"cannot copy {folder}{where}: {error.strerror}", remedy=remedy) from error
+        if not (copy / "chroma.sqlite3").is_file():
+            raise ArtifactError(f"{folder} is no Chroma database: it has no chroma.sqlite3", remedy=remedy)
+        try:
+            with connected(copy) as client:
+                name = _named(client, collection, folder)
+                return _records(client.get_collection(name, embedding_function=None), folder, remedy)
+        except ArtifactError as error:
+            message = error.message.replace(str(copy), str(folder))
+            raise ArtifactError(message, remedy=remedy) from error
+
+
+def _named(client: Any, collection: str, folder: Path) -> str:
+    names = sorted(each.name for each in client.list_collections())
+    if collection in names:
+        return collection
+    if collection:
+        raise UsageError(
+            f"{folder} has no collection {collection!r}{or_else(collection, names)}",
+            remedy="correct --collection",
+        )
+    if len(names) != 1:
+        raise UsageError(
+            f"{folder} has {len(names)} collections: {', '.join(names) or 'none'}",
+            remedy="name one with --collection" if names else "leave the folder chroma out",
+        )
+    return str(names[0])
+
+
+def _records(collection: Any, folder: Path, remedy: str) -> ChromaRecords:
+    ids: list[str] = []
+    documents: list[str] = []
+    metadatas: list[dict[str, Any]] = []
+    blocks: list[Vectors] = []
+    include = ["embeddings", "documents", "metadatas"]
+    for start in range(0, collection.count(), _BATCH):
+        batch = collection.get(limit=_BATCH, offset=start, include=include)
+        ids += batch["ids"]
+        documents += [text or "" for text in batch["documents"]]
+        metadatas += [dict(each or {}) for each in batch["metadatas"]]
+        blocks.append(np.asarray(batch["embeddings"], dtype=np.float32))
+    if not ids or len(set(ids)) != collection.count():
+        raise ArtifactError(
+            f"the collection {collection.name!r} in {folder} counts {collection.count()} records "
+            f"and gives {len(set(ids))}",
+            remedy=remedy,
+        )
+    return ChromaRecords(collection.name, ids, np.concatenate(blocks), documents, metadatas)

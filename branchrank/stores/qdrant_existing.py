@@ -1,0 +1,372 @@
+"""A Qdrant collection of somebody else's, which is only read.
+
+1. On a server it is searched where it is: requests read its layout, its points and its answers, no more.
+2. In a folder it is a shard of Qdrant's embedded engine, or a collection of qdrant-client's local mode. The
+   folder is copied first (opening a shard changes it), without following a link and up to a size. The local
+   mode's points are pickles: they are read as data (:mod:`branchrank.stores.pickled_data`), never unpickled,
+   and put into a shard of a temporary folder.
+3. Of several dense vectors the one named ``dense`` is searched, else the only one of the model's dimension;
+   of several sparse ones the one named ``sparse``, else the only one.
+4. A key is a point's id as text. Scores are Qdrant's; distances (Euclid, Manhattan) are negated.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import sqlite3
+import tempfile
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import ExitStack
+from pathlib import Path
+from typing import Any, NamedTuple, Protocol
+
+import msgspec
+import numpy as np
+
+from branchrank.embedders.protocol import Vectors
+from branchrank.errors import ArtifactError, UsageError, or_else
+from branchrank.records import Scored
+from branchrank.safe_open import copy_folder
+from branchrank.stores.pickled_data import read_pickled
+from branchrank.stores.qdrant_points import BATCH, DENSE, SPARSE, SparseWeights, edge
+from branchrank.stores.qdrant_server import TIMEOUT_S, connect, failures, rest_models
+from branchrank.stores.vectors import check_query
+
+MOST_BYTES = 16 << 30
+MOST_FILES = 10_000
+_DISTANCES = ("Euclid", "Manhattan")
+_RECORDS = frozenset(f"qdrant_client.http.models.models.{name}" for name in ("PointStruct", "SparseVector"))
+_REMEDY = "name another collection, or leave --qdrant-collection out to search the index's own chunks"
+
+
+class Layout(NamedTuple):
+    """The vectors that are searched: their names, the dense one's size, and whether less is nearer."""
+
+    dense: str
+    size: int
+    distance: bool
+    sparse: str | None
+
+
+class StoredVectors(NamedTuple):
+    """A point's vectors; either may be missing."""
+
+    dense: Vectors | None
+    sparse: SparseWeights | None
+
+
+class ExistingCollection(Protocol):
+    """A collection to read. Every method raises :class:`ArtifactError` when Qdrant fails."""
+
+    @property
+    def place(self) -> str:
+        """The collection in words."""
+
+    @property
+    def layout(self) -> Layout:
+        """The vectors that are searched."""
+
+    def payloads(self) -> Iterator[tuple[str, dict[str, Any]]]:
+        """Every point's key and payload."""
+
+    def vectors(self, keys: Sequence[str]) -> list[StoredVectors]:
+        """The vectors of points, in the order of ``keys``."""
+
+    def dense(self, vector: Vectors, n: int, keys: Sequence[str] | None = None) -> list[Scored]:
+        """The ``n`` nearest points, of ``keys`` if given; ties by key."""
+
+    def sparse(self, query: SparseWeights, n: int, keys: Sequence[str] | None = None) -> list[Scored]:
+        """The ``n`` best points by the sparse vectors, of ``keys`` if given; ties by key."""
+
+    def close(self) -> None:
+        """Release files or connections."""
+
+
+def open_existing(name: str, *, url: str, path: str, dimension: int) -> ExistingCollection:
+    """The collection ``name`` of the server at ``url`` or in the folder ``path``.
+
+    ``dimension`` is that of the query's vectors. Raises :class:`UsageError` when both or neither are given,
+    and :class:`ArtifactError` when there is no such collection or it has no such vectors.
+    """
+    if bool(url) == bool(path):
+        raise UsageError(
+            f"--qdrant-collection {name!r} needs either --qdrant-url or --qdrant-path",
+            remedy="name the server with --qdrant-url, or the folder with --qdrant-path",
+        )
+    if url:
+        return _Served(url, name, dimension)
+    return _Shard(Path(path).expanduser(), name, dimension)
+
+
+class _Served:
+    def __init__(self, url: str, name: str, dimension: int) -> None:
+        self.place = f"the Qdrant collection {name!r} at {url}"
+        self._url = url
+        self._name = name
+        self._ids: dict[str, Any] = {}
+        self._client = connect(url, TIMEOUT_S)
+        try:
+            with failures(url):
+                names = [each.name for each in self._client.get_collections().collections]
+            if name not in names:
+                raise _missing(self.place, name, names)
+            with failures(url):
+                parameters = self._client.get_collection(name).config.params
+            found = parameters.vectors
+            named = found if isinstance(found, Mapping) else {"": found}
+            dense = {key: (each.size, str(each.distance)) for key, each in named.items() if each is not None}
+            self.layout = _layout(self.place, dense, parameters.sparse_vectors or {}, dimension)
+        except BaseException:
+            self._client.close()
+            raise
+
+    def payloads(self) -> Iterator[tuple[str, dict[str, Any]]]:
+        offset = None
+        while True:
+            with failures(self._url):
+                points, offset = self._client.scroll(
+                    self._name, limit=BATCH, offset=offset, with_payload=True, with_vectors=False
+                )
+            for point in points:
+                self._ids[str(point.id)] = point.id
+                yield str(point.id), point.payload or {}
+            if offset is None or not points:
+                return
+
+    def vectors(self, keys: Sequence[str]) -> list[StoredVectors]:
+        with failures(self._url):
+            points = self._client.retrieve(
+                self._name, ids=[self._ids[key] for key in keys], with_payload=False, with_vectors=True
+            )
+        return _in_order(points, keys, self.layout)
+
+    def dense(self, vector: Vectors, n: int, keys: Sequence[str] | None = None) -> list[Scored]:
+        check_query(vector, self.layout.size)
+        found = self._query(vector.tolist(), self.layout.dense, n, keys)
+        return _ranked(found, self.layout.distance)
+
+    def sparse(self, query: SparseWeights, n: int, keys: Sequence[str] | None = None) -> list[Scored]:
+        if self.layout.sparse is None or not query.indices:
+            return []
+        vector = rest_models().SparseVector(indices=query.indices, values=query.values)
+        return _ranked(self._query(vector, self.layout.sparse, n, keys))
+
+    def close(self) -> None:
+        self._client.close()
+
+    def _query(self, vector: Any, using: str, n: int, keys: Sequence[str] | None) -> Any:
+        models = rest_models()
+        chosen = None
+        if keys is not None:
+            ids = [self._ids[key] for key in keys]
+            chosen = models.Filter(must=[models.HasIdCondition(has_id=ids)])
+        with failures(self._url):
+            return self._client.query_points(
+                self._name,
+                query=vector,
+                using=using or None,
+                limit=n,
+                query_filter=chosen,
+                with_payload=False,
+                search_params=models.SearchParams(exact=True),
+            ).points
+
+
+class _Shard:
+    def __init__(self, path: Path, name: str, dimension: int) -> None:
+        self.place = f"the Qdrant collection {name!r} in {path}"
+        self._ids: dict[str, Any] = {}
+        self._resources = ExitStack()
+        try:
+            folder = Path(self._resources.enter_context(tempfile.TemporaryDirectory(prefix="branchrank-")))
+            with self._failures():
+                self._shard = self._opened(path, name, folder / "shard", dimension)
+            self._resources.callback(self._shard.close)
+        except BaseException:
+            self._resources.close()
+            raise
+
+    def _opened(self, path: Path, name: str, copy: Path, dimension: int) -> Any:
+        """The shard over a copy of a shard, or over the points of a collection of the local mode."""
+        shards = [each for each in (path / name, path) if (each / "edge_config.json").is_file()]
+        if shards and (shards[0] != path or path.name == name):
+            self._copy(shards[0], copy)
+            config = msgspec.json.decode((copy / "edge_config.json").read_bytes(), type=_Config)
+            self.layout = _layout(self.place, *config.described(), dimension)
+            return edge().EdgeShard.load(str(copy))
+        if not (path / "meta.json").is_file():
+            inside = sorted(each.parent.name for each in path.glob("*/edge_config.json"))
+            raise _missing(self.place, name, [*inside, *([path.name] if shards else [])])
+        folder = copy.with_name("local")
+        self._copy(path, folder)
+        collections = msgspec.json.decode((folder / "meta.json").read_bytes(), type=_Meta).collections
+        if name not in collections:
+            raise _missing(self.place, name, list(collections))
+        dense, sparse = collections[name].described()
+        self.layout = _layout(self.place, dense, sparse, dimension)
+        return _loaded(folder / "collection" / name / "storage.sqlite", self.layout, dense, copy)
+
+    def _copy(self, source: Path, target: Path) -> None:
+        try:
+            copy_folder(source, target, most_bytes=MOST_BYTES, most_files=MOST_FILES)
+        except OSError as error:
+            where = f": {error.filename}" if error.filename else ""
+            raise ArtifactError(f"cannot copy {source}{where}: {error.strerror}", remedy=_REMEDY) from error
+
+    def payloads(self) -> Iterator[tuple[str, dict[str, Any]]]:
+        request, offset = edge().ScrollRequest, None
+        while True:
+            with self._failures():
+                points, offset = self._shard.scroll(request(offset=offset, limit=BATCH, with_payload=True))
+            for point in points:
+                self._ids[str(point.id)] = point.id
+                yield str(point.id), point.payload or {}
+            if offset is None or not points:
+                return
+
+    def vectors(self, keys: Sequence[str]) -> list[StoredVectors]:
+        with self._failures():
+            points = self._shard.retrieve([self._ids[key] for key in keys], False, True)
+        return _in_order(points, keys, self.layout)
+
+    def dense(self, vector: Vectors, n: int, keys: Sequence[str] | None = None) -> list[Scored]:
+        check_query(vector, self.layout.size)
+        return _ranked(self._query(vector.tolist(), self.layout.dense, n, keys), self.layout.distance)
+
+    def sparse(self, query: SparseWeights, n: int, keys: Sequence[str] | None = None) -> list[Scored]:
+        if self.layout.sparse is None or not query.indices:
+            return []
+        vector = edge().SparseVector(indices=query.indices, values=query.values)
+        return _ranked(self._query(vector, self.layout.sparse, n, keys))
+
+    def close(self) -> None:
+        self._resources.close()
+
+    def _query(self, vector: Any, using: str, n: int, keys: Sequence[str] | None) -> Any:
+        qdrant = edge()
+        chosen = None
+        if keys is not None:
+            chosen = qdrant.Filter(must=[qdrant.HasIdCondition({self._ids[key] for key in keys})])
+        request = qdrant.QueryRequest(
+            limit=n,
+            query=qdrant.Query.Nearest(vector, using=using),
+            filter=chosen,
+            with_payload=False,
+            params=qdrant.SearchParams(exact=True),
+        )
+        with self._failures():
+            return self._shard.query(request)
+
+    @contextlib.contextmanager
+    def _failures(self) -> Iterator[None]:
+        try:
+            yield
+        except (ArtifactError, UsageError):
+            raise
+        except Exception as error:  # the engine raises nothing narrower
+            raise ArtifactError(f"{self.place} can't be read: {error}", remedy=_REMEDY) from error
+
+
+class _Vector(msgspec.Struct):
+    size: int
+    distance: str
+
+
+class _Config(msgspec.Struct):
+    """A collection's layout, as both kinds of folder write it."""
+
+    vectors: dict[str, Any]
+    sparse_vectors: dict[str, Any] | None = None
+
+    def described(self) -> tuple[dict[str, tuple[int, str]], Mapping[str, Any]]:
+        """Size and distance of each dense vector, the unnamed one under "", and the sparse ones."""
+        named = {"": self.vectors} if "size" in self.vectors else self.vectors
+        decoded = msgspec.convert(named, dict[str, _Vector])
+        return {key: (each.size, each.distance) for key, each in decoded.items()}, self.sparse_vectors or {}
+
+
+class _Meta(msgspec.Struct):
+    """``meta.json`` of the local mode."""
+
+    collections: dict[str, _Config]
+
+
+def _loaded(storage: Path, layout: Layout, dense: Mapping[str, tuple[int, str]], folder: Path) -> Any:
+    """A new shard in ``folder`` with the points of a database of the local mode."""
+    qdrant = edge()
+    folder.mkdir()
+    distance = getattr(qdrant.Distance, dense[layout.dense][1])
+    sparse = {layout.sparse or "": qdrant.EdgeSparseVectorParams(modifier=qdrant.Modifier.Idf)}
+    shard = qdrant.EdgeShard.create(
+        str(folder),
+        qdrant.EdgeConfig(
+            vectors={layout.dense: qdrant.EdgeVectorParams(size=layout.size, distance=distance)},
+            sparse_vectors={} if layout.sparse is None else sparse,
+            wal_enabled=False,
+        ),
+    )
+    with contextlib.closing(sqlite3.connect(storage)) as database:
+        database.execute("PRAGMA trusted_schema = OFF")
+        for (content,) in database.execute("SELECT point FROM points ORDER BY rowid"):
+            point = read_pickled(content, _RECORDS)
+            vectors = _stored(point["vector"], layout)
+            kept: dict[str, Any] = {}
+            if vectors.dense is not None:
+                kept[layout.dense] = vectors.dense.tolist()
+            if vectors.sparse is not None and layout.sparse is not None:
+                kept[layout.sparse] = qdrant.SparseVector(
+                    indices=vectors.sparse.indices, values=vectors.sparse.values
+                )
+            made = qdrant.Point(id=point["id"], vector=kept, payload=point["payload"] or {})
+            shard.update(qdrant.UpdateOperation.upsert_points([made]))
+    shard.flush()
+    return shard
+
+
+def _layout(
+    place: str, dense: Mapping[str, tuple[int, str]], sparse: Mapping[str, object], dimension: int
+) -> Layout:
+    fitting = [name for name, (size, _) in dense.items() if size == dimension]
+    chosen = [DENSE] if DENSE in dense else fitting if len(fitting) == 1 else list(dense)
+    if len(chosen) != 1:
+        sizes = ", ".join(f"{name or 'unnamed'} of {size}" for name, (size, _) in dense.items()) or "none"
+        raise ArtifactError(
+            f"{place} has no one dense vector of {dimension} dimensions: {sizes}", remedy=_REMEDY
+        )
+    size, distance = dense[chosen[0]]
+    if size != dimension:
+        raise ArtifactError(
+            f"{place} has vectors of {size} dimensions, the index's embedder gives {dimension}",
+            remedy="index with the collection's model: branchrank index --embedder NAME --data-dir DIR",
+        )
+    names = [SPARSE] if SPARSE in sparse else list(sparse)
+    return Layout(chosen[0], size, distance in _DISTANCES, names[0] if len(names) == 1 else None)
+
+
+def _missing(place: str, name: str, names: Sequence[str]) -> ArtifactError:
+    return ArtifactError(f"there is no {place.removeprefix('the ')}{or_else(name, names)}", remedy=_REMEDY)
+
+
+def _stored(vector: Any, layout: Layout) -> StoredVectors:
+    """A point's vectors as Qdrant, its client or its pickles give them."""
+    named = vector if isinstance(vector, Mapping) else {"": vector}
+    dense = named.get(layout.dense)
+    sparse = named.get(layout.sparse) if layout.sparse is not None else None
+    if isinstance(sparse, Mapping):
+        weights = SparseWeights(list(sparse["indices"]), list(sparse["values"]))
+    elif sparse is not None:
+        weights = SparseWeights(list(sparse.indices), list(sparse.values))
+    return StoredVectors(
+        None if dense is None else np.asarray(dense, dtype=np.float32), None if sparse is None else weights
+    )
+
+
+def _in_order(points: Sequence[Any], keys: Sequence[str], layout: Layout) -> list[StoredVectors]:
+    found = {str(point.id): _stored(point.vector, layout) for point in points}
+    return [found.get(key, StoredVectors(None, None)) for key in keys]
+
+
+def _ranked(points: Sequence[Any], distance: bool = False) -> list[Scored]:
+    sign = -1 if distance else 1
+    found = [Scored(str(point.id), sign * float(point.score)) for point in points]
+    return sorted(found, key=lambda entry: (-entry.score, entry.key))

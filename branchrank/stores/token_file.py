@@ -1,0 +1,100 @@
+"""The token vectors of an index's chunks, in files that are mapped into memory.
+
+======================  =================================================================================
+``values``              the rows of all chunks, int8 or float16, one after the other, without a header
+``scales.npy``          one float32 factor per row (:class:`branchrank.ranking.maxsim.TokenVectors`)
+``offsets.npy``         int64 ``(chunks + 1,)``: chunk ``i`` has the rows ``offsets[i]..offsets[i + 1]``
+``keys.npy``            what each chunk's vectors depend on, 64 hexadecimal digits, to reuse them in a build
+======================  =================================================================================
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from branchrank.artifacts import storage_errors
+from branchrank.errors import ArtifactError
+from branchrank.ranking.maxsim import TokenPrecision, TokenVectors
+
+VALUES, SCALES, OFFSETS, KEYS = "values", "scales.npy", "offsets.npy", "keys.npy"
+_NUMBERS: dict[TokenPrecision, type[np.int8] | type[np.float16]] = {"int8": np.int8, "fp16": np.float16}
+
+
+def save_token_vectors(directory: Path, keys: Sequence[str], vectors: Iterable[TokenVectors]) -> None:
+    """Write one entry per chunk, streaming the rows. Raises :class:`~branchrank.errors.StorageError`."""
+    scales, counts = [], []
+    with storage_errors(directory):
+        directory.mkdir(parents=True)
+        with (directory / VALUES).open("wb") as stream:
+            for each in vectors:
+                stream.write(np.ascontiguousarray(each.values).tobytes())
+                scales.append(each.scales)
+                counts.append(len(each.scales))
+        np.save(directory / SCALES, np.concatenate(scales or [np.zeros(0, np.float32)]))
+        np.save(directory / OFFSETS, np.cumsum([0, *counts], dtype=np.int64))
+        np.save(directory / KEYS, np.array(keys, dtype="S64"))
+
+
+class TokenFile:
+    """The token vectors of the chunks ``ids``, opened from ``directory``."""
+
+    def __init__(self, directory: Path, ids: Sequence[str], precision: TokenPrecision) -> None:
+        """Map the files. Raises :class:`ArtifactError` when they do not hold one entry per id."""
+        self.precision = precision
+        self._row = {key: row for row, key in enumerate(ids)}
+        try:
+            self._offsets = _load(directory / OFFSETS, np.int64)
+            self._scales = _load(directory / SCALES, np.float32)
+            self._keys = _load(directory / KEYS, np.dtype("S64"))
+            self._values = _rows(directory / VALUES, len(self._scales), _NUMBERS[precision])
+        except (OSError, ValueError) as error:
+            raise _damaged(directory, str(error)) from error
+        if len(self._offsets) != len(ids) + 1 or len(self._keys) != len(ids):
+            raise _damaged(directory, f"they are of {len(self._keys)} chunks, not of {len(ids)}")
+        if (
+            self._offsets[0] != 0
+            or self._offsets[-1] != len(self._scales)
+            or (np.diff(self._offsets) < 0).any()
+        ):
+            raise _damaged(directory, "the offsets do not fit the rows")
+
+    @property
+    def keys(self) -> list[str]:
+        """What the vectors of each chunk depend on, in the order of the ids."""
+        return [key.decode("ascii", "replace") for key in self._keys.tolist()]
+
+    @property
+    def dimension(self) -> int:
+        """Number of components of a token's vector."""
+        return int(self._values.shape[1])
+
+    def vectors(self, key: str) -> TokenVectors:
+        """The token vectors of a chunk. Raises ``KeyError`` for an unknown id."""
+        row = self._row[key]
+        first, last = self._offsets[row : row + 2]
+        return TokenVectors(self._values[first:last], self._scales[first:last])
+
+
+def _load(path: Path, number: Any) -> NDArray[Any]:
+    loaded: NDArray[Any] = np.load(path, allow_pickle=False)
+    if loaded.dtype != number or loaded.ndim != 1:
+        raise ValueError(f"{path.name} holds {loaded.dtype} {loaded.shape}")
+    return loaded
+
+
+def _rows(path: Path, count: int, number: type[Any]) -> NDArray[Any]:
+    # A plain view: the rows of a memory map are slow to take.
+    values = np.asarray(np.memmap(path, dtype=number, mode="r"))
+    return values.reshape(count, -1)
+
+
+def _damaged(directory: Path, reason: str) -> ArtifactError:
+    return ArtifactError(
+        f"cannot read the token vectors in {directory}: {reason}",
+        remedy="rebuild the index: branchrank index",
+    )

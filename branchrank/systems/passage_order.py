@@ -1,0 +1,70 @@
+"""Orders the passages of a pool of sections.
+
+1. Every chunk of every section in the pool is scored by score fusion: its cosine and half its share of the
+   pool's best BM25, of which the system's own branches decide which take part.
+2. Without a reranker that order stands: a section with two good passages returns both.
+3. A reranker's order of sections leads: passage ``j`` (in the order of step 1) of section ``i`` scores
+   ``1 / (i * j)``. The first five hits are then two or three passages of the first section, one or two of the
+   second, one of the third.
+4. When the reranker failed, each section returns its best passage, in the order that stands in for it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Literal, NamedTuple
+
+from branchrank.ranking.lists import RankedList, ranked
+from branchrank.ranking.passage_choice import best_of_each, led_by_sections
+from branchrank.records import Scored
+from branchrank.spec import Fuse, System
+from branchrank.systems.branches import branch_kind
+from branchrank.systems.fusing import fuse
+from branchrank.systems.query import Query
+from branchrank.systems.sources import Sources
+
+#: Whether a reranker ordered the sections.
+Reranked = Literal["no", "yes", "failed"]
+
+
+class OrderedPassages(NamedTuple):
+    """Chunks, best first, and the section of the pool that each belongs to."""
+
+    ranking: RankedList
+    sections: dict[str, str]
+
+
+def passage_evidence(system: System) -> frozenset[str]:
+    """What the system's branches rank by: ``vectors``, ``words``, or ``other``."""
+    return frozenset(branch_kind(branch.kind).ranks_by for branch in system.searched)
+
+
+def ordered_passages(
+    sources: Sources, system: System, query: Query, pool: Sequence[Scored], reranked: Reranked
+) -> OrderedPassages:
+    """The passages of a pool of sections, which is in the order of the stage before."""
+    banned = sources.banned("chunk", query)
+    section_of: dict[str, str] = {}
+    for section in RankedList.of(pool).ids:
+        for chunk in sources.index.chunks_of(section):
+            if chunk.id not in banned:
+                section_of.setdefault(chunk.id, section)
+    evidence = passage_evidence(system)
+    chunks = tuple(sorted(section_of))
+    passages = sources.memo.get(
+        ("passage scores", query.text, evidence, chunks),
+        lambda: _by_score(sources, query.text, chunks, evidence),
+    )
+    if reranked == "no":
+        return OrderedPassages(passages, section_of)
+    led = led_by_sections if reranked == "yes" else best_of_each
+    return OrderedPassages(led(passages, section_of, RankedList.of(pool).ids), section_of)
+
+
+def _by_score(sources: Sources, query: str, chunks: Sequence[str], evidence: frozenset[str]) -> RankedList:
+    lists: dict[str, RankedList] = {}
+    if "vectors" in evidence:
+        lists["vectors"] = ranked(sources.cosines(query, chunks))
+    if "words" in evidence:
+        lists["words"] = ranked(sources.bm25_scores(query, chunks))
+    return fuse(lists, Fuse(method="score"), {}, shares=("words",))

@@ -1,0 +1,74 @@
+"""Token vectors of queries and candidates, for late interaction.
+
+1. A query's token vectors are computed, once per distinct query.
+2. A candidate's are read from the index, where it keeps them. Otherwise they are computed when a query first
+   meets the candidate, and cached in the workspace as int8.
+3. Both sides have one precision, so kept int8 vectors and computed ones give the same scores.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from contextlib import ExitStack
+from functools import cached_property
+
+from branchrank.embedders import TokenEmbedder, token_embedder
+from branchrank.embedders.token_cache import TokenCache
+from branchrank.index import Index
+from branchrank.ranking.maxsim import TokenVectors, maxsim, quantise
+from branchrank.stores.indexed_text import embedded_text
+from branchrank.systems.memo import Memo
+from branchrank.systems.tracing import Trace
+
+
+class TokenVectorSource:
+    """Where the token vectors of one index come from. What it opens is closed with ``resources``.
+
+    Without ``open_cache`` candidates are embedded again for each query.
+    """
+
+    def __init__(
+        self, index: Index, memo: Memo, resources: ExitStack, open_cache: Callable[[], TokenCache] | None
+    ) -> None:
+        self._index = index
+        self._memo = memo
+        self._resources = resources
+        self._open_cache = open_cache
+
+    def check(self) -> None:
+        """Raise :class:`~branchrank.errors.UsageError` when the model of the index gives no token vectors."""
+        _ = self._embedder, self._index.token_vectors
+
+    def maxsim(self, query: str, chunks: Sequence[str], trace: Trace) -> dict[str, float]:
+        """MaxSim of a query with each chunk. Raises :class:`~branchrank.errors.UsageError`, as above."""
+        with trace.timed("embed tokens"):
+            tokens = self._memo.get(("query tokens", query), lambda: self._query(query))
+        with trace.timed("candidate tokens"):
+            documents = self._documents(chunks)
+        with trace.timed("maxsim"):
+            return dict(zip(chunks, maxsim(tokens, documents).tolist(), strict=True))
+
+    def _query(self, query: str) -> TokenVectors:
+        kept = self._index.token_vectors
+        return quantise(self._embedder.embed_query_tokens(query), kept.precision if kept else "int8")
+
+    def _documents(self, chunks: Sequence[str]) -> list[TokenVectors]:
+        kept = self._index.token_vectors
+        if kept is not None:
+            return [kept.vectors(chunk) for chunk in chunks]
+        texts = [embedded_text(self._index.chunks[chunk]) for chunk in chunks]
+        if self._cache is not None:
+            return self._cache.document_tokens(self._embedder, texts)
+        return [quantise(rows, "int8") for rows in self._embedder.embed_document_tokens(texts)]
+
+    @cached_property
+    def _embedder(self) -> TokenEmbedder:
+        return token_embedder(self._index.embedder, self._index.settings.embedder)
+
+    @cached_property
+    def _cache(self) -> TokenCache | None:
+        if self._open_cache is None:
+            return None
+        cache = self._open_cache()
+        self._resources.callback(cache.close)
+        return cache

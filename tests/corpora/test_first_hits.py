@@ -1,0 +1,79 @@
+"""One question about a real documentation set: every tool and door answers with the right page."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import ExitStack
+from pathlib import Path
+
+import pytest
+from support.commands import invoke
+from support.front_doors import Command, Http, Library, Mcp, Tui
+
+from branchrank.systems.builtin import BUILTIN
+
+BESIDE = Path(__file__).parents[2].parent / "shared" / "corpora" / "symfony-docs"
+pytestmark = [pytest.mark.corpora, pytest.mark.skipif(not BESIDE.is_dir(), reason=f"{BESIDE} is not here")]
+
+QUESTION = "how do I restrict a route to a host"
+#: Its section "Sub-Domain Routing". "Restricting by Host", about firewalls, shares more words with it.
+PAGE = "routing.rst"
+#: The first hits among which the page must be.
+FIRST = 5
+#: Grep knows no meaning: asked for the option that the page documents, it has the page first.
+PATTERN = "'host:' '{subdomain}'"
+
+
+@pytest.fixture(scope="module")
+def resources() -> Iterator[ExitStack]:
+    with ExitStack() as opened:
+        yield opened
+
+
+@pytest.fixture(scope="module")
+def project(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    folder = tmp_path_factory.mktemp("symfony")
+    words = ("--data-dir", folder / "data", "--embedder", "all-MiniLM-L6-v2", "--quiet")
+    result = invoke("index", BESIDE, *words)
+    assert result.exit_code == 0, result.output
+    return folder
+
+
+@pytest.fixture(scope="module")
+def library(project: Path, resources: ExitStack) -> Library:
+    return Library(project, resources)
+
+
+@pytest.mark.parametrize("predictor", BUILTIN)
+def test_every_predictor(project: Path, library: Library, resources: ExitStack, predictor: str) -> None:
+    expected = [hit.source for hit in library().search(QUESTION, predictor, FIRST)]
+    assert PAGE in expected
+    hits = Command(project).hits("retrieve", "--predictor", predictor, QUESTION)
+    assert [hit["source"] for hit in hits] == expected
+    if predictor not in ("bm25", "dense"):  # not in the family that is served
+        served = Http(library, resources)(QUESTION, predictor)["hits"]
+        assert [hit["source"] for hit in served] == expected
+        mcp = Mcp(library, resources)
+        found = mcp("predictor_search", query=QUESTION, predictor=predictor, limit=FIRST)
+        assert found.paths == expected
+
+
+def test_every_tool(library: Library, resources: ExitStack) -> None:
+    mcp = Mcp(library, resources)
+    for tool, asked in (
+        ("vector_search", {"query": QUESTION}),
+        ("hybrid_search", {"semantic_query": QUESTION}),
+        ("hybrid_search", {"semantic_query": QUESTION, "exact_keywords": PATTERN}),
+        ("grep_search", {"query": QUESTION}),
+    ):
+        assert PAGE in mcp(tool, **asked, limit=FIRST).paths, (tool, asked)
+    assert mcp("grep_search", query=PATTERN).paths[0] == PAGE
+
+
+def test_the_terminal_ui_and_document_search(project: Path, library: Library, resources: ExitStack) -> None:
+    tui = Tui(library, resources)
+    for mode in ("vector", "hybrid", "predictor-local", "predictor-hybrid"):
+        found = [each.hit.source for each in tui.search(mode, QUESTION, "")]
+        assert PAGE in found[:FIRST], mode
+    assert PAGE in [hit["source"] for hit in Command(project).hits("search", QUESTION)][:FIRST]
+    assert PAGE in [hit["source"] for hit in Command(project).hits("hybrid", "--no-llm", QUESTION)]

@@ -1,0 +1,144 @@
+"""The vector store of a workspace whose owner never named one: Chroma, with the lists of exact search."""
+
+from __future__ import annotations
+
+import json
+import shutil
+import tomllib
+from pathlib import Path
+
+import pytest
+from support.chroma_answers import drop_the_best
+from support.commands import benchmark, invoke, program, write_lines
+from support.front_doors import make_indexed
+from support.worlds import numbered_pages
+
+QUERY = "a tea of leaves"
+QUESTIONS = [
+    {
+        "id": f"q{number}",
+        "question": f"tea {number}",
+        "source_file": f"p{number:03d}.md",
+        "gold_level": "file",
+    }
+    for number in range(6)
+]
+EXACT = ("--vector-store", "exact")
+
+
+@pytest.fixture(scope="module")
+def built(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """180 pages and six questions, indexed without a word about the vector store."""
+    project = make_indexed(tmp_path_factory.mktemp("stores"), numbered_pages(), vector_store=None)
+    write_lines(project / "data" / "benchmark" / "questions.jsonl", QUESTIONS)
+    return project
+
+
+@pytest.fixture
+def project(built: Path, tmp_path: Path) -> Path:
+    """A copy that a test may change."""
+    return shutil.copytree(built, tmp_path / "project", symlinks=True)
+
+
+def facts(run: Path) -> dict[str, object]:
+    (index,) = json.loads((run / "run.json").read_text())["indexes"]
+    assert isinstance(index, dict)
+    return index
+
+
+def test_no_setting_is_written_and_chroma_is_the_default(built: Path) -> None:
+    config = tomllib.loads((built / "data" / "branchrank.toml").read_text())
+    assert config["index"] == {"embedder": "fake:64"}
+    assert (built / "data" / "chroma" / "chroma.sqlite3").is_file()
+
+
+def test_both_stores_write_the_same_rows(built: Path, tmp_path: Path) -> None:
+    words = ("--predictor", "local", "--predictor", "hybrid", "--hybrid-no-llm", "--predictor", "dense")
+    runs = {
+        name: benchmark(built, *words, *flags, reports=tmp_path / name)
+        for name, flags in (("chroma", ()), ("exact", EXACT), ("auto", ("--vector-store", "auto")))
+    }
+    assert {name: facts(run)["vector_store"] for name, run in runs.items()} == {
+        "chroma": "chroma",
+        "exact": "exact",
+        "auto": "exact",
+    }
+    rows = {name: (run / "rows.jsonl").read_bytes() for name, run in runs.items()}
+    assert rows["chroma"] == rows["exact"] == rows["auto"] != b""
+
+
+def test_the_report_states_the_recall_of_chroma(
+    built: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    words = ("--predictor", "dense", "--predictor", "bm25")
+    whole = benchmark(built, *words, reports=tmp_path / "whole")
+    assert (facts(whole)["recall"], facts(whole)["recall_depth"]) == (1.0, 40)
+    assert "chroma (recall@40 1.0000)" in (whole / "report.md").read_text()
+    exact = benchmark(built, *words, *EXACT, reports=tmp_path / "exact")
+    assert facts(exact).get("recall") is None
+    assert "recall@" not in (exact / "report.md").read_text()
+    drop_the_best(monkeypatch)
+    less = benchmark(built, *words, reports=tmp_path / "less")
+    assert facts(less)["recall"] == pytest.approx(39 / 40)
+    assert "chroma (recall@40 0.9750)" in (less / "report.md").read_text()
+
+
+@pytest.mark.parametrize("what", ["the link", "the folder"])
+@pytest.mark.parametrize(
+    "words",
+    [
+        ("retrieve", QUERY),
+        ("hybrid", "--no-llm", QUERY),
+        ("search", QUERY),
+        ("benchmark", "--predictor", "local", "--latency-sample", "0"),
+    ],
+    ids=lambda words: words[0],
+)
+def test_a_collection_that_was_moved_away_is_an_error(
+    project: Path, tmp_path: Path, what: str, words: tuple[str, ...]
+) -> None:
+    data = project / "data"
+    place = data / "chroma" if what == "the link" else (data / "chroma").resolve()
+    shutil.move(place, tmp_path / "elsewhere")
+    before = sorted(data.rglob("*"))
+    refused = invoke(*words, "--data-dir", data)
+    assert refused.exit_code == 4
+    assert f"{place.name}" in refused.stderr
+    assert "is missing" in refused.stderr
+    assert f"fix: branchrank index --data-dir {data} --embedder fake:64\n" in refused.stderr
+    assert sorted(data.rglob("*")) == before, "a query does not rebuild what somebody moved"
+    answered = invoke("retrieve", QUERY, *EXACT, "--data-dir", data)
+    assert answered.exit_code == 0, answered.output
+    fixed = invoke("index", "--data-dir", data, "--embedder", "fake:64", "--quiet")
+    assert fixed.exit_code == 0, fixed.output
+    assert invoke(*words, "--data-dir", data).exit_code == 0
+
+
+#: Runs a command, then prints which of the heavy modules were loaded.
+LOADED = """
+import sys
+from click.testing import CliRunner
+from branchrank.cli.main import main
+result = CliRunner().invoke(main, sys.argv[1:])
+heavy = {"chromadb", "torch", "sentence_transformers", "openai"}
+print(result.exit_code, sorted(heavy & set(sys.modules)))
+"""
+
+
+@pytest.mark.parametrize(
+    ("words", "loaded"),
+    [
+        (("retrieve", "--predictor", "bm25", QUERY), "[]"),
+        (("retrieve", "--predictor", "pageindex", QUERY), "[]"),
+        (("benchmark", "--predictor", "bm25", "--latency-sample", "2"), "[]"),
+        (("index", "--help"), "[]"),
+        (("retrieve", "--predictor", "dense", *EXACT, QUERY), "[]"),
+        (("retrieve", "--predictor", "dense", QUERY), "['chromadb']"),
+    ],
+    ids=["bm25", "pageindex", "benchmark", "help", "exact", "chroma"],
+)
+def test_chroma_is_imported_only_where_it_searches(
+    project: Path, words: tuple[str, ...], loaded: str
+) -> None:
+    done = program("-c", LOADED, *words, *(() if "--help" in words else ("--data-dir", "data")), cwd=project)
+    assert done.stdout == f"0 {loaded}\n", done.stderr

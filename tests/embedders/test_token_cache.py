@@ -1,0 +1,117 @@
+"""Token vectors in the workspace's cache, and the embedders that give them."""
+
+import sqlite3
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from branchrank.embedders import FakeEmbedder, Vectors, token_embedder
+from branchrank.embedders.token_cache import TokenCache
+from branchrank.errors import UsageError
+from branchrank.progress import Progress, no_progress
+from branchrank.ranking.maxsim import quantise
+
+TEXTS = [f"section {number} about routing" for number in range(10)]
+
+
+class Counting(FakeEmbedder):
+    """The fake embedder, with a list of every text whose tokens it was asked for."""
+
+    def __init__(self, dimension: int = 64) -> None:
+        super().__init__(dimension)
+        self.asked: list[str] = []
+
+    def embed_document_tokens(self, texts: Sequence[str], progress: Progress = no_progress) -> list[Vectors]:
+        self.asked += texts
+        return super().embed_document_tokens(texts, progress)
+
+
+@pytest.fixture
+def path(tmp_path: Path) -> Path:
+    return tmp_path / "cache" / "tokens.sqlite3"
+
+
+@pytest.fixture
+def cache(path: Path) -> Iterator[TokenCache]:
+    opened = TokenCache(path)
+    yield opened
+    opened.close()
+
+
+def test_a_word_is_a_token_of_the_fake_embedder() -> None:
+    embedder = FakeEmbedder()
+    words = embedder.embed_documents(["configure", "routes"])
+    assert np.array_equal(embedder.embed_query_tokens("Configure routes!"), words)
+    assert np.array_equal(embedder.embed_document_tokens(["configure routes"])[0], words)
+    assert embedder.embed_query_tokens("...").shape == (0, 64)
+    assert embedder.embed_document_tokens(["..."])[0].tolist() == np.eye(1, 64).tolist()
+
+
+def test_a_document_is_embedded_once(path: Path, cache: TokenCache) -> None:
+    embedder = Counting()
+    first = cache.document_tokens(embedder, [*TEXTS, TEXTS[0]])
+    assert embedder.asked == TEXTS
+    again = TokenCache(path)
+    second = again.document_tokens(embedder, [TEXTS[3], "a new text", TEXTS[0]])
+    again.close()
+    assert embedder.asked == [*TEXTS, "a new text"]
+    expected = [quantise(rows, "int8") for rows in FakeEmbedder().embed_document_tokens(TEXTS)]
+    for found, vectors in zip(
+        [*first, second[0], second[2]], [*expected, expected[0], expected[3], expected[0]], strict=True
+    ):
+        assert np.array_equal(found.values, vectors.values)
+        assert np.array_equal(found.scales, vectors.scales)
+
+
+def test_another_model_shares_nothing(cache: TokenCache) -> None:
+    cache.document_tokens(FakeEmbedder(32), TEXTS)
+    assert cache.document_tokens(FakeEmbedder(64), TEXTS)[0].values.shape == (4, 64)
+
+
+@pytest.mark.parametrize(
+    "damage", ["UPDATE embeddings SET vector = substr(vector, 1, 60)", "UPDATE embeddings SET vector = x'00'"]
+)
+def test_a_damaged_row_is_embedded_again(path: Path, damage: str) -> None:
+    first = TokenCache(path)
+    expected = first.document_tokens(FakeEmbedder(), TEXTS)
+    first.close()
+    connection = sqlite3.connect(path)
+    with connection:
+        connection.execute(damage)
+    connection.close()
+    again = TokenCache(path)
+    embedder = Counting()
+    found = again.document_tokens(embedder, TEXTS)
+    again.close()
+    assert embedder.asked == TEXTS
+    assert all(np.array_equal(one.values, two.values) for one, two in zip(found, expected, strict=True))
+
+
+def test_the_file_stays_below_its_limit_and_the_oldest_make_room(path: Path) -> None:
+    limit = 200_000
+    cache = TokenCache(path, limit_bytes=limit)
+    embedder = Counting(256)
+    texts = [f"number {number} " + "route " * 20 for number in range(120)]  # about 5.6 kB each
+    for start in range(0, 120, 10):
+        cache.document_tokens(embedder, texts[start : start + 10])
+    assert len(embedder.asked) == 120
+    cache.document_tokens(embedder, texts[-10:])
+    assert len(embedder.asked) == 120  # the newest are there
+    cache.document_tokens(embedder, texts[:10])
+    assert len(embedder.asked) == 130  # the oldest are not
+    cache.close()
+    assert path.stat().st_size <= limit + 8192
+
+
+def test_a_model_without_token_vectors_is_refused_with_models_that_have_them() -> None:
+    class Pooled:
+        identity = FakeEmbedder().identity
+        embed_documents = FakeEmbedder().embed_documents
+        embed_query = FakeEmbedder().embed_query
+
+    assert isinstance(token_embedder(FakeEmbedder(), "fake"), FakeEmbedder)
+    with pytest.raises(UsageError) as caught:
+        token_embedder(Pooled(), "pooled")
+    assert "all-MiniLM-L6-v2" in (caught.value.remedy or "")

@@ -1,0 +1,105 @@
+"""The distance threshold that an index measures for its model."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+from hypothesis import given
+from hypothesis import strategies as st
+from support.worlds import PAGES, make_workspace
+
+from branchrank.index import build_index, open_index
+from branchrank.index.calibration import calibrate, distance_calibration, probe_queries
+from branchrank.index.manifest import DistanceCalibration
+from branchrank.index.workspace_folder import WorkspaceFolder
+from branchrank.records import Node
+from branchrank.tree.navigate import Tree
+
+DISTANCES = st.lists(st.floats(0.0, 4.0), min_size=1, max_size=40)
+
+
+@given(DISTANCES)
+def test_the_default_is_kept_unless_it_empties_the_branch_for_most_probes(distances: list[float]) -> None:
+    found = distance_calibration(distances)
+    losing = sum(distance >= 0.5 for distance in distances)
+    assert (found.probes, found.losing) == (len(distances), losing)
+    if 2 * losing <= len(distances):
+        assert (found.threshold, found.words) == (0.5, "")
+    else:
+        assert found.threshold == calibrate(distances).suggested
+        assert f"{losing} of {len(distances)} probe queries" in found.words
+
+
+@given(DISTANCES)
+def test_the_suggested_threshold_keeps_95_of_100_nearest_chunks_and_is_no_larger(
+    distances: list[float],
+) -> None:
+    suggested = calibrate(distances).suggested
+    kept = sum(distance < suggested for distance in distances)
+    assert kept >= 0.95 * len(distances) or suggested == 4.0
+    fewer = sum(distance < suggested - 0.011 for distance in distances)
+    assert fewer < 0.95 * len(distances)
+
+
+def tree(titles: list[str]) -> Tree:
+    root = Node(
+        id="", parent_id=None, children=tuple(f"{n}.md" for n in range(len(titles))), depth=0, kind="root",
+        title="docs",
+    )  # fmt: skip
+    return Tree([root, *(page(n, title) for n, title in enumerate(titles))])
+
+
+def page(number: int, title: str) -> Node:
+    return Node(
+        id=f"{number}.md", parent_id="", depth=1, kind="file", title=title, source=f"{number}.md",
+        line_start=1, line_end=1, own_line_end=1,
+    )  # fmt: skip
+
+
+def test_probes_are_distinct_titles_drawn_by_a_seed() -> None:
+    titles = [f"Title {n // 2}" for n in range(600)]
+    probes = probe_queries(tree(titles))
+    assert len(probes) == len(set(probes)) == 100
+    assert probes == probe_queries(tree(list(reversed(titles))))
+    assert set(probes) <= set(titles)
+    assert probe_queries(tree(["", "B"])) != []
+
+
+def without_calibration(workspace: WorkspaceFolder) -> None:
+    """Make the manifest one of a version that measured no distances."""
+    with build_index(workspace) as index:
+        path = index.directory / "manifest.json"
+    content = json.loads(path.read_text())
+    assert content.pop("distance")["probes"] > 0
+    path.write_text(json.dumps(content))
+
+
+def test_an_index_of_an_older_version_opens_with_the_default_threshold(tmp_path: Path) -> None:
+    workspace = make_workspace(tmp_path)
+    without_calibration(workspace)
+    with open_index(workspace) as index:
+        assert index.manifest.distance == DistanceCalibration(probes=0, losing=0, threshold=0.5)
+
+
+def test_indexing_again_measures_an_older_index_and_embeds_no_document(tmp_path: Path) -> None:
+    workspace = make_workspace(tmp_path)
+    without_calibration(workspace)
+    with build_index(workspace) as index:
+        assert index.is_new
+        assert index.report.embedded == 0
+        measured = index.manifest.distance
+    with build_index(workspace) as again:
+        assert not again.is_new
+        assert again.manifest.distance == measured
+
+
+def test_the_manifest_is_the_same_from_build_to_build(tmp_path: Path) -> None:
+    found = []
+    for name in ("a", "b"):
+        with build_index(make_workspace(tmp_path / name)) as index:
+            found.append(index.manifest.distance)
+    assert found[0] == found[1]
+    assert 2 * found[0].losing > found[0].probes
+    assert found[0].threshold > 0.5
+    assert len(PAGES) < found[0].probes

@@ -1,0 +1,158 @@
+"""Token vectors that an index keeps: what is written, reused, checked and refused."""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+
+import numpy as np
+import pytest
+from support.small_corpus import reopened, small_workspace
+
+from branchrank.errors import ArtifactError, UsageError
+from branchrank.index import Index, build_index, open_index
+from branchrank.ranking.maxsim import TokenPrecision, TokenVectors, quantise
+from branchrank.stores.indexed_text import embedded_text
+from branchrank.stores.token_file import TokenFile, save_token_vectors
+
+
+def computed(index: Index, precision: TokenPrecision) -> list[TokenVectors]:
+    texts = [embedded_text(chunk) for chunk in index.chunks.values()]
+    return [quantise(rows, precision) for rows in index.embedder.embed_document_tokens(texts)]  # type: ignore[attr-defined]
+
+
+def rewrite(path: Path, text: str) -> None:
+    before = path.stat().st_mtime_ns
+    path.write_text(text, encoding="utf-8")
+    os.utime(path, ns=(before + 10**9, before + 10**9))
+
+
+def assert_kept(index: Index, precision: TokenPrecision) -> None:
+    kept = index.token_vectors
+    assert kept is not None
+    for chunk, expected in zip(index.chunks, computed(index, precision), strict=True):
+        found = kept.vectors(chunk)
+        assert found.values.dtype == expected.values.dtype
+        assert np.array_equal(found.values, expected.values)
+        assert np.array_equal(found.scales, expected.scales)
+
+
+@pytest.mark.parametrize("precision", ["int8", "fp16"])
+def test_an_index_keeps_the_token_vectors_of_its_chunks(tmp_path: Path, precision: TokenPrecision) -> None:
+    workspace = small_workspace(tmp_path, token_vectors=precision)
+    with build_index(workspace) as index:
+        assert_kept(index, precision)
+        assert index.report.token_texts == len(index.chunks)
+        size = (index.directory / "tokens" / "values").stat().st_size
+        tokens = sum(len(each.scales) for each in computed(index, precision))
+        assert size == tokens * 16 * {"int8": 1, "fp16": 2}[precision]
+    with open_index(workspace) as index:
+        assert_kept(index, precision)
+
+
+def test_by_default_an_index_keeps_none(tmp_path: Path) -> None:
+    with build_index(small_workspace(tmp_path)) as index:
+        assert index.token_vectors is None
+        assert not (index.directory / "tokens").exists()
+
+
+def test_unchanged_chunks_are_copied_from_the_index_in_use(tmp_path: Path) -> None:
+    workspace = small_workspace(tmp_path, token_vectors="int8")
+    build_index(workspace).close()
+    page = tmp_path / "docs" / "index.md"
+    rewrite(page, page.read_text().replace("hot plate", "very hot plate"))
+    with build_index(workspace) as index:
+        assert index.is_new
+        assert index.report.token_texts == 1
+        assert_kept(index, "int8")
+    (tmp_path / "docs" / "copy.md").write_text(page.read_text())  # the same texts
+    with build_index(workspace) as index:
+        assert index.is_new
+        assert index.report.token_texts == 0
+        assert_kept(index, "int8")
+
+
+def test_equal_texts_are_embedded_once(tmp_path: Path) -> None:
+    workspace = small_workspace(tmp_path, token_vectors="int8")
+    for name in ("a", "b"):
+        page = tmp_path / "docs" / name / "same.md"
+        page.parent.mkdir()
+        page.write_text("# Same\n\nThe same words.\n")
+    with build_index(workspace) as index:
+        texts = {embedded_text(chunk) for chunk in index.chunks.values()}
+        assert index.report.token_texts == len(texts)
+        assert_kept(index, "int8")
+
+
+def test_vectors_of_another_precision_or_model_are_not_copied(tmp_path: Path) -> None:
+    build_index(small_workspace(tmp_path, token_vectors="int8")).close()
+    workspace = reopened(tmp_path, index__token_vectors="fp16")
+    with build_index(workspace) as index:
+        assert index.report.token_texts == len(index.chunks)
+        assert index.report.embedded == 0
+        assert_kept(index, "fp16")
+
+
+def test_two_builds_write_the_same_token_vectors(tmp_path: Path) -> None:
+    workspace = small_workspace(tmp_path, token_vectors="int8")
+    digests = []
+    for _ in range(2):
+        with build_index(workspace, force=True) as index:
+            digests.append(index.manifest.digests)
+    assert digests[0] == digests[1]
+    assert {"tokens/values", "tokens/scales.npy"} <= digests[0].keys()
+
+
+def test_an_index_without_them_is_stale_where_they_are_asked_for(tmp_path: Path) -> None:
+    build_index(small_workspace(tmp_path)).close()
+    with pytest.raises(ArtifactError) as caught:
+        open_index(reopened(tmp_path, index__token_vectors="int8"))
+    assert "--token-vectors int8" in (caught.value.remedy or "")
+
+
+def test_they_are_ignored_where_a_search_asks_for_none_and_dropped_by_a_build(tmp_path: Path) -> None:
+    build_index(small_workspace(tmp_path, token_vectors="int8")).close()
+    without = reopened(tmp_path, index__token_vectors="none")
+    with open_index(without) as index:
+        assert index.token_vectors is None
+        assert (index.directory / "tokens").exists()
+    with build_index(without) as index:
+        assert index.is_new
+        assert not (index.directory / "tokens").exists()
+
+
+@pytest.mark.parametrize("name", ["values", "scales.npy", "offsets.npy", "keys.npy"])
+def test_a_damaged_file_is_refused_when_it_is_first_used_and_built_again(tmp_path: Path, name: str) -> None:
+    workspace = small_workspace(tmp_path, token_vectors="int8")
+    with build_index(workspace) as index:
+        path = index.directory / "tokens" / name
+    content = bytearray(path.read_bytes())
+    content[-1] ^= 1
+    path.write_bytes(bytes(content))
+    with open_index(workspace) as index, pytest.raises(ArtifactError, match="damaged"):
+        _ = index.token_vectors
+    with build_index(workspace) as index:
+        assert index.is_new
+        assert index.report.token_texts == len(index.chunks)
+        assert_kept(index, "int8")
+
+
+def test_a_model_that_gives_none_is_refused_before_any_work(tmp_path: Path) -> None:
+    workspace = small_workspace(tmp_path, embedder="ollama:nomic-embed-text", token_vectors="int8")
+    with pytest.raises(UsageError) as caught:
+        build_index(workspace)
+    assert "all-MiniLM-L6-v2" in (caught.value.remedy or "")
+
+
+def test_files_that_do_not_fit_the_chunks_are_refused(tmp_path: Path) -> None:
+    rows = quantise(np.eye(3, dtype=np.float32), "int8")
+    save_token_vectors(tmp_path / "tokens", ["a" * 64, "b" * 64], [rows, rows])
+    kept = TokenFile(tmp_path / "tokens", ["one", "two"], "int8")
+    assert kept.keys == ["a" * 64, "b" * 64]
+    assert np.array_equal(kept.vectors("two").values, rows.values)
+    for ids, precision in ((["one"], "int8"), (["one", "two"], "fp16")):
+        with pytest.raises(ArtifactError):
+            TokenFile(tmp_path / "tokens", ids, precision)  # type: ignore[arg-type]
+    (tmp_path / "tokens" / "scales.npy").write_bytes(b"nothing")
+    with pytest.raises(ArtifactError):
+        TokenFile(tmp_path / "tokens", ["one", "two"], "int8")

@@ -1,0 +1,67 @@
+"""A value of the wrong type is an error that shows it, in every method that a notebook calls."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import numpy as np
+import pytest
+from support.worlds import make_workspace
+
+from branchrank import Run, Workspace, errors
+from branchrank.index import build_index
+
+
+@pytest.fixture(scope="module")
+def workspace(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Workspace]:
+    folder = make_workspace(tmp_path_factory.mktemp("arguments"))
+    build_index(folder).close()
+    with Workspace(folder) as opened:
+        yield opened
+
+
+Call = Callable[[Workspace], object]
+#: The argument at fault, and a call with a value of the wrong type or range.
+WRONG: list[tuple[str, Call]] = [
+    *(("query", lambda w, value=value: w.search(value)) for value in (None, 5, b"tea", ["tea"])),
+    *(("k", lambda w, value=value: w.search("tea", k=value)) for value in (None, "5", 2.5, True, 0, -1)),
+    *(("system", lambda w, value=value: w.search("tea", value)) for value in (None, 5, ["local"])),
+    *(("keywords", lambda w, value=value: w.search("tea", "grep", keywords=value)) for value in (None, 5)),
+    *(("filters", lambda w, value=value: w.search("tea", filters=value)) for value in (None, 5, [5], b"a=b")),
+    ("query", lambda w: w.search_documents(None)),
+    ("mode", lambda w: w.search_documents("tea", "keywords")),
+    *(("limit", lambda w, value=value: w.search_documents("tea", "keyword", value)) for value in (0, "5")),
+    ("query", lambda w: w.tools.grep_search(None)),
+    ("query", lambda w: w.tools.vector_search(5)),
+    ("query", lambda w: w.tools.hybrid_search(None)),
+    ("exact_keywords", lambda w: w.tools.hybrid_search("tea", None)),
+    ("ranking", lambda w: w.tools.grep_search("tea", ranking="bm52")),
+    ("ranking", lambda w: w.tools.hybrid_search("tea", ranking=5)),
+    *(("limit", lambda w, value=value: w.tools.grep_search("tea", limit=value)) for value in (0, "5", None)),
+    ("path", lambda w: w.tools.read_file(None)),
+    ("names", lambda w: w.predictor_names(5)),
+    ("data_dir", lambda w: Workspace.open(None)),
+    ("corpus", lambda w: Workspace.build(5, Path("nowhere"))),
+    ("directory", lambda w: Run.load(5)),
+    ("questions", lambda w: w.benchmark("bm25", questions=5)),
+    ("measures", lambda w: w.benchmark("bm25", measures=5)),
+    ("filters", lambda w: w.benchmark("bm25", filters=5)),
+    ("questions", lambda w: w.calibrate(5)),
+]
+
+
+@pytest.mark.parametrize(("name", "call"), WRONG, ids=[f"{n}-{name}" for n, (name, _) in enumerate(WRONG)])
+def test_a_wrong_argument_is_named_with_its_value(workspace: Workspace, name: str, call: Call) -> None:
+    with pytest.raises(errors.UsageError) as caught:
+        call(workspace)
+    assert caught.value.message.split()[0] == name
+    assert caught.value.remedy.startswith(name)
+
+
+def test_what_only_looks_unusual_is_taken(workspace: Workspace) -> None:
+    expected = workspace.search("tea", "local", 2)
+    assert workspace.search("tea", "local", np.int64(2)) == expected
+    assert workspace.search("tea", workspace.system("local"), 2, filters=()) == expected
+    assert workspace.search("", "local", 2) == workspace.search("", "local", 2)
+    assert workspace.tools.grep_search("tea", ranking="bm25", limit=1).results

@@ -1,0 +1,164 @@
+"""MaxSim against its definition, its golden value, and the exactness of its products."""
+
+import math
+import subprocess
+import sys
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from numpy.typing import NDArray
+
+from branchrank.ranking.maxsim import TokenPrecision, TokenVectors, add_scores, maxsim, quantise
+from branchrank.records import Scored
+
+Rows = NDArray[np.float32]
+PRECISIONS: tuple[TokenPrecision, ...] = ("int8", "fp16")
+
+
+def unit(rows: Rows) -> Rows:
+    lengths = np.linalg.norm(rows, axis=1, keepdims=True)
+    return np.asarray(rows / lengths, dtype=np.float32)
+
+
+def random_rows(seed: int, tokens: int, dimension: int) -> Rows:
+    drawn = np.random.default_rng(seed).standard_normal((tokens, dimension))
+    return unit(drawn.astype(np.float32))
+
+
+def by_definition(query: Rows, document: Rows) -> float:
+    """The mean over query rows of the largest dot product with a document row, in Python's own numbers."""
+
+    def dot(one: list[float], other: list[float]) -> float:
+        return math.fsum(a * b for a, b in zip(one, other, strict=True))
+
+    best = [max(dot(q, d) for d in document.tolist()) for q in query.tolist()]
+    return math.fsum(best) / len(best)
+
+
+def test_a_value_computed_by_hand() -> None:
+    query = np.array([[1, 0], [0, 1]], dtype=np.float32)
+    near = np.array(
+        [[0.6, 0.8], [-1, 0]], dtype=np.float32
+    )  # best: .6 for the first token, .8 for the second
+    far = np.array([[-1, 0]], dtype=np.float32)  # best: -1 and 0
+    found = maxsim(quantise(query, "fp16"), [quantise(near, "fp16"), quantise(far, "fp16")])
+    assert found == pytest.approx([0.7, -0.5], abs=1e-3)
+
+
+shapes = st.lists(st.integers(1, 9), min_size=1, max_size=6)
+
+
+@pytest.mark.parametrize("precision", PRECISIONS)
+@settings(derandomize=True, deadline=None, max_examples=40)
+@given(st.integers(0, 10_000), st.integers(1, 5), shapes, st.integers(2, 40))
+def test_it_is_the_mean_of_the_best_matches(
+    precision: TokenPrecision, seed: int, query_tokens: int, shape: list[int], dimension: int
+) -> None:
+    query = random_rows(seed, query_tokens, dimension)
+    documents = [random_rows(seed + 1 + n, tokens, dimension) for n, tokens in enumerate(shape)]
+    found = maxsim(quantise(query, precision), [quantise(rows, precision) for rows in documents])
+    expected = [by_definition(query, document) for document in documents]
+    assert found == pytest.approx(expected, abs={"int8": 2e-2, "fp16": 1e-3}[precision])
+    assert np.abs(found).max() <= 1 + 1e-6
+
+
+@pytest.mark.parametrize("precision", PRECISIONS)
+@settings(derandomize=True, deadline=None, max_examples=25)
+@given(st.integers(0, 10_000), shapes, st.sampled_from([3, 384, 768, 1040, 1041, 1500]))
+def test_a_score_depends_on_no_other_candidate_nor_on_the_order_of_summation(
+    precision: TokenPrecision, seed: int, shape: list[int], dimension: int
+) -> None:
+    query = quantise(random_rows(seed, 4, dimension), precision)
+    documents = [
+        quantise(random_rows(seed + 1 + n, tokens, dimension), precision) for n, tokens in enumerate(shape)
+    ]
+    together = maxsim(query, documents).tolist()
+    assert [maxsim(query, [document]).item() for document in documents] == together
+    order = np.random.default_rng(seed).permutation(dimension)
+    shuffled = [TokenVectors(each.values[:, order], each.scales) for each in (query, *documents)]
+    assert maxsim(shuffled[0], shuffled[1:]).tolist() == together
+
+
+def test_the_largest_products_of_bytes_are_exact() -> None:
+    for dimension in (1040, 1041):
+        row = TokenVectors(np.full((1, dimension), 127, np.int8), np.ones(1, np.float32))
+        odd = TokenVectors(row.values.copy(), row.scales)
+        odd.values[0, -1] = 126
+        assert maxsim(row, [row, odd]).tolist() == [127 * 127 * dimension, 127 * 127 * dimension - 127]
+
+
+def test_the_number_of_blas_threads_changes_no_bit() -> None:
+    code = (
+        "import numpy as np\n"
+        "from branchrank.ranking.maxsim import maxsim, quantise\n"
+        "draw = np.random.default_rng(7)\n"
+        "rows = [draw.standard_normal((n, 384), dtype=np.float32) for n in (11, *range(90, 190, 7))]\n"
+        "for p in ('int8', 'fp16'):\n"
+        "    vectors = [quantise(r / np.linalg.norm(r, axis=1, keepdims=True), p) for r in rows]\n"
+        "    print(maxsim(vectors[0], vectors[1:]).tobytes().hex())\n"
+    )
+    printed = {
+        subprocess.run(
+            [sys.executable, "-c", code],
+            env={"OPENBLAS_NUM_THREADS": threads, "OMP_NUM_THREADS": threads},
+            capture_output=True,
+            check=True,
+            text=True,
+        ).stdout
+        for threads in ("1", "2", "4")
+    }
+    assert len(printed) == 1
+
+
+def test_a_text_without_tokens_scores_nothing() -> None:
+    none = quantise(np.zeros((0, 4), np.float32), "int8")
+    some = quantise(random_rows(1, 3, 4), "int8")
+    assert maxsim(none, [some, none]).tolist() == [0, 0]
+    found = maxsim(some, [none, some, none])
+    assert found[[0, 2]].tolist() == [0, 0]
+    assert found[1] == pytest.approx(1)
+    assert maxsim(some, []).shape == (0,)
+
+
+def test_a_row_that_is_kept_as_bytes_has_unit_length_again() -> None:
+    kept = quantise(random_rows(3, 20, 384), "int8")
+    assert kept.values.dtype == np.int8
+    assert np.abs(kept.values).max(axis=1).tolist() == [127] * 20
+    lengths = np.linalg.norm(kept.values * kept.scales[:, np.newaxis], axis=1)
+    assert lengths == pytest.approx(np.ones(20), abs=1e-6)
+
+
+entries = st.lists(
+    st.tuples(st.floats(-2, 2).map(lambda value: round(value, 2)), st.floats(-1, 1)), min_size=1, max_size=12
+)
+
+
+@settings(derandomize=True, deadline=None)
+@given(entries, st.integers(0, 12), st.sampled_from([0.0, 0.5, 1.0, 3.0]))
+def test_scored_candidates_stay_above_the_others(
+    drawn: list[tuple[float, float]], count: int, weight: float
+) -> None:
+    first = sorted((score for score, _ in drawn), reverse=True)
+    ranking = [Scored(f"{number:02}", score) for number, score in enumerate(first)]
+    second = {entry.key: score for entry, (_, score) in zip(ranking[:count], drawn, strict=False)}
+    result = add_scores(ranking, second, weight)
+    assert sorted(result.ids) == [entry.key for entry in ranking]
+    assert list(result.scores) == sorted(result.scores, reverse=True)
+    tops = dict(result)
+    for key, score in second.items():
+        assert tops[key] == pytest.approx(dict(ranking)[key] + weight * score)
+    if second and weight:
+        lowest = min(tops[key] for key in second)
+        assert all(tops[entry.key] <= lowest + 1e-12 for entry in ranking[len(second) :])
+
+
+def test_two_scores_are_added_with_their_weight() -> None:
+    ranking = [Scored("a", 1.0), Scored("b", 0.9), Scored("c", 0.85)]
+    result = add_scores(ranking, {"a": 0.1, "b": 0.4}, 0.5)
+    assert list(result) == [
+        Scored("b", pytest.approx(1.1)),
+        Scored("a", pytest.approx(1.05)),
+        Scored("c", pytest.approx(0.9)),
+    ]

@@ -1,0 +1,170 @@
+"""Which passages of a pool of sections are returned: without an LLM, with one, with a broken one."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+import msgspec
+import numpy as np
+import pytest
+from support import scripted_llm as scripted
+from support.scripted_llm import Script, ScriptedLLM
+from support.worlds import PAGES, QUERIES, make_index
+
+from branchrank.addresses import with_values
+from branchrank.llm.session import LLMSession
+from branchrank.records import Retrieval, StageTrace
+from branchrank.settings import LLMSettings
+from branchrank.spec import Branch, Endpoint, Rerank, System
+from branchrank.systems.builtin import builtin_systems
+from branchrank.systems.engine import Engine
+from branchrank.systems.llm_stages import LLMStages
+
+LONG = "\n\n".join(f"Step {number}: the boiler needs {number} litres of water." for number in range(1, 40))
+MANY = {
+    **PAGES,
+    "long.md": f"# Boiler\n\n## Filling the boiler\n\n{LONG}\n\n## Draining the boiler\n\nOpen the valve.\n",
+    "copy.md": "# Cleaning\n\nDescale the boiler with vinegar every month.\n",
+}
+ASKED = ("boiler water litres", *QUERIES)
+FILLING = "long.md#filling-the-boiler"
+
+
+@pytest.fixture(scope="module")
+def engine(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Engine]:
+    folder = tmp_path_factory.mktemp("world")
+    index, resolved = make_index(folder, MANY, index__chunk_tokens=32)
+    with index, Engine(index, folder / "docs", resolved) as made:
+        yield made
+
+
+def hybrid(engine: Engine, **changes: object) -> System:
+    (system,) = builtin_systems(("hybrid",), engine.settings)
+    return with_values(system, changes)
+
+
+def with_llm(engine: Engine, script: Script, query: str, k: int, **changes: object) -> Retrieval:
+    """The predictor hybrid with an LLM that follows the script."""
+    with ScriptedLLM(script) as server, LLMSession(LLMSettings(retries=0), environment={}) as session:
+        gateway = session.gateway(server.base_url, "")
+        system = msgspec.structs.replace(
+            hybrid(engine, **changes),
+            rerank=Rerank(method="llm"),
+            llm=Endpoint(base_url=server.base_url, model=gateway.model),
+        )
+        stages = LLMStages(lambda _: gateway)
+        root, settings = engine.sources.corpus_root, engine.settings
+        with Engine(engine.index, root, settings, llm_stages=stages) as asking:
+            return asking.retrieve(system, query, k)
+
+
+def stage(found: Retrieval, name: str) -> StageTrace:
+    (only,) = (stage for stage in found.trace if stage.stage == name)
+    return only
+
+
+@pytest.mark.parametrize("query", ASKED)
+def test_without_an_llm_all_passages_of_the_pool_are_ordered_by_score(engine: Engine, query: str) -> None:
+    found = engine.retrieve(hybrid(engine), query, 8)
+    index = engine.index
+    pool = stage(found, "cap").keys
+    chunks = {chunk.id for section in pool for chunk in index.chunks_of(section)}
+    vector = index.embedder.embed_query(query).astype(np.float64)
+    words = dict(zip(index.bm25_chunks.ids, index.bm25_chunks.scores(query).tolist(), strict=True))
+    best = max(words[chunk] for chunk in chunks)
+    expected = {
+        chunk: float(index.vectors.vector(chunk).astype(np.float64) @ vector)
+        + (0.5 * words[chunk] / best if best else 0.0)
+        for chunk in chunks
+    }
+    order = stage(found, "passage order")
+    assert dict(zip(order.keys, order.scores, strict=True)) == pytest.approx(expected, abs=1e-6)
+    assert list(order.scores) == sorted(order.scores, reverse=True)
+    assert [hit.score for hit in found.hits] == sorted((hit.score for hit in found.hits), reverse=True)
+    for hit in found.hits:
+        assert (hit.span, hit.text) == (index.chunks[hit.id].span, index.chunks[hit.id].text)
+        assert hit.branches, "a hit names the branches that found its section"
+
+
+def test_a_section_with_several_good_passages_returns_them(engine: Engine) -> None:
+    hits = engine.retrieve(hybrid(engine), "boiler water litres", 5).hits
+    assert [hit.node_id for hit in hits].count(FILLING) > 1
+    one_each = engine.retrieve(
+        hybrid(engine, **{"passages.order": "sections"}), "boiler water litres", 5
+    ).hits
+    assert [hit.node_id for hit in one_each].count(FILLING) == 1
+
+
+def test_the_same_text_is_returned_once(engine: Engine) -> None:
+    hits = engine.retrieve(hybrid(engine), "descale boiler vinegar month", 30).hits
+    assert sum("Descale the boiler" in hit.text for hit in hits) == 1
+
+
+@pytest.mark.parametrize("query", ASKED)
+def test_sections_are_returned_in_the_order_of_the_pool(engine: Engine, query: str) -> None:
+    found = engine.retrieve(hybrid(engine, returns="section"), query, 6)
+    assert [hit.id for hit in found.hits] == list(stage(found, "cap").keys[:6])
+    assert "passage order" not in [stage.stage for stage in found.trace]
+
+
+def test_the_llms_first_section_leads_and_its_passages_follow(engine: Engine) -> None:
+    script = scripted.oracle(lambda text: "needs 7 litres" in text)
+    found = with_llm(engine, script, "boiler water litres", 40)
+    assert found.fallbacks == ()
+    sections = stage(found, "rerank").keys
+    assert sections[0] == FILLING
+    ranks = {section: rank for rank, section in enumerate(sections, start=1)}
+    by_score = stage(engine.retrieve(hybrid(engine), "boiler water litres", 1), "passage order").keys
+    own: dict[str, int] = {}
+    expected = {}
+    for chunk in by_score:
+        section = engine.index.chunks[chunk].node_id
+        own[section] = own.get(section, 0) + 1
+        expected[chunk] = 1.0 / (ranks[section] * own[section])
+    order = stage(found, "passage order")
+    assert dict(zip(order.keys, order.scores, strict=True)) == pytest.approx(expected)
+    assert [hit.node_id for hit in found.hits[:5]].count(FILLING) >= 2
+    assert len({hit.node_id for hit in found.hits[:5]}) >= 3
+
+
+@pytest.mark.parametrize("number", range(1, 40, 6))
+def test_a_perfect_reranker_reaches_every_passage_of_the_pool(engine: Engine, number: int) -> None:
+    """Whatever passage of the first section is the answer, it is a hit: nothing of the section is lost."""
+    answer = f"Step {number}: the boiler needs {number} litres"
+    found = with_llm(
+        engine, scripted.oracle(lambda text: "needs 7 litres" in text), "boiler water litres", 400
+    )
+    assert any(answer in hit.text for hit in found.hits)
+
+
+def test_when_the_llm_fails_each_section_returns_its_best_passage(engine: Engine) -> None:
+    found = with_llm(engine, lambda chat, number: scripted.fail(500), "boiler water litres", 30)
+    assert found.fallbacks == ("rerank: http 500",)
+    sections = list(stage(found, "rerank").keys)
+    assert [engine.index.chunks[key].node_id for key in stage(found, "passage order").keys] == sections
+    by_score = stage(engine.retrieve(hybrid(engine), "boiler water litres", 1), "passage order").keys
+    best = {engine.index.chunks[chunk].node_id: chunk for chunk in reversed(by_score)}
+    assert stage(found, "passage order").keys == tuple(best[section] for section in sections)
+
+
+@pytest.mark.parametrize("query", ASKED)
+def test_the_llms_answer_has_the_same_prefix_for_any_k(engine: Engine, query: str) -> None:
+    script = scripted.oracle(lambda text: "boiler" in text)
+    longer = with_llm(engine, script, query, 30).hits
+    for k in (1, 3, 7):
+        assert with_llm(engine, script, query, k).hits == longer[:k]
+
+
+def test_excluded_passages_are_not_in_the_pool(engine: Engine) -> None:
+    best = engine.retrieve(hybrid(engine), "boiler water litres", 1).hits[0]
+    found = engine.retrieve(hybrid(engine), "boiler water litres", 30, excluded=(best.span,))
+    assert FILLING in {hit.node_id for hit in found.hits}
+    assert best.id not in stage(found, "passage order").keys
+
+
+def test_only_words_count_where_only_words_are_searched(engine: Engine) -> None:
+    branch = Branch(kind="bm25", unit="node", top_n=30)
+    system = with_values(System(name="words", branches=(branch,)), {"passages.order": "scores"})
+    found = stage(engine.retrieve(system, "boiler water litres", 3), "passage order")
+    assert found.scores[0] == 0.5
+    assert min(found.scores) >= 0.0
