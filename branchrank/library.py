@@ -167,22 +167,36 @@ def verify(
 def power(
     questions: Sequence[int] = POWER_QUESTIONS,
     *,
-    rate: float = 0.7,
-    disagreement: float = 0.2,
+    rate: float | None = None,
+    disagreement: float | None = None,
     difference: float | None = None,
-    candidates: int = 1,
+    candidates: int | None = None,
     alpha: float = 0.05,
+    sources: int | None = None,
+    icc: float | None = None,
+    run: str | Path | None = None,
+    measure: str = "",
 ) -> PowerAnalysis:
     """What a benchmark of so many questions can detect, before any query is run.
 
-    ``rate`` is the hit rate that you expect, ``disagreement`` the share of questions that two predictors
-    answer differently, ``difference`` the difference in hit rate that you want to confirm, ``candidates`` how
-    many predictors are compared with the baseline. Printing the result shows a table.
+    ``rate`` is the hit rate that you expect (0.7), ``disagreement`` the share of questions that two
+    predictors answer differently (0.2), ``difference`` the difference in hit rate that you want to confirm,
+    ``candidates`` how many predictors are compared with the baseline (1). ``sources`` says on how many pages
+    the gold of the questions is (one each), and ``icc`` how alike the differences of one page are, 0 to 1
+    (0.1). A finished ``run`` gives all of these but ``difference``, on its primary measure or on
+    ``measure``; what you name yourself wins. Printing the result shows a table.
+
+    Raises :class:`~branchrank.errors.UsageError` for assumptions that contradict each other, and
+    :class:`~branchrank.errors.RunError` for a run that can't be read.
 
     >>> [plan.unanimous for plan in power([100]).plans]
     [6]
+    >>> power([154], sources=29).plans[0].detectable > power([154]).plans[0].detectable
+    True
     """
     from branchrank.report.power_analysis import power_analysis
+    from branchrank.runs.pilot import pilot
+    from branchrank.runs.run import load_run
 
     return power_analysis(
         questions,
@@ -191,6 +205,9 @@ def power(
         difference=difference,
         candidates=candidates,
         alpha=alpha,
+        sources=sources,
+        icc=icc,
+        pilot=None if run is None else pilot(load_run(Path(run)), measure),
     )
 
 

@@ -51,8 +51,8 @@ def rates(estimates: Sequence[tuple[str, str, Estimate | None]]) -> Plot:
             "predictor": name,
             "measure": measure.replace("_", " "),
             "rate": e.value,
-            "low": e.low,
-            "high": e.high,
+            "low": e.value if e.low is None else e.low,
+            "high": e.value if e.high is None else e.high,
         }
         for name, measure, e in estimates
         if e is not None

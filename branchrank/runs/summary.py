@@ -7,6 +7,8 @@ from collections.abc import Iterable, Sequence
 from branchrank.measures.latency import percentile
 from branchrank.measures.passage_size import summarise_passages
 from branchrank.records import Record
+from branchrank.runs.comparisons import clusters_of
+from branchrank.runs.estimates import Estimate, estimate
 from branchrank.runs.rows import RowHit
 from branchrank.runs.scores import (
     STANDARD,
@@ -20,14 +22,15 @@ from branchrank.runs.timings import COMPUTE, CPU, LLM_WAIT, TOTAL, WARM, Timing
 class SummaryRow(Record, frozen=True, kw_only=True):
     """One predictor's line of ``summary.csv``. Rates are 0..1; ``None`` where nothing was measured.
 
-    ``rates`` has every standard measure, then the measures that were asked for by name.
+    ``estimates`` has every standard measure, then the measures that were asked for by name, each with its
+    interval.
     ``questions`` counts all that were asked, ``answerable_questions`` those that the rates are over.
     """
 
     predictor: str
     llm: str
     questions: int
-    rates: dict[str, float | None]
+    estimates: dict[str, Estimate | None]
     lines_per_hit: float | None
     latency_p50_ms: float | None
     latency_p95_ms: float | None
@@ -50,17 +53,27 @@ class SummaryRow(Record, frozen=True, kw_only=True):
     fallbacks: int
     answerable_questions: int
 
+    @property
+    def rates(self) -> dict[str, float | None]:
+        """The values of the estimates."""
+        return {name: None if each is None else each.value for name, each in self.estimates.items()}
+
 
 def summarise(
     scores: Scores, timings: Sequence[Timing], measures: Iterable[NamedMeasure]
 ) -> list[SummaryRow]:
     """One row per predictor, in the order of the run."""
     chosen = {measure.name: measure for measure in measures}
-    return [_summary(scores, predictor, timings, chosen) for predictor in scores.predictors]
+    clusters = clusters_of(scores)
+    return [_summary(scores, predictor, timings, chosen, clusters) for predictor in scores.predictors]
 
 
 def _summary(
-    scores: Scores, predictor: str, timings: Sequence[Timing], measures: dict[str, NamedMeasure]
+    scores: Scores,
+    predictor: str,
+    timings: Sequence[Timing],
+    measures: dict[str, NamedMeasure],
+    clusters: dict[str, str],
 ) -> SummaryRow:
     rows = scores.rows(predictor)
     calls = [call for row in rows for call in row.calls]
@@ -71,9 +84,9 @@ def _summary(
         predictor=predictor,
         llm=rows[0].llm,
         questions=len({row.question_id for row in rows}),
-        rates={
-            name: scores.average(predictor, measures[name])
-            if name in measures and scores.answerable
+        estimates={
+            name: estimate(scores.per_question(predictor, measures[name]), clusters)
+            if name in measures
             else None
             for name in dict.fromkeys((*STANDARD, *measures))
         },

@@ -180,7 +180,7 @@ def make_run(
     root = folder / "docs"
     if not root.exists():
         make_corpus(root, 60)
-    part = BenchmarkSettings(**{"latency_sample": 4, "bootstrap": 200, "top_k": 5, **settings})
+    part = BenchmarkSettings(**{"latency_sample": 4, "top_k": 5, **settings})
     opened = [
         OpenPredictor(
             predictor=each,
