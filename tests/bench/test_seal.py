@@ -23,7 +23,7 @@ def benchmark(project: Path, *words: object) -> tuple[int, str]:
     result = invoke(
         "benchmark",
         *("--data-dir", project / "data", "--reports", project / "reports", "--quiet"),
-        *("--predictor", "bm25", "--predictor", "local", "--latency-sample", 0, "--bootstrap", 100),
+        *("--predictor", "bm25", "--predictor", "local", "--latency-sample", 0),
         *words,
     )
     return result.exit_code, result.output

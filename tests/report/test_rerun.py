@@ -109,7 +109,7 @@ def test_a_run_knows_its_directory_after_a_change_of_the_working_directory(
 ) -> None:
     monkeypatch.chdir(project)
     with Workspace.open("data") as workspace:
-        made = workspace.benchmark("bm25", latency_sample=0, settings={"benchmark.bootstrap": 100})
+        made = workspace.benchmark("bm25", latency_sample=0)
     loaded = Run.load(os.path.relpath(made.directory))
     monkeypatch.chdir(tmp_path)
     for each in (made, loaded):

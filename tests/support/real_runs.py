@@ -88,7 +88,6 @@ def real_run(folder: Path, **options: Any) -> Iterator[Run]:
             "hybrid.model": MODEL,
             "pageindex.no_llm": True,
             "llm.record": str(folder / "calls.sqlite"),
-            "benchmark.bootstrap": 200,
             **options.pop("settings", {}),
         }
         with Workspace.open(folder / "data") as workspace:
