@@ -20,12 +20,20 @@ from typing import cast
 from branchrank.embedders import minilm
 from branchrank.embedders.fake import FakeEmbedder
 from branchrank.embedders.installed import installed_routes, open_installed
-from branchrank.embedders.protocol import Embedder, EmbedderIdentity, TokenEmbedder, Vectors, unit_rows
+from branchrank.embedders.protocol import (
+    DocumentVectors,
+    Embedder,
+    EmbedderIdentity,
+    TokenEmbedder,
+    Vectors,
+    unit_rows,
+)
 from branchrank.errors import ModelError, UsageError, or_else, suggestion
 from branchrank.progress import Notify
 from branchrank.settings import IndexSettings
 
 __all__ = [
+    "DocumentVectors",
     "Embedder",
     "EmbedderIdentity",
     "FakeEmbedder",
@@ -100,7 +108,7 @@ def _meant(embedder: str) -> str:
 
 def token_embedder(embedder: Embedder, name: str) -> TokenEmbedder:
     """The embedder called ``name``, if it gives token vectors. Raises :class:`UsageError` if not."""
-    if all(hasattr(embedder, method) for method in ("embed_document_tokens", "embed_query_tokens")):
+    if all(hasattr(embedder, method) for method in ("embed_documents_and_tokens", "embed_query_tokens")):
         return cast("TokenEmbedder", embedder)
     raise _no_tokens(name)
 

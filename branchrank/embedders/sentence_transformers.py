@@ -25,7 +25,7 @@ from branchrank.artifacts import digest_file, digest_of
 from branchrank.embedders.hub import model_folder
 from branchrank.embedders.nomic_bert import native_config
 from branchrank.embedders.prefixes import Prefixes, conventional_prefixes
-from branchrank.embedders.protocol import EmbedderIdentity, Vectors, unit_rows
+from branchrank.embedders.protocol import DocumentVectors, EmbedderIdentity, Vectors, unit_rows
 from branchrank.environment import preserved_random_state, preserved_start_method
 from branchrank.errors import ModelError
 from branchrank.printable import encodable
@@ -117,9 +117,12 @@ class SentenceTransformersEmbedder:
         row: Vectors = unit_rows(rows, origin=identity.model)[0]
         return row
 
-    def embed_document_tokens(self, texts: Sequence[str], progress: Progress = no_progress) -> list[Vectors]:
-        """The unit rows of each text's tokens, special ones and those of the prefix included."""
-        found = []
+    def embed_documents_and_tokens(
+        self, texts: Sequence[str], progress: Progress = no_progress
+    ) -> DocumentVectors:
+        """The unit row of each text and those of its tokens, special ones and the prefix's included."""
+        vectors = np.empty((len(texts), self.identity.dimension), dtype=np.float32)
+        tokens = []
         for number, text in enumerate(texts, start=1):
             with self._lock:
                 (encoded,) = self._model.encode_document(
@@ -128,9 +131,10 @@ class SentenceTransformersEmbedder:
                     output_value=None,
                     show_progress_bar=False,
                 )
-            found.append(self._rows(encoded))
+            vectors[number - 1] = encoded["sentence_embedding"].float().cpu().numpy()
+            tokens.append(self._rows(encoded))
             progress("embed", number, len(texts))
-        return found
+        return DocumentVectors(unit_rows(vectors, origin=self.identity.model), tokens)
 
     def embed_query_tokens(self, text: str) -> Vectors:
         """The unit rows of a query's tokens, without special ones and without those of the prefix."""

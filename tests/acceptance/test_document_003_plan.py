@@ -590,7 +590,7 @@ class TestRolloutPhases:
         lines = [{"id": f"q{n:03d}", "question": f"tea {n}", **pages[n % len(pages)]} for n in range(130)]
         path = write_lines(tmp_path / "questions.jsonl", lines)
         words = ("--predictor", "all", *NO_LLM, "--questions", path, "--sample-size", 100)
-        made = benchmark(project, *words, "--bootstrap", 100, reports=tmp_path / "reports")
+        made = benchmark(project, *words, reports=tmp_path / "reports")
         rows = table(made / "summary.csv")
         assert [row["questions"] for row in rows] == ["100"] * 3
 
@@ -600,7 +600,7 @@ class TestRolloutPhases:
         experiment = tmp_path / "tune.toml"
         experiment.write_text(
             f'name = "tune"\ndata_dir = "{project / "data"}"\n'
-            "[benchmark]\nlatency_sample = 0\nbootstrap = 100\n"
+            "[benchmark]\nlatency_sample = 0\n"
             '[systems.hybrid]\nrerank.method = "none"\n'
             "sweep = { candidate_cap = [20, 50], neighbor_depth = [0, 1] }\n"
         )

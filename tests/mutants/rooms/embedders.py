@@ -22,8 +22,8 @@ MUTANTS = (
     Mutant(
         "query-tokens-with-special-ones",
         "branchrank/embedders/minilm.py",
-        "self._tokens(text)[1:-1]",
-        "self._tokens(text)",
+        "unit_rows(rows, origin=MODEL)[1:-1]",
+        "unit_rows(rows, origin=MODEL)",
         (
             "tests/embedders/test_embedders_minilm.py"
             "::test_token_vectors_equal_those_of_sentence_transformers",
