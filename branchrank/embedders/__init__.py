@@ -1,15 +1,15 @@
 """Embedders behind one protocol, opened by name.
 
-========================  ==========================================================================
+========================  ===========================================================================
 ``--embedder``            route
-========================  ==========================================================================
+========================  ===========================================================================
 ``all-MiniLM-L6-v2``      the original weights from an installed package; no hub, no service
 ``fake``, ``fake:128``    hashed words, for tests and demonstrations; the number is the dimension
 ``openai:MODEL``          any OpenAI-compatible ``/v1/embeddings`` at ``--embedding-url``
 ``ollama:MODEL``          an Ollama server's ``/api/embed`` at ``--embedding-url``
 ``NAME``, ``NAME:MODEL``  an embedder of an installed package (:mod:`branchrank.embedders.installed`)
-anything else             a sentence-transformers model by hub name or local path
-========================  ==========================================================================
+anything else             a sentence-transformers model or a ColBERT checkpoint by hub name or local path
+========================  ===========================================================================
 """
 
 from __future__ import annotations
@@ -90,14 +90,23 @@ def open_embedder(settings: IndexSettings, *, notify: Notify | None = None) -> E
     meant = _meant(settings.embedder)
     if meant and "/" not in settings.embedder and not folder.exists():  # the hub's names have an owner
         raise UsageError(f"there is no embedder {settings.embedder!r}; {meant}", remedy="correct --embedder")
-    from branchrank.embedders.sentence_transformers import SentenceTransformersEmbedder
-
     try:
-        return SentenceTransformersEmbedder(settings.embedder, settings.embedding_revision, notify=notify)
+        return _open_named(settings.embedder, settings.embedding_revision, notify or (lambda line: None))
     except ModelError as error:
         if meant:
             raise ModelError(f"{error.message}; {meant}", remedy=error.remedy) from error
         raise
+
+
+def _open_named(model: str, revision: str, notify: Notify) -> Embedder:
+    """The model in a folder or of the hub, a ColBERT checkpoint by its own embedder."""
+    from branchrank.embedders.colbert import ColbertEmbedder, is_colbert
+    from branchrank.embedders.hub import model_folder
+    from branchrank.embedders.sentence_transformers import SentenceTransformersEmbedder
+
+    if is_colbert(model_folder(model, revision, notify)):
+        return ColbertEmbedder(model, revision, notify=notify)
+    return SentenceTransformersEmbedder(model, revision, notify=notify)
 
 
 def _meant(embedder: str) -> str:

@@ -9,6 +9,7 @@ from urllib.parse import unquote
 
 import numpy as np
 import pytest
+from support.colbert_checkpoint import save_colbert
 from support.tokenizer import save_tokenizer
 
 from branchrank.embedders import open_embedder
@@ -325,6 +326,14 @@ def test_a_model_of_the_hub_is_announced_fetched_once_and_then_local(nomic: Path
     assert len(notices) == 1
     assert again.identity == embedder.identity
     assert np.array_equal(again.embed_query("a route"), embedder.embed_query("a route"))
+
+
+def test_a_colbert_checkpoint_of_the_hub_comes_with_its_markers(hub: Hub, tmp_path: Path) -> None:
+    folder = save_colbert(tmp_path / "stanford", "stanford")
+    hub.files = {path.name: path.read_bytes() for path in folder.iterdir()}
+    identity = open_embedder(IndexSettings(embedder="tiny/model")).identity
+    assert (identity.name, identity.revision) == ("colbert", SHA)
+    assert identity.query_prefix.strip() == "[unused0]"
 
 
 def test_pickled_weights_are_not_even_fetched(hub: Hub) -> None:
