@@ -217,7 +217,6 @@ def figures(made: Run) -> dict[str, Any]:
         "corpus_digest": made.record.corpus_digest,
         "rows": digest_file(made.directory / "rows.jsonl"),
         "predictors": rows,
-        "verdicts": verdicts(made),
     }
 
 
@@ -267,11 +266,12 @@ def write_page(data_dir: Path, questions: Path) -> None:
     with tempfile.TemporaryDirectory() as scratch:
         made = replayed(data_dir, questions, Path(scratch))
         found = {name: figures(each) for name, each in made.items()}
+        said = {name: verdicts(each) for name, each in made.items()}
         for name, each in made.items():
             drawn = drawings(report_content(each))
             (KEPT / f"{name}-rates.svg").write_text(standalone(drawn["rates"]), encoding="utf-8")
     FIGURES.write_text(json.dumps(found, indent=1) + "\n", encoding="utf-8")
-    PAGE.write_text(page(found), encoding="utf-8")
+    PAGE.write_text(page(found, said), encoding="utf-8")
 
 
 def table(rows: Sequence[dict[str, Any]]) -> str:
@@ -289,14 +289,14 @@ def table(rows: Sequence[dict[str, Any]]) -> str:
     return "\n".join(lines)
 
 
-def page(found: dict[str, Any]) -> str:
-    """The results page."""
+def page(found: dict[str, Any], said: dict[str, list[str]]) -> str:
+    """The results page. The verdicts follow from the rows, and their wording is no figure."""
     template = (Path(__file__).with_name("llm_abc_page.md")).read_text(encoding="utf-8")
     values = {}
     for name in ("scripted", "model"):
-        each = found.get(name, {"predictors": [], "verdicts": [], "rows": ""})
+        each = found.get(name, {"predictors": [], "rows": ""})
         values[f"{name}_table"] = table(each["predictors"])
-        values[f"{name}_verdicts"] = "\n".join(f"- {text}" for text in each["verdicts"])
+        values[f"{name}_verdicts"] = "\n".join(f"- {text}" for text in said.get(name, []))
         values[f"{name}_rows"] = each["rows"][:16]
     asked = found.get("model", {"predictors": []})["predictors"]
     values["model_failed"] = str(sum(row["failed_calls"] for row in asked))
