@@ -11,12 +11,13 @@ from typing import Any
 
 import msgspec
 import pytest
-from support.commands import invoke
+from support.commands import invoke, program
 from support.made_runs import Planned, make_questions, make_run
 from support.real_runs import drawn_once
 
 from branchrank.artifacts import write_jsonl
 from branchrank.errors import RunError
+from branchrank.questions.question_files import load_questions, questions_digest
 from branchrank.report import plots
 from branchrank.report.verify import Verification, verify_run
 from branchrank.report.writing import write_report
@@ -246,3 +247,40 @@ def test_a_plot_by_another_version_is_compared_with_what_this_one_draws(copied: 
 )
 def test_drawings_are_the_same_to_the_eye_within_a_pixel(one: str, other: str, same: bool) -> None:
     assert plots.same_to_the_eye(one, other) is same
+
+
+_MEASURED = """
+import resource, sys
+from pathlib import Path
+from branchrank.errors import RunError
+from branchrank.report.verify import verify_run
+try:
+    found = len(verify_run(Path(sys.argv[1])).findings)
+except RunError:
+    found = 1
+print(found, resource.getrusage(resource.RUSAGE_SELF).ru_maxrss // 1024)
+"""
+
+
+@pytest.mark.parametrize(
+    ("name", "old", "new"),
+    [
+        ("run.json", '"latency_sample": 4', '"latency_sample": 1000000000000000000'),
+        ("run.json", '"repeats": 1', '"repeats": 1000'),
+        ("run.json", '"primary": "strict_hit@1"', '"primary": "nDCG@1000000000000000000"'),
+        ("questions.jsonl", '"answer_line_end":28', '"answer_line_end":1000000000000000000'),
+        ("questions.jsonl", '"answer_line_end":28', '"answer_line_end":28,"relevance":1000000000000000000'),
+        ("rows.jsonl", '"line_end":27', '"line_end":2000000000'),
+        ("gold.jsonl", '"document_lines":40', '"document_lines":9000000000000000'),
+    ],
+)
+def test_a_doctored_number_takes_no_memory(copied: Path, name: str, old: str, new: str) -> None:
+    replaced(name, old, new)(copied)
+    record = read_run(copied) if name != "run.json" else None
+    if record is not None:
+        digest = questions_digest(load_questions(copied / "questions.jsonl"))
+        write_run(copied, sealed(copied, msgspec.structs.replace(record, questions_digest=digest)))
+    ended = program("-c", _MEASURED, copied, cwd=copied.parent)
+    findings, megabytes = map(int, ended.stdout.split())
+    assert findings
+    assert megabytes < 1000
