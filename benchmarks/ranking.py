@@ -4,13 +4,13 @@
     python benchmarks/ranking.py run WORK [SET ...]
     python benchmarks/ranking.py tables WORK [--plot docs/results/ranking.svg]
 
-1. `WORK/CORPUS` is a workspace, `WORK/questions/CORPUS.jsonl` its questions. `docs/results/ranking.md` has the
-   commands that make them.
+1. `WORK/CORPUS` is a workspace, `WORK/questions/CORPUS.jsonl` its questions. `docs/results/ranking.md` has
+   the commands that make them.
 2. A set is a seeded sample of the questions whose gold is a section or a page. `digests` prints the digest of
    each; a set whose digest is not the pinned one is refused.
 3. `run` runs `examples/ranking.toml` on each set, into `WORK/reports/SET`.
-4. `tables` prints rates per set, and the comparisons on the mined questions of all corpora together. Each step is
-   compared with the one before it, all steps as one family (Holm), resampled by the page of the gold.
+4. `tables` prints rates per set, and the comparisons on the mined questions of several corpora together. Each
+   step is compared with the one before it, all steps as one family (Holm), resampled by the page of the gold.
 """
 
 from __future__ import annotations
@@ -210,9 +210,8 @@ def print_tables(work: Path, svg: Path | None) -> None:
             scores, clusters = pooled(members, measure)
             print(f"## {name}, {measure}: {len(clusters)} questions of {len(set(clusters.values()))} pages\n")
             print(compare(scores, clusters, measure))
-        print(
-            f"{' - '.join(MARGIN)} at @5: one-sided 95% lower bound {100 * lower_bound(scores, clusters):+.1f}\n"
-        )
+        bound = 100 * lower_bound(scores, clusters)
+        print(f"{' - '.join(MARGIN)} at @5: one-sided 95% lower bound {bound:+.1f}\n")
     if svg is not None:
         svg.write_text(plot(list(runs.values())), encoding="utf-8")
 
