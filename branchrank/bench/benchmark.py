@@ -16,6 +16,7 @@ from dataclasses import replace
 from datetime import UTC, datetime
 from functools import partial
 from pathlib import Path
+from typing import Any
 
 import msgspec
 
@@ -55,7 +56,7 @@ from branchrank.runs.slices import GoldFacts, gold_facts
 from branchrank.runs.tables import write_tables
 from branchrank.runs.timings import Timing, read_timings, write_timings
 from branchrank.runs.warnings import lost_branches, lost_llms, shallow, total_failures
-from branchrank.settings import BenchmarkSettings, IndexSettings, LLMSettings
+from branchrank.settings import BenchmarkSettings, Bm25Settings, IndexSettings, LLMSettings
 from branchrank.systems.memo import Memo
 
 
@@ -130,15 +131,23 @@ def run_record(plan: Plan, opened: OpenPlan, questions: Sequence[Question]) -> R
         mode=part.mode,
         predictors=tuple(each.record for each in opened.predictors),
         indexes=tuple(index_facts(name, index) for name, index in indexes.items()),
-        index_settings={
-            name: msgspec.to_builtins(plan.indexes[name].part(IndexSettings)) for name in indexes
-        },
+        index_settings={name: _index_table(plan, name) for name in indexes},
         settings={name: msgspec.to_builtins(value) for name, value in plan.settings.parts.items()},
         origins=plan.settings.origins,
         provenance=gather(),
         prices=read_prices(Path(prices)) if prices else None,
     )
     return scrubbed(record, os.environ)
+
+
+def _index_table(plan: Plan, name: str) -> dict[str, Any]:
+    """The settings of an index; those of BM25 where they are its own."""
+    settings = plan.indexes[name]
+    table: dict[str, Any] = msgspec.to_builtins(settings.part(IndexSettings))
+    words = settings.part(Bm25Settings)
+    if words != plan.settings.part(Bm25Settings):
+        table[Bm25Settings.section] = msgspec.to_builtins(words)
+    return table
 
 
 def index_facts(name: str, index: Index) -> IndexFacts:

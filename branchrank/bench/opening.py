@@ -145,6 +145,7 @@ def _opened(
             system=each.system,
             index=each.index,
             repeats=plan.repeats_of(each.system),
+            origin=each.origin,
         ),
     )
 
