@@ -10,7 +10,7 @@
    each; a set whose digest is not the pinned one is refused.
 3. `run` runs `examples/ranking.toml` on each set, into `WORK/reports/SET`.
 4. `tables` prints rates per set, and the comparisons on the mined questions of several corpora together. Each
-   step is compared with the one before it, all steps as one family (Holm), resampled by the page of the gold.
+   step is compared with the one before it, all steps as one family (Holm, Bonferroni), pages as clusters.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ import msgspec
 
 from branchrank import Run
 from branchrank.library import plan_from_experiment, run_benchmark
-from branchrank.measures.intervals import paired_bootstrap
+from branchrank.measures.intervals import difference_interval
 from branchrank.measures.verdicts import Comparison, compare_pairs
 from branchrank.questions.question_files import (
     load_questions,
@@ -168,10 +168,17 @@ def comparison_row(each: Comparison) -> list[str]:
         f"{each.candidate} vs {each.baseline}",
         f"{100 * each.mean_a:.1f}",
         f"{100 * each.mean_b:.1f}",
-        f"{100 * each.difference:+.1f} [{100 * each.ci_low:+.1f}, {100 * each.ci_high:+.1f}]",
+        f"{100 * each.difference:+.1f} {interval(each)}",
         f"{each.wins} / {each.losses}",
         f"{each.p_adjusted:.2g}",
     ]
+
+
+def interval(each: Comparison) -> str:
+    """The interval of a step; all steps of a table hold together with 95% confidence."""
+    if each.ci_low is None or each.ci_high is None:
+        return "(few pages)"
+    return f"[{100 * each.ci_low:+.1f}, {100 * each.ci_high:+.1f}]"
 
 
 def lower_bound(scores: Mapping[str, Mapping[str, float]], clusters: Mapping[str, str]) -> float:
@@ -179,7 +186,9 @@ def lower_bound(scores: Mapping[str, Mapping[str, float]], clusters: Mapping[str
     ids = sorted(clusters)
     candidate, baseline = MARGIN
     differences = [scores[candidate][key] - scores[baseline][key] for key in ids]
-    return paired_bootstrap(differences, [clusters[key] for key in ids], level=0.9).low
+    found = difference_interval(differences, [clusters[key] for key in ids], level=0.9)
+    assert found is not None
+    return found.low
 
 
 def plot(runs: Sequence[tuple[QuestionSet, Run]]) -> str:

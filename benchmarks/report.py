@@ -63,7 +63,7 @@ def make_report(folder: Path, questions: int, systems: int) -> Path:
         folder / "docs", questions // 2, text="a line of some length as documentation has them, number"
     )
     arms = [Planned(f"system-{number}", 0.5 + number / 20) for number in range(systems)]
-    loaded = make_run(folder, arms, make_questions(questions, per_page=2), latency_sample=60, bootstrap=2000)
+    loaded = make_run(folder, arms, make_questions(questions, per_page=2), latency_sample=60)
     directory = loaded.directory
     for what, action in (
         ("write", lambda: write_report(loaded)),

@@ -11,7 +11,7 @@ from __future__ import annotations
 import re
 from collections.abc import Iterable, Mapping, Sequence
 from types import NoneType
-from typing import Annotated, Any, Literal, get_args, get_origin, get_type_hints
+from typing import Any, Literal, get_args, get_origin, get_type_hints
 
 import msgspec
 from msgspec import Meta
@@ -36,14 +36,12 @@ def hint_at(system: System, address: str) -> tuple[Any, Meta]:
     """The type of a field without ``None`` or a word besides, and its range and description."""
     owner, name = _owner(system, address)
     hint = get_type_hints(type(owner), include_extras=True)[name]
-    if get_origin(hint) is not Annotated:
-        (hint,) = (each for each in get_args(hint) if get_origin(each) is Annotated)
-    bare, meta = get_args(hint)
+    bare, meta = get_args(without_none(hint))
     return bare, meta
 
 
 def without_none(hint: Any) -> Any:
-    """The type ``T`` of ``T | None``; any other type as it is."""
+    """The type ``T`` of ``T | None``, where a word may stand besides; any other type as it is."""
     kept = [each for each in get_args(hint) if each is not NoneType]
     return kept[0] if NoneType in get_args(hint) else hint
 

@@ -14,10 +14,12 @@ from branchrank.bench import (
     Named,
     Plan,
     PlanEstimate,
+    Seal,
     estimate_plan,
     plan_from_experiment,
     plan_from_names,
     plan_from_run,
+    seal_plan,
 )
 from branchrank.files.grep import Ranking
 from branchrank.files.read_file import FileRefused
@@ -49,6 +51,7 @@ __all__ = [
     "Plan",
     "PlanEstimate",
     "Ranking",
+    "Seal",
     "SearchStatus",
     "SearchTools",
     "Spent",
@@ -65,6 +68,7 @@ __all__ = [
     "read_filters",
     "run_benchmark",
     "score_trec",
+    "seal_plan",
     "spent_line",
     "tune",
     "verify",
@@ -85,20 +89,29 @@ def run_benchmark(
     *,
     fresh: bool = False,
     resume: str | Path | None = None,
+    seal: str | Path | None = None,
     notify: Notify = no_notice,
     progress: bool | Progress = False,
 ) -> Run:
     """Run a plan, write its directory and its report, and return the finished run.
 
     An interrupted run of the same plan is resumed unless the run is to be ``fresh``; ``resume`` is the
-    directory of the very run that the plan was read from (:func:`plan_from_run`). ``notify`` gets lines for a
-    person, ``progress`` shows bars. Raises one error with every problem of the plan before any work. A
-    predictor whose queries all failed is not an error: ``run.failed`` names it.
+    directory of the very run that the plan was read from (:func:`plan_from_run`). ``seal`` is a file that
+    :func:`seal_plan` wrote; a plan other than the sealed one is refused. ``notify`` gets lines for a person,
+    ``progress`` shows bars. Raises one error with every problem of the plan before any work. A predictor
+    whose queries all failed is not an error: ``run.failed`` names it.
     """
     from branchrank.report.writing import run_and_report
 
-    directory = None if resume is None else Path(resume)
-    return Run.of(run_and_report(plan, fresh=fresh, resume=directory, notify=notify, progress=progress))
+    made = run_and_report(
+        plan,
+        fresh=fresh,
+        resume=None if resume is None else Path(resume),
+        seal=None if seal is None else Path(seal),
+        notify=notify,
+        progress=progress,
+    )
+    return Run.of(made)
 
 
 def tune(
@@ -173,35 +186,76 @@ def list_runs(reports: str | Path = "reports") -> list[ListedRun]:
     return listing.list_runs(Path(reports))
 
 
-def verify(directory: str | Path) -> Verification:
-    """Compute every printed number of a run again and name each one that differs.
+def verify(
+    directory: str | Path,
+    *,
+    rerun: int = 0,
+    corpus: str | Path | None = None,
+    seal: str | Path | None = None,
+    named: Named | None = None,
+    notify: Notify = no_notice,
+    progress: bool | Progress = False,
+) -> Verification:
+    """Compute every printed number of a run again; name each that differs, and all that contradicts itself.
 
-    Raises :class:`~branchrank.errors.RunError` when the directory holds no run.
+    With ``rerun`` so many questions, drawn by the run's seed, are asked again: of the systems over the
+    workspace, with the answers of an LLM from the run's cassette. ``named`` holds what leads out of the
+    workspace: classes, endpoints, models, the cassette (``settings={"llm.replay": FILE}``), or a workspace
+    other than ``data``. What it does not name is not asked again. ``corpus`` is where the corpus is now,
+    ``seal`` a copy of the file that sealed the run's plan.
+
+    Raises :class:`~branchrank.errors.RunError` when the directory holds no run, or when the workspace's index
+    or questions are not those of the run.
     """
+    from branchrank.corpus.named import locate_corpus
+    from branchrank.progress_bars import shown_progress
     from branchrank.report.verify import verify_run
 
-    return verify_run(Path(directory))
+    with shown_progress(progress) as shown:
+        return verify_run(
+            Path(directory),
+            rerun=rerun,
+            corpus=None if corpus is None else locate_corpus(corpus),
+            seal=None if seal is None else Path(seal),
+            named=named or Named(),
+            notify=notify,
+            progress=shown,
+        )
 
 
 def power(
     questions: Sequence[int] = POWER_QUESTIONS,
     *,
-    rate: float = 0.7,
-    disagreement: float = 0.2,
+    rate: float | None = None,
+    disagreement: float | None = None,
     difference: float | None = None,
-    candidates: int = 1,
+    candidates: int | None = None,
     alpha: float = 0.05,
+    sources: int | None = None,
+    icc: float | None = None,
+    run: str | Path | None = None,
+    measure: str = "",
 ) -> PowerAnalysis:
     """What a benchmark of so many questions can detect, before any query is run.
 
-    ``rate`` is the hit rate that you expect, ``disagreement`` the share of questions that two predictors
-    answer differently, ``difference`` the difference in hit rate that you want to confirm, ``candidates`` how
-    many predictors are compared with the baseline. Printing the result shows a table.
+    ``rate`` is the hit rate that you expect (0.7), ``disagreement`` the share of questions that two
+    predictors answer differently (0.2), ``difference`` the difference in hit rate that you want to confirm,
+    ``candidates`` how many predictors are compared with the baseline (1). ``sources`` says on how many pages
+    the gold of the questions is (one each), and ``icc`` how alike the differences of one page are, 0 to 1
+    (0.1). A finished ``run`` gives all of these but ``difference``, on its primary measure or on
+    ``measure``; what you name yourself wins. Printing the result shows a table.
+
+    Raises :class:`~branchrank.errors.UsageError` for assumptions that contradict each other, and
+    :class:`~branchrank.errors.RunError` for a run that can't be read.
 
     >>> [plan.unanimous for plan in power([100]).plans]
     [6]
+    >>> power([154], sources=29).plans[0].detectable > power([154]).plans[0].detectable
+    True
     """
     from branchrank.report.power_analysis import power_analysis
+    from branchrank.runs.pilot import pilot
+    from branchrank.runs.run import load_run
 
     return power_analysis(
         questions,
@@ -210,6 +264,9 @@ def power(
         difference=difference,
         candidates=candidates,
         alpha=alpha,
+        sources=sources,
+        icc=icc,
+        pilot=None if run is None else pilot(load_run(Path(run)), measure),
     )
 
 

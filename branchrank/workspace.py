@@ -27,6 +27,7 @@ from branchrank.workspace_questions import WorkspaceQuestions
 from branchrank.workspace_tree import WorkspaceTree
 
 if TYPE_CHECKING:
+    from branchrank.bench import Named
     from branchrank.index.adoption import Adoption
     from branchrank.index.calibration import Calibration
     from branchrank.measures.verdicts import Comparison
@@ -448,8 +449,28 @@ class Run(RunData):
             notice=notice,
         )
 
-    def verify(self) -> Verification:
-        """Compute every printed number in the run's directory again and name each one that differs."""
+    def verify(
+        self,
+        *,
+        rerun: int = 0,
+        corpus: str | Path | None = None,
+        seal: AnyPath | None = None,
+        named: Named | None = None,
+    ) -> Verification:
+        """Compute every printed number in the run's directory again, and name each that differs and all that
+        contradicts itself.
+
+        With ``rerun`` so many questions, drawn by the run's seed, are asked again; see
+        :func:`branchrank.library.verify` for it and the other arguments.
+        """
+        from branchrank.bench import Named
+        from branchrank.corpus.named import locate_corpus
         from branchrank.report.verify import verify_run
 
-        return verify_run(self.directory)
+        return verify_run(
+            self.directory,
+            rerun=rerun,
+            corpus=None if corpus is None else locate_corpus(corpus),
+            seal=None if seal is None else Path(seal),
+            named=named or Named(),
+        )

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import ast
 import re
+import sys
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -35,6 +36,13 @@ The column "through" names the doors that a test goes through: the commands, the
 server, the MCP server, the terminal UI.
 
 This page is made by `python docs/acceptance_page.py`.
+"""
+
+BREAKAGES = """\
+## What these tests catch
+
+`make mutants` breaks a copy of the product in one way at a time, and each must make its test fail. These are
+the breakages for the statements above; those of single modules are in `tests/mutants/rooms/`.
 """
 
 #: The name that a test uses -> the door that it opens (``tests/support/front_doors.py``).
@@ -90,6 +98,7 @@ _NAMES = {
     "http": "HTTP",
     "fts5": "FTS5",
     "sqlite": "SQLite",
+    "bm25s": "bm25s",
     "qdrant": "Qdrant",
     "redis": "Redis",
     "ollama": "Ollama",
@@ -121,7 +130,20 @@ def acceptance_page() -> str:
         for number, text in BESIDE.items():
             if f" {number}:" in title:
                 parts.append(f"{text}\n")
+    parts.append(_breakages())
     return "\n".join(parts)
+
+
+def _breakages() -> str:
+    """The table of the deliberate breakages that these tests must catch."""
+    sys.path.insert(0, str(TESTS.parent))
+    from mutants.rooms.acceptance import MUTANTS
+
+    rows = []
+    for mutant in MUTANTS:
+        tests = ", ".join(f"`{test.rpartition('::')[2]}`" for test in mutant.tests)
+        rows.append(f"| {_words(mutant.name.replace('-', '_'))} | `{mutant.path}` | {tests} |")
+    return "\n".join([BREAKAGES, "| breakage | file | caught by |", "| --- | --- | --- |", *rows]) + "\n"
 
 
 def doors(test: ast.FunctionDef) -> list[str]:

@@ -193,7 +193,7 @@ def test_a_run_prints_what_show_prints(run: Run, capsys: pytest.CaptureFixture[s
     run.print()
     printed = capsys.readouterr().out
     assert printed == invoke("show", run.directory).stdout
-    assert "hybrid against local: better" in printed
+    assert "hybrid vs local: better" in printed
 
 
 def test_a_cut_is_a_run_that_replaces_no_report(run: Run, tmp_path: Path) -> None:
@@ -226,8 +226,9 @@ def test_a_run_is_reported_verified_explained_and_exported(run: Run, tmp_path: P
 
 def test_measures_by_name_are_columns_after_the_others(run: Run, named: Run) -> None:
     asked = ["nDCG@10", "AP", "relaxed_R@5", "Success(rel=2)@1"]
-    for usual, frame in ((run.summary, named.summary), (run.questions, named.questions)):
-        assert list(frame.columns) == [*usual.columns, *asked]
+    bounds = [f"{name}_{end}" for name in asked for end in ("low", "high")]
+    assert list(named.summary.columns) == [*run.summary.columns, *asked, *bounds]
+    assert list(named.questions.columns) == [*run.questions.columns, *asked]
     questions = named.questions[named.questions["outcome"] != "unanswerable"]
     means = questions.groupby("predictor")[asked].mean()
     for _, row in named.summary.iterrows():

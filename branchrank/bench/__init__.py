@@ -7,12 +7,14 @@ from branchrank.bench.estimate import PlanEstimate, estimate_plan
 from branchrank.bench.plan import Plan, check_plan, plan_from_experiment, plan_from_names
 from branchrank.bench.predictors import Predictor, predictor_of
 from branchrank.bench.resume import Named, plan_from_run
+from branchrank.bench.seal import Seal, seal_plan
 
 __all__ = [
     "Named",
     "Plan",
     "PlanEstimate",
     "Predictor",
+    "Seal",
     "check_plan",
     "estimate_plan",
     "plan_from_experiment",
@@ -20,4 +22,5 @@ __all__ = [
     "plan_from_run",
     "predictor_of",
     "run_plan",
+    "seal_plan",
 ]

@@ -9,30 +9,25 @@
 
 from __future__ import annotations
 
-import os
 from collections import Counter
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import replace
-from datetime import UTC, datetime
 from functools import partial
 from pathlib import Path
-from typing import Any
 
 import msgspec
 
-from branchrank.artifacts import digest_of, write_jsonl
-from branchrank.bench.credentials import scrubbed
+from branchrank.artifacts import write_jsonl
 from branchrank.bench.latency_pass import latency_pass
-from branchrank.bench.opening import OpenPlan, OpenPredictor, open_plan
+from branchrank.bench.opening import OpenPredictor, open_plan
 from branchrank.bench.plan import Plan, check_plan
 from branchrank.bench.quality_pass import quality_pass
-from branchrank.index import Index
+from branchrank.bench.record import run_record
+from branchrank.bench.seal import check_seal
 from branchrank.index.workspace_folder import WorkspaceFolder
-from branchrank.llm.ledger import read_prices
 from branchrank.progress import Notify, Progress, no_notice, no_progress
 from branchrank.questions.question_files import (
     hashed,
-    questions_digest,
     sample_questions,
     write_questions,
 )
@@ -49,14 +44,13 @@ from branchrank.runs.directory import (
     sealed,
     write_run,
 )
-from branchrank.runs.provenance import gather
 from branchrank.runs.rows import Row, RowLog
 from branchrank.runs.run import RunData
 from branchrank.runs.slices import GoldFacts, gold_facts
 from branchrank.runs.tables import write_tables
 from branchrank.runs.timings import Timing, read_timings, write_timings
-from branchrank.runs.warnings import lost_branches, lost_llms, shallow, total_failures
-from branchrank.settings import BenchmarkSettings, Bm25Settings, IndexSettings, LLMSettings
+from branchrank.runs.warnings import warnings_of
+from branchrank.settings import BenchmarkSettings
 from branchrank.systems.memo import Memo
 
 
@@ -68,6 +62,7 @@ def run_plan(
     status: Notify = no_notice,
     fresh: bool = False,
     resume: Path | None = None,
+    seal: Path | None = None,
     publish: Callable[[RunData], object] = lambda run: None,
 ) -> RunData:
     """Run a plan and write the run's directory; ``publish`` writes its report.
@@ -77,19 +72,21 @@ def run_plan(
 
     An interrupted run of the same plan under ``plan.reports`` is resumed, unless the run is to be ``fresh``
     or a predictor is a Python object, whose state no record holds. ``resume`` is the directory of a run whose
-    plan this is (:func:`~branchrank.bench.resume.plan_from_run`); no index is built for it. ``status`` gets a
-    line that replaces the one before, such as running costs.
+    plan this is (:func:`~branchrank.bench.resume.plan_from_run`); no index is built for it. ``seal`` is the
+    file that sealed the plan (:mod:`branchrank.bench.seal`). ``status`` gets a line that replaces the one
+    before, such as running costs.
 
     Raises what :func:`check_plan` and :func:`~branchrank.bench.opening.open_plan` raise, before any work, and
     :class:`~branchrank.errors.RunError` where ``resume`` is the directory of another plan.
     """
     questions = check_plan(plan)
+    sealed_by = check_seal(plan, questions, seal) if seal is not None else None
     with open_plan(
         plan, questions, progress=progress, notify=notify, status=status, build=resume is None
     ) as opened:
         root = WorkspaceFolder(plan.data_dir, plan.settings).corpus_root if opened.indexes else None
         return run_predictors(
-            run_record(plan, opened, questions),
+            msgspec.structs.replace(run_record(plan, opened, questions), seal=sealed_by),
             opened.predictors,
             questions,
             plan.settings.part(BenchmarkSettings),
@@ -104,75 +101,6 @@ def run_plan(
             keep_failures=opened.keep_failures,
             publish=publish,
         )
-
-
-def run_record(plan: Plan, opened: OpenPlan, questions: Sequence[Question]) -> RunRecord:
-    """What ``run.json`` says when a run begins, without credentials."""
-    part = plan.settings.part(BenchmarkSettings)
-    workspace = WorkspaceFolder(plan.data_dir, plan.settings)
-    indexes = opened.indexes
-    first = next(iter(indexes.values()), None)
-    prices = plan.settings.part(LLMSettings).price_table
-    record = RunRecord(
-        experiment=plan.experiment,
-        created=datetime.now(UTC).isoformat(timespec="seconds"),
-        command=plan.command,
-        data_dir=relative(plan.data_dir),
-        seed=part.sample_seed,
-        split=plan.split,
-        filters=plan.filters,
-        corpus=relative(workspace.corpus_root) if first is not None else "",
-        corpus_digest=first.manifest.corpus_digest if first is not None else "",
-        corpus_exclude=workspace.exclude if first is not None else (),
-        questions_file=relative(plan.questions_file),
-        questions_digest=questions_digest(questions),
-        question_ids=tuple(question.id for question in questions),
-        top_k=part.top_k,
-        mode=part.mode,
-        predictors=tuple(each.record for each in opened.predictors),
-        indexes=tuple(index_facts(name, index) for name, index in indexes.items()),
-        index_settings={name: _index_table(plan, name) for name in indexes},
-        settings={name: msgspec.to_builtins(value) for name, value in plan.settings.parts.items()},
-        origins=plan.settings.origins,
-        provenance=gather(),
-        prices=read_prices(Path(prices)) if prices else None,
-    )
-    return scrubbed(record, os.environ)
-
-
-def _index_table(plan: Plan, name: str) -> dict[str, Any]:
-    """The settings of an index; those of BM25 where they are its own."""
-    settings = plan.indexes[name]
-    table: dict[str, Any] = msgspec.to_builtins(settings.part(IndexSettings))
-    words = settings.part(Bm25Settings)
-    if words != plan.settings.part(Bm25Settings):
-        table[Bm25Settings.section] = msgspec.to_builtins(words)
-    return table
-
-
-def index_facts(name: str, index: Index) -> IndexFacts:
-    """What ``run.json`` says of an index."""
-    manifest = index.manifest
-    return IndexFacts(
-        name=name,
-        generation=index.directory.name,
-        digest=digest_of(manifest),
-        embedder=manifest.settings.embedder,
-        model_revision=manifest.embedder.revision,
-        dimension=manifest.embedder.dimension,
-        vector_store=index.vector_store,
-        chunks=manifest.chunks,
-        nodes=manifest.nodes,
-        build_seconds=round(sum(index.report.seconds.values()), 3),
-        bytes=index.report.bytes,
-        distance=manifest.distance,
-    )
-
-
-def relative(path: Path) -> str:
-    """A path as a report shows it: relative to here where it lies near, so that it names no home."""
-    near = Path(os.path.relpath(path.resolve(), Path.cwd()))
-    return (path if near.parts[:3] == ("..", "..", "..") else near).as_posix()
 
 
 def run_predictors(
@@ -206,7 +134,7 @@ def run_predictors(
         begun = None if fresh else latest_unfinished(reports, run.plan)
     if begun is not None:
         check_files(begun)
-    directory = begun or new_directory(reports, run.experiment, run.seed)
+    directory = (begun or new_directory(reports, run.experiment, run.seed)).absolute()
     with RowLog(directory / names.ROWS) as log:
         if begun is None:
             write_questions(directory / names.QUESTIONS, kept(questions, settings))
@@ -217,6 +145,7 @@ def run_predictors(
             keep_failures(call for row in log.rows.values() for call in row.calls)
         if log.torn:
             notify(f"{log.path}: the last row was cut short; its question is asked again")
+        run = msgspec.structs.replace(run, resumed_rows=len(log.rows))
         rows = quality_pass(
             [(each.predictor, each.record.repeats) for each in predictors],
             questions,
@@ -249,6 +178,7 @@ def _continued(run: RunRecord, begun: RunRecord, *, whole: bool) -> RunRecord:
         questions_file=begun.questions_file,
         settings=begun.settings,
         origins=begun.origins,
+        seal=begun.seal,
     )
 
 
@@ -270,12 +200,7 @@ def _measured(
         reused=_counts(memo.reused for memo in memos),
         failures=sum(row.status == "failed" for row in rows),
         fallbacks=sum(bool(row.fallbacks) for row in rows),
-        warnings=(
-            *total_failures(rows, run.predictors),
-            *shallow(run.top_k),
-            *lost_branches(rows, run.predictors, run.indexes),
-            *lost_llms(rows, run.predictors),
-        ),
+        warnings=warnings_of(rows, run),
     )
     measured = RunData(
         directory=directory,

@@ -1,6 +1,7 @@
 """The latency pass: unmemoised, one query at a time, predictors interleaved in a seeded order.
 
-1. Each predictor answers one warm-up question first; that first answer is its cold time.
+1. Each predictor answers one question first, apart from the others: whatever a first query sets up is not in
+   their times. The process, its index and its models are open by then, so this is no cold start.
 2. Every sampled question goes through every predictor, the pairs in an order shuffled by the seed, so that a
    drift of the machine falls on all of them alike.
 3. Wall and CPU time of the whole query and wall time of each stage are kept, in milliseconds. CPU time is
@@ -8,6 +9,8 @@
    waiting for an LLM is a stage of its own (``llm wait``), and is not in ``compute``. A call that a cache or
    a cassette serves counts with the time that the server took when it was recorded, so that the pass spends
    nothing twice.
+4. Each sampled query is timed once, so the times are independent draws: a bound of their p95 is about one
+   query of this kind. Both passes leave the garbage collector as it is.
 """
 
 from __future__ import annotations
@@ -21,7 +24,7 @@ from branchrank.bench.predictors import Predictor
 from branchrank.bench.quality_pass import FATAL
 from branchrank.progress import Progress
 from branchrank.records import Question
-from branchrank.runs.timings import COMPUTE, CPU, LLM_WAIT, TOTAL, Timing
+from branchrank.runs.timings import COMPUTE, CPU, FIRST, LLM_WAIT, TOTAL, WARM, Timing
 
 
 def latency_pass(
@@ -37,12 +40,12 @@ def latency_pass(
         return []
     timings: list[Timing] = []
     for predictor in predictors:
-        timings += timed(predictor, questions[0], top_k, "cold")
+        timings += timed(predictor, questions[0], top_k, FIRST)
     pairs = [(predictor, question) for question in questions for predictor in predictors]
     random.Random(seed).shuffle(pairs)  # noqa: S311 - an order, not a secret
     for done, (predictor, question) in enumerate(pairs):
         progress("latency", done, len(pairs))
-        timings += timed(predictor, question, top_k, "warm")
+        timings += timed(predictor, question, top_k, WARM)
     progress("latency", len(pairs), len(pairs))
     return sorted(timings, key=lambda timing: (timing.predictor, timing.question_id, timing.phase))
 

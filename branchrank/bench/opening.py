@@ -131,22 +131,29 @@ def _engines(
 def _opened(
     plan: Plan, each: PlannedSystem | Predictor, engines: dict[str, tuple[Engine, Engine]]
 ) -> OpenPredictor:
+    record = predictor_record(plan, each)
     if not isinstance(each, PlannedSystem):
-        record = PredictorRecord(name=each.name, llm=each.llm, index="", origin=getattr(each, "origin", ""))
         return OpenPredictor(predictor=each, unmemoised=each, record=record)
     engine, timing = engines[each.index]
     filters = read_filters(plan.filters)
     return OpenPredictor(
         predictor=SystemPredictor(each.system, engine, filters),
         unmemoised=SystemPredictor(each.system, timing, filters),
-        record=PredictorRecord(
-            name=each.system.name,
-            llm=each.system.llm_label,
-            system=each.system,
-            index=each.index,
-            repeats=plan.repeats_of(each.system),
-            origin=each.origin,
-        ),
+        record=record,
+    )
+
+
+def predictor_record(plan: Plan, each: PlannedSystem | Predictor) -> PredictorRecord:
+    """What a run keeps of a predictor of its plan."""
+    if not isinstance(each, PlannedSystem):
+        return PredictorRecord(name=each.name, llm=each.llm, index="", origin=getattr(each, "origin", ""))
+    return PredictorRecord(
+        name=each.system.name,
+        llm=each.system.llm_label,
+        system=each.system,
+        index=each.index,
+        repeats=plan.repeats_of(each.system),
+        origin=each.origin,
     )
 
 

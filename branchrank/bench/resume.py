@@ -12,7 +12,7 @@ A run directory may come from somebody else, so it is data.
 from __future__ import annotations
 
 import shlex
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from functools import partial
 from pathlib import Path
 from typing import Any, Literal, TypeVar, get_args
@@ -87,25 +87,7 @@ def plan_from_run(directory: Path, named: Named) -> Plan:
     run is finished or damaged, a value is out of its range, or something is not named.
     """
     run = read_unfinished(directory)
-    found = _Names(directory, named)
-    settings = _settings(directory, run, found)
-    indexes = {name: _index(directory, table, settings, found) for name, table in run.index_settings.items()}
-    makers = [_maker(record, found) for record in run.predictors]
-    data_dir = found.data_dir(run.data_dir)
-    found.check()
-    plan = Plan(
-        data_dir=data_dir,
-        settings=settings,
-        predictors=tuple(make() for make in makers),
-        indexes=indexes,
-        questions=_questions(directory, named, settings),
-        reports=directory.resolve().parent,
-        experiment=run.experiment,
-        split=run.split,
-        filters=run.filters,
-        repeats=_repeats(directory, run),
-        command=run.command,
-    )
+    plan = recorded_plan(directory, run, Names(directory, named))
     try:
         check_plan(plan)
     except (UsageError, InputError) as error:
@@ -115,11 +97,46 @@ def plan_from_run(directory: Path, named: Named) -> Plan:
     return plan
 
 
-class _Names:
-    """Compares what a run reaches with what the command names; collects what is missing or differs."""
+def recorded_plan(directory: Path, run: RunRecord, found: Names) -> Plan:
+    """The plan of a run, to be checked. Raises :class:`RunError` as :func:`plan_from_run` does."""
+    settings = recorded_settings(directory, run, found)
+    indexes = {
+        name: recorded_index(directory, table, settings, found) for name, table in run.index_settings.items()
+    }
+    makers = [predictor_maker(record, found) for record in run.predictors]
+    data_dir = found.data_dir(run.data_dir)
+    found.check()
+    return Plan(
+        data_dir=data_dir,
+        settings=settings,
+        predictors=tuple(make() for make in makers),
+        indexes=indexes,
+        questions=recorded_questions(directory, found.named, settings),
+        reports=directory.resolve().parent,
+        experiment=run.experiment,
+        split=run.split,
+        filters=run.filters,
+        repeats=recorded_repeats(directory, run),
+        command=run.command,
+    )
 
-    def __init__(self, directory: Path, named: Named) -> None:
+
+class Names:
+    """Compares what a run reaches with what the command names; collects what is missing or differs.
+
+    ``command`` is how a person begins the command again, ``unused`` the roles that it does not reach.
+    """
+
+    def __init__(
+        self,
+        directory: Path,
+        named: Named,
+        command: Sequence[str] = ("resume",),
+        unused: frozenset[str] = frozenset(),
+    ) -> None:
         self.directory = directory
+        self.command = command
+        self.unused = unused
         self.named = named
         self.missing: dict[tuple[str, str], str] = {}
         self.wrong: list[str] = []
@@ -153,9 +170,8 @@ class _Names:
                 return allowed
         return self._missing(self.flags.get((role, recorded), "--allow"), role, recorded)
 
-    @staticmethod
-    def _needs_no_name(role: str, recorded: str) -> bool:
-        return not recorded or (role == _MODEL and is_bundled(recorded))
+    def _needs_no_name(self, role: str, recorded: str) -> bool:
+        return not recorded or role in self.unused or (role == _MODEL and is_bundled(recorded))
 
     def _missing(self, flag: str, role: str, recorded: str) -> str:
         self.missing[flag, recorded] = role
@@ -183,12 +199,12 @@ class _Names:
         """Raise :class:`RunError` with everything that is missing or differs."""
         if self.wrong:
             raise RunError(
-                f"{self.directory} can't be resumed, its plan differs:\n" + "\n".join(self.wrong),
+                f"{self.directory} used something else, its plan differs:\n" + "\n".join(self.wrong),
                 remedy="name what the run used, or start a new run",
             )
         if self.missing:
             listed = "\n".join(f"  - {role} {value}" for (_, value), role in self.missing.items())
-            words = ["branchrank", "resume", str(self.directory), *self.named.words]
+            words = ["branchrank", *self.command, str(self.directory), *self.named.words]
             words += [word for flag, value in self.missing for word in (flag, value)]
             raise RunError(
                 f"{self.directory} reaches what this command does not name:\n{listed}",
@@ -196,7 +212,7 @@ class _Names:
             )
 
 
-def _settings(directory: Path, run: RunRecord, found: _Names) -> Resolved:
+def recorded_settings(directory: Path, run: RunRecord, found: Names) -> Resolved:
     """The run's settings, checked like those of a TOML file, with what reaches out as it was named."""
     recorded = _resolved(directory, run.settings)
     tables = {
@@ -220,7 +236,7 @@ def _resolved(directory: Path, tables: Mapping[str, Any], flags: Mapping[str, An
         raise RunError(f"{path}: {error.message}", remedy="start a new run") from None
 
 
-def _index(directory: Path, table: Mapping[str, Any], settings: Resolved, found: _Names) -> Resolved:
+def recorded_index(directory: Path, table: Mapping[str, Any], settings: Resolved, found: Names) -> Resolved:
     """The settings of one index of the run."""
     own = {key: value for key, value in table.items() if key != Bm25Settings.section}
     recorded = _resolved(directory, {IndexSettings.section: own}).part(IndexSettings)
@@ -231,7 +247,7 @@ def _index(directory: Path, table: Mapping[str, Any], settings: Resolved, found:
     return msgspec.structs.replace(settings, parts=parts)
 
 
-def _maker(record: PredictorRecord, found: _Names) -> Callable[[], PlannedSystem | Predictor]:
+def predictor_maker(record: PredictorRecord, found: Names) -> Callable[[], PlannedSystem | Predictor]:
     """What makes a predictor once all that it reaches is known to be named."""
     if record.system is not None:
         origin: Literal["", "tuned"] = "tuned" if record.origin == "tuned" else ""
@@ -251,7 +267,7 @@ def _maker(record: PredictorRecord, found: _Names) -> Callable[[], PlannedSystem
     )
 
 
-def _questions(directory: Path, named: Named, settings: Resolved) -> Path | None:
+def recorded_questions(directory: Path, named: Named, settings: Resolved) -> Path | None:
     """The question file: the run's own copy, unless that keeps no wording."""
     if named.questions is not None:
         return named.questions
@@ -259,7 +275,7 @@ def _questions(directory: Path, named: Named, settings: Resolved) -> Path | None
     return directory / names.QUESTIONS if keeps else None
 
 
-def _repeats(directory: Path, run: RunRecord) -> int:
+def recorded_repeats(directory: Path, run: RunRecord) -> int:
     [setting] = (each for each in settings_of(LLMSettings) if each.name == "repeats")
     repeats = max((each.repeats for each in run.predictors), default=1)
     try:

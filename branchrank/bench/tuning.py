@@ -7,7 +7,7 @@
    computed once.
 3. The questions are split into folds by the source of their gold. In each fold the point that is best on
    the other folds answers. The gain of these answers over the system's own values is what tuning can be
-   expected to bring on questions about other pages; its interval is resampled by source.
+   expected to bring on questions about other pages; its interval allows for questions that share a source.
 4. The point that is best on all questions is what tuning chooses. Of equally good points the earlier wins,
    so that a system keeps its values unless others are better.
 
@@ -34,7 +34,7 @@ from branchrank.bench.opening import open_plan
 from branchrank.bench.plan import Plan, check_plan, plan_from_experiment
 from branchrank.bench.quality_pass import answer
 from branchrank.errors import QuestionError, UsageError
-from branchrank.measures.intervals import paired_bootstrap
+from branchrank.measures.intervals import Interval, difference_interval
 from branchrank.progress import Notify, Progress, no_notice, no_progress
 from branchrank.questions.question_files import questions_digest
 from branchrank.records import Question, Record
@@ -61,8 +61,8 @@ class TunedSystem(Record, frozen=True, kw_only=True):
 
     ``own`` are its values before, ``chosen`` those after. ``before`` and ``validated`` are means of the
     measure over the questions: with its own values, and with those that the other folds chose. ``gain`` is
-    their difference with its 95% interval. ``agreeing`` of the folds chose what all questions together
-    chose.
+    their difference and ``interval`` its 95% interval, ``None`` where too few sources share the questions.
+    ``agreeing`` of the folds chose what all questions together chose.
     """
 
     system: str
@@ -72,14 +72,20 @@ class TunedSystem(Record, frozen=True, kw_only=True):
     before: float
     validated: float
     gain: float
-    ci_low: float
-    ci_high: float
+    interval: Interval | None
     agreeing: int
 
     @property
     def name(self) -> str:
         """The name of the tuned system."""
         return f"{self.system}-{TUNED}"
+
+    @property
+    def interval_words(self) -> str:
+        """The interval of the gain as it is printed."""
+        if self.interval is None:
+            return "(few documents)"
+        return f"[{self.interval.low:+.3f}, {self.interval.high:+.3f}]"
 
     @property
     def changes(self) -> Point:
@@ -133,7 +139,7 @@ def tune(
     for each in contenders:
         name = each.system.name
         values = [scores.per_question(_label(name, number), measure) for number in range(len(points[name]))]
-        systems.append(_chosen(name, points[name], values, clusters_of(scores), fold_of, part))
+        systems.append(_chosen(name, points[name], values, clusters_of(scores), fold_of))
     return Tuning(
         measure=measure.name,
         questions=len(asked),
@@ -274,7 +280,6 @@ def _chosen(
     values: Sequence[Mapping[str, float]],
     clusters: Mapping[str, str],
     fold_of: Mapping[str, int],
-    part: BenchmarkSettings,
 ) -> TunedSystem:
     """The best point on all questions, and the gain of each fold's best point on the questions left out."""
     ids = sorted(clusters)
@@ -285,9 +290,7 @@ def _chosen(
     before = [values[0][key] for key in ids]
     after = [values[best_without[fold_of[key]]][key] for key in ids]
     differences = [b - a for a, b in zip(before, after, strict=True)]
-    interval = paired_bootstrap(
-        differences, [clusters[key] for key in ids], seed=part.sample_seed, resamples=part.bootstrap
-    )
+    interval = difference_interval(differences, [clusters[key] for key in ids])
     return TunedSystem(
         system=name,
         own=points[0],
@@ -296,8 +299,7 @@ def _chosen(
         before=mean(before),
         validated=mean(after),
         gain=mean(differences),
-        ci_low=interval.low,
-        ci_high=interval.high,
+        interval=interval,
         agreeing=sum(each == best for each in best_without.values()),
     )
 

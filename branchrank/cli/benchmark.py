@@ -85,6 +85,7 @@ def command(
     filters: tuple[str, ...],
     fresh: bool,
     dry_run: bool,
+    seal: Path | None,
     quiet: bool,
 ) -> None:
     """Run predictors over the same seeded questions, and report quality, latency and LLM cost.
@@ -109,4 +110,4 @@ def command(
         filters=filters,
         command=typed_command(),
     )
-    run_and_report(plan, quiet=quiet, fresh=fresh, dry_run=dry_run)
+    run_and_report(plan, quiet=quiet, fresh=fresh, dry_run=dry_run, seal=seal)

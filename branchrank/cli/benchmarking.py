@@ -18,15 +18,25 @@ def run_and_report(
     fresh: bool = False,
     resume: Path | None = None,
     dry_run: bool = False,
+    seal: Path | None = None,
 ) -> None:
     """Run a plan, write its report and print its table; for a dry run print what it would ask.
+
+    Where ``seal`` names a new file, the plan is written down there and not run.
 
     Raises :class:`FailedRunError`, after the report is written, when a predictor or its LLM always failed.
     """
     if dry_run:
         print_estimate(branchrank.library.estimate_plan(plan))
         return
-    run = branchrank.library.run_benchmark(plan, fresh=fresh, resume=resume, notify=say, progress=not quiet)
+    if seal is not None and not seal.exists():
+        made = branchrank.library.seal_plan(plan, seal)
+        click.echo(f"sealed in {safe(str(seal))}, digest {made.digest}; nothing was run")
+        click.echo("keep a copy elsewhere: only that proves when it was made")
+        return
+    run = branchrank.library.run_benchmark(
+        plan, fresh=fresh, resume=resume, seal=seal, notify=say, progress=not quiet
+    )
     for line in run.failed:
         click.secho(f"failed: {safe(line)}", fg="red", err=True)
     run.print()

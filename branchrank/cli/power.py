@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from pathlib import Path
+
 import click
 
 import branchrank
@@ -19,23 +21,17 @@ SHARE = click.FloatRange(0, 1)
     show_default=True,
     help="Number of questions. Repeatable.",
 )
-@click.option("--rate", type=SHARE, default=0.7, show_default=True, help="Hit rate that you expect.")
+@click.option("--rate", type=SHARE, help="Hit rate that you expect.  [default: 0.7]")
 @click.option(
     "--disagreement",
     type=SHARE,
-    default=0.2,
-    show_default=True,
-    help="Share of the questions that the two predictors answer differently.",
+    help="Share of the questions that the two predictors answer differently.  [default: 0.2]",
 )
-@click.option(
-    "--difference", type=SHARE, help="Difference in hit rate that you want to see; adds two columns."
-)
+@click.option("--difference", type=SHARE, help="Difference in hit rate that you want to confirm.")
 @click.option(
     "--candidates",
     type=click.IntRange(1, 1000),
-    default=1,
-    show_default=True,
-    help="Predictors compared with the baseline.",
+    help="Predictors compared with the baseline.  [default: 1]",
 )
 @click.option(
     "--alpha",
@@ -44,17 +40,44 @@ SHARE = click.FloatRange(0, 1)
     show_default=True,
     help="Family-wise error rate.",
 )
+@click.option(
+    "--sources",
+    type=click.IntRange(1, 1_000_000),
+    help="Pages that hold the gold of the questions. Questions of one page count as fewer.  "
+    "[default: one page per question]",
+)
+@click.option(
+    "--icc",
+    type=SHARE,
+    help="Correlation of the differences of one page: 0 independent, 1 all alike.  [default: 0.1]",
+)
+@click.option(
+    "--run",
+    "run",
+    type=click.Path(path_type=Path),
+    help="Pilot: take rate, disagreement, candidates, pages and their correlation from this run.",
+)
+@click.option(
+    "--measure",
+    default="",
+    help="Hit rate of the pilot, such as strict_hit@5.  [default: its primary measure]",
+)
 def power(
     questions: tuple[int, ...],
-    rate: float,
-    disagreement: float,
+    rate: float | None,
+    disagreement: float | None,
     difference: float | None,
-    candidates: int,
+    candidates: int | None,
     alpha: float,
+    sources: int | None,
+    icc: float | None,
+    run: Path | None,
+    measure: str,
 ) -> None:
     """Power analysis: which differences in hit rate so many questions can detect, before any query is run.
 
-    For exact McNemar at 80% power, one question per source; Holm's correction for the candidates.
+    For the tests of a report at 80% power, with Holm's correction for the candidates. "Worth" is how many
+    independent questions those that share pages are worth.
     """
     analysis = branchrank.library.power(
         questions,
@@ -63,5 +86,9 @@ def power(
         difference=difference,
         candidates=candidates,
         alpha=alpha,
+        sources=sources,
+        icc=icc,
+        run=run,
+        measure=measure,
     )
     click.echo(str(analysis))

@@ -3,46 +3,19 @@
 from __future__ import annotations
 
 from pathlib import Path
+from typing import Any
 
 import click
 
-from branchrank.cli.options import given_flags, settings_options
-from branchrank.cli.terminal import Command, import_from_here
-from branchrank.settings import PARTS, reaching_settings
+from branchrank.cli.naming import given_names, naming_options
+from branchrank.cli.terminal import Command
 
 
 @click.command("resume", cls=Command)
 @click.argument("run", type=click.Path(path_type=Path, file_okay=False))
-@click.option(
-    "--data-dir",
-    type=click.Path(path_type=Path, file_okay=False),
-    help="The workspace of the run. Default: data, if the run was made there.",
-)
-@click.option(
-    "--questions",
-    "questions_file",
-    type=click.Path(path_type=Path, dir_okay=False),
-    help="The question file of a run that keeps no wording. Default: the run's copy or the workspace's.",
-)
-@click.option("--predictor", "predictors", multiple=True, help="A class module:Class of the run. Repeatable.")
-@click.option("--api-endpoint", default="", help="The URL of the run's predictor api.")
-@click.option(
-    "--allow",
-    "allowed",
-    multiple=True,
-    help="A host, model or file that a system or an index of the run's experiment file names. Repeatable.",
-)
+@naming_options
 @click.option("--quiet", is_flag=True, help="No progress.")
-@settings_options(*PARTS, only=frozenset(reaching_settings()))
-def command(
-    run: Path,
-    data_dir: Path | None,
-    questions_file: Path | None,
-    predictors: tuple[str, ...],
-    api_endpoint: str,
-    allowed: tuple[str, ...],
-    quiet: bool,
-) -> None:
+def command(run: Path, quiet: bool, **named: Any) -> None:
     """Resume an interrupted RUN: every finished row is kept.
 
     Numbers and choices come from the run. A host, a model, a file or a class does not: name here what the
@@ -51,16 +24,6 @@ def command(
     A run whose corpus, questions, index or settings have changed is refused.
     """
     from branchrank.cli.benchmarking import run_and_report
-    from branchrank.library import Named, plan_from_run
+    from branchrank.library import plan_from_run
 
-    if any(":" in name for name in predictors):
-        import_from_here()
-    named = Named(
-        data_dir=data_dir,
-        questions=questions_file,
-        predictors=predictors,
-        api_endpoint=api_endpoint,
-        settings=given_flags(),
-        allowed=allowed,
-    )
-    run_and_report(plan_from_run(run, named), quiet=quiet, resume=run)
+    run_and_report(plan_from_run(run, given_names(**named)), quiet=quiet, resume=run)

@@ -15,10 +15,12 @@ from branchrank.settings import BenchmarkSettings, CacheSettings, LLMSettings
 @click.argument("experiment", type=click.Path(path_type=Path, dir_okay=False))
 @running_options
 @settings_options(BenchmarkSettings, LLMSettings, CacheSettings)
-def command(experiment: Path, reports: Path, fresh: bool, dry_run: bool, quiet: bool) -> None:
+def command(
+    experiment: Path, reports: Path, fresh: bool, dry_run: bool, seal: Path | None, quiet: bool
+) -> None:
     """Run the systems of EXPERIMENT, a TOML file. Every problem of the file is reported before any work."""
     from branchrank.cli.benchmarking import run_and_report
     from branchrank.library import plan_from_experiment
 
     plan = plan_from_experiment(experiment, given_flags(), reports=reports, command=typed_command())
-    run_and_report(plan, quiet=quiet, fresh=fresh, dry_run=dry_run)
+    run_and_report(plan, quiet=quiet, fresh=fresh, dry_run=dry_run, seal=seal)

@@ -66,7 +66,7 @@ def command(
         click.echo(f"{safe(each.system)}: {changes or 'keeps its values'}")
         click.echo(
             f"  {each.before:.3f} -> {each.validated:.3f} on documents not tuned on: "
-            f"{each.gain:+.3f} [{each.ci_low:+.3f}, {each.ci_high:+.3f}]; "
+            f"{each.gain:+.3f} {each.interval_words}; "
             f"{each.agreeing} of {tuning.folds} folds chose these values; {each.points} combinations tried"
         )
     if not tuning.toml:

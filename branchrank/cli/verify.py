@@ -3,28 +3,59 @@
 from __future__ import annotations
 
 from pathlib import Path
+from typing import Any
 
 import click
 
+from branchrank.cli.naming import given_names, naming_options
 from branchrank.cli.runs import RUN
 from branchrank.cli.terminal import Command, safe, say
 
 
 @click.command("verify", cls=Command)
 @click.argument("run", type=RUN)
+@click.option(
+    "--rerun",
+    type=click.IntRange(min=0),
+    default=0,
+    metavar="N",
+    help="Ask N questions again, drawn by the run's seed, and compare.",
+)
+@click.option(
+    "--corpus",
+    type=click.Path(path_type=Path, file_okay=False),
+    help="Where the corpus is now. Default: where it was when the run was made.",
+)
+@click.option(
+    "--seal",
+    type=click.Path(path_type=Path, dir_okay=False),
+    help="A copy of the file that sealed the run's plan.",
+)
+@naming_options
 @click.pass_context
-def verify(ctx: click.Context, run: Path) -> None:
-    """Compute every printed number of RUN again; name each that differs, and exit with 1 if any does.
+def verify(
+    ctx: click.Context, /, run: Path, rerun: int, corpus: Path | None, seal: Path | None, **named: Any
+) -> None:
+    """Compute every printed number of RUN again, and look for what RUN itself contradicts; name each finding,
+    and exit with 1 if there is any.
+
+    --rerun retrieves again over the workspace's index, which must be the run's. What leads out of it is named
+    here or not asked again: classes, endpoints, models, and the cassette that answers for an LLM
+    (--llm-replay).
 
     Digests find damage and careless edits, not someone who rewrites the digests too.
     """
     from branchrank import library
 
-    verified = library.verify(run)
+    verified = library.verify(
+        run, rerun=rerun, corpus=corpus, seal=seal, named=given_names(**named), notify=say
+    )
     for note in verified.notes:
         click.echo(safe(note), err=True)
     for finding in verified.findings:
         click.echo(safe(str(finding)))
+    if verified.rerun is not None:
+        click.echo("\n".join(map(safe, str(verified.rerun).split("\n"))))
     if verified.findings:
         ctx.exit(1)
     click.echo(f"{safe(str(run))}: every number follows from rows, timings and questions")

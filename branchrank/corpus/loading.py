@@ -5,6 +5,7 @@ One process reads it: some 5 MB of documents take about a second, less than star
 
 from __future__ import annotations
 
+import hashlib
 from collections.abc import Collection, Iterable
 from pathlib import Path
 
@@ -12,7 +13,7 @@ from branchrank.artifacts import digest_of
 from branchrank.corpus.discovery import discover
 from branchrank.corpus.document import Document
 from branchrank.corpus.reading import read_document
-from branchrank.errors import CorpusError
+from branchrank.errors import BranchRankError, CorpusError
 from branchrank.progress import Progress, no_progress
 from branchrank.records import Record
 from branchrank.safe_open import read_beneath
@@ -34,6 +35,17 @@ class Corpus(Record, frozen=True, kw_only=True):
 def corpus_digest(digests: Iterable[tuple[str, str]]) -> str:
     """Digest of a corpus from the pairs (source, SHA-256 of its bytes), in any order."""
     return digest_of(sorted(digests))
+
+
+def digest_now(root: Path, exclude: Collection[str]) -> str:
+    """The digest of the corpus as it is now; empty when there is none."""
+    try:
+        files = discover(root, exclude).files
+        return corpus_digest(
+            (file.source, hashlib.sha256(read_beneath(root, file.source)).hexdigest()) for file in files
+        )
+    except (BranchRankError, OSError):
+        return ""
 
 
 def load_corpus(root: Path, exclude: Collection[str] = (), progress: Progress = no_progress) -> Corpus:

@@ -1,15 +1,15 @@
 """Embedders behind one protocol, opened by name.
 
-========================  ==========================================================================
+========================  ===========================================================================
 ``--embedder``            route
-========================  ==========================================================================
+========================  ===========================================================================
 ``all-MiniLM-L6-v2``      the original weights from an installed package; no hub, no service
 ``fake``, ``fake:128``    hashed words, for tests and demonstrations; the number is the dimension
 ``openai:MODEL``          any OpenAI-compatible ``/v1/embeddings`` at ``--embedding-url``
 ``ollama:MODEL``          an Ollama server's ``/api/embed`` at ``--embedding-url``
 ``NAME``, ``NAME:MODEL``  an embedder of an installed package (:mod:`branchrank.embedders.installed`)
-anything else             a sentence-transformers model by hub name or local path
-========================  ==========================================================================
+anything else             a sentence-transformers model or a ColBERT checkpoint by hub name or local path
+========================  ===========================================================================
 """
 
 from __future__ import annotations
@@ -20,12 +20,20 @@ from typing import cast
 from branchrank.embedders import minilm
 from branchrank.embedders.fake import FakeEmbedder
 from branchrank.embedders.installed import installed_routes, open_installed
-from branchrank.embedders.protocol import Embedder, EmbedderIdentity, TokenEmbedder, Vectors, unit_rows
+from branchrank.embedders.protocol import (
+    DocumentVectors,
+    Embedder,
+    EmbedderIdentity,
+    TokenEmbedder,
+    Vectors,
+    unit_rows,
+)
 from branchrank.errors import ModelError, UsageError, or_else, suggestion
 from branchrank.progress import Notify
 from branchrank.settings import IndexSettings
 
 __all__ = [
+    "DocumentVectors",
     "Embedder",
     "EmbedderIdentity",
     "FakeEmbedder",
@@ -82,14 +90,23 @@ def open_embedder(settings: IndexSettings, *, notify: Notify | None = None) -> E
     meant = _meant(settings.embedder)
     if meant and "/" not in settings.embedder and not folder.exists():  # the hub's names have an owner
         raise UsageError(f"there is no embedder {settings.embedder!r}; {meant}", remedy="correct --embedder")
-    from branchrank.embedders.sentence_transformers import SentenceTransformersEmbedder
-
     try:
-        return SentenceTransformersEmbedder(settings.embedder, settings.embedding_revision, notify=notify)
+        return _open_named(settings.embedder, settings.embedding_revision, notify or (lambda line: None))
     except ModelError as error:
         if meant:
             raise ModelError(f"{error.message}; {meant}", remedy=error.remedy) from error
         raise
+
+
+def _open_named(model: str, revision: str, notify: Notify) -> Embedder:
+    """The model in a folder or of the hub, a ColBERT checkpoint by its own embedder."""
+    from branchrank.embedders.colbert import ColbertEmbedder, is_colbert
+    from branchrank.embedders.hub import model_folder
+    from branchrank.embedders.sentence_transformers import SentenceTransformersEmbedder
+
+    if is_colbert(model_folder(model, revision, notify)):
+        return ColbertEmbedder(model, revision, notify=notify)
+    return SentenceTransformersEmbedder(model, revision, notify=notify)
 
 
 def _meant(embedder: str) -> str:
@@ -100,7 +117,7 @@ def _meant(embedder: str) -> str:
 
 def token_embedder(embedder: Embedder, name: str) -> TokenEmbedder:
     """The embedder called ``name``, if it gives token vectors. Raises :class:`UsageError` if not."""
-    if all(hasattr(embedder, method) for method in ("embed_document_tokens", "embed_query_tokens")):
+    if all(hasattr(embedder, method) for method in ("embed_documents_and_tokens", "embed_query_tokens")):
         return cast("TokenEmbedder", embedder)
     raise _no_tokens(name)
 

@@ -149,10 +149,10 @@ class BertEncoder:
         result: NDArray[np.float32] = self._session.run(["mean"], {"ids": ids})[0]
         return result
 
-    def tokens(self, ids: NDArray[np.int64]) -> NDArray[np.float32]:
-        """The last layer's rows for one text's token ids: float32 ``(len(ids), size)``, not unit."""
-        result: NDArray[np.float32] = self._session.run([self._last], {"ids": ids})[0]
-        return result
+    def mean_and_tokens(self, ids: NDArray[np.int64]) -> tuple[NDArray[np.float32], NDArray[np.float32]]:
+        """That mean and the rows themselves, float32 ``(len(ids), size)``, of one pass."""
+        mean, rows = self._session.run(["mean", self._last], {"ids": ids})
+        return mean, rows
 
 
 def _onnxruntime() -> Any:

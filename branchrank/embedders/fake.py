@@ -18,7 +18,7 @@ from functools import lru_cache
 import numpy as np
 import Stemmer
 
-from branchrank.embedders.protocol import EmbedderIdentity, Vectors, unit_rows
+from branchrank.embedders.protocol import DocumentVectors, EmbedderIdentity, Vectors, unit_rows
 from branchrank.errors import UsageError
 from branchrank.progress import Progress, no_progress
 
@@ -57,14 +57,16 @@ class FakeEmbedder:
         row: Vectors = self.embed_documents([text])[0]
         return row
 
-    def embed_document_tokens(self, texts: Sequence[str], progress: Progress = no_progress) -> list[Vectors]:
-        """The unit vector of each word; a text without any has one token, the first axis."""
+    def embed_documents_and_tokens(
+        self, texts: Sequence[str], progress: Progress = no_progress
+    ) -> DocumentVectors:
+        """The unit vector of each text and of each word; a text without any has one token, the first axis."""
         found = []
         for number, text in enumerate(texts):
             rows = self.embed_query_tokens(text)
             found.append(rows if len(rows) else np.eye(1, self.identity.dimension, dtype=np.float32))
             progress("embed", number + 1, len(texts))
-        return found
+        return DocumentVectors(self.embed_documents(texts), found)
 
     def embed_query_tokens(self, text: str) -> Vectors:
         """The unit vector of each word of a query."""

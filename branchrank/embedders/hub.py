@@ -15,7 +15,7 @@ from branchrank.progress import Notify
 
 #: Seconds that the hub has to answer at all.
 TIMEOUT = 5.0
-_FETCHED = ["*.json", "*.txt", "*.model", "*.safetensors"]
+_FETCHED = ["*.json", "*.txt", "*.model", "*.safetensors", "artifact.metadata"]
 _REMEDY = (
     "make the model hub reachable, give a local folder, or choose --embedder all-MiniLM-L6-v2, "
     "which needs no hub"

@@ -15,7 +15,7 @@ from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from importlib.util import find_spec
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, TypeVar
 
 import msgspec
 import numpy as np
@@ -23,6 +23,7 @@ from numpy.typing import NDArray
 
 from branchrank.artifacts import digest_file
 from branchrank.embedders.protocol import (
+    DocumentVectors,
     EmbedderIdentity,
     Vectors,
     unit_rows,
@@ -33,6 +34,8 @@ from branchrank.progress import Progress, no_progress
 
 if TYPE_CHECKING:
     from tokenizers import Tokenizer
+
+Made = TypeVar("Made")
 
 MODEL = "all-MiniLM-L6-v2"
 HUB_NAME = f"sentence-transformers/{MODEL}"
@@ -83,19 +86,25 @@ class MiniLMEmbedder:
         row: Vectors = unit_rows(self._mean(text)[np.newaxis], origin=MODEL)[0]
         return row
 
-    def embed_document_tokens(self, texts: Sequence[str], progress: Progress = no_progress) -> list[Vectors]:
-        """The unit rows of each text's tokens, ``[CLS]`` and ``[SEP]`` included."""
-        found = dict(self._each(self._tokens, texts, progress))
-        return [found[number] for number in range(len(texts))]
+    def embed_documents_and_tokens(
+        self, texts: Sequence[str], progress: Progress = no_progress
+    ) -> DocumentVectors:
+        """The unit row of each text and those of its tokens, ``[CLS]`` and ``[SEP]`` included."""
+        means = np.empty((len(texts), DIMENSION), dtype=np.float32)
+        tokens: list[Vectors] = [np.empty(0, dtype=np.float32)] * len(texts)
+        for number, (mean, rows) in self._each(self._mean_and_tokens, texts, progress):
+            means[number], tokens[number] = mean, unit_rows(rows, origin=MODEL)
+        return DocumentVectors(unit_rows(means, origin=MODEL), tokens)
 
     def embed_query_tokens(self, text: str) -> Vectors:
         """The unit rows of a query's tokens, without ``[CLS]`` and ``[SEP]``."""
-        rows: Vectors = self._tokens(text)[1:-1]
-        return rows
+        _, rows = self._mean_and_tokens(text)
+        own: Vectors = unit_rows(rows, origin=MODEL)[1:-1]
+        return own
 
     def _each(
-        self, work: Callable[[str], Vectors], texts: Sequence[str], progress: Progress
-    ) -> Iterator[tuple[int, Vectors]]:
+        self, work: Callable[[str], Made], texts: Sequence[str], progress: Progress
+    ) -> Iterator[tuple[int, Made]]:
         """The number of each text and what ``work`` makes of it, the longest texts first."""
         longest_first = sorted(range(len(texts)), key=lambda number: -len(texts[number]))
         with ThreadPoolExecutor(self._threads, thread_name_prefix="embed") as pool:
@@ -107,8 +116,8 @@ class MiniLMEmbedder:
     def _mean(self, text: str) -> Vectors:
         return self._encoder.mean(self._ids(text))
 
-    def _tokens(self, text: str) -> Vectors:
-        return unit_rows(self._encoder.tokens(self._ids(text)), origin=MODEL)
+    def _mean_and_tokens(self, text: str) -> tuple[Vectors, Vectors]:
+        return self._encoder.mean_and_tokens(self._ids(text))
 
     def _ids(self, text: str) -> NDArray[np.int64]:
         return np.array(self._tokenizer.encode(encodable(text)).ids, dtype=np.int64)

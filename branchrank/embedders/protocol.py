@@ -5,14 +5,15 @@
 3. Every vector is float32 and of unit length, so that the dot product is the cosine similarity.
 4. A model that runs in this process can also give a vector for each token of a text: those of its last
    layer, before they are pooled. A document gives all of its tokens, a query only those of its own words:
-   neither the tokenizer's special tokens nor the prefix.
+   neither the tokenizer's special tokens nor the prefix. A document's own vector comes from the same forward
+   pass, and is the one that it has without its tokens, byte for byte.
 """
 
 from __future__ import annotations
 
 import hashlib
 from collections.abc import Sequence
-from typing import Protocol
+from typing import NamedTuple, Protocol
 
 import numpy as np
 from numpy.typing import NDArray
@@ -59,11 +60,23 @@ class Embedder(Protocol):
         """The unit vector of a query: float32, shape ``(dimension,)``."""
 
 
+class DocumentVectors(NamedTuple):
+    """The unit rows of n texts: ``vectors``, float32 ``(n, dimension)``, and each text's ``tokens``.
+
+    ``tokens`` are float32 ``(tokens, d)`` each, in the order of the texts.
+    """
+
+    vectors: Vectors
+    tokens: list[Vectors]
+
+
 class TokenEmbedder(Embedder, Protocol):
     """An embedder that also gives a unit vector for each token of a text, for late interaction."""
 
-    def embed_document_tokens(self, texts: Sequence[str], progress: Progress = no_progress) -> list[Vectors]:
-        """The unit rows of each text's tokens, in order: float32, shape ``(tokens, d)`` each.
+    def embed_documents_and_tokens(
+        self, texts: Sequence[str], progress: Progress = no_progress
+    ) -> DocumentVectors:
+        """The unit row of each text, that of ``embed_documents``, and the unit rows of its tokens.
 
         ``progress("embed", done, total)`` counts texts.
         """

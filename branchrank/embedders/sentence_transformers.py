@@ -25,7 +25,7 @@ from branchrank.artifacts import digest_file, digest_of
 from branchrank.embedders.hub import model_folder
 from branchrank.embedders.nomic_bert import native_config
 from branchrank.embedders.prefixes import Prefixes, conventional_prefixes
-from branchrank.embedders.protocol import EmbedderIdentity, Vectors, unit_rows
+from branchrank.embedders.protocol import DocumentVectors, EmbedderIdentity, Vectors, unit_rows
 from branchrank.environment import preserved_random_state, preserved_start_method
 from branchrank.errors import ModelError
 from branchrank.printable import encodable
@@ -35,8 +35,10 @@ from branchrank.records import Record
 #: Texts between two calls of ``progress``.
 _STEP = 16
 #: Assumed where neither model nor tokenizer states a limit.
-_LEAST_TOKENS = 512
-_REMEDY = "choose another model with --embedder; all-MiniLM-L6-v2 needs no hub"
+LEAST_TOKENS = 512
+REMEDY = "choose another model with --embedder; all-MiniLM-L6-v2 needs no hub"
+#: PyLate's projection, for which sentence-transformers has a class of its own.
+PYLATE_DENSE = "pylate.models.Dense.Dense"
 _PICKLED = ("*.bin", "*.pt", "*.pth", "*.pkl", "*.ckpt")
 
 
@@ -47,7 +49,7 @@ class _Config(Record, frozen=True, kw_only=True):
     auto_map: dict[str, Any] = msgspec.field(default_factory=dict)
 
 
-class _Module(Record, frozen=True, kw_only=True):
+class Module(Record, frozen=True, kw_only=True):
     """One entry of ``modules.json``."""
 
     type: str
@@ -75,16 +77,16 @@ class SentenceTransformersEmbedder:
         self._batch_size = batch_size
         # A fast tokenizer must not be used by two threads at once.
         self._lock = Lock()
-        self._model = _load(folder, device, notify)
+        self._model = load_model(folder, device, notify)
         prefixes = _prefixes(self._model.prompts, model)
         prefix = self._model.tokenizer(prefixes.query, add_special_tokens=False)["input_ids"]
         self._prefix_tokens = len(prefix)
         self.identity = EmbedderIdentity(
             name="sentence-transformers",
             model=model,
-            revision=folder.name if folder.parent.name == "snapshots" else revision,
+            revision=folder_revision(folder, revision),
             dimension=self._model.encode(["dimension"], show_progress_bar=False).shape[1],
-            max_tokens=min(self._model.max_seq_length or _LEAST_TOKENS, 1_000_000),
+            max_tokens=min(self._model.max_seq_length or LEAST_TOKENS, 1_000_000),
             query_prefix=prefixes.query,
             document_prefix=prefixes.document,
             weights_digest=_weights_digest(folder),
@@ -117,9 +119,12 @@ class SentenceTransformersEmbedder:
         row: Vectors = unit_rows(rows, origin=identity.model)[0]
         return row
 
-    def embed_document_tokens(self, texts: Sequence[str], progress: Progress = no_progress) -> list[Vectors]:
-        """The unit rows of each text's tokens, special ones and those of the prefix included."""
-        found = []
+    def embed_documents_and_tokens(
+        self, texts: Sequence[str], progress: Progress = no_progress
+    ) -> DocumentVectors:
+        """The unit row of each text and those of its tokens, special ones and the prefix's included."""
+        vectors = np.empty((len(texts), self.identity.dimension), dtype=np.float32)
+        tokens = []
         for number, text in enumerate(texts, start=1):
             with self._lock:
                 (encoded,) = self._model.encode_document(
@@ -128,9 +133,10 @@ class SentenceTransformersEmbedder:
                     output_value=None,
                     show_progress_bar=False,
                 )
-            found.append(self._rows(encoded))
+            vectors[number - 1] = encoded["sentence_embedding"].float().cpu().numpy()
+            tokens.append(self._rows(encoded))
             progress("embed", number, len(texts))
-        return found
+        return DocumentVectors(unit_rows(vectors, origin=self.identity.model), tokens)
 
     def embed_query_tokens(self, text: str) -> Vectors:
         """The unit rows of a query's tokens, without special ones and without those of the prefix."""
@@ -152,20 +158,24 @@ class SentenceTransformersEmbedder:
 
 def check_folder(folder: Path) -> None:
     """Raise :class:`ModelError` where loading ``folder`` would need a pickle or foreign code."""
-    modules = _read(folder / "modules.json", tuple[_Module, ...], default=())
-    foreign = [module.type for module in modules if not module.type.startswith("sentence_transformers.")]
+    modules = modules_of(folder)
+    foreign = [
+        module.type
+        for module in modules
+        if not module.type.startswith("sentence_transformers.") and module.type != PYLATE_DENSE
+    ]
     if foreign:
-        raise ModelError(f"{folder} needs code of its own ({foreign[0]}), which is never run", remedy=_REMEDY)
+        raise ModelError(f"{folder} needs code of its own ({foreign[0]}), which is never run", remedy=REMEDY)
     parts = {folder, *(folder / module.path for module in modules)}
     for part in sorted(parts):
         pickled = [path for pattern in _PICKLED for path in part.glob(pattern)]
         if pickled and not any(part.glob("*.safetensors")):
             raise ModelError(
-                f"{pickled[0]} is pickled, and there are no safetensors weights beside it", remedy=_REMEDY
+                f"{pickled[0]} is pickled, and there are no safetensors weights beside it", remedy=REMEDY
             )
     configs = [path for part in sorted(parts) if (path := part / "config.json").is_file()]
     if not modules and not configs:
-        raise ModelError(f"{folder} holds no sentence-transformers model", remedy=_REMEDY)
+        raise ModelError(f"{folder} holds no sentence-transformers model", remedy=REMEDY)
     for path in configs:
         _check_architecture(path)
 
@@ -174,31 +184,53 @@ def _check_architecture(path: Path) -> None:
     with preserved_random_state(), preserved_start_method():
         from transformers import CONFIG_MAPPING
 
-    config = _read(path, _Config, default=_Config())
+    config = read_json(path, _Config, default=_Config())
     if config.auto_map and config.model_type not in CONFIG_MAPPING:
         raise ModelError(
             f"{path}: the architecture {config.model_type!r} needs code of its own, which is never run",
-            remedy=_REMEDY,
+            remedy=REMEDY,
         )
 
 
-def _read(path: Path, record_type: type[Any], *, default: Any) -> Any:
+def modules_of(folder: Path) -> tuple[Module, ...]:
+    """The parts of a model, in order; none where it is a plain transformer. Raises :class:`ModelError`."""
+    modules: tuple[Module, ...] = read_json(folder / "modules.json", tuple[Module, ...], default=())
+    return modules
+
+
+def folder_revision(folder: Path, asked: str) -> str:
+    """The commit of a folder of the hub's cache; for another folder the revision that was asked for."""
+    return folder.name if folder.parent.name == "snapshots" else asked
+
+
+def read_json(path: Path, record_type: type[Any], *, default: Any) -> Any:
+    """The record in a model's file, ``default`` where there is no such file. Raises :class:`ModelError`."""
     try:
         return msgspec.json.decode(path.read_bytes(), type=record_type)
     except FileNotFoundError:
         return default
     except (OSError, msgspec.DecodeError) as error:
-        raise ModelError(f"{path} can't be read: {error}", remedy=_REMEDY) from error
+        raise ModelError(f"{path} can't be read: {error}", remedy=REMEDY) from error
 
 
-def _load(folder: Path, device: str | None, notify: Notify) -> Any:
+def load_model(folder: Path, device: str | None, notify: Notify, *, multi_vector: bool = False) -> Any:
+    """The library's model in ``folder``: a ``SentenceTransformer``, or a ``MultiVectorEncoder``.
+
+    Raises :class:`ModelError` when the files can't be loaded.
+    """
     with preserved_random_state(), preserved_start_method():
-        from sentence_transformers import SentenceTransformer
+        import sentence_transformers
 
+    kind = "MultiVectorEncoder" if multi_vector else "SentenceTransformer"
+    if not hasattr(sentence_transformers, kind):
+        raise ModelError(
+            f"sentence-transformers {sentence_transformers.__version__} can't load {folder}, a ColBERT model",
+            remedy='pip install "sentence-transformers>=6.2"',
+        )
     config = native_config(_transformer_folder(folder))
     try:
         with _without_progress_bars():
-            return SentenceTransformer(
+            return getattr(sentence_transformers, kind)(
                 str(folder),
                 device=device,
                 trust_remote_code=False,
@@ -209,14 +241,14 @@ def _load(folder: Path, device: str | None, notify: Notify) -> Any:
     except Exception as error:  # whatever the files make the library raise
         if device is None and _has_accelerator():
             notify(f"the accelerator can't hold {folder.name}; using the CPU: {error}")
-            return _load(folder, "cpu", notify)
+            return load_model(folder, "cpu", notify, multi_vector=multi_vector)
         reason = str(error).strip().partition("\n")[0] or type(error).__name__
-        raise ModelError(f"the model in {folder} can't be loaded: {reason}", remedy=_REMEDY) from error
+        raise ModelError(f"the model in {folder} can't be loaded: {reason}", remedy=REMEDY) from error
 
 
 def _transformer_folder(folder: Path) -> Path:
     """The part of a model's folder that holds the transformer: the first module's."""
-    modules = _read(folder / "modules.json", tuple[_Module, ...], default=())
+    modules = modules_of(folder)
     return folder / modules[0].path if modules else folder
 
 

@@ -44,7 +44,7 @@ class TokenCache:
         return self._cached(
             cache_keys(embedder.identity, embedder.identity.document_prefix, texts),
             texts,
-            embedder.embed_document_tokens,
+            lambda missing: embedder.embed_documents_and_tokens(missing).tokens,
         )
 
     def close(self) -> None:

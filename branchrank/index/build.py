@@ -2,11 +2,11 @@
 
 1. Under the workspace's lock: an index that is up to date is opened and nothing is done.
 2. The corpus is read, its nodes built, its chunks cut (or the user's own of either are taken).
-3. The chunks are embedded, each with its breadcrumb above it, or have adopted vectors. Texts that the cache
-   knows cost nothing, so unchanged documents are not embedded again, and an interrupted build goes on where
-   it was.
-4. Where the settings ask for token vectors, those of unchanged chunks are copied from the generation in use,
+3. Where the settings ask for token vectors, those of unchanged chunks are copied from the generation in use,
    the others computed.
+4. The chunks are embedded, each with its breadcrumb above it, or have adopted vectors. Texts that step 3
+   embedded or that the cache knows cost nothing, so unchanged documents are not embedded again, and an
+   interrupted build goes on where it was.
 5. Probe queries measure which distance threshold suits the model (:mod:`branchrank.index.calibration`).
 6. Vectors, Chroma collection and BM25 indexes are written into a new generation, then the manifest.
 7. The workspace's links are made; the generation is flushed to the disk and published by one rename; older
@@ -20,7 +20,7 @@ from __future__ import annotations
 import contextlib
 import socket
 import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from datetime import UTC, datetime
 from functools import partial
 from pathlib import Path
@@ -182,12 +182,12 @@ def _write(
         failpoint("chunks written")
         write_nodes(generation / NODES, contents.tree.nodes.values())
         failpoint("nodes written")
-    with timed("embed"):
-        matrix, embedded = _embed(workspace, embedder, contents, progress)
-    failpoint("embedded")
     with timed("tokens"):
-        token_texts = keep_token_vectors(workspace, embedder, contents.chunks, generation / TOKENS, progress)
+        vectors = keep_token_vectors(workspace, embedder, contents.chunks, generation / TOKENS, progress)
     failpoint("tokens written")
+    with timed("embed"):
+        matrix, embedded = _embed(workspace, _Counting(embedder, vectors), contents, progress)
+    failpoint("embedded")
     with timed("calibrate"):
         distance = _distance(workspace, embedder, contents, matrix)
     collection = _store(workspace, generation, contents, matrix, progress, timed)
@@ -204,7 +204,7 @@ def _write(
         chroma_digests=_chroma_digests(generation),
         modified_ns={file.source: file.mtime_ns for file in contents.files},
         notes=contents.notes,
-        token_texts=token_texts,
+        token_texts=len(vectors),
     )
     write_record(generation / BUILD, report)
 
@@ -248,14 +248,13 @@ def _read(workspace: WorkspaceFolder, embedder: Embedder, progress: Progress) ->
 
 
 def _embed(
-    workspace: WorkspaceFolder, embedder: Embedder, contents: _Contents, progress: Progress
+    workspace: WorkspaceFolder, counting: _Counting, contents: _Contents, progress: Progress
 ) -> tuple[Vectors, int]:
     """The chunks' unit rows, and how many texts were embedded rather than adopted or remembered."""
     if contents.adoption is not None:
-        adopted = adopted_vectors(contents.adoption, workspace, embedder.identity)
+        adopted = adopted_vectors(contents.adoption, workspace, counting.identity)
         if adopted is not None:
             return adopted, 0
-    counting = _Counting(embedder)
     with contextlib.closing(workspace.open_cache()) as cache:
         texts = [embedded_text(chunk) for chunk in contents.chunks]
         matrix = cached_documents(counting, cache, texts, progress)
@@ -273,18 +272,22 @@ def _distance(
 
 
 class _Counting:
-    """An embedder that counts the documents it embeds."""
+    """An embedder that counts the documents it embeds; those in ``vectors`` have been embedded before."""
 
-    def __init__(self, embedder: Embedder) -> None:
+    def __init__(self, embedder: Embedder, vectors: Mapping[str, Vectors]) -> None:
         self.identity = embedder.identity
         self.embed_query = embedder.embed_query
         self.texts = 0
         self._embedder = embedder
+        self._vectors = vectors
 
     def embed_documents(self, texts: Sequence[str], progress: Progress = no_progress) -> Vectors:
         self.texts += len(texts)
         failpoint("embedding")
-        return self._embedder.embed_documents(texts, progress)
+        missing = [text for text in texts if text not in self._vectors]
+        fresh = self._embedder.embed_documents(missing, progress) if missing else ()
+        rows = dict(zip(missing, fresh, strict=True))
+        return np.array([rows[text] if text in rows else self._vectors[text] for text in texts])
 
 
 def _store(

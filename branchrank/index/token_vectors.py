@@ -2,7 +2,8 @@
 
 1. A chunk's key is that of the embedding cache: the model's identity and the exact text, prefix included.
 2. Vectors under the same key in the generation in use are copied; the others are computed in batches.
-3. They go to the disk as they come, so that memory does not grow with the corpus.
+3. They go to the disk as they come, so that memory does not grow with them. The chunks' own vectors, which
+   the same forward passes give, are handed on.
 """
 
 from __future__ import annotations
@@ -15,6 +16,7 @@ from pathlib import Path
 from branchrank.artifacts import read_jsonl
 from branchrank.embedders import Embedder, TokenEmbedder, token_embedder
 from branchrank.embedders.cache import BATCH, cache_keys
+from branchrank.embedders.protocol import Vectors
 from branchrank.errors import ArtifactError
 from branchrank.index.generations import MANIFEST
 from branchrank.index.manifest import Manifest, check_digests, read_record
@@ -33,23 +35,25 @@ def keep_token_vectors(
     chunks: Sequence[Chunk],
     directory: Path,
     progress: Progress,
-) -> int:
-    """Write the token vectors that the settings ask for to ``directory``; the number of chunks embedded.
+) -> dict[str, Vectors]:
+    """Write the token vectors that the settings ask for to ``directory``.
 
-    Raises :class:`~branchrank.errors.UsageError` when the model gives none.
+    Returns the unit vector of each text that was embedded for it, float32 ``(dimension,)``. Raises
+    :class:`~branchrank.errors.UsageError` when the model gives no token vectors.
     """
     precision = workspace.index_settings.token_precision
     if precision is None:
-        return 0
+        return {}
     model = token_embedder(embedder, workspace.index_settings.embedder)
     texts = [embedded_text(chunk) for chunk in chunks]
     keys = cache_keys(model.identity, model.identity.document_prefix, texts)
     with ExitStack() as held:
         known = _previous(workspace, precision, held)
         missing = {key: text for key, text in zip(keys, texts, strict=True) if key not in known}
-        computed = _computed(model, missing, precision, progress)
+        vectors: dict[str, Vectors] = {}
+        computed = _computed(model, missing, precision, vectors, progress)
         save_token_vectors(directory, keys, _in_order(keys, known, computed))
-    return len(missing)
+    return vectors
 
 
 def _previous(
@@ -72,14 +76,21 @@ def _previous(
 
 
 def _computed(
-    model: TokenEmbedder, texts: dict[str, str], precision: TokenPrecision, progress: Progress
+    model: TokenEmbedder,
+    texts: dict[str, str],
+    precision: TokenPrecision,
+    vectors: dict[str, Vectors],
+    progress: Progress,
 ) -> Iterator[tuple[str, TokenVectors]]:
-    """Each key with its vectors, a batch at a time."""
+    """Each key with its token vectors, a batch at a time. Each text's own vector goes into ``vectors``."""
     keys = list(texts)
     for start in range(0, len(keys), BATCH):
         batch = keys[start : start + BATCH]
-        rows = model.embed_document_tokens([texts[key] for key in batch])
-        yield from ((key, quantise(each, precision)) for key, each in zip(batch, rows, strict=True))
+        embedded = model.embed_documents_and_tokens([texts[key] for key in batch])
+        vectors.update(zip((texts[key] for key in batch), embedded.vectors, strict=True))
+        yield from (
+            (key, quantise(each, precision)) for key, each in zip(batch, embedded.tokens, strict=True)
+        )
         progress("tokens", start + len(batch), len(keys))
 
 

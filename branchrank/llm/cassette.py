@@ -22,7 +22,7 @@ import os
 import sqlite3
 import threading
 import time
-from collections.abc import Callable, Collection, Iterator
+from collections.abc import Callable, Collection, Iterable, Iterator
 from difflib import SequenceMatcher
 from pathlib import Path
 from typing import Any, Protocol
@@ -62,6 +62,16 @@ class Recorded(Record, frozen=True, kw_only=True):
 
     reply: LLMReply
     outcome: str = "ok"
+
+
+class KeptCall(Record, frozen=True, kw_only=True):
+    """A call without its prompt: the key stands for it."""
+
+    key: str
+    stage: str
+    question: str
+    model: str
+    recorded: Recorded
 
 
 class DecisionCache(Protocol):
@@ -140,6 +150,28 @@ class Cassette:
             for row in rows
             if (row[2], row[1]) in wanted and (found := intact(row)) is not None and found.outcome != "ok"
         }
+
+    def calls(self) -> list[KeptCall]:
+        """Every intact call, by key."""
+        with self._lock, self._guarded():
+            rows = self._db.execute(f"{_ALL} ORDER BY key").fetchall()
+        return [
+            KeptCall(key=row[0], stage=row[1], question=row[2], model=content["model"], recorded=found)
+            for row in rows
+            if (found := intact(row)) is not None and (content := _content(row[3])) is not None
+        ]
+
+    def restore(self, calls: Iterable[KeptCall]) -> None:
+        """Put calls whose prompts are not known: a replay that asks the same finds them all the same."""
+        rows = []
+        for call in calls:
+            request = _json({"model": call.model})
+            fields = (call.key, call.stage, call.question, request, _json(call.recorded))
+            rows.append((*fields, _checksum(fields)))
+        with self._lock, self._guarded():
+            self._db.execute("BEGIN")
+            self._db.executemany(_PUT, rows)
+            self._db.execute("COMMIT")
 
     def models(self) -> list[str]:
         """The models that were asked."""

@@ -20,10 +20,12 @@ class PassageSize(Record, frozen=True, kw_only=True):
     ``gold_lines`` counts distinct gold lines among the returned ones; ``span_precision`` is that over
     ``lines`` (a line returned twice earns once and costs twice), 0 for no hits; ``gold_coverage`` the
     returned share of the best covered gold item, since any of them answers. Both are ``None`` when no
-    gold item has lines (file-level gold, unanswerable questions).
+    gold item has lines (file-level gold, unanswerable questions). ``repeated_pages`` counts hits from a page
+    that a hit above is from.
     """
 
     hits: int
+    repeated_pages: int
     lines: int
     gold_lines: int
     span_precision: float | None
@@ -41,6 +43,7 @@ def passage_size(hits: Sequence[Hit], question: Question) -> PassageSize:
     gold_lines = _common_lines(returned, _disjoint(gold))
     return PassageSize(
         hits=len(kept),
+        repeated_pages=len(kept) - len({resolve_source(hit.source, question) for hit in kept}),
         lines=lines,
         gold_lines=gold_lines,
         span_precision=(gold_lines / lines if lines else 0.0) if gold else None,
@@ -69,11 +72,12 @@ def _common_lines(some: Sequence[Span], others: Sequence[Span]) -> int:
 class PassageSummary(Record, frozen=True, kw_only=True):
     """Sizes over all questions of a predictor; ``None`` where nothing was returned or measurable.
 
-    ``lines_per_hit`` is a total over a total (every hit weighs the same); ``span_precision`` and
-    ``gold_coverage`` are means over the questions whose gold has lines.
+    ``lines_per_hit`` and ``repeated_pages`` (a share of the hits) are totals over a total: every hit weighs
+    the same. ``span_precision`` and ``gold_coverage`` are means over the questions whose gold has lines.
     """
 
     lines_per_hit: float | None
+    repeated_pages: float | None
     span_precision: float | None
     gold_coverage: float | None
 
@@ -83,6 +87,7 @@ def summarise_passages(sizes: Sequence[PassageSize]) -> PassageSummary:
     hits = sum(size.hits for size in sizes)
     return PassageSummary(
         lines_per_hit=sum(size.lines for size in sizes) / hits if hits else None,
+        repeated_pages=sum(size.repeated_pages for size in sizes) / hits if hits else None,
         span_precision=_mean([s.span_precision for s in sizes if s.span_precision is not None]),
         gold_coverage=_mean([s.gold_coverage for s in sizes if s.gold_coverage is not None]),
     )

@@ -5,22 +5,31 @@ and a true difference ``difference`` in hit rate, the number of differing questi
 Bin(n, disagreement), and of those Bin(d, (disagreement + difference) / (2 disagreement)) favour the
 candidate. Graded measures: the normal approximation (z_{1-alpha/2} + z_power) * sd / sqrt(n), about
 2.8 * sd / sqrt(n) at 5% and 80%.
+
+Questions whose gold shares pages count as fewer: a plan for n questions takes its figures from the
+independent questions that they are worth (:meth:`SharedPages.effective_questions`).
 """
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from math import ceil, inf, sqrt
+from typing import Protocol
 
 import numpy as np
 
 from branchrank.errors import UsageError
-from branchrank.measures.intervals import Rate, rate
+from branchrank.measures.clustering import kish_effect, t_penalty
+from branchrank.measures.intervals import LEAST_ICC, LEVEL, Interval, wilson_bounds
 from branchrank.measures.significance import p_floor
 from branchrank.records import Record
 
 ALPHA = 0.05
 POWER = 0.8
 MOST_QUESTIONS = 20_000
+#: Squared coefficient of variation of the questions per page that a number of pages alone is taken to have:
+#: .27 in the bundled sample.
+PAGE_VARIATION = 0.25
 
 
 def hit_power(n: int, disagreement: float, difference: float, alpha: float = ALPHA) -> float:
@@ -99,19 +108,61 @@ def questions_for_mean_difference(
     return needed if needed <= MOST_QUESTIONS else None
 
 
+class PageSize(Protocol):
+    """How many questions share a page, seen from a question drawn at random."""
+
+    def __call__(self, n: int) -> float:
+        """The mean size, at least 1, of the page of a question in a benchmark of ``n`` questions."""
+
+
+def pages_alone(pages: int) -> PageSize:
+    """Sizes where the gold of the questions, however many they are, is on so many ``pages``."""
+    return lambda n: max(1.0, (1 + PAGE_VARIATION) * n / pages)
+
+
+def pages_as_in(sizes: Sequence[int]) -> PageSize:
+    """Sizes where questions are drawn as in a pilot with ``sizes`` questions per page: two of them share a
+    page as often as there (Simpson 1949)."""
+    n = sum(sizes)
+    together = sum(size * (size - 1) for size in sizes) / (n * (n - 1)) if n > 1 else 0.0
+    return lambda questions: 1 + (questions - 1) * together
+
+
+class SharedPages(Record, frozen=True, kw_only=True):
+    """Questions that share pages: ``page_size`` of a benchmark, and ``icc``, how alike the differences of one
+    page are (0 not at all, 1 all the same)."""
+
+    page_size: PageSize
+    icc: float
+
+    def effective_questions(self, n: int, level: float, least_icc: float = 0.0) -> float:
+        """Independent questions that ``n`` are worth for a test or an interval at this ``level``."""
+        size = self.page_size(n)
+        if size <= 1:
+            return float(n)
+        degrees = np.asarray(max(1.0, n / size - 1))
+        return n / kish_effect(size, max(self.icc, least_icc)) * float(t_penalty(level, degrees))
+
+
+#: One question per page.
+NO_SHARED_PAGES = SharedPages(page_size=lambda _: 1.0, icc=0.0)
+
+
 class Plan(Record, frozen=True, kw_only=True):
     """What a benchmark of ``n`` questions can show, told before it is run.
 
-    ``interval`` is the Wilson interval that the expected rate would get; ``detectable`` the smallest
-    difference in hit rate found with 80% power; ``differing`` the expected number of differing
-    questions; ``p_floor`` the smallest p these can give; ``unanimous`` how many unanimous differing
-    questions are the minimum for significance in the family; ``power`` and ``questions_needed`` belong
-    to ``difference`` where one is given.
+    ``effective`` is how many independent questions they are worth in the comparison; ``interval`` the one
+    that the expected rate would get; ``detectable`` the smallest difference in hit rate found with 80%
+    power; ``differing`` the expected number of differing questions, of those they are worth; ``p_floor``
+    the smallest p these can give; ``unanimous`` how many unanimous differing questions are the minimum for
+    significance in the family; ``power`` and ``questions_needed`` belong to ``difference`` where one is
+    given.
     """
 
     n: int
+    effective: float
     rate: float
-    interval: Rate
+    interval: Interval
     disagreement: float
     family: int
     alpha: float
@@ -132,6 +183,7 @@ def plan(
     difference: float | None = None,
     family: int = 1,
     alpha: float = ALPHA,
+    pages: SharedPages = NO_SHARED_PAGES,
 ) -> Plan:
     """Plan a comparison of hit rates; ``family`` is the number of candidates compared with the baseline
     (the first step of Holm's correction tests at alpha / family).
@@ -139,7 +191,7 @@ def plan(
     Raises :class:`UsageError` for shares outside 0..1, an empty family or no questions, and a
     difference larger than the disagreement it must come from.
     """
-    for name, share in (("rate", rate_expected), ("disagreement", disagreement)):
+    for name, share in (("rate", rate_expected), ("disagreement", disagreement), ("icc", pages.icc)):
         if not 0 <= share <= 1:
             raise UsageError(f"{name} is {share}, which is not a share", remedy="give a number in 0..1")
     if n < 1 or family < 1:
@@ -150,25 +202,44 @@ def plan(
             remedy="raise the disagreement to the difference or above it",
         )
     strictest = alpha / family
-    differing = round(n * disagreement)
+    effective = pages.effective_questions(n, 1 - strictest)
+    worth = max(1, int(effective))
+    differing = round(worth * disagreement)
+    low, high = wilson_bounds(rate_expected, pages.effective_questions(n, LEVEL, LEAST_ICC))
     needed = None
     if difference is not None:
-        needed = questions_for_hit_difference(disagreement, difference, strictest)
+        alone = questions_for_hit_difference(disagreement, difference, strictest)
+        needed = None if alone is None else _questions_worth(alone, pages, 1 - strictest)
     return Plan(
         n=n,
+        effective=effective,
         rate=rate_expected,
-        interval=rate(round(n * rate_expected), n),
+        interval=Interval(low=float(low), high=float(high)),
         disagreement=disagreement,
         family=family,
         alpha=alpha,
-        detectable=detectable_hit_difference(n, disagreement, strictest),
+        detectable=detectable_hit_difference(worth, disagreement, strictest),
         differing=differing,
         p_floor=p_floor(differing),
         unanimous=unanimous_needed(family, alpha),
         difference=difference,
-        power=None if difference is None else hit_power(n, disagreement, abs(difference), strictest),
+        power=None if difference is None else hit_power(worth, disagreement, abs(difference), strictest),
         questions_needed=needed,
     )
+
+
+def _questions_worth(wanted: int, pages: SharedPages, level: float) -> int | None:
+    """The fewest questions that are worth ``wanted`` independent ones; ``None`` past 20,000."""
+    if pages.effective_questions(MOST_QUESTIONS, level) < wanted:
+        return None
+    low, high = 0, MOST_QUESTIONS
+    while high - low > 1:
+        middle = (low + high) // 2
+        if pages.effective_questions(middle, level) < wanted:
+            low = middle
+        else:
+            high = middle
+    return high
 
 
 def unanimous_needed(family: int = 1, alpha: float = ALPHA) -> int:

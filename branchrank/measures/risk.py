@@ -34,17 +34,22 @@ class RiskPoint(Record, frozen=True, kw_only=True):
 
 
 class RiskCoverage(Record, frozen=True, kw_only=True):
-    """The curve, its area, and the area above that of the best possible order; both in 0..1."""
+    """The curve, its area, and the area above that of the best possible order; both in 0..1.
+
+    ``None`` for a predictor that never answers: its risk is not defined at any coverage, and 0 would look
+    perfect.
+    """
 
     points: tuple[RiskPoint, ...]
-    aurc: float
-    excess: float
+    aurc: float | None
+    excess: float | None
 
 
 def risk_coverage(answers: Sequence[Answer]) -> RiskCoverage:
-    """The curve over all questions. A predictor that never answers has no points and no risk.
+    """The curve over all questions; without points for a predictor that never answers.
 
-    The areas run over the questions answered at all, so that abstaining costs coverage, not risk.
+    The areas run over the questions answered at all, so that abstaining costs coverage, not risk: read them
+    beside the coverage of the last point.
     """
     given = [(answer.confidence, answer.right) for answer in answers if answer.confidence is not None]
     given.sort(key=lambda each: -each[0])
@@ -58,7 +63,7 @@ def risk_coverage(answers: Sequence[Answer]) -> RiskCoverage:
         area += len(rights) * wrong / answered
         points.append(RiskPoint(threshold=threshold, coverage=answered / len(answers), risk=wrong / answered))
     if not answered:
-        return RiskCoverage(points=(), aurc=0.0, excess=0.0)
+        return RiskCoverage(points=(), aurc=None, excess=None)
     first_wrong = answered - wrong
     ideal = sum((place - first_wrong) / place for place in range(first_wrong + 1, answered + 1))
     return RiskCoverage(

@@ -3,25 +3,37 @@
 1. Take the per-question differences, candidate - baseline, over the same questions.
 2. Test them (:mod:`branchrank.measures.significance`): exact McNemar for hits with one question per
    cluster, else a sign-flip by cluster. Adjust by Holm over all candidates against the baseline.
-3. Put a BCa interval around the mean difference, resampled by cluster.
+3. Put an interval around the mean difference (:mod:`branchrank.measures.intervals`) at the level
+   1 - alpha / family, so that all the intervals of the family hold together in 1 - alpha of samples
+   (Bonferroni; Dunn 1961). Holm's steps have no simultaneous intervals of their own that inform.
 4. ``better`` / ``worse``: the adjusted p is below alpha. Else ``equivalent within delta``: the whole
-   95% interval lies strictly between -delta and delta (two one-sided tests at 2.5% each, stricter than
-   the customary 5%). Else ``unresolvable at this n``: even if every differing pair had favoured one
+   interval lies strictly between -delta and delta (two one-sided tests at alpha / 2 each, stricter than
+   the customary alpha). Else ``too few questions to tell``: even if every differing pair had favoured one
    side, the adjusted p could not have been below alpha; clusters whose wins and losses cancel count
-   here, since they too would then have favoured it. Else ``unresolved``.
+   here, since they too would then have favoured it. Else ``inconclusive``.
 """
 
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from math import sqrt
+from math import ceil
 from typing import Literal
 
 import numpy as np
 
 from branchrank.errors import UsageError
 from branchrank.measures import power
-from branchrank.measures.intervals import RESAMPLES, Interval, paired_bootstrap
+from branchrank.measures.clustering import (
+    LEAST_PAGES,
+    PageTotals,
+    design_effect,
+    effective_pages,
+    intraclass_correlation,
+    page_totals,
+    t_penalty,
+    working_degrees,
+)
+from branchrank.measures.intervals import Interval, difference_interval
 from branchrank.measures.significance import (
     DRAWS,
     ROUNDING,
@@ -37,7 +49,7 @@ from branchrank.measures.significance import (
 )
 from branchrank.records import Record
 
-Verdict = Literal["better", "worse", "equivalent within delta", "unresolved", "unresolvable at this n"]
+Verdict = Literal["better", "worse", "equivalent within delta", "inconclusive", "too few questions to tell"]
 Decision = Literal["pass", "fail", "undecided"]
 
 DELTA = 0.02
@@ -49,14 +61,16 @@ Scores = Mapping[str, float]
 class Comparison(Record, frozen=True, kw_only=True):
     """A candidate against a baseline on one measure over the same ``n`` questions.
 
-    ``mean_a`` is the baseline's, ``mean_b`` the candidate's, ``difference`` is b - a with its 95%
-    interval. ``p`` and ``p_adjusted`` (Holm over ``family``) come from ``test``; ``p_mcnemar`` (hits
-    only) and ``p_t`` are shown beside it and decide nothing. ``wins``, ``ties`` and ``losses`` count
-    questions for the candidate. ``mde`` is the smallest true difference that n questions with this
-    disagreement (or spread) would show with 80% power, ``questions_needed`` how many questions would
-    show the observed difference; both allow for clustering and Holm's first step, and are ``None``
-    when no difference or no affordable number (20,000) would do. ``p_floor`` is the smallest p that
-    the clusters with any differing question could have given, had all those favoured one side.
+    ``mean_a`` is the baseline's, ``mean_b`` the candidate's, ``difference`` is b - a. ``ci_low`` to
+    ``ci_high`` is its interval: the intervals of all ``family`` comparisons hold together with confidence
+    1 - ``alpha``. They are ``None`` where too few pages share the questions. ``p`` and ``p_adjusted``
+    (Holm over ``family``) come from ``test``; ``p_mcnemar`` (hits only) and ``p_t`` are shown beside it
+    and decide nothing. ``wins``, ``ties`` and ``losses`` count questions for the candidate. ``mde`` is the
+    smallest true difference that n questions with this disagreement (or spread) can detect with 80% power,
+    ``questions_needed`` how many questions can confirm the observed difference; both allow for clustering
+    and Holm's first step, and are ``None`` when no difference or no affordable number (20,000) would do.
+    ``p_floor`` is the smallest p that the clusters with any differing question could have given, had all
+    those favoured one side.
     """
 
     measure: str
@@ -67,8 +81,8 @@ class Comparison(Record, frozen=True, kw_only=True):
     mean_a: float
     mean_b: float
     difference: float
-    ci_low: float
-    ci_high: float
+    ci_low: float | None
+    ci_high: float | None
     p: float
     p_adjusted: float
     test: str
@@ -100,7 +114,7 @@ class _Pair(Record, frozen=True, kw_only=True):
     mean_b: float
     differences: Floats
     hits: bool
-    interval: Interval
+    interval: Interval | None
     result: Significance
 
 
@@ -114,7 +128,6 @@ def compare_predictors(
     alpha: float = power.ALPHA,
     seed: int = 0,
     draws: int = DRAWS,
-    resamples: int = RESAMPLES,
 ) -> tuple[Comparison, ...]:
     """Compare every other predictor with the baseline, in the order of ``scores``.
 
@@ -134,7 +147,6 @@ def compare_predictors(
         alpha=alpha,
         seed=seed,
         draws=draws,
-        resamples=resamples,
     )
 
 
@@ -147,7 +159,6 @@ def compare_pairs(
     alpha: float = power.ALPHA,
     seed: int = 0,
     draws: int = DRAWS,
-    resamples: int = RESAMPLES,
 ) -> tuple[Comparison, ...]:
     """Compare each candidate with a baseline of its own; all the pairs are one family for Holm.
 
@@ -167,7 +178,7 @@ def compare_pairs(
             sources,
             seed,
             draws,
-            resamples,
+            level=1 - alpha / len(pairs),
         )
         for (baseline, a), (candidate, b) in pairs
     ]
@@ -212,7 +223,7 @@ def _pair(
     sources: Sequence[str],
     seed: int,
     draws: int,
-    resamples: int,
+    level: float,
 ) -> _Pair:
     differences = b - a
     differences[np.abs(differences) < ROUNDING] = 0.0
@@ -231,7 +242,7 @@ def _pair(
         mean_b=float(b.mean()),
         differences=differences,
         hits=hits,
-        interval=paired_bootstrap(differences, sources, seed=seed, resamples=resamples),
+        interval=difference_interval(differences, sources, level=level),
         result=result,
     )
 
@@ -254,12 +265,12 @@ def _comparison(
     verdict: Verdict
     if p_adjusted < alpha:
         verdict = "better" if difference > 0 else "worse"
-    elif -delta < pair.interval.low and pair.interval.high < delta:
+    elif pair.interval and -delta < pair.interval.low and pair.interval.high < delta:
         verdict = "equivalent within delta"
     elif floor * family >= alpha:
-        verdict = "unresolvable at this n"
+        verdict = "too few questions to tell"
     else:
-        verdict = "unresolved"
+        verdict = "inconclusive"
     return Comparison(
         measure=measure,
         baseline=pair.baseline,
@@ -269,8 +280,8 @@ def _comparison(
         mean_a=pair.mean_a,
         mean_b=pair.mean_b,
         difference=difference,
-        ci_low=pair.interval.low,
-        ci_high=pair.interval.high,
+        ci_low=None if pair.interval is None else pair.interval.low,
+        ci_high=None if pair.interval is None else pair.interval.high,
         p=pair.result.p,
         p_adjusted=p_adjusted,
         test=pair.result.test,
@@ -289,34 +300,31 @@ def _comparison(
     )
 
 
-def design_effect(differences: Floats, sources: Sequence[str]) -> float:
-    """Variance of the mean with clusters, over its variance were all questions independent; at least 1.
-
-    n questions in such clusters inform like n / design_effect independent ones.
-    """
-    n, naive = len(differences), float(np.var(differences))
-    deviations = cluster_sums(differences - differences.mean(), sources)
-    clusters = len(deviations)
-    if clusters in (1, n) or naive == 0:
-        return 1.0
-    clustered = float((deviations**2).sum()) * clusters / (clusters - 1)
-    return max(1.0, clustered / (naive * n * n / (n - 1)))
-
-
 def _sizing(pair: _Pair, sources: Sequence[str], alpha: float) -> tuple[float | None, int | None]:
     """Minimum detectable difference, and questions needed for the observed one."""
+    totals = page_totals(pair.differences, sources)
+    if totals.shared and effective_pages(totals.sizes) < LEAST_PAGES:
+        return None, None
     n, difference = len(pair.differences), abs(float(pair.differences.mean()))
-    effect = design_effect(pair.differences, sources)
+    effective = _planned_questions(totals, 1 - alpha)
     if pair.hits:
         disagreement = int(np.count_nonzero(pair.differences)) / n
-        mde = power.detectable_hit_difference(max(1, int(n / effect)), disagreement, alpha)
+        mde = power.detectable_hit_difference(max(1, int(effective)), disagreement, alpha)
         needed = power.questions_for_hit_difference(disagreement, difference, alpha)
     else:
         sd = float(np.std(pair.differences, ddof=1)) if n > 1 else 0.0
-        mde = power.detectable_mean_difference(n, sd * sqrt(effect), alpha) if sd else None
+        mde = power.detectable_mean_difference(effective, sd, alpha) if sd else None
         needed = power.questions_for_mean_difference(sd, difference, alpha)
-    needed = None if needed is None else int(np.ceil(needed * effect))
+    needed = None if needed is None else ceil(needed * n / effective)
     return mde, needed if needed is None or needed <= power.MOST_QUESTIONS else None
+
+
+def _planned_questions(totals: PageTotals, level: float) -> float:
+    """Independent questions that another sample with these pages would be worth on average."""
+    if not totals.shared:
+        return totals.n
+    degrees = working_degrees(totals.sizes, intraclass_correlation(totals))
+    return totals.n / float(design_effect(totals)) * float(t_penalty(level, degrees))
 
 
 class Gate(Record, frozen=True, kw_only=True):
@@ -331,19 +339,23 @@ def gate(comparison: Comparison, delta: float) -> Gate:
     """Non-inferiority by ``delta`` (0 or more, in the measure's units).
 
     Pass when the interval's lower bound exceeds -delta, or when no question's score changed; fail when
-    its upper bound is below -delta (so the candidate is surely worse by more than delta); otherwise
-    undecided.
+    its upper bound is below -delta (so the candidate is surely worse by more than delta); otherwise, and
+    where too few pages give no interval, undecided.
     """
+    low, high = comparison.ci_low, comparison.ci_high
+    interval = "few pages" if low is None or high is None else f"{low:+.4f}, {high:+.4f}"
     figures = (
         f"{comparison.measure}: candidate - baseline = {comparison.difference:+.4f} "
-        f"[{comparison.ci_low:+.4f}, {comparison.ci_high:+.4f}], delta {delta:g}, n = {comparison.n}"
+        f"[{interval}], delta {delta:g}, n = {comparison.n}"
     )
     outcome: Decision
     if comparison.differing == 0:
         outcome, why = "pass", "no question's score changed"
-    elif comparison.ci_low > -delta:
+    elif low is None or high is None:
+        outcome, why = "undecided", "the questions are on too few pages for an interval"
+    elif low > -delta:
         outcome, why = "pass", "the lower bound is above -delta"
-    elif comparison.ci_high < -delta:
+    elif high < -delta:
         outcome, why = "fail", "the upper bound is below -delta"
     else:
         outcome, why = "undecided", "the interval holds -delta"

@@ -31,12 +31,12 @@ def report_content(run: RunData) -> Report:
     if _is_pilot(run):
         lead.append(
             Paragraph(
-                text=f"Under {PILOT_BELOW} questions differences of ten points are noise: this is a pilot."
+                text=f"This is a pilot: under {PILOT_BELOW} questions, differences of ten points are noise."
             )
         )
     if not run.record.split:
         lead.append(
-            Paragraph(text="The split is not named. Questions that were used for tuning carry no claim.")
+            Paragraph(text="No --split was given. Scores on questions used for tuning are not evidence.")
         )
     lead += [Paragraph(text=f"Warning: {warning}") for warning in run.record.warnings]
     lead.append(facts(run))

@@ -6,14 +6,9 @@ searched. A report without text carries places (file and line) alone.
 
 from __future__ import annotations
 
-import hashlib
-from collections.abc import Collection
 from pathlib import Path
 
-from branchrank.corpus.discovery import discover
 from branchrank.corpus.lines import decode, split_lines
-from branchrank.corpus.loading import corpus_digest
-from branchrank.errors import BranchRankError
 from branchrank.printable import safe
 from branchrank.runs.run import RunData
 from branchrank.safe_open import read_beneath
@@ -26,17 +21,6 @@ LONGEST = 200
 
 #: Source -> runs of lines: the number of the first, and the lines.
 Passages = dict[str, list[tuple[int, list[str]]]]
-
-
-def digest_now(root: Path, exclude: Collection[str]) -> str:
-    """The digest of the corpus as it is now; empty when there is none."""
-    try:
-        files = discover(root, exclude).files
-        return corpus_digest(
-            (file.source, hashlib.sha256(read_beneath(root, file.source)).hexdigest()) for file in files
-        )
-    except (BranchRankError, OSError):
-        return ""
 
 
 def gather_passages(run: RunData, root: Path) -> Passages:

@@ -119,14 +119,16 @@ def unanswerable(run: RunData) -> Section | None:
     drawn = []
     for name in scores.predictors:
         curves, offered = _curves(scores, name)
+        answered = [curve.points[-1].coverage if curve.points else 0.0 for curve in curves]
         at = {coverage: _risk_at(curves, coverage) for coverage in _COVERAGES}
         drawn.append((name, [(coverage, risk) for coverage, risk in at.items() if risk is not None]))
         rows.append(
             (
                 name,
                 number(offered, 0 if len(curves) == 1 else 1),
-                number(mean([curve.aurc for curve in curves]), 3),
-                number(mean([curve.excess for curve in curves]), 3),
+                percent(mean(answered)),
+                number(_mean_of([curve.aurc for curve in curves]), 3),
+                number(_mean_of([curve.excess for curve in curves]), 3),
                 *(percent(at[coverage]) for coverage in _SHOWN_COVERAGES),
             )
         )
@@ -138,6 +140,7 @@ def unanswerable(run: RunData) -> Section | None:
                 headings=(
                     "predictor",
                     "of these with hits",
+                    "answered",
                     "AURC",
                     "excess",
                     *(f"risk at {100 * coverage:.0f}% coverage" for coverage in _SHOWN_COVERAGES),
@@ -148,9 +151,10 @@ def unanswerable(run: RunData) -> Section | None:
             Paragraph(
                 text="Risk: the share of wrong first hits among the answers given, when only the most "
                 "confident share of the questions (the coverage), by the score of the first hit, is "
-                "answered. Any answer to an unanswerable question is wrong. AURC: the mean risk over all "
-                "coverages; excess: what a perfect order of the same answers would save. Repeats have a "
-                "curve each, and the figures are their means."
+                "answered. Any answer to an unanswerable question is wrong. Answered: the share of "
+                "all questions that got any hit. AURC: the mean risk over all coverages up to it, not "
+                "defined for a predictor that never answers; excess: what a perfect order of the same "
+                "answers would save. Repeats have a curve each, and the figures are their means."
             ),
         ),
     )
@@ -171,6 +175,12 @@ def _curves(scores: Scores, predictor: str) -> tuple[list[RiskCoverage], float]:
         )
         offered += bool(row.hits) and not known
     return list(map(risk_coverage, answers.values())), offered / len(answers)
+
+
+def _mean_of(areas: Sequence[float | None]) -> float | None:
+    """The mean of the areas; ``None`` where one of them is not defined."""
+    defined = [area for area in areas if area is not None]
+    return mean(defined) if len(defined) == len(areas) else None
 
 
 def _risk_at(curves: Sequence[RiskCoverage], coverage: float) -> float | None:

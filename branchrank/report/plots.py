@@ -51,8 +51,8 @@ def rates(estimates: Sequence[tuple[str, str, Estimate | None]]) -> Plot:
             "predictor": name,
             "measure": measure.replace("_", " "),
             "rate": e.value,
-            "low": e.low,
-            "high": e.high,
+            "low": e.value if e.low is None else e.low,
+            "high": e.value if e.high is None else e.high,
         }
         for name, measure, e in estimates
         if e is not None
@@ -289,6 +289,7 @@ def _rounded(svg: str) -> str:
     return re.sub(r"(\d\.\d\d)\d+", r"\1", svg)
 
 
+_NUMBER = re.compile(r"-?\d+(?:\.\d+)?")
 _STYLE = "<style>svg{color:#1f2328}@media(prefers-color-scheme:dark){svg{color:#e6edf3}}</style>"
 
 
@@ -304,8 +305,16 @@ def standalone(svg: str) -> str:
 
 
 def drawn_elsewhere(file: str) -> str | None:
-    """The drawing in such a file if another version drew it, else ``None``."""
+    """The drawing in such a file if it says that another version drew it, else ``None``."""
     svg, _, drawer = file.rstrip("\n").rpartition("\n")
     if drawer == drawn_by() or not drawer.startswith("<!-- altair "):
         return None
     return svg.replace(_STYLE, "", 1)
+
+
+def same_to_the_eye(svg: str, other: str) -> bool:
+    """Whether two drawings have the same marks and texts, no coordinate a pixel or more apart."""
+    if _NUMBER.split(svg) != _NUMBER.split(other):
+        return False
+    pairs = zip(_NUMBER.findall(svg), _NUMBER.findall(other), strict=True)
+    return all(abs(float(number) - float(drawn)) < 1 for number, drawn in pairs)

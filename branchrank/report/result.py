@@ -2,19 +2,18 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
-
 from branchrank.measures.fragility import fragility
 from branchrank.measures.verdicts import Comparison
 from branchrank.report import plots
 from branchrank.report.blocks import Block, Cell, Paragraph, Plot, Points, Section, Strong, Table
 from branchrank.runs.comparisons import Judgement
 from branchrank.runs.directory import IndexFacts
-from branchrank.runs.estimates import Estimate, choice, difference, estimate, flip_rate, standings
+from branchrank.runs.estimates import choice, difference, flip_rate, standings
 from branchrank.runs.run import RunData
 from branchrank.runs.scores import NamedMeasure
 from branchrank.runs.words import (
     NOTHING,
+    confidence,
     interval,
     milliseconds,
     number,
@@ -23,6 +22,7 @@ from branchrank.runs.words import (
     percent,
     plural,
     points,
+    points_between,
     record,
     sentence,
 )
@@ -46,7 +46,7 @@ def facts(run: RunData) -> Table:
     rows = [
         ("questions", f"{asked(run)}, from {plural(clusters, 'source')}; {record.questions_file}"),
         ("questions' digest", record.questions_digest[:16]),
-        ("split", record.split or "not named: figures from questions used for tuning carry no claim"),
+        ("split", record.split or "none given; scores on questions used for tuning are not evidence"),
         (
             "corpus",
             f"{record.corpus or 'none'} (digest {record.corpus_digest[:16]})" if record.corpus else "none",
@@ -69,7 +69,13 @@ def facts(run: RunData) -> Table:
             rows.append((f"{name}, threshold", index.distance.words))
     if record.filters:
         rows.append(("filters", f"{' and '.join(record.filters)}: {_filtered(run)}"))
-    rows += [("hits kept", str(record.top_k)), ("seed", str(record.seed)), ("made", record.created)]
+    seal = "none" if record.seal is None else f"{record.seal.file} (digest {record.seal.digest[:16]})"
+    rows += [
+        ("seal", seal),
+        ("hits kept", str(record.top_k)),
+        ("seed", str(record.seed)),
+        ("made", record.created),
+    ]
     return Table(caption="What was run", headings=("", "value"), rows=tuple(rows), labels=2)
 
 
@@ -102,8 +108,8 @@ def _calibrated(run: RunData, index: str) -> bool:
 def result(run: RunData) -> Section:
     """Rates with intervals and verdicts in words."""
     judgement = run.judgement
-    estimates = _estimates(run, run.shown)
     hits = _hits(run)
+    answered = f"the {plural(len(run.scores.answerable), 'question')} with an answer"
     means = [measure for measure in run.shown if measure not in hits]
 
     def table(caption: str, columns: list[NamedMeasure]) -> Table:
@@ -114,7 +120,7 @@ def result(run: RunData) -> Section:
                 (
                     named(row.predictor, judgement),
                     row.llm,
-                    *(interval(estimates[row.predictor, measure.name]) for measure in columns),
+                    *(interval(row.estimates[measure.name]) for measure in columns),
                 )
                 for row in run.summary_rows
             ),
@@ -125,28 +131,17 @@ def result(run: RunData) -> Section:
         title="Result",
         blocks=(
             *_verdicts(judgement),
-            table("Hit rates with 95% intervals", hits),
-            table("Means with 95% intervals", means),
+            table(f"Hit rates over {answered}, with 95% intervals", hits),
+            table(f"Means over {answered}, with 95% intervals", means),
             Paragraph(
-                text=f"Over the {plural(len(run.scores.answerable), 'question')} with an answer. "
-                "Strict: the hit covers the gold. Relaxed: it lies on the gold's page. A failed "
-                "query counts as a miss. Intervals are Wilson's for hits, and bootstrap intervals over "
-                "gold sources for means "
-                "and averaged repeats. " + _bold_words(judgement)
+                text="Strict: the hit covers the gold. Relaxed: it is on the gold's page. A failed "
+                "query counts as a miss. Intervals allow for questions whose gold is on the same page. "
+                + _bold_words(judgement)
             ),
             rates_plot(run),
             *_flips(run),
         ),
     )
-
-
-def _estimates(run: RunData, measures: Iterable[NamedMeasure]) -> dict[tuple[str, str], Estimate | None]:
-    """(predictor, measure) -> the mean with its interval."""
-    return {
-        (name, measure.name): estimate(run, run.scores.per_question(name, measure))
-        for measure in measures
-        for name in run.predictors
-    }
 
 
 def _hits(run: RunData) -> list[NamedMeasure]:
@@ -155,9 +150,13 @@ def _hits(run: RunData) -> list[NamedMeasure]:
 
 def rates_plot(run: RunData) -> Plot:
     """Every predictor's hit rates with their intervals."""
-    hits = _hits(run)
-    estimates = _estimates(run, hits)
-    return plots.rates([(name, m.name, estimates[name, m.name]) for name in run.predictors for m in hits])
+    return plots.rates(
+        [
+            (row.predictor, measure.name, row.estimates[measure.name])
+            for row in run.summary_rows
+            for measure in _hits(run)
+        ]
+    )
 
 
 def _bold_words(judgement: Judgement) -> str:
@@ -207,7 +206,7 @@ def statistics(run: RunData) -> Section:
             "candidate",
             "verdict",
             "test",
-            "difference (95% interval)",
+            f"difference ({confidence(first)})",
             "wins/ties/losses",
             "p",
             "adjusted p",
@@ -224,22 +223,34 @@ def statistics(run: RunData) -> Section:
         title="Statistics",
         blocks=(
             Paragraph(
-                text=f"Primary measure: {judgement.measure}, declared before the run. Baseline: "
-                f"{judgement.baseline}. {plural(first.n, 'question')} in "
+                text=f"Primary measure: {judgement.measure}. Baseline: {judgement.baseline}. "
+                f"{_declared(run)} {plural(first.n, 'question')} in "
                 f"{plural(first.clusters, 'cluster')} of one gold source each. Family of "
-                f"{plural(first.family, 'comparison')}, Holm's correction, alpha {first.alpha:g}, delta "
-                f"{100 * first.delta:g} points."
+                f"{plural(first.family, 'comparison')}: tests corrected by Holm, intervals by Bonferroni; "
+                f"alpha {first.alpha:g}, delta {100 * first.delta:g} points."
             ),
             tests,
             Paragraph(
-                text="p-floor: the least p that so many differing clusters can give. Detectable: the "
-                "least true difference, in points, found with 80% power at this n and disagreement. "
-                "Questions needed: to show the observed difference with 80% power. Labels that carry it: "
-                "how many gold labels would have to change before the test no longer rejects, of those "
-                "that favour the leader."
+                text="p-floor: the smallest p that so many differing clusters can give. Detectable: the "
+                "smallest true difference, in points, that the test finds with 80% power, given how often "
+                "the two disagree and how alike the questions of one page are. Questions needed: to "
+                "confirm the observed difference with 80% power. Labels that carry it: how many gold "
+                "labels would have to change before the test no longer rejects, of those that favour the "
+                "leader."
             ),
             _exploratory(run),
         ),
+    )
+
+
+def _declared(run: RunData) -> str:
+    """What is known of when the measure and the baseline were chosen."""
+    seal = run.record.seal
+    if seal is None:
+        return "No seal was given (--seal), so nothing shows that both were chosen before the run."
+    return (
+        f"Plan, questions, measure, baseline and alpha match the seal {seal.file} ({seal.digest[:16]}); only "
+        "a copy of it kept elsewhere proves that it was made before the run."
     )
 
 
@@ -248,7 +259,7 @@ def _test_row(each: Comparison, run: RunData) -> tuple[Cell, ...]:
         each.candidate,
         each.verdict,
         each.test,
-        f"{points(each.difference)} ({points(each.ci_low)} to {points(each.ci_high)})",
+        f"{points(each.difference)} ({points_between(each.ci_low, each.ci_high)})",
         record(each),
         p_value(each.p),
         p_value(each.p_adjusted),
@@ -284,11 +295,11 @@ def _exploratory(run: RunData) -> Table:
     }
 
     def cell(candidate: str, measure: str) -> str:
-        found, low, high = difference(run, values[baseline, measure], values[candidate, measure])
-        return f"{points(found)} ({points(low)} to {points(high)})"
+        found = difference(run, values[baseline, measure], values[candidate, measure])
+        return f"{points(found.value)} ({points_between(found.low, found.high)})"
 
     return Table(
-        caption=f"Other measures, exploratory: difference from {baseline} in points",
+        caption=f"Other measures, exploratory: difference from {baseline} in points (95% interval)",
         headings=("candidate", *(measure.name.replace("_", " ") for measure in measures)),
         rows=tuple(
             (name, *(cell(name, measure.name) for measure in measures))
@@ -313,6 +324,7 @@ def passages(run: RunData) -> Section:
                     "lines per hit",
                     "characters per hit",
                     "tokens per hit",
+                    "repeated pages",
                     "span precision",
                     "gold coverage",
                 ),
@@ -323,6 +335,7 @@ def passages(run: RunData) -> Section:
                         number(row.lines_per_hit),
                         number(row.characters_per_hit, 0),
                         number(row.tokens_per_hit, 0),
+                        percent(row.repeated_pages),
                         percent(row.span_precision),
                         percent(row.gold_coverage),
                     )
@@ -331,8 +344,9 @@ def passages(run: RunData) -> Section:
             ),
             Paragraph(
                 text="Span precision: the share of the returned lines that are gold. Gold coverage: the "
-                "share of the gold lines that was returned. Whoever returns whole files overlaps every "
-                "gold span, and pays for it here."
+                "share of the gold lines that was returned. Returning whole files inflates strict hits; "
+                "these columns show the cost. Repeated pages: the share of these hits that come from a page "
+                "already listed above them."
             ),
         ),
     )

@@ -15,7 +15,7 @@ from branchrank.report.content import heading
 from branchrank.report.result import named
 from branchrank.runs.run import RunData, with_primary
 from branchrank.runs.scores import NamedMeasure
-from branchrank.runs.words import milliseconds, number, opening, percent, sentence
+from branchrank.runs.words import milliseconds, number, opening, percent, plural, sentence
 
 #: Wide enough that a line stays one line for whatever reads the output next.
 PIPE_WIDTH = 400
@@ -66,7 +66,8 @@ def legend(run: RunData) -> str:
     }
     letters = {_RATES[measure.name][0] for measure in _shown(run) if measure.name in _RATES}
     parts = [text for letter, text in rates.items() if letter in letters]
-    return f"{'; '.join(parts)}; lines per hit; p50, p95 in ms; LLM calls and tokens per query"
+    over = f"over the {plural(len(run.scores.answerable), 'question')} with an answer"
+    return f"{'; '.join(parts)}, {over}; lines per hit; p50, p95 in ms; LLM calls and tokens per query"
 
 
 def notices(run: RunData) -> list[str]:

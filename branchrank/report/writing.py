@@ -7,11 +7,12 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from branchrank.artifacts import storage_errors
+from branchrank.corpus.loading import digest_now
 from branchrank.progress import Notify, Progress, no_notice
 from branchrank.progress_bars import shown_progress
 from branchrank.report.blocks import Plot, Report
 from branchrank.report.content import report_content
-from branchrank.report.documents import Passages, digest_now, gather_passages
+from branchrank.report.documents import Passages, gather_passages
 from branchrank.report.html import html
 from branchrank.report.markdown import markdown
 from branchrank.report.plots import draw, standalone
@@ -77,14 +78,15 @@ def run_and_report(
     *,
     fresh: bool = False,
     resume: Path | None = None,
+    seal: Path | None = None,
     notify: Notify = no_notice,
     progress: bool | Progress = False,
 ) -> RunData:
     """Run a plan, write its directory and its report, and return the finished run.
 
     An interrupted run of the same plan is resumed unless the run is to be ``fresh``; ``resume`` is the
-    directory of the very run that the plan was read from. Raises one error with every problem of the plan
-    before any work.
+    directory of the very run that the plan was read from, ``seal`` the file that sealed the plan. Raises one
+    error with every problem of the plan before any work.
     """
     from branchrank.bench import run_plan
 
@@ -96,5 +98,6 @@ def run_and_report(
             status=shown.status,
             fresh=fresh,
             resume=resume,
+            seal=seal,
             publish=write_report,
         )

@@ -66,7 +66,6 @@ def judge(scores: Scores, measure: NamedMeasure, settings: BenchmarkSettings, se
         delta=settings.delta,
         alpha=settings.alpha,
         seed=seed,
-        resamples=settings.bootstrap,
     )
     return Judgement(
         measure=measure.name, baseline=baseline, comparisons=comparisons, winner=_winner(comparisons)

@@ -15,7 +15,7 @@ from branchrank.artifacts import digest_file, digest_of, storage_errors, write_b
 from branchrank.errors import RunError, UsageError, nearest
 from branchrank.index.manifest import DistanceCalibration
 from branchrank.llm.ledger import PriceTable
-from branchrank.records import Record
+from branchrank.records import Count, Record
 from branchrank.runs.provenance import Provenance
 from branchrank.runs.rows import MAX_REPEATS, is_under_way
 from branchrank.safe_open import open_beneath, read_beneath
@@ -64,7 +64,7 @@ class IndexFacts(Record, frozen=True, kw_only=True):
 
     ``recall`` is the mean share, in 0..1, of the true nearest ``recall_depth`` chunks that an approximate
     vector store found, over the run's questions; ``None`` for exact search and where nothing was searched.
-    ``distance`` is its threshold ``calibrated``.
+    ``own_files``: its chunks or nodes are files of the user's. ``distance`` is its threshold ``calibrated``.
     """
 
     name: str
@@ -81,6 +81,14 @@ class IndexFacts(Record, frozen=True, kw_only=True):
     recall: Annotated[float, msgspec.Meta(ge=0, le=1)] | None = None
     recall_depth: int = 0
     distance: DistanceCalibration = DistanceCalibration()
+    own_files: bool = False
+
+
+class SealRecord(Record, frozen=True, kw_only=True):
+    """The file that sealed a run's plan before it was made, and its digest (:mod:`branchrank.bench.seal`)."""
+
+    file: str
+    digest: str
 
 
 class _Schema(Record, frozen=True, kw_only=True):
@@ -125,6 +133,9 @@ class RunRecord(Record, frozen=True, kw_only=True):
     fallbacks: int = 0
     warnings: tuple[str, ...] = ()
     prices: PriceTable | None = None
+    seal: SealRecord | None = None
+    #: Rows that an interrupted run had left; ``computed`` and ``reused`` count the work of the others.
+    resumed_rows: Count = 0
     digests: dict[str, str] = msgspec.field(default_factory=dict)
 
     @property

@@ -1,7 +1,7 @@
 """Figures of a run with what they can claim: intervals, percentiles of latency, cost, the frontier.
 
-1. A rate has a Wilson interval; a mean that is not a rate (MRR, averaged repeats) a bootstrap interval over
-   clusters.
+1. A mean has an interval that allows for questions on one page (:mod:`branchrank.measures.intervals`). It is
+   computed here once; every table, plot and file prints this one.
 2. A percentile of latency comes with the bound that its number of queries supports, or with none.
 """
 
@@ -12,57 +12,53 @@ from typing import TYPE_CHECKING
 
 from branchrank.llm.ledger import totals
 from branchrank.measures.frontier import Choice, Standing, cheapest_not_inferior, frontier
-from branchrank.measures.intervals import paired_bootstrap, rate
+from branchrank.measures.intervals import difference_interval, mean_interval
 from branchrank.measures.latency import Percentile, percentile
 from branchrank.measures.repeats import flip_rate as flipping
 from branchrank.records import Record
 from branchrank.runs.scores import NamedMeasure, mean
-from branchrank.runs.timings import Timing
+from branchrank.runs.timings import WARM, Timing
 
 if TYPE_CHECKING:
     from branchrank.runs.run import RunData
 
 
 class Estimate(Record, frozen=True, kw_only=True):
-    """A mean over ``n`` questions with its 95% interval."""
+    """A mean over ``n`` questions with its 95% interval, ``None`` where too few pages share the questions."""
 
     value: float
-    low: float
-    high: float
+    low: float | None
+    high: float | None
     n: int
 
 
-def estimate(run: RunData, values: Mapping[str, float]) -> Estimate | None:
-    """The mean of a predictor's scores per question with its interval; ``None`` without questions."""
+def estimate(values: Mapping[str, float], clusters: Mapping[str, str]) -> Estimate | None:
+    """The mean of a predictor's scores per question with its interval; ``None`` without questions.
+
+    ``clusters`` maps the ids of the questions to the sources of their gold.
+    """
     if not values:
         return None
-    if set(values.values()) <= {0.0, 1.0}:
-        found = rate(sum(value == 1.0 for value in values.values()), len(values))
-        return Estimate(value=found.value, low=found.low, high=found.high, n=found.n)
-    interval = paired_bootstrap(
-        list(values.values()),
-        [run.clusters[key] for key in values],
-        seed=run.record.seed,
-        resamples=run.settings.bootstrap,
-    )
+    scores = list(values.values())
+    found = mean_interval(scores, [clusters[key] for key in values])
     return Estimate(
-        value=mean(list(values.values())),
-        low=max(0.0, interval.low),
-        high=min(1.0, interval.high),
-        n=len(values),
+        value=mean(scores),
+        low=None if found is None else found.low,
+        high=None if found is None else found.high,
+        n=len(scores),
     )
 
 
-def difference(run: RunData, a: Mapping[str, float], b: Mapping[str, float]) -> tuple[float, float, float]:
-    """The mean of b - a over the questions, and its 95% interval."""
+def difference(run: RunData, a: Mapping[str, float], b: Mapping[str, float]) -> Estimate:
+    """The mean of b - a over the questions with its interval, of no family."""
     differences = [b[key] - a[key] for key in run.clusters]
-    interval = paired_bootstrap(
-        differences,
-        list(run.clusters.values()),
-        seed=run.record.seed,
-        resamples=run.settings.bootstrap,
+    found = difference_interval(differences, list(run.clusters.values()))
+    return Estimate(
+        value=mean(differences),
+        low=None if found is None else found.low,
+        high=None if found is None else found.high,
+        n=len(differences),
     )
-    return mean(differences), interval.low, interval.high
 
 
 def flip_rate(run: RunData, predictor: str, measure: NamedMeasure) -> float:
@@ -77,7 +73,7 @@ def latencies(timings: Sequence[Timing], predictor: str) -> dict[str, tuple[Perc
     """Stage -> (p50, p95) of a predictor's warm queries, in the order in which the stages appear."""
     times: dict[str, list[float]] = {}
     for timing in timings:
-        if timing.predictor == predictor and timing.phase == "warm":
+        if timing.predictor == predictor and timing.phase == WARM:
             times.setdefault(timing.stage, []).append(timing.ms)
     return {stage: (percentile(ms, 0.5), percentile(ms, 0.95)) for stage, ms in times.items()}
 

@@ -40,7 +40,8 @@ if TYPE_CHECKING:
 class RunData:
     """A run: ``asked`` are its questions in its order, ``timed`` the times of its latency pass.
 
-    ``conditions`` are those of a cut, empty for a whole run. A cut's ``directory`` is that of the whole run.
+    ``conditions`` are those of a cut, empty for a whole run. A cut's ``directory`` is that of the whole run;
+    it is absolute, so that a process that changes its working directory can still read and write there.
     """
 
     directory: Path
@@ -227,7 +228,7 @@ def load_run(directory: Path) -> RunData:
         raise RunError(f"{directory / names.QUESTIONS} is not what the run asked: its digest differs")
     path = directory / names.GOLD
     run = RunData(
-        directory=directory,
+        directory=directory.absolute(),
         record=record,
         rows=tuple(rows),
         asked=questions,

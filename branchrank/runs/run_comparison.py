@@ -128,7 +128,6 @@ def compare_within(
         delta=run.settings.delta if delta is None else delta,
         alpha=run.settings.alpha,
         seed=run.record.seed,
-        resamples=run.settings.bootstrap,
     )
     return found
 
@@ -164,7 +163,6 @@ def compare_runs(
         delta=delta,
         alpha=candidate.settings.alpha,
         seed=candidate.record.seed,
-        resamples=candidate.settings.bootstrap,
     )
     return RunComparison(
         baseline=baseline.directory,

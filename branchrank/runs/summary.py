@@ -7,6 +7,8 @@ from collections.abc import Iterable, Sequence
 from branchrank.measures.latency import percentile
 from branchrank.measures.passage_size import summarise_passages
 from branchrank.records import Record
+from branchrank.runs.comparisons import clusters_of
+from branchrank.runs.estimates import Estimate, estimate
 from branchrank.runs.rows import RowHit
 from branchrank.runs.scores import (
     STANDARD,
@@ -14,20 +16,21 @@ from branchrank.runs.scores import (
     Scores,
     mean,
 )
-from branchrank.runs.timings import COMPUTE, CPU, LLM_WAIT, TOTAL, Timing
+from branchrank.runs.timings import COMPUTE, CPU, LLM_WAIT, TOTAL, WARM, Timing
 
 
 class SummaryRow(Record, frozen=True, kw_only=True):
     """One predictor's line of ``summary.csv``. Rates are 0..1; ``None`` where nothing was measured.
 
-    ``rates`` has every standard measure, then the measures that were asked for by name.
+    ``estimates`` has every standard measure, then the measures that were asked for by name, each with its
+    interval.
     ``questions`` counts all that were asked, ``answerable_questions`` those that the rates are over.
     """
 
     predictor: str
     llm: str
     questions: int
-    rates: dict[str, float | None]
+    estimates: dict[str, Estimate | None]
     lines_per_hit: float | None
     latency_p50_ms: float | None
     latency_p95_ms: float | None
@@ -39,15 +42,21 @@ class SummaryRow(Record, frozen=True, kw_only=True):
     gold_coverage: float | None
     characters_per_hit: float | None
     tokens_per_hit: float | None
+    repeated_pages: float | None
     compute_p50_ms: float | None
     llm_wait_p50_ms: float | None
     cpu_mean_ms: float | None
     cpu_without_embedding_mean_ms: float | None
-    cold_ms: float | None
+    first_query_ms: float | None
     timed_queries: int
     failures: int
     fallbacks: int
     answerable_questions: int
+
+    @property
+    def rates(self) -> dict[str, float | None]:
+        """The values of the estimates."""
+        return {name: None if each is None else each.value for name, each in self.estimates.items()}
 
 
 def summarise(
@@ -55,11 +64,16 @@ def summarise(
 ) -> list[SummaryRow]:
     """One row per predictor, in the order of the run."""
     chosen = {measure.name: measure for measure in measures}
-    return [_summary(scores, predictor, timings, chosen) for predictor in scores.predictors]
+    clusters = clusters_of(scores)
+    return [_summary(scores, predictor, timings, chosen, clusters) for predictor in scores.predictors]
 
 
 def _summary(
-    scores: Scores, predictor: str, timings: Sequence[Timing], measures: dict[str, NamedMeasure]
+    scores: Scores,
+    predictor: str,
+    timings: Sequence[Timing],
+    measures: dict[str, NamedMeasure],
+    clusters: dict[str, str],
 ) -> SummaryRow:
     rows = scores.rows(predictor)
     calls = [call for row in rows for call in row.calls]
@@ -70,9 +84,9 @@ def _summary(
         predictor=predictor,
         llm=rows[0].llm,
         questions=len({row.question_id for row in rows}),
-        rates={
-            name: scores.average(predictor, measures[name])
-            if name in measures and scores.answerable
+        estimates={
+            name: estimate(scores.per_question(predictor, measures[name]), clusters)
+            if name in measures
             else None
             for name in dict.fromkeys((*STANDARD, *measures))
         },
@@ -87,11 +101,12 @@ def _summary(
         gold_coverage=sizes.gold_coverage,
         characters_per_hit=mean([hit.characters for hit in shown]) if shown else None,
         tokens_per_hit=_tokens_per_hit(shown),
+        repeated_pages=sizes.repeated_pages,
         compute_p50_ms=warm.percentile(COMPUTE, 0.5),
         llm_wait_p50_ms=warm.percentile(LLM_WAIT, 0.5),
         cpu_mean_ms=warm.mean(CPU),
         cpu_without_embedding_mean_ms=warm.mean(CPU, less="embed cpu"),
-        cold_ms=warm.cold(),
+        first_query_ms=warm.first(),
         timed_queries=len(warm.by_stage.get(TOTAL, {})),
         failures=sum(row.status == "failed" for row in rows),
         fallbacks=sum(bool(row.fallbacks) for row in rows),
@@ -110,14 +125,14 @@ class Warm:
 
     def __init__(self, timings: Iterable[Timing], predictor: str) -> None:
         self.by_stage: dict[str, dict[str, float]] = {}
-        self._cold: float | None = None
+        self._first: float | None = None
         for timing in timings:
             if timing.predictor != predictor:
                 continue
-            if timing.phase == "warm":
+            if timing.phase == WARM:
                 self.by_stage.setdefault(timing.stage, {})[timing.question_id] = timing.ms
             elif timing.stage == TOTAL:
-                self._cold = timing.ms
+                self._first = timing.ms
 
     def percentile(self, stage: str, share: float) -> float | None:
         """A percentile of a stage's milliseconds, ``None`` without timings."""
@@ -132,6 +147,6 @@ class Warm:
         off = self.by_stage.get(less, {})
         return mean([value - off.get(question, 0.0) for question, value in values.items()])
 
-    def cold(self) -> float | None:
+    def first(self) -> float | None:
         """The first query's milliseconds."""
-        return self._cold
+        return self._first

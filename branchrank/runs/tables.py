@@ -10,6 +10,7 @@ from branchrank.questions.question_files import write_questions
 from branchrank.records import LLMCall, Question
 from branchrank.runs import directory as names
 from branchrank.runs.csv_text import table_csv
+from branchrank.runs.estimates import Estimate
 from branchrank.runs.rows import Row
 from branchrank.runs.scores import STANDARD, NamedMeasure, Scores, named_measure, outcome_of
 from branchrank.runs.summary import SummaryRow
@@ -30,7 +31,8 @@ def write_tables(run: RunData) -> None:
 
 
 def summary_csv(run: RunData) -> str:
-    """``summary.csv``: the fixed columns first, in their order; measures asked for by name last."""
+    """``summary.csv``: the fixed columns first, in their order, with the bounds of the standard measures'
+    intervals; then the measures asked for by name, and their bounds."""
     fixed = (
         "lines_per_hit",
         "latency_p50_ms",
@@ -40,7 +42,9 @@ def summary_csv(run: RunData) -> str:
     )
     more = tuple(name for name in SummaryRow.__struct_fields__[4:] if name not in fixed)
     named = tuple(measure.name for measure in run.extra if measure.name not in STANDARD)
-    header = ("predictor", "llm", "questions", *FIRST_RATES, *fixed, *MORE_RATES, *more, *named)
+    standard = (*FIRST_RATES, *MORE_RATES)
+    first = ("predictor", "llm", "questions", *FIRST_RATES, *fixed, *MORE_RATES, *more)
+    header = (*first, *_bound_names(standard), *named, *_bound_names(named))
     lines = [
         (
             row.predictor,
@@ -50,11 +54,21 @@ def summary_csv(run: RunData) -> str:
             *(getattr(row, name) for name in fixed),
             *(row.rates[name] for name in MORE_RATES),
             *(getattr(row, name) for name in more),
+            *(bound for name in standard for bound in _bounds(row.estimates[name])),
             *(row.rates[name] for name in named),
+            *(bound for name in named for bound in _bounds(row.estimates[name])),
         )
         for row in run.summary_rows
     ]
     return table_csv(header, lines)
+
+
+def _bound_names(measures: Sequence[str]) -> list[str]:
+    return [f"{name}_{end}" for name in measures for end in ("low", "high")]
+
+
+def _bounds(found: Estimate | None) -> tuple[float | None, float | None]:
+    return (None, None) if found is None else (found.low, found.high)
 
 
 def questions_csv(run: RunData) -> str:

@@ -16,9 +16,12 @@ CPU = "cpu"
 LLM_WAIT = "llm wait"
 COMPUTE = "compute"
 
+#: The phases: a predictor's first query of the pass, and all others.
+FIRST, WARM = "first", "warm"
+
 
 class Timing(Record, frozen=True, kw_only=True):
-    """One stage of one timed query. ``phase`` is ``cold`` for a predictor's first query of the pass."""
+    """One stage of one timed query. ``phase`` is ``first`` or ``warm``."""
 
     predictor: str
     question_id: str

@@ -5,13 +5,23 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Iterable, Sequence
 
-from branchrank.runs.directory import IndexFacts, PredictorRecord
+from branchrank.runs.directory import IndexFacts, PredictorRecord, RunRecord
 from branchrank.runs.rows import Row
 from branchrank.settings import DISTANCE_THRESHOLD
 from branchrank.systems.branches import label
 
 #: The depth of the standard measures.
 DEEPEST = 5
+
+
+def warnings_of(rows: Sequence[Row], run: RunRecord) -> tuple[str, ...]:
+    """Every warning of a run."""
+    return (
+        *total_failures(rows, run.predictors),
+        *shallow(run.top_k),
+        *lost_branches(rows, run.predictors, run.indexes),
+        *lost_llms(rows, run.predictors),
+    )
 
 
 def total_failures(rows: Sequence[Row], predictors: Sequence[PredictorRecord]) -> list[str]:

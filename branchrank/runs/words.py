@@ -7,6 +7,8 @@ from branchrank.runs.estimates import Estimate
 
 NOTHING = "–"
 MINUS = "−"
+#: In place of an interval that no method gives.
+FEW_PAGES = "few pages"
 
 
 def percent(value: float | None) -> str:
@@ -18,12 +20,21 @@ def interval(found: Estimate | None) -> str:
     """A rate in percent with its interval."""
     if found is None:
         return NOTHING
+    if found.low is None or found.high is None:
+        return f"{percent(found.value)} ({FEW_PAGES})"
     return f"{percent(found.value)} ({100 * found.low:.1f}–{100 * found.high:.1f})"
 
 
 def points(value: float) -> str:
     """A difference in percentage points, with its sign."""
     return f"{100 * value:+.1f}".replace("-", MINUS)
+
+
+def points_between(low: float | None, high: float | None) -> str:
+    """The interval of a difference in percentage points."""
+    if low is None or high is None:
+        return FEW_PAGES
+    return f"{points(low)} to {points(high)}"
 
 
 def milliseconds(value: float | None) -> str:
@@ -57,35 +68,45 @@ def opening(comparison: Comparison) -> str:
     """Who against whom, and the verdict."""
     verdict = comparison.verdict
     if verdict == "equivalent within delta":
-        verdict_words = f"equivalent within delta ({100 * comparison.delta:g} points)"
+        verdict_words = f"equivalent within {100 * comparison.delta:g} points"
     else:
         verdict_words = str(verdict)
-    return f"{comparison.candidate} against {comparison.baseline}: {verdict_words}."
+    return f"{comparison.candidate} vs {comparison.baseline}: {verdict_words}."
 
 
 def sentence(comparison: Comparison) -> str:
     """The figures behind a verdict."""
     parts = [
-        f"{comparison.measure} {percent(comparison.mean_b)} against {percent(comparison.mean_a)}, "
-        f"{points(comparison.difference)} points "
-        f"(95% interval {points(comparison.ci_low)} to {points(comparison.ci_high)}).",
+        f"{comparison.measure} {percent(comparison.mean_b)} vs {percent(comparison.mean_a)}, "
+        f"{points(comparison.difference)} points ({_interval_words(comparison)}).",
         f"{plural(comparison.wins, 'win')}, {plural(comparison.ties, 'tie')}, "
         f"{comparison.losses} loss{'' if comparison.losses == 1 else 'es'}; "
         f"adjusted p {p_value(comparison.p_adjusted)}.",
     ]
-    if comparison.verdict in ("unresolved", "unresolvable at this n"):
+    if comparison.verdict in ("inconclusive", "too few questions to tell"):
         parts.append(_what_would_settle(comparison))
     return " ".join(parts)
 
 
+def confidence(comparison: Comparison) -> str:
+    """The name of a comparison's interval: its confidence, and the family that it covers."""
+    name = f"{100 * (1 - comparison.alpha):g}% interval"
+    return name if comparison.family == 1 else f"{name} over {comparison.family} comparisons"
+
+
+def _interval_words(comparison: Comparison) -> str:
+    if comparison.ci_low is None:
+        return f"no interval: {FEW_PAGES}"
+    return f"{confidence(comparison)}: {points_between(comparison.ci_low, comparison.ci_high)}"
+
+
 def _what_would_settle(comparison: Comparison) -> str:
+    n = comparison.n
+    if comparison.ci_low is None:
+        return f"The {n:,} questions are on too few pages to tell."
     if comparison.mde is None:
-        detectable = (
-            f"So few of {comparison.n} questions are answered differently that no difference would show with "
-            "80% power"
-        )
-    else:
-        detectable = f"{comparison.n} questions show differences from {100 * comparison.mde:.1f} points on"
+        return f"The two systems disagree on too few of the {n:,} questions to tell."
+    detectable = f"{n:,} questions can detect a gap of {100 * comparison.mde:.1f} points or more"
     if comparison.questions_needed is None:
         return f"{detectable}."
-    return f"{detectable}; about {comparison.questions_needed:,} would show the observed one."
+    return f"{detectable}; confirming this one needs about {comparison.questions_needed:,}."

@@ -166,7 +166,6 @@ class BenchmarkSettings(Settings, frozen=True, kw_only=True):
         "primary": "--primary",
         "measures": "--measures",
         "baseline": "--baseline",
-        "bootstrap": "--bootstrap",
     }
     mode: Annotated[Literal["strict", "relaxed", "both"], Meta(description="scorings to report")] = "both"
     sample_size: Annotated[int, Meta(ge=0, description="number of questions to draw; 0: all")] = 0
@@ -193,7 +192,6 @@ class BenchmarkSettings(Settings, frozen=True, kw_only=True):
     ] = ""
     delta: Annotated[float, Meta(gt=0, lt=1, description="largest difference that is equivalent")] = 0.05
     alpha: Annotated[float, Meta(gt=0, lt=1, description="family-wise error rate")] = 0.05
-    bootstrap: Annotated[int, Meta(ge=100, le=1_000_000, description="bootstrap resamples")] = 2000
 
 
 class EmbeddingSettings(Settings, frozen=True, kw_only=True):

@@ -56,6 +56,7 @@ from branchrank.systems.memo import Memo
 from branchrank.systems.passage_order import Reranked, ordered_passages
 from branchrank.systems.query import Filter, Query
 from branchrank.systems.sources import Sources
+from branchrank.systems.stages import depth
 from branchrank.systems.token_vectors import TokenVectorSource
 from branchrank.systems.tracing import Trace
 
@@ -242,7 +243,7 @@ class Engine:
                 with embedding:
                     self._embed(query.text, trace)
             with trace.timed(label(branch)):
-                lookup = Lookup(query, branch, _depth(branch, k), self.sources, stages)
+                lookup = Lookup(query, branch, depth(branch, k), self.sources, stages)
                 return self._result(search, kind, lookup)
 
         if len(branches) > 1 and any(kind.waits for kind in kinds):
@@ -256,7 +257,7 @@ class Engine:
             ranking = result.ranking
             trace.add(name, branch.unit, ranking)
             if branch.expand is not None:
-                ranking = self._expanded(branch, query, _depth(branch, k), ranking, trace)
+                ranking = self._expanded(branch, query, depth(branch, k), ranking, trace)
             fused.lists[name] = ranking
             fused.results[name] = result
         return fused
@@ -277,7 +278,7 @@ class Engine:
         completed = dict(lists)
         for branch in system.searched:
             if branch.expand is None:
-                lookup = Lookup(query, branch, _depth(branch, k), self.sources, stages)
+                lookup = Lookup(query, branch, depth(branch, k), self.sources, stages)
                 completed[label(branch)] = self._complete(lookup, lists[label(branch)], union)
         return completed
 
@@ -358,11 +359,6 @@ class Engine:
         hittable = self.sources.hittable
         banned = self.sources.banned("node", query)
         return nodes.where([key in hittable and key not in banned for key in nodes.ids])
-
-
-def _depth(branch: Branch, k: int) -> int:
-    """How many entries a branch gives."""
-    return 2 * k if branch.doubled else branch.top_n
 
 
 def _asked(branch: Branch, query: Query, n: int) -> tuple[Hashable, ...]:

@@ -59,7 +59,7 @@ class TokenVectorSource:
         texts = [embedded_text(self._index.chunks[chunk]) for chunk in chunks]
         if self._cache is not None:
             return self._cache.document_tokens(self._embedder, texts)
-        return [quantise(rows, "int8") for rows in self._embedder.embed_document_tokens(texts)]
+        return [quantise(rows, "int8") for rows in self._embedder.embed_documents_and_tokens(texts).tokens]
 
     @cached_property
     def _embedder(self) -> TokenEmbedder:

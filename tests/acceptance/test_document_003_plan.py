@@ -109,8 +109,7 @@ class TestUpdatedRollout:
         assert found["fusion"].scores == pytest.approx([expected[key] for key in order])
         words = ("retrieve",) if name == "local" else ("hybrid", "--no-llm", "--return", "section")
         for hit in command.hits(*words, QUERY):
-            places = hit["branches"].values()
-            assert hit["score"] == pytest.approx(sum(1 / (60 + place["rank"]) for place in places))
+            assert hit["score"] == pytest.approx(expected[hit["id" if name == "local" else "node_id"]])
 
     def test_4_the_pageindex_only_retriever_gets_no_bm25_branch(self, command: Command) -> None:
         hits = command.hits("retrieve", "--predictor", "pageindex", QUERY)
@@ -160,9 +159,10 @@ class TestNotes:
             assert len(lists["dense(chunks)"]) == 7
             assert len(lists[bm25]) <= 9
             best = row["hits"][0]
-            places = {name: place["rank"] for name, place in best["branches"].items()}
-            assert set(places) <= {dense, bm25}
-            score = sum((2.0 if name == dense else 0.5) / (3 + rank) for name, rank in places.items())
+            assert set(best["branches"]) <= {dense, bm25}
+            key = best["id" if part == "local" else "node_id"]
+            fused = ((dense if part == "local" else "expansion", 2.0), (bm25, 0.5))
+            score = sum(weight / (4 + lists[name].index(key)) for name, weight in fused if key in lists[name])
             assert best["score"] == pytest.approx(score)
 
 
@@ -563,6 +563,7 @@ class TestRisksAndMitigations:
             breadcrumb="",
             text="beyond every section",
         )
+        assert engine.index.bm25_chunks.ids  # read before a chunk is added that it does not hold
         monkeypatch.setattr(type(engine.index.vectors), "search", lambda *_: [Scored("stray", 0.9)])
         monkeypatch.setattr(engine.index, "chunks", {**engine.index.chunks, "stray": stray})
         found = library.stages("beyond every section", "hybrid", hybrid__vector_top_n=1)
@@ -589,7 +590,7 @@ class TestRolloutPhases:
         lines = [{"id": f"q{n:03d}", "question": f"tea {n}", **pages[n % len(pages)]} for n in range(130)]
         path = write_lines(tmp_path / "questions.jsonl", lines)
         words = ("--predictor", "all", *NO_LLM, "--questions", path, "--sample-size", 100)
-        made = benchmark(project, *words, "--bootstrap", 100, reports=tmp_path / "reports")
+        made = benchmark(project, *words, reports=tmp_path / "reports")
         rows = table(made / "summary.csv")
         assert [row["questions"] for row in rows] == ["100"] * 3
 
@@ -599,7 +600,7 @@ class TestRolloutPhases:
         experiment = tmp_path / "tune.toml"
         experiment.write_text(
             f'name = "tune"\ndata_dir = "{project / "data"}"\n'
-            "[benchmark]\nlatency_sample = 0\nbootstrap = 100\n"
+            "[benchmark]\nlatency_sample = 0\n"
             '[systems.hybrid]\nrerank.method = "none"\n'
             "sweep = { candidate_cap = [20, 50], neighbor_depth = [0, 1] }\n"
         )

@@ -1,4 +1,4 @@
-"""The latency pass: one query at a time, arms interleaved by the seed, cold apart, nothing spent twice."""
+"""The latency pass: one query at a time, arms interleaved by the seed, nothing spent twice."""
 
 from __future__ import annotations
 
@@ -57,19 +57,19 @@ def timings_of(*predictors: Scripted, questions: list[Question] = QUESTIONS):
     return latency_pass(predictors, questions, top_k=5, seed=1, progress=lambda *state: None)
 
 
-def test_the_cold_query_is_apart() -> None:
+def test_the_first_query_is_apart() -> None:
     class Slow(Scripted):
         def predict(self, question: Question, k: int, repeat: int = 0) -> Retrieval:
             time.sleep(0.02 if not self.asked else 0.0)
             return super().predict(question, k, repeat)
 
     timings = timings_of(Slow("a", {}))
-    assert Counter(timing.phase for timing in timings if timing.stage == TOTAL) == {"cold": 1, "warm": 12}
+    assert Counter(timing.phase for timing in timings if timing.stage == TOTAL) == {"first": 1, "warm": 12}
     warm = Warm(timings, "a")
-    assert warm.cold() is not None
-    assert warm.cold() >= 20
+    assert warm.first() is not None
+    assert warm.first() >= 20
     assert len(warm.by_stage[TOTAL]) == 12
-    assert warm.cold() not in warm.by_stage[TOTAL].values()
+    assert warm.first() not in warm.by_stage[TOTAL].values()
 
 
 def test_a_failing_query_has_a_time_and_a_fatal_error_ends_the_pass() -> None:

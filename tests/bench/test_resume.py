@@ -46,7 +46,7 @@ def run(project: Path, reports: Path, killed_at: int, *words: object, by: str = 
     """The benchmark as a program that ends at one query of the predictor ``killed``; 0: at none."""
     return program(
         *how.get("command", (DOOR,)),
-        *(words or (*RACERS, *NO_LLM, "--latency-sample", 2, "--bootstrap", 100)),
+        *(words or (*RACERS, *NO_LLM, "--latency-sample", 2)),
         *(() if "command" in how else ("--reports", reports)),
         cwd=project,
         environment={
@@ -196,7 +196,7 @@ def test_a_run_killed_before_its_report_is_completed_by_the_next_command(
         raise KeyboardInterrupt
 
     words = ("benchmark", "--data-dir", project / "data", "--reports", tmp_path, "--predictor", "bm25")
-    quick = ("--latency-sample", 1, "--bootstrap", 100, "--quiet")
+    quick = ("--latency-sample", 1, "--quiet")
     with monkeypatch.context() as patched:
         patched.setattr("branchrank.report.writing.html", killed)
         assert invoke(*words, *quick).exit_code == 130
@@ -289,7 +289,7 @@ def test_a_credential_in_the_command_is_not_kept_and_resume_takes_it_again(
     project: Path, tmp_path: Path
 ) -> None:
     url = "redis://:Sup3rSecretPW@127.0.0.1:9/0"
-    words = ("--predictor", "local", "--cache-redis-url", url, "--latency-sample", 0, "--bootstrap", 100)
+    words = ("--predictor", "local", "--cache-redis-url", url, "--latency-sample", 0)
     done = program(DOOR, *words, "--reports", tmp_path / "reports", cwd=project)
     assert done.returncode == 0, done.stderr
     [made] = (tmp_path / "reports").iterdir()

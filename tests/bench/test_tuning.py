@@ -5,7 +5,6 @@ from __future__ import annotations
 import json
 import tomllib
 from pathlib import Path
-from types import SimpleNamespace
 
 import pytest
 from support.commands import invoke, make_project, write_lines
@@ -17,9 +16,6 @@ from branchrank.errors import BranchRankError, UsageError
 EXPERIMENT = """# kept
 name = "tea"
 data_dir = "{data}"
-
-[benchmark]
-bootstrap = 100
 
 [systems.local]
 fusion = "score"
@@ -69,7 +65,7 @@ def test_every_system_gets_the_same_budget_and_starts_from_its_own_values(
     assert local.own == {"bm25_weight": 1.0, "k1": 0.9, "b": 0.4}
     assert late.own == {"bm25_weight": 1.0, "maxsim_weight": 1.0, "k1": 0.9, "b": 0.4}
     for each in tuning.systems:
-        assert each.ci_low <= each.gain <= each.ci_high
+        assert each.interval is None or each.interval.low <= each.gain <= each.interval.high
         assert each.gain == pytest.approx(each.validated - each.before)
 
 
@@ -139,9 +135,8 @@ def test_no_fold_is_answered_by_what_it_was_tuned_on() -> None:
     fold_of = {key: int(key) % 2 for key in clusters}
     own = {key: float(fold_of[key] == 0 or key == "1") for key in clusters}
     other = {key: float(fold_of[key] == 1) for key in clusters}
-    part = SimpleNamespace(sample_seed=0, bootstrap=100)
     points = [{"k1": 0.9}, {"k1": 1.2}]
-    found = _chosen("s", points, [own, other], clusters, fold_of, part)  # type: ignore[arg-type]
+    found = _chosen("s", points, [own, other], clusters, fold_of)
     assert (found.before, found.validated) == (0.6, 0.1)
     assert found.gain == pytest.approx(-0.5)
     assert (found.chosen, found.changes, found.agreeing) == (points[0], {}, 1)

@@ -19,7 +19,7 @@ def project(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 def benchmark(project: Path, reports: Path, *words: object) -> Result:
-    quick = ("--latency-sample", 0, "--bootstrap", 100, "--quiet", "--reports", reports)
+    quick = ("--latency-sample", 0, "--quiet", "--reports", reports)
     return invoke("benchmark", "--data-dir", project / "data", *quick, *words)
 
 

@@ -28,7 +28,7 @@ NOWHERE = "http://127.0.0.1:9/v1"
 QUESTION = "which temperature for green tea"
 HYBRID = ("--hybrid-base-url", NOWHERE, "--hybrid-model", "m", "--llm-retries", 0)
 FALLBACK = ("--on-llm-failure", "fallback")
-QUICK = ("--latency-sample", 0, "--bootstrap", 100, "--quiet")
+QUICK = ("--latency-sample", 0, "--quiet")
 MARK = "rerank: connection"
 EXPERIMENT = f"""
 name = "ours"
@@ -209,3 +209,18 @@ def test_a_model_beside_a_cross_encoder_asks_for_no_endpoint(project: Path) -> N
     settings = {"hybrid.model": "m", "hybrid.reranker": "cross-encoder", "hybrid.cross_encoder": "x"}
     with Workspace.open(project / "data", settings=settings) as workspace:
         assert workspace.system("hybrid").llm_label == "none"
+
+
+def test_leaving_the_llm_out_is_no_failure(project: Path) -> None:
+    """Its order is the fused one, which is another than that of a fallback, and nothing is marked."""
+    question = "tea profile temperature and seconds"
+    narrow = ("--hybrid-vector-top-n", 3, "--hybrid-neighbor-depth", 0, "--hybrid-file-roots", 0)
+    words = ("hybrid", "--data-dir", project / "data", question, "--json", "--top-k", 20, *narrow)
+    weights = ("--hybrid-bm25-weight", 50)
+    without = json.loads(invoke(*words, *weights, "--hybrid-no-llm").stdout)
+    fallen = json.loads(invoke(*words, *weights, *HYBRID, *FALLBACK).stdout)
+    assert without["fallbacks"] == []
+    assert {hit["fallback"] for hit in without["hits"]} == {None}
+    orders = [[hit["id"] for hit in answer["hits"]] for answer in (without, fallen)]
+    assert orders[0] != orders[1]
+    assert sorted(orders[0]) == sorted(orders[1])

@@ -54,6 +54,11 @@ def script(name: str) -> ModuleType:
     return module
 
 
+def test_the_page_of_verification_is_what_the_tests_try() -> None:
+    made = script("verification_page").verification_page()
+    assert TEXTS["verification.md"] == made, "run: python docs/verification_page.py"
+
+
 @pytest.mark.parametrize("page", ["commands", "settings"])
 def test_generated_pages_are_what_the_code_says(page: str) -> None:
     made = getattr(reference(), f"{page}_page")()

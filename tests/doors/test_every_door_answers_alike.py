@@ -161,7 +161,6 @@ def test_a_benchmark(workspace: Workspace, questions: list[str], library: Answer
         top_k=K,
         latency_sample=0,
         reports=tmp_path / "reports",
-        settings={"benchmark.bootstrap": 100},
     )
     rows = {(row["predictor"], row["question_id"]): row for row in json_lines(run.directory / "rows.jsonl")}
     assert len(rows) == len(PREDICTORS) * len(questions)

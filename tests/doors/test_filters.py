@@ -146,7 +146,7 @@ def asked(folder: Path) -> Path:
 def bench(project: Path, folder: Path, *words: object) -> Path:
     result = Command(project)(
         "benchmark", "--reports", folder / "reports", "--questions", asked(folder), "--latency-sample", 0,
-        "--quiet", "--hybrid-no-llm", "--bootstrap", 100, *words,
+        "--quiet", "--hybrid-no-llm", *words,
     )  # fmt: skip
     assert result.exit_code == 0, result.output
     (run,) = (folder / "reports").iterdir()
@@ -183,7 +183,7 @@ def test_a_filtered_run_is_resumed_with_its_filter_only(project: Path, tmp_path:
     (run / "rows.jsonl").write_bytes(rows.splitlines(keepends=True)[0])
     other = Command(project)(
         "benchmark", "--reports", tmp_path / "reports", "--questions", asked(tmp_path), "--latency-sample", 0,
-        "--quiet", "--bootstrap", 100, "--predictor", "local",
+        "--quiet", "--predictor", "local",
     )  # fmt: skip
     assert other.exit_code == 0
     assert len(list((tmp_path / "reports").iterdir())) == 2, "another plan is another run"

@@ -59,7 +59,7 @@ def test_token_vectors_equal_those_of_sentence_transformers() -> None:
     from sentence_transformers import SentenceTransformer
 
     original = SentenceTransformer(str(find_model()), device="cpu", local_files_only=True)
-    documents = embedder().embed_document_tokens(TEXTS)
+    documents = embedder().embed_documents_and_tokens(TEXTS).tokens
     for text, rows in zip(TEXTS, documents, strict=True):
         expected = original.encode([text], output_value="token_embeddings", show_progress_bar=False)[
             0
@@ -72,9 +72,14 @@ def test_token_vectors_equal_those_of_sentence_transformers() -> None:
     assert [len(rows) for rows in documents[1:3]] == [256, 2]
 
 
+def test_a_vector_computed_with_its_tokens_is_the_same_to_the_bit() -> None:
+    together = embedder().embed_documents_and_tokens(TEXTS).vectors
+    assert together.tobytes() == embedder().embed_documents(TEXTS).tobytes()
+
+
 def test_the_number_of_threads_changes_no_bit_of_a_token() -> None:
-    one = MiniLMEmbedder(threads=1).embed_document_tokens(TEXTS * 2)
-    two = embedder().embed_document_tokens(TEXTS * 2)
+    one = MiniLMEmbedder(threads=1).embed_documents_and_tokens(TEXTS * 2).tokens
+    two = embedder().embed_documents_and_tokens(TEXTS * 2).tokens
     assert all(np.array_equal(a, b) for a, b in zip(one, two, strict=True))
     assert len(one) == len(two) == 2 * len(TEXTS)
 

@@ -9,6 +9,7 @@ from urllib.parse import unquote
 
 import numpy as np
 import pytest
+from support.colbert_checkpoint import save_colbert
 from support.tokenizer import save_tokenizer
 
 from branchrank.embedders import open_embedder
@@ -87,7 +88,7 @@ def test_token_vectors_are_those_of_the_last_layer(nomic: Path) -> None:
     from sentence_transformers import SentenceTransformer
 
     embedder = SentenceTransformersEmbedder(str(nomic))
-    documents = embedder.embed_document_tokens(TEXTS)
+    documents = embedder.embed_documents_and_tokens(TEXTS).tokens
     model = SentenceTransformer(str(nomic), device="cpu")
     for text, rows in zip(TEXTS, documents, strict=True):
         expected = model.encode([text], output_value="token_embeddings", show_progress_bar=False)[0].numpy()
@@ -95,9 +96,15 @@ def test_token_vectors_are_those_of_the_last_layer(nomic: Path) -> None:
     assert [len(rows) for rows in documents] == [4, 42, 3, 2]
 
 
+def test_a_vector_computed_with_its_tokens_is_the_same_to_the_bit(nomic: Path) -> None:
+    embedder = SentenceTransformersEmbedder(str(nomic))
+    together = embedder.embed_documents_and_tokens(TEXTS).vectors
+    assert together.tobytes() == embedder.embed_documents(TEXTS).tobytes()
+
+
 def test_a_querys_tokens_leave_out_the_prefix_and_special_tokens(nomic: Path) -> None:
     embedder = SentenceTransformersEmbedder(str(nomic))
-    (with_prefix,) = embedder.embed_document_tokens([f"{CODERANK_PREFIX}a route"])
+    (with_prefix,) = embedder.embed_documents_and_tokens([f"{CODERANK_PREFIX}a route"]).tokens
     assert np.array_equal(embedder.embed_query_tokens("a route"), with_prefix[-3:-1])
     assert embedder.embed_query_tokens("").shape == (0, 32)
 
@@ -319,6 +326,14 @@ def test_a_model_of_the_hub_is_announced_fetched_once_and_then_local(nomic: Path
     assert len(notices) == 1
     assert again.identity == embedder.identity
     assert np.array_equal(again.embed_query("a route"), embedder.embed_query("a route"))
+
+
+def test_a_colbert_checkpoint_of_the_hub_comes_with_its_markers(hub: Hub, tmp_path: Path) -> None:
+    folder = save_colbert(tmp_path / "stanford", "stanford")
+    hub.files = {path.name: path.read_bytes() for path in folder.iterdir()}
+    identity = open_embedder(IndexSettings(embedder="tiny/model")).identity
+    assert (identity.name, identity.revision) == ("colbert", SHA)
+    assert identity.query_prefix.strip() == "[unused0]"
 
 
 def test_pickled_weights_are_not_even_fetched(hub: Hub) -> None:

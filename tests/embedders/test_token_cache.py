@@ -7,7 +7,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from branchrank.embedders import FakeEmbedder, Vectors, token_embedder
+from branchrank.embedders import DocumentVectors, FakeEmbedder, token_embedder
 from branchrank.embedders.token_cache import TokenCache
 from branchrank.errors import UsageError
 from branchrank.progress import Progress, no_progress
@@ -23,9 +23,11 @@ class Counting(FakeEmbedder):
         super().__init__(dimension)
         self.asked: list[str] = []
 
-    def embed_document_tokens(self, texts: Sequence[str], progress: Progress = no_progress) -> list[Vectors]:
+    def embed_documents_and_tokens(
+        self, texts: Sequence[str], progress: Progress = no_progress
+    ) -> DocumentVectors:
         self.asked += texts
-        return super().embed_document_tokens(texts, progress)
+        return super().embed_documents_and_tokens(texts, progress)
 
 
 @pytest.fixture
@@ -44,9 +46,9 @@ def test_a_word_is_a_token_of_the_fake_embedder() -> None:
     embedder = FakeEmbedder()
     words = embedder.embed_documents(["configure", "routes"])
     assert np.array_equal(embedder.embed_query_tokens("Configure routes!"), words)
-    assert np.array_equal(embedder.embed_document_tokens(["configure routes"])[0], words)
+    assert np.array_equal(embedder.embed_documents_and_tokens(["configure routes"]).tokens[0], words)
     assert embedder.embed_query_tokens("...").shape == (0, 64)
-    assert embedder.embed_document_tokens(["..."])[0].tolist() == np.eye(1, 64).tolist()
+    assert embedder.embed_documents_and_tokens(["..."]).tokens[0].tolist() == np.eye(1, 64).tolist()
 
 
 def test_a_document_is_embedded_once(path: Path, cache: TokenCache) -> None:
@@ -57,7 +59,7 @@ def test_a_document_is_embedded_once(path: Path, cache: TokenCache) -> None:
     second = again.document_tokens(embedder, [TEXTS[3], "a new text", TEXTS[0]])
     again.close()
     assert embedder.asked == [*TEXTS, "a new text"]
-    expected = [quantise(rows, "int8") for rows in FakeEmbedder().embed_document_tokens(TEXTS)]
+    expected = [quantise(rows, "int8") for rows in FakeEmbedder().embed_documents_and_tokens(TEXTS).tokens]
     for found, vectors in zip(
         [*first, second[0], second[2]], [*expected, expected[0], expected[3], expected[0]], strict=True
     ):

@@ -16,7 +16,7 @@ from branchrank.index.workspace_folder import WorkspaceFolder
 from branchrank.records import Node
 from branchrank.tree.navigate import Tree
 
-DISTANCES = st.lists(st.floats(0.0, 4.0), min_size=1, max_size=200)
+DISTANCES = st.lists(st.floats(0.0, 4.0), min_size=1, max_size=40)
 
 
 @given(DISTANCES)

@@ -3,14 +3,17 @@
 from __future__ import annotations
 
 import os
+from collections.abc import Sequence
 from pathlib import Path
 
 import numpy as np
 import pytest
 from support.small_corpus import reopened, small_workspace
 
+from branchrank.embedders import DocumentVectors, FakeEmbedder, Vectors, token_embedder
 from branchrank.errors import ArtifactError, UsageError
 from branchrank.index import Index, build_index, open_index
+from branchrank.progress import Progress, no_progress
 from branchrank.ranking.maxsim import TokenPrecision, TokenVectors, quantise
 from branchrank.stores.indexed_text import embedded_text
 from branchrank.stores.token_file import TokenFile, save_token_vectors
@@ -18,7 +21,8 @@ from branchrank.stores.token_file import TokenFile, save_token_vectors
 
 def computed(index: Index, precision: TokenPrecision) -> list[TokenVectors]:
     texts = [embedded_text(chunk) for chunk in index.chunks.values()]
-    return [quantise(rows, precision) for rows in index.embedder.embed_document_tokens(texts)]  # type: ignore[attr-defined]
+    rows = token_embedder(index.embedder, "fake").embed_documents_and_tokens(texts).tokens
+    return [quantise(each, precision) for each in rows]
 
 
 def rewrite(path: Path, text: str) -> None:
@@ -82,6 +86,49 @@ def test_equal_texts_are_embedded_once(tmp_path: Path) -> None:
         texts = {embedded_text(chunk) for chunk in index.chunks.values()}
         assert index.report.token_texts == len(texts)
         assert_kept(index, "int8")
+
+
+class Watched(FakeEmbedder):
+    """Notes which texts are embedded with their tokens and which without."""
+
+    def __init__(self) -> None:
+        super().__init__(16)
+        self.with_tokens: list[str] = []
+        self.without: list[str] = []
+
+    def embed_documents(self, texts: Sequence[str], progress: Progress = no_progress) -> Vectors:
+        self.without += texts
+        return FakeEmbedder(16).embed_documents(texts, progress)
+
+    def embed_query(self, text: str) -> Vectors:
+        return FakeEmbedder(16).embed_query(text)
+
+    def embed_documents_and_tokens(
+        self, texts: Sequence[str], progress: Progress = no_progress
+    ) -> DocumentVectors:
+        self.with_tokens += texts
+        return FakeEmbedder(16).embed_documents_and_tokens(texts, progress)
+
+
+def test_the_model_runs_once_for_a_chunks_vector_and_its_tokens(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    with build_index(small_workspace(tmp_path / "plain")) as plain:
+        expected = plain.manifest.digests["vectors.npy"]
+    watched = Watched()
+    monkeypatch.setattr("branchrank.index.build.open_embedder", lambda settings, notify: watched)
+    workspace = small_workspace(tmp_path / "kept", token_vectors="int8")
+    with build_index(workspace) as index:
+        texts = [embedded_text(chunk) for chunk in index.chunks.values()]
+        assert index.manifest.digests["vectors.npy"] == expected
+        assert (index.report.embedded, index.report.token_texts) == (len(texts), len(texts))
+    assert (watched.with_tokens, watched.without) == (texts, [])
+    rewrite(tmp_path / "kept" / "docs" / "index.md", "# Other\n\nNew words.\n")
+    with build_index(workspace) as index:
+        assert (index.report.embedded, index.report.token_texts) == (1, 1)
+    assert (len(watched.with_tokens), watched.without) == (len(texts) + 1, [])
+    with build_index(reopened(tmp_path / "kept", index__token_vectors="none")) as index:
+        assert (index.report.embedded, index.report.token_texts) == (0, 0)  # the cache has them
 
 
 def test_vectors_of_another_precision_or_model_are_not_copied(tmp_path: Path) -> None:

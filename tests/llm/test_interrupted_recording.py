@@ -34,7 +34,7 @@ def endpoint(url: str) -> tuple[str, ...]:
 
 
 def command(url: str, *words: object) -> list[object]:
-    quick = ("--llm-retries", 0, "--llm-concurrency", 1, "--bootstrap", 100, "--latency-sample", 8)
+    quick = ("--llm-retries", 0, "--llm-concurrency", 1, "--latency-sample", 8)
     return [DOOR, "--predictor", "hybrid", *endpoint(url), *quick, *words]
 
 

@@ -127,7 +127,7 @@ def test_the_line_of_a_search_says_what_answered(project: Path, tmp_path: Path) 
 
 def test_the_line_of_a_benchmark_says_what_answered(project: Path, tmp_path: Path) -> None:
     flags = ("--data-dir", project / "data", "--reports", tmp_path / "reports", "--fresh")
-    quick = ("--latency-sample", 0, "--bootstrap", 100)
+    quick = ("--latency-sample", 0)
     with ScriptedLLM(informed) as server:
         said = [invoke("benchmark", *flags, *quick, *words(server)).stderr for _ in range(2)]
     assert "LLM: 8 calls, 856 tokens" in said[0]

@@ -95,13 +95,14 @@ def test_significance():
 
 
 def test_intervals():
-    text = section("statistics.md", "Wilson interval, for a rate")
-    for right, n in ((61, 100), (14, 20)):
-        found = intervals.rate(right, n)
+    text = section("statistics.md", "A rate: Wilson's interval")
+    for right, n, per_page in ((61, 100, 1), (14, 20, 1), (45, 60, 3)):
+        values = [1.0] * right + [0.0] * (n - right)
+        found = intervals.mean_interval(values, [str(number // per_page) for number in range(n)])
         assert f"{found.low:.3f} to {found.high:.3f}" in text
-    text = section("statistics.md", "BCa bootstrap interval, for a difference")
+    text = section("statistics.md", "A mean or a difference: z² questions more")
     for n in (100, 400):
-        found = intervals.unseen_interval(0.0, n)
+        found = intervals.difference_interval([0.0] * n, [str(number) for number in range(n)])
         assert f"{found.low:.3f} to {found.high:.3f}" in text
 
 
@@ -111,7 +112,14 @@ def test_sizes():
     needed = power.questions_for_hit_difference(0.2, 0.1)
     assert f"takes {needed} questions" in section("statistics.md", "Questions needed")
     chance = power.plan(100, disagreement=0.2, difference=0.1).power
-    assert f"power {chance:.2f}" in section("statistics.md", "Planning before a run")
+    text = section("statistics.md", "Planning before a run")
+    assert f"power {chance:.2f}" in text
+    alone, shared = (
+        power.plan(154, pages=pages)
+        for pages in (power.NO_SHARED_PAGES, power.SharedPages(page_size=power.pages_alone(29), icc=0.1))
+    )
+    assert f"are worth {shared.effective:.0f}, and can detect a difference of {shared.detectable:.3f}" in text
+    assert f"on 154 pages, {alone.detectable:.3f}" in text
 
 
 def test_the_gate():

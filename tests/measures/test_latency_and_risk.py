@@ -73,7 +73,11 @@ def test_abstaining_costs_coverage_and_no_risk():
     found = risk_coverage(answers((0.5, True), (None, False)))
     assert found.points[-1].coverage == 0.5
     assert found.aurc == 0.0
-    assert risk_coverage(answers((None, False))).points == ()
+
+
+def test_who_never_answers_has_no_risk_rather_than_none_at_all():
+    never = risk_coverage(answers((None, False), (None, False)))
+    assert (never.points, never.aurc, never.excess) == ((), None, None)
 
 
 @settings(derandomize=True, max_examples=100, deadline=None)

@@ -5,11 +5,15 @@ from math import ceil
 import pytest
 
 from branchrank.errors import UsageError
-from branchrank.measures.intervals import rate
+from branchrank.measures.clustering import kish_effect, t_penalty
 from branchrank.measures.power import (
+    NO_SHARED_PAGES,
+    SharedPages,
     detectable_hit_difference,
     detectable_mean_difference,
     hit_power,
+    pages_alone,
+    pages_as_in,
     plan,
     questions_for_hit_difference,
     questions_for_mean_difference,
@@ -30,7 +34,7 @@ from branchrank.measures.significance import mcnemar
 )
 def test_the_table_of_detectable_differences(n, low, high, at_20, at_40):
     """95% interval at a hit rate of .70, and the detectable difference in steps of .005, rounded up."""
-    interval = rate(round(0.7 * n), n)
+    interval = plan(n).interval
     assert (interval.low, interval.high) == pytest.approx((low, high), abs=0.0055)
     for disagreement, expected in ((0.2, at_20), (0.4, at_40)):
         found = detectable_hit_difference(n, disagreement)
@@ -95,3 +99,38 @@ def test_an_impossible_plan_is_refused(wrong):
         plan(50, **wrong)
     with pytest.raises(UsageError):
         plan(0)
+
+
+def test_questions_on_shared_pages_detect_less_and_more_of_them_are_needed():
+    pages = SharedPages(page_size=pages_alone(29), icc=0.2)
+    shared, alone = (plan(154, difference=0.1, pages=each) for each in (pages, NO_SHARED_PAGES))
+    size = 1.25 * 154 / 29
+    worth = 154 / kish_effect(size, 0.2) * float(t_penalty(0.95, 154 / size - 1))
+    assert shared.effective == pytest.approx(worth)
+    assert shared.detectable == detectable_hit_difference(int(worth), 0.2)
+    assert shared.detectable > alone.detectable
+    assert shared.power == hit_power(int(worth), 0.2, 0.1) < alone.power
+    assert shared.interval.high - shared.interval.low > alone.interval.high - alone.interval.low
+    # 29 pages hold only so much: a rising number of questions on them is worth less and less.
+    assert shared.questions_needed is None
+    needed = plan(154, difference=0.15, pages=pages).questions_needed
+    wanted = questions_for_hit_difference(0.2, 0.15)
+    assert pages.effective_questions(needed, 0.95) >= wanted > pages.effective_questions(needed - 1, 0.95)
+
+
+def test_a_pilot_says_how_often_two_questions_share_a_page():
+    """Two pages of two questions: 2 of the 6 pairs of questions are on one page."""
+    assert pages_as_in([2, 2])(7) == pytest.approx(1 + 6 * (2 * 2) / (4 * 3))
+    assert pages_as_in([1, 1, 1])(400) == 1
+    assert pages_as_in([1])(400) == 1
+    assert pages_alone(100)(50) == 1
+
+
+def test_without_correlation_pages_cost_only_their_few_degrees_of_freedom():
+    pages = SharedPages(page_size=pages_alone(29), icc=0.0)
+    assert 0.85 * 154 < plan(154, pages=pages).effective < 154
+
+
+def test_a_correlation_is_a_share():
+    with pytest.raises(UsageError):
+        plan(50, pages=SharedPages(page_size=pages_alone(10), icc=1.5))

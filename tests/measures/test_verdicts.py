@@ -1,5 +1,7 @@
 """Every comparison ends in a word, and the words mean what they say."""
 
+from math import ceil
+
 import msgspec
 import numpy as np
 import pytest
@@ -7,9 +9,11 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from branchrank.errors import UsageError
+from branchrank.measures.clustering import t_penalty
+from branchrank.measures.intervals import difference_interval
 from branchrank.measures.repeats import flip_rate
 from branchrank.measures.significance import mcnemar
-from branchrank.measures.verdicts import compare_predictors, design_effect, gate
+from branchrank.measures.verdicts import compare_predictors, gate
 
 
 def scored(outcomes):
@@ -19,7 +23,7 @@ def scored(outcomes):
 def compare(a, b, clusters=None, **options):
     a, b = scored(a), scored(b)
     clusters = dict(zip(a, clusters, strict=True)) if clusters else {each: each for each in a}
-    options = {"resamples": 999, "draws": 1_999, **options}
+    options = {"draws": 1_999, **options}
     (found,) = compare_predictors({"a": a, "b": b}, clusters, baseline="a", measure="Success@1", **options)
     return found
 
@@ -39,11 +43,11 @@ def outcome(n, wins, losses, **options):
         (100, 6, 0, "better"),
         (400, 0, 0, "equivalent within delta"),
         (2000, 10, 10, "equivalent within delta"),
-        (100, 10, 8, "unresolved"),
-        (100, 5, 0, "unresolvable at this n"),
-        (20, 0, 0, "unresolvable at this n"),
-        (100, 3, 2, "unresolvable at this n"),
-        (100, 4, 2, "unresolved"),
+        (100, 10, 8, "inconclusive"),
+        (100, 5, 0, "too few questions to tell"),
+        (20, 0, 0, "too few questions to tell"),
+        (100, 3, 2, "too few questions to tell"),
+        (100, 4, 2, "inconclusive"),
     ],
 )
 def test_the_five_verdicts(n, wins, losses, verdict):
@@ -76,13 +80,12 @@ def test_a_family_is_corrected_by_holm():
         {each: each for each in base},
         baseline="base",
         measure="Success@1",
-        resamples=999,
     )
     assert [each.candidate for each in found] == ["x", "y", "z"]
     assert [each.family for each in found] == [3, 3, 3]
     assert found[0].p == pytest.approx(2**-5)
     assert found[0].p_adjusted == pytest.approx(2 * 2**-5)
-    assert found[0].verdict == "unresolvable at this n"
+    assert found[0].verdict == "too few questions to tell"
     assert found[2].verdict == "better"
 
 
@@ -92,21 +95,21 @@ def test_questions_of_one_page_are_tested_as_a_cluster():
     alone, together = compare(base, candidate), compare(base, candidate, clusters=pages)
     assert (alone.test, alone.verdict) == ("exact McNemar", "better")
     assert together.test == "cluster sign-flip, exact"
-    assert (together.p, together.p_floor, together.verdict) == (0.25, 0.25, "unresolvable at this n")
+    assert (together.p, together.p_floor, together.verdict) == (0.25, 0.25, "too few questions to tell")
     assert together.p_mcnemar == alone.p
     assert together.clusters == 91
     assert together.ci_high - together.ci_low > alone.ci_high - alone.ci_low
 
 
 def test_clusters_whose_wins_and_losses_cancel_could_have_agreed():
-    """Unresolvable is what no way of favouring one side would have resolved, and nothing else."""
+    """Too few questions: no way of favouring one side would have been significant, and nothing else."""
     pages = [f"page{number}" for number in (0, 1, 2, 3, 4, 4, 5, 5)] + [f"own{n}" for n in range(24)]
     same = [1] * 24
     mixed = compare([0, 0, 0, 0, 0, 1, 0, 1, *same], [1, 1, 1, 1, 1, 0, 1, 0, *same], clusters=pages)
     agreeing = compare([0] * 8 + same, [1] * 8 + same, clusters=pages)
     assert (mixed.wins, mixed.losses, mixed.p) == (6, 2, 0.125)
     assert (agreeing.verdict, agreeing.p) == ("better", 1 / 32)
-    assert (mixed.verdict, mixed.p_floor) == ("unresolved", agreeing.p)
+    assert (mixed.verdict, mixed.p_floor) == ("inconclusive", agreeing.p)
 
 
 @settings(derandomize=True, max_examples=60, deadline=None)
@@ -114,8 +117,8 @@ def test_clusters_whose_wins_and_losses_cancel_could_have_agreed():
 def test_the_floor_is_the_p_of_the_same_questions_all_won(outcomes):
     differences = np.array([difference for difference, _ in outcomes])
     pages = [f"page{page}" for _, page in outcomes]
-    found = compare(differences < 0, differences > 0, clusters=pages, resamples=99)
-    won = compare(np.zeros(len(outcomes)), differences != 0, clusters=pages, resamples=99)
+    found = compare(differences < 0, differences > 0, clusters=pages)
+    won = compare(np.zeros(len(outcomes)), differences != 0, clusters=pages)
     assert found.p_floor == won.p_floor == pytest.approx(won.p)
     assert found.p >= found.p_floor * (1 - 1e-9)
 
@@ -123,7 +126,7 @@ def test_the_floor_is_the_p_of_the_same_questions_all_won(outcomes):
 def test_reciprocal_ranks_that_changed_places_within_their_page_are_no_difference():
     a, b = [0.5, 1, 1 / 3] * 6, [1, 1 / 3, 0.5] * 6
     found = compare(a, b, clusters=[f"page{number // 3}" for number in range(18)])
-    assert (found.p, found.p_floor, found.verdict) == (1.0, 1 / 32, "unresolved")
+    assert (found.p, found.p_floor, found.verdict) == (1.0, 1 / 32, "inconclusive")
     assert (found.wins, found.losses) == (12, 6)
 
 
@@ -146,15 +149,41 @@ def test_sizes_follow_the_clusters():
     rng = np.random.default_rng(8)
     pages = [str(number // 5) for number in range(200)]
     together = np.repeat(rng.choice([-1.0, 0.0, 1.0], size=40), 5)
-    assert design_effect(together, pages) == pytest.approx(5 * (40 / 39) / (200 / 199))
-    apart = [str(number) for number in range(200)]
-    assert design_effect(together, apart) == 1.0
-    assert design_effect(np.zeros(200), pages) == 1.0
     base, candidate = (together < 0).astype(float), (together > 0).astype(float)
     clustered, single = compare(base, candidate, clusters=pages), compare(base, candidate)
     assert clustered.mde > 1.5 * single.mde
-    effect = design_effect(candidate - base, pages)
-    assert clustered.questions_needed == int(np.ceil(single.questions_needed * effect))
+    worth = float(t_penalty(0.95, np.asarray(39.0))) / (5 * (40 / 39) / (200 / 199))
+    assert clustered.questions_needed == ceil(single.questions_needed / worth)
+
+
+def test_the_interval_is_adjusted_for_the_family_of_the_verdict():
+    base = scored([0] * 20 + [1] * 80)
+    arm = scored([1] * 20 + [0] * 5 + [1] * 75)
+    clusters = {each: each for each in base}
+
+    def first(arms, alpha=0.05):
+        scores = {"base": base, **{str(number): arm for number in range(arms)}}
+        return compare_predictors(scores, clusters, baseline="base", measure="hit@1", alpha=alpha)[0]
+
+    differences = [arm[each] - base[each] for each in base]
+    for arms, alpha in ((1, 0.05), (5, 0.05), (1, 0.01)):
+        found = first(arms, alpha)
+        expected = difference_interval(differences, list(clusters), level=1 - alpha / arms)
+        assert (found.ci_low, found.ci_high) == (expected.low, expected.high)
+    assert first(5) == first(5)
+    assert first(5).ci_high == first(1, 0.01).ci_high > first(1).ci_high
+
+
+def test_few_pages_decide_nothing_without_the_test():
+    same = [1.0] * 4_000
+    pages = [str(number % 4) for number in range(4_000)]
+    found = compare(same, same, clusters=pages)
+    assert (found.ci_low, found.ci_high, found.mde, found.questions_needed) == (None, None, None, None)
+    assert found.verdict == "too few questions to tell"
+    assert compare(same, same, clusters=[str(number % 40) for number in range(4_000)]).ci_high < 0.12
+    worse = compare(same, [0.0, *same[1:]], clusters=pages)
+    assert gate(worse, 0.02).outcome == "undecided"
+    assert gate(found, 0.02).outcome == "pass"
 
 
 def test_sizes_follow_the_family():
@@ -163,15 +192,15 @@ def test_sizes_follow_the_family():
 
     def first(arms):
         scores = {"base": base, **{str(number): arm for number in range(arms)}}
-        return compare_predictors(scores, clusters, baseline="base", measure="hit@1", resamples=99)[0]
+        return compare_predictors(scores, clusters, baseline="base", measure="hit@1")[0]
 
     assert first(5).mde > first(1).mde
     assert first(5).questions_needed > first(1).questions_needed
 
 
-def test_a_needed_number_is_offered_for_what_is_unresolved():
+def test_a_needed_number_is_offered_for_what_is_inconclusive():
     found = outcome(100, 12, 6)
-    assert found.verdict == "unresolved"
+    assert found.verdict == "inconclusive"
     assert 200 < found.questions_needed < 1_000
     assert outcome(100, 8, 8).questions_needed is None
 

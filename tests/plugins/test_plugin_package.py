@@ -90,7 +90,7 @@ def test_a_search_embeds_the_query_the_same_way(project: Path, installed: Path) 
 
 
 def test_an_experiment_benchmarks_the_packages_branch_kind(project: Path, installed: Path) -> None:
-    flags = ("--reports", "reports", "--latency-sample", 0, "--bootstrap", 100)
+    flags = ("--reports", "reports", "--latency-sample", 0)
     done = command(project, installed, "run", "titles.toml", *flags, "--quiet")
     assert done.returncode == 0, done.stderr
     (run,) = (project / "reports").iterdir()

@@ -59,7 +59,7 @@ def test_one_failing_predictor_fails_the_gate(tmp_path: Path) -> None:
 def test_compare_lists_the_flips(runs: dict[str, Path]) -> None:
     result = invoke("compare", runs["poor"], runs["close"])
     assert result.exit_code == 0
-    assert "local (candidate) against local (baseline): better." in result.output
+    assert "local (candidate) vs local (baseline): better." in result.output
     ids = [question.id for question in make_questions(60)]
     won = [key for key in ids if 0.2 <= luck("local", key, 0) < 0.8]
     assert f"won ({len(won)}): {', '.join(won)}" in result.output
@@ -67,10 +67,10 @@ def test_compare_lists_the_flips(runs: dict[str, Path]) -> None:
 
 
 def test_compare_says_what_else_changed(tmp_path: Path) -> None:
-    a = make_run(tmp_path / "a", latency_sample=0, bootstrap=200)
-    b = make_run(tmp_path / "b", latency_sample=0, bootstrap=300)
+    a = make_run(tmp_path / "a", latency_sample=0, trace_depth=5)
+    b = make_run(tmp_path / "b", latency_sample=0, trace_depth=6)
     result = invoke("compare", a.directory, b.directory)
-    assert "changed: benchmark.bootstrap: 200 -> 300" in result.output
+    assert "changed: benchmark.trace_depth: 5 -> 6" in result.output
 
 
 @pytest.mark.parametrize("verb", ["compare", "gate"])
@@ -153,10 +153,27 @@ def test_power_tells_before_a_run() -> None:
     result = invoke("power", "--questions", 20, "--questions", 100, "--difference", "0.1")
     assert result.exit_code == 0
     lines = [line.split() for line in result.output.splitlines()]
-    assert lines[1][0] == "20"
-    assert "none" in lines[1]
-    assert lines[2][-1] == "54%"
-    assert "A difference of 0.1 takes 168 questions for 80% power." in result.output
+    assert lines[2][:2] == ["20", "20"]
+    assert "none" in lines[2]
+    assert lines[3][-1] == "54%"
+    assert " 168 questions" in result.output
+
+
+def test_power_takes_the_pages_or_a_pilot(tmp_path: Path) -> None:
+    arms = (Planned("local", 0.5), Planned("other", 0.6))
+    pilot = make_run(tmp_path, arms, make_questions(60, per_page=3), latency_sample=0).directory
+
+    def row(*words: object) -> list[str]:
+        return invoke("power", "--questions", 154, *words).stdout.splitlines()[2].split()
+
+    worth = int(row("--sources", 29)[1])
+    assert worth < 154 == int(row()[1])
+    assert int(row("--sources", 29, "--icc", 0.5)[1]) < worth
+    assert int(row("--run", pilot)[1]) < 154
+    wrong = invoke("power", "--run", pilot, "--measure", "strict_MRR@5")
+    assert (wrong.exit_code, "strict_MRR@5" in wrong.stderr) == (2, True)
+    alone = invoke("power", "--icc", 0.3)
+    assert (alone.exit_code, "--sources" in alone.stderr) == (2, True)
 
 
 def test_power_refuses_a_difference_beyond_the_disagreement() -> None:

@@ -51,7 +51,7 @@ def test_eighty_columns_hold_every_figure(
         assert cells[:2] == [name, "none"]
         assert len(cells) == 11
     assert any(line.startswith("S@k strict hit@k") for line in lines)
-    assert any(line.startswith("pageindex against local: ") for line in lines)
+    assert any(line.startswith("pageindex vs local: ") for line in lines)
 
 
 def test_a_pipe_gets_one_line_for_each_predictor_and_verdict(
@@ -62,7 +62,7 @@ def test_a_pipe_gets_one_line_for_each_predictor_and_verdict(
     lines = capsys.readouterr().out.splitlines()
     assert len(lines) == 6
     assert lines[3].startswith(long)
-    assert lines[5].startswith(f"{long} against local: ")
+    assert lines[5].startswith(f"{long} vs local: ")
 
 
 def test_bold_is_for_a_passed_test_alone(

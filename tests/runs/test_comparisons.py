@@ -7,17 +7,20 @@ from pathlib import Path
 
 import msgspec
 import pytest
-from statsmodels.stats.proportion import proportion_confint
 from support.made_runs import Planned, luck, make_questions, make_run
 
 from branchrank.errors import RunError, UsageError
 from branchrank.llm.ledger import ModelPrice, PriceTable
+from branchrank.measures.intervals import difference_interval, mean_interval
+from branchrank.report.result import result
 from branchrank.runs.comparisons import check_plan, primary_measure
-from branchrank.runs.estimates import choice, estimate, flip_rate, latencies, standings
+from branchrank.runs.estimates import choice, difference, estimate, flip_rate, latencies, standings
+from branchrank.runs.pilot import pilot
 from branchrank.runs.run import RunData
 from branchrank.runs.run_comparison import compare_runs
 from branchrank.runs.scores import named_measure
 from branchrank.runs.timings import Timing
+from branchrank.runs.words import FEW_PAGES, interval, sentence
 from branchrank.settings import BenchmarkSettings
 
 HIT1 = named_measure("strict_hit@1")
@@ -85,20 +88,66 @@ def test_a_wrong_plan_is_refused_before_any_work() -> None:
         check_plan(BenchmarkSettings(primary="strict_sharpness@1"), ["a"])
 
 
-def test_a_rate_has_wilsons_interval(planned: RunData) -> None:
-    values = planned.scores.per_question("local", HIT1)
-    found = estimate(planned, values)
-    assert found is not None
-    right = sum(luck("local", question.id, 0) < 0.5 for question in planned.asked)
-    low, high = proportion_confint(right, 60, method="wilson")
-    assert (found.value, found.low, found.high) == pytest.approx((right / 60, low, high))
+def test_an_estimate_is_the_interval_of_the_scores_by_source(planned: RunData) -> None:
+    for name in ("strict_hit@1", "strict_MRR@5"):
+        values = planned.scores.per_question("local", named_measure(name))
+        found = estimate(values, planned.clusters)
+        expected = mean_interval(list(values.values()), [planned.clusters[key] for key in values])
+        assert found is not None
+        assert expected is not None
+        assert (found.low, found.high, found.n) == (expected.low, expected.high, 60)
+        assert found.value == pytest.approx(sum(values.values()) / 60)
+    assert estimate({}, planned.clusters) is None
 
 
-def test_a_mean_that_is_no_rate_is_resampled_by_source(planned: RunData) -> None:
-    found = estimate(planned, planned.scores.per_question("local", named_measure("strict_MRR@5")))
+def test_every_place_has_the_same_interval(planned: RunData) -> None:
+    """The summary, its CSV file and data frame; the comparison, the verdict's text and the report."""
+    [row] = [row for row in planned.summary_rows if row.predictor == "local"]
+    found = row.estimates["strict_hit@1"]
+    assert found == estimate(planned.scores.per_question("local", HIT1), planned.clusters)
     assert found is not None
-    assert 0 <= found.low < found.value < found.high <= 1
-    assert estimate(planned, {}) is None
+    line = planned.summary.set_index("predictor").loc["local"]
+    bounds = (line["strict_hit@1_low"], line["strict_hit@1_high"])
+    assert bounds == pytest.approx((found.low, found.high), abs=1e-6)
+    assert interval(found) in str(result(planned))
+
+
+def test_a_verdicts_interval_is_of_its_family_and_others_are_alone(planned: RunData) -> None:
+    better = planned.judgement.comparisons[0]
+    scores = [planned.scores.per_question(name, HIT1) for name in ("local", "better")]
+    differences = [scores[1][key] - scores[0][key] for key in planned.clusters]
+    pages = list(planned.clusters.values())
+    adjusted = difference_interval(differences, pages, level=1 - 0.01 / 2)
+    alone = difference_interval(differences, pages)
+    assert adjusted is not None
+    assert alone is not None
+    assert (better.ci_low, better.ci_high) == pytest.approx((adjusted.low, adjusted.high))
+    shown = difference(planned, *scores)
+    assert (shown.low, shown.high) == (alone.low, alone.high)
+
+
+def test_few_pages_print_no_interval_and_no_equivalence(tmp_path: Path) -> None:
+    arms = (Planned("local", 0.5), Planned("same", 0.5))
+    made = make_run(tmp_path, arms, make_questions(60, per_page=20), latency_sample=0)
+    [found] = made.judgement.comparisons
+    assert (found.clusters, found.ci_low, found.verdict) == (3, None, "too few questions to tell")
+    for text in (sentence(found), interval(made.summary_rows[0].estimates["strict_hit@1"])):
+        assert FEW_PAGES in text
+    assert made.summary["strict_hit@1_low"].isna().all()
+
+
+def test_a_pilot_measures_what_a_plan_assumes(planned: RunData, tmp_path: Path) -> None:
+    found = pilot(planned)
+    differing = [each.differing / 60 for each in planned.judgement.comparisons]
+    assert found.disagreement == pytest.approx(sum(differing) / 2)
+    assert found.rate == pytest.approx(planned.scores.average("local", HIT1))
+    assert (found.candidates, found.page_sizes) == (2, (3,) * 20)
+    assert 0 <= found.icc < 0.5
+    assert pilot(planned, "strict_hit@5").disagreement != found.disagreement
+    with pytest.raises(UsageError, match="strict_MRR@5"):
+        pilot(planned, "strict_MRR@5")
+    with pytest.raises(UsageError, match="compares nothing"):
+        pilot(make_run(tmp_path, (Planned("local", 0.5),), latency_sample=0))
 
 
 def test_repeats_are_averaged_and_their_flips_counted(tmp_path: Path) -> None:
@@ -117,8 +166,8 @@ def test_p95_is_bounded_from_59_queries_on(queries: int, bounded: bool) -> None:
         Timing(predictor="local", question_id=str(n), phase="warm", stage="total", ms=float(n + 1))
         for n in range(queries)
     ]
-    cold = Timing(predictor="local", question_id="0", phase="cold", stage="total", ms=9000.0)
-    p50, p95 = latencies([*timings, cold], "local")["total"]
+    first = Timing(predictor="local", question_id="0", phase="first", stage="total", ms=9000.0)
+    p50, p95 = latencies([*timings, first], "local")["total"]
     assert p50.value_ms == (queries + 1) // 2
     assert p95.n == queries
     assert (p95.upper_ms is not None) is bounded

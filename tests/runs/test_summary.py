@@ -172,10 +172,10 @@ def test_latency_is_that_of_the_warm_queries_of_the_predictor() -> None:
     timings = (
         *(timed(n, float(n)) for n in range(1, 21)),
         timed(0, 900.0, "other"),
-        timed(0, 700.0, phase="cold"),
+        timed(0, 700.0, phase="first"),
     )
     row = summary_of(answered({}, timings))
-    assert (row["latency_p50_ms"], row["latency_p95_ms"], row["cold_ms"]) == ("10", "19", "700")
+    assert (row["latency_p50_ms"], row["latency_p95_ms"], row["first_query_ms"]) == ("10", "19", "700")
     assert row["timed_queries"] == "20"
 
 

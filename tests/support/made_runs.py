@@ -11,10 +11,10 @@ import msgspec
 
 from branchrank.bench.benchmark import run_predictors
 from branchrank.bench.opening import OpenPredictor
+from branchrank.corpus.loading import digest_now
 from branchrank.llm.ledger import PriceTable
 from branchrank.questions.question_files import questions_digest
 from branchrank.records import GoldItem, Hit, LLMCall, Question, Retrieval, StageTrace
-from branchrank.report.documents import digest_now
 from branchrank.runs.directory import PredictorRecord, RunRecord
 from branchrank.runs.rows import Row
 from branchrank.runs.run import RunData
@@ -180,7 +180,7 @@ def make_run(
     root = folder / "docs"
     if not root.exists():
         make_corpus(root, 60)
-    part = BenchmarkSettings(**{"latency_sample": 4, "bootstrap": 200, **settings})
+    part = BenchmarkSettings(**{"latency_sample": 4, "top_k": 5, **settings})
     opened = [
         OpenPredictor(
             predictor=each,
@@ -202,7 +202,7 @@ def make_run(
         questions_file="questions.jsonl",
         questions_digest=questions_digest(asked),
         question_ids=tuple(question.id for question in asked),
-        top_k=5,
+        top_k=part.top_k,
         mode=part.mode,
         predictors=tuple(each.record for each in opened),
         settings={"benchmark": msgspec.to_builtins(part)},

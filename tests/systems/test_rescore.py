@@ -52,7 +52,7 @@ def test_the_first_candidates_get_the_weighted_maxsim_on_top(
     first = list(fused)[:candidates]
     model = token_embedder(engine.index.embedder, "fake")
     texts = [embedded_text(engine.index.chunks[key]) for key in first]
-    documents = [quantise(rows, "int8") for rows in model.embed_document_tokens(texts)]
+    documents = [quantise(rows, "int8") for rows in model.embed_documents_and_tokens(texts).tokens]
     expected = maxsim(quantise(model.embed_query_tokens(QUERY), "int8"), documents)
     assert found.keys() == fused.keys()
     assert [found[key] for key in first] == [
@@ -117,7 +117,7 @@ def test_computed_vectors_are_cached_in_the_workspace(
     def fail(*_arguments: object) -> None:
         raise AssertionError("a candidate was embedded again")
 
-    monkeypatch.setattr("branchrank.embedders.fake.FakeEmbedder.embed_document_tokens", fail)
+    monkeypatch.setattr("branchrank.embedders.fake.FakeEmbedder.embed_documents_and_tokens", fail)
     with Workspace.open(tmp_path / "data") as workspace:
         assert workspace.search(QUERY, rescored(), k=5) == first
 

@@ -85,9 +85,10 @@ class BranchKind:
     ``needs_vector``: it searches with the query's vector. ``waits``: it waits for a process or a server, so
     it runs beside the other branches. ``ranks_by`` says which evidence picks the passage of a section that
     it found. ``remembered``: equal queries have equal results, so a run computes each once. ``own_depth``:
-    its settings bound its list, not ``top_n``. ``options`` are the names of the options that it takes.
-    ``scale`` says how score fusion takes its scores: ``fixed`` ones (a cosine) as they are, ``open`` ones (at
-    least 0, without a maximum) as a share of the query's best, and ``none`` not at all.
+    its settings bound its list, not ``top_n``. ``fills``: it returns as many entries as it is asked for while
+    the index has them. ``options`` are the names of the options that it takes. ``scale`` says how score
+    fusion takes its scores: ``fixed`` ones (a cosine) as they are, ``open`` ones (at least 0, without a
+    maximum) as a share of the query's best, and ``none`` not at all.
     """
 
     name: str = ""
@@ -97,6 +98,7 @@ class BranchKind:
     ranks_by: Literal["vectors", "words", "other"] = "other"
     remembered: bool = True
     own_depth: bool = False
+    fills: bool = False
     scale: Literal["fixed", "open", "none"] = "none"
     shows_unit: bool = False
     options: tuple[str, ...] = ()

@@ -33,6 +33,7 @@ class QdrantDenseKind(BranchKind):
     units = ("chunk", "span")
     needs_vector = True
     waits = True
+    fills = True
     scale = "fixed"
 
     def open(self, opening: Opening) -> Search:

@@ -18,6 +18,7 @@ class DenseKind(BranchKind):
     ranks_by = "vectors"
     scale = "fixed"
     shows_unit = True
+    fills = True
 
     def open(self, opening: Opening) -> Search:
         """Open the vector store and the model of the queries."""

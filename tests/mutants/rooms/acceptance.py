@@ -155,7 +155,7 @@ _QDRANT = (
     ),
     Mutant(
         "candidates-as-many-as-results",
-        ENGINE,
+        "branchrank/systems/stages.py",
         "return 2 * k if branch.doubled else branch.top_n",
         "return k if branch.doubled else branch.top_n",
         (f"{QDRANT}::TestSearchResultFusion::test_result_count",),

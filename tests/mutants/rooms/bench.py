@@ -28,7 +28,7 @@ MUTANTS = (
     Mutant(
         "no-warm-up",
         LATENCY,
-        '        timings += timed(predictor, questions[0], top_k, "cold")\n',
+        "        timings += timed(predictor, questions[0], top_k, FIRST)\n",
         "        pass\n",
         (f"{TEST_LATENCY}::test_every_arm_warms_up_once_and_then_answers_every_question_once",),
     ),
@@ -125,9 +125,9 @@ MUTANTS = (
     ),
     Mutant(
         "verify-ignores-the-filter",
-        "branchrank/report/verify_tables.py",
-        "    findings += _filter_findings(run)\n",
-        "",
+        "branchrank/report/verify/rows.py",
+        "if not all(each.admits(hit.source) for each in filters)",
+        "if not filters",
         ("tests/doors/test_filters.py::test_verify_finds_a_hit_that_the_filters_do_not_admit",),
     ),
     Mutant(

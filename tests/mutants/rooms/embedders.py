@@ -20,10 +20,44 @@ MUTANTS = (
         ),
     ),
     Mutant(
+        "colbert-vector-of-the-first-token-alone",
+        "branchrank/embedders/colbert.py",
+        "vectors[number] = tokens[-1].sum(axis=0)",
+        "vectors[number] = tokens[-1][0]",
+        ("tests/embedders/test_colbert.py::test_a_texts_own_vector_is_the_mean_of_its_token_vectors",),
+    ),
+    Mutant(
+        "stanfords-colbert-is-read-without-its-projection",
+        "branchrank/embedders/colbert.py",
+        "        or _is_stanford(folder)\n",
+        "",
+        (
+            "tests/embedders/test_colbert.py"
+            "::test_the_identity_names_markers_length_and_everything_the_vectors_depend_on",
+        ),
+    ),
+    Mutant(
+        "any-module-of-pylate-is-accepted",
+        "branchrank/embedders/sentence_transformers.py",
+        "and module.type != PYLATE_DENSE",
+        'and not module.type.startswith("pylate.")',
+        ("tests/embedders/test_colbert.py::test_what_can_not_be_loaded_safely_is_a_model_error",),
+    ),
+    Mutant(
+        "colbert-markers-not-fetched-from-the-hub",
+        "branchrank/embedders/hub.py",
+        ', "artifact.metadata"]',
+        "]",
+        (
+            "tests/embedders/test_embedders_sentence_transformers.py"
+            "::test_a_colbert_checkpoint_of_the_hub_comes_with_its_markers",
+        ),
+    ),
+    Mutant(
         "query-tokens-with-special-ones",
         "branchrank/embedders/minilm.py",
-        "self._tokens(text)[1:-1]",
-        "self._tokens(text)",
+        "unit_rows(rows, origin=MODEL)[1:-1]",
+        "unit_rows(rows, origin=MODEL)",
         (
             "tests/embedders/test_embedders_minilm.py"
             "::test_token_vectors_equal_those_of_sentence_transformers",

@@ -30,6 +30,13 @@ MUTANTS = (
         (f"{TEST_TOKENS}::test_unchanged_chunks_are_copied_from_the_index_in_use",),
     ),
     Mutant(
+        "model-runs-twice-for-vector-and-tokens",
+        BUILD,
+        "_embed(workspace, _Counting(embedder, vectors), contents, progress)",
+        "_embed(workspace, _Counting(embedder, {}), contents, progress)",
+        (f"{TEST_TOKENS}::test_the_model_runs_once_for_a_chunks_vector_and_its_tokens",),
+    ),
+    Mutant(
         "damaged-token-vectors-answer",
         READER,
         "        check_digests(self.directory, _tokens(self.manifest.digests, of_tokens=True))\n",

@@ -186,4 +186,18 @@ MUTANTS = (
         "        if answer.fault is None:\n            pass\n",
         ("tests/llm/test_generation_commands.py::test_a_run_of_failures_keeps_what_was_made",),
     ),
+    Mutant(
+        "query-embeddings-not-cached",
+        "branchrank/systems/searcher.py",
+        "                    cache=cache,\n",
+        "",
+        ("tests/doors/test_caches.py::test_the_second_time_nobody_is_asked",),
+    ),
+    Mutant(
+        "restored-calls-lose-their-key",
+        "branchrank/llm/cassette.py",
+        "fields = (call.key, call.stage,",
+        "fields = (call.key[::-1], call.stage,",
+        ("tests/llm/test_cassette.py::test_calls_are_restored_without_their_prompts",),
+    ),
 )

@@ -6,12 +6,19 @@ MATCHING = "branchrank/measures/matching.py"
 MEASURES = "branchrank/measures/measures.py"
 VERDICTS = "branchrank/measures/verdicts.py"
 SIGNIFICANCE = "branchrank/measures/significance.py"
+CLUSTERING = "branchrank/measures/clustering.py"
 INTERVALS = "branchrank/measures/intervals.py"
+POWER = "branchrank/measures/power.py"
+RISK = "branchrank/measures/risk.py"
 LATENCY = "branchrank/measures/latency.py"
 TEST_MATCHING = "tests/measures/test_matching.py"
 TEST_MEASURES = "tests/measures/test_measures.py"
 TEST_VERDICTS = "tests/measures/test_verdicts.py"
 TEST_SIGNIFICANCE = "tests/measures/test_significance.py"
+TEST_CLUSTERING = "tests/measures/test_clustering.py"
+TEST_COVERAGE = "tests/measures/test_coverage.py"
+TEST_INTERVALS = "tests/measures/test_intervals.py"
+TEST_POWER = "tests/measures/test_power.py"
 TEST_LATENCY = "tests/measures/test_latency_and_risk.py"
 
 MUTANTS = (
@@ -107,12 +114,74 @@ MUTANTS = (
         (f"{TEST_SIGNIFICANCE}::test_random_draws_come_near_the_exact_p_and_repeat_by_seed",),
     ),
     Mutant(
-        "bootstrap-resamples-questions",
+        "intervals-ignore-the-pages",
+        CLUSTERING,
+        "    if not totals.shared:\n        return np.full(np.shape(totals.squares), n)\n",
+        "    if totals is not None:\n        return np.full(np.shape(totals.squares), n)\n",
+        (f"{TEST_COVERAGE}::test_intervals_hold_and_verdicts_keep_their_level",),
+    ),
+    Mutant(
+        "rates-assume-no-correlation-within-pages",
         INTERVALS,
-        "    sums = cluster_sums(values, clusters)\n",
-        "    clusters = [str(number) for number in range(len(values))]\n"
-        "    sums = cluster_sums(values, clusters)\n",
-        ("tests/measures/test_intervals.py::test_bootstrap_as_scipy_with_clusters_of_unequal_size",),
+        "effective_questions(totals, level, LEAST_ICC)",
+        "effective_questions(totals, level)",
+        (f"{TEST_INTERVALS}::test_a_rate_on_shared_pages_is_wilsons_at_the_effective_questions",),
+    ),
+    Mutant(
+        "variance-without-the-weight-of-a-large-page",
+        CLUSTERING,
+        "clustered = (deviations**2 / (1 - sizes / n)).sum(-1) / n**2",
+        "clustered = (deviations**2).sum(-1) / n**2",
+        (f"{TEST_CLUSTERING}::test_the_design_effect_by_hand",),
+    ),
+    Mutant(
+        "degrees-of-freedom-forget-the-spread-of-the-pages",
+        CLUSTERING,
+        "np.minimum(degrees, observed_degrees(totals))",
+        "degrees",
+        (f"{TEST_CLUSTERING}::test_one_page_that_carries_the_variance_costs_questions",),
+    ),
+    Mutant(
+        "normal-quantile-in-place-of-students",
+        CLUSTERING,
+        "stdtrit(np.maximum(degrees, 1.0), quantile)",
+        "ndtri(quantile)",
+        (f"{TEST_CLUSTERING}::test_the_t_penalty_as_scipy",),
+    ),
+    Mutant(
+        "a-difference-is-padded-with-two-questions",
+        INTERVALS,
+        "    z2 = _z(level) ** 2\n    mean = totals.mean\n",
+        "    z2 = 2.0\n    mean = totals.mean\n",
+        (f"{TEST_INTERVALS}::test_no_difference_in_n_questions_is_wilsons_bound_of_none_in_n",),
+    ),
+    Mutant(
+        "intervals-of-a-family-are-not-adjusted",
+        VERDICTS,
+        "level=1 - alpha / len(pairs),",
+        "level=1 - alpha,",
+        (f"{TEST_VERDICTS}::test_the_interval_is_adjusted_for_the_family_of_the_verdict",),
+    ),
+    Mutant(
+        "few-pages-get-an-interval",
+        CLUSTERING,
+        "    if effective_pages(sizes) < LEAST_PAGES:\n        return None\n",
+        "",
+        (f"{TEST_INTERVALS}::test_few_pages_have_no_interval",),
+    ),
+    Mutant(
+        "planned-questions-forget-their-pages",
+        POWER,
+        "    effective = pages.effective_questions(n, 1 - strictest)\n",
+        "    effective = float(n)\n",
+        (f"{TEST_POWER}::test_questions_on_shared_pages_detect_less_and_more_of_them_are_needed",),
+    ),
+    Mutant(
+        "who-never-answers-is-perfect",
+        RISK,
+        "return RiskCoverage(points=(), aurc=None, excess=None)",
+        "return RiskCoverage(points=(), aurc=0.0, excess=0.0)",
+        (f"{TEST_LATENCY}::test_who_never_answers_has_no_risk_rather_than_none_at_all",),
     ),
     Mutant(
         "percentile-one-rank-too-low",

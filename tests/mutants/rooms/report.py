@@ -5,10 +5,12 @@ from mutants.mutant import Mutant
 MARKDOWN = "branchrank/report/markdown.py"
 HTML = "branchrank/report/html.py"
 TERMINAL = "branchrank/report/terminal.py"
-VERIFY = "branchrank/report/verify_tables.py"
+VERIFY = "branchrank/report/verify"
+STAGES = "branchrank/systems/stages.py"
 TEST_MARKDOWN = "tests/report/test_report_markdown.py"
 TEST_TERMINAL = "tests/report/test_terminal.py"
 TEST_VERIFY = "tests/report/test_verify.py"
+TEST_TAMPERING = "tests/report/test_tampering.py::test_tampering_is_found"
 
 MUTANTS = (
     Mutant(
@@ -55,23 +57,79 @@ MUTANTS = (
     ),
     Mutant(
         "verify-trusts-the-digests",
-        VERIFY,
-        "        elif digest is not None and digest_file(path) != digest:\n",
-        "        elif digest is not None and not digest_file(path):\n",
+        f"{VERIFY}/tables.py",
+        "        elif digest_file(path) != digest:\n",
+        "        elif not digest_file(path):\n",
         (f"{TEST_VERIFY}::test_tampering_is_found_and_named",),
     ),
     Mutant(
         "verify-trusts-the-judgement",
-        VERIFY,
-        "    faults = [*_judgement_faults(row, question)]\n",
-        "    faults: list[str] = []\n",
+        f"{VERIFY}/rows.py",
+        "    yield from _judgement_faults(row, question)\n",
+        "",
         (f"{TEST_VERIFY}::test_rewriting_the_digests_hides_no_contradiction",),
     ),
     Mutant(
         "verify-skips-the-tables",
-        "branchrank/report/verify.py",
-        "    findings += check_tables(run)\n",
-        "",
+        f"{VERIFY}/__init__.py",
+        "    findings += [*check_timings(run), *check_gold_facts(run), *check_tables(run)]\n",
+        "    findings += [*check_timings(run), *check_gold_facts(run)]\n",
         (f"{TEST_VERIFY}::test_tampering_is_found_and_named",),
+    ),
+    Mutant(
+        "verify-trusts-the-stages",
+        f"{VERIFY}/systems.py",
+        "        if not fits(self.system, row.stages):\n",
+        "        if not row.stages:\n",
+        (f"{TEST_TAMPERING}[names of two systems swapped in the rows]",),
+    ),
+    Mutant(
+        "verify-trusts-the-scores",
+        STAGES,
+        'if system.fuse.method not in ("rrf", "none")',
+        'if system.fuse.method not in ("none",)',
+        (f"{TEST_TAMPERING}[a parameter of the fusion changed]",),
+    ),
+    Mutant(
+        "verify-misses-timings",
+        f"{VERIFY}/record.py",
+        '(wanted - timed.keys(), "is missing"),',
+        '(set(), "is missing"),',
+        (f"{TEST_TAMPERING}[the slowest ten queries removed]",),
+    ),
+    Mutant(
+        "verify-trusts-the-passages",
+        f"{VERIFY}/corpus.py",
+        "            if kept != expected:\n",
+        "            if kept and not expected:\n",
+        (f"{TEST_TAMPERING}[passages altered in report.html]",),
+    ),
+    Mutant(
+        "verify-trusts-foreign-drawings",
+        "branchrank/report/plots.py",
+        "    if _NUMBER.split(svg) != _NUMBER.split(other):\n        return False\n",
+        "    if _NUMBER.split(svg) != _NUMBER.split(other):\n        return True\n",
+        (f"{TEST_VERIFY}::test_drawings_are_the_same_to_the_eye_within_a_pixel",),
+    ),
+    Mutant(
+        "rerun-compares-nothing",
+        f"{VERIFY}/rerun.py",
+        '            text = next(_differences(kept, row), "")\n',
+        '            text = "" if row else next(_differences(kept, row), "")\n',
+        ("tests/report/test_rerun.py::test_an_answer_that_differs_fails",),
+    ),
+    Mutant(
+        "rerun-over-any-index",
+        "branchrank/bench/rerun.py",
+        "        if digest != recorded.get(name):\n",
+        "        if name not in recorded:\n",
+        ("tests/report/test_rerun.py::test_another_index_of_the_corpus_is_refused",),
+    ),
+    Mutant(
+        "seal-refuses-nothing",
+        "branchrank/bench/seal.py",
+        "    if different:\n",
+        "    if different and not seal.parts:\n",
+        ("tests/bench/test_seal.py::test_another_plan_is_refused_and_what_differs_is_named",),
     ),
 )

@@ -28,9 +28,9 @@ MUTANTS = (
         (f"{TEST_SUMMARY}::test_latency_is_that_of_the_warm_queries_of_the_predictor",),
     ),
     Mutant(
-        "cold-query-among-the-warm",
+        "first-query-among-the-warm",
         SUMMARY,
-        'if timing.phase == "warm":',
+        "if timing.phase == WARM:",
         "if timing.stage:",
         (f"{TEST_SUMMARY}::test_latency_is_that_of_the_warm_queries_of_the_predictor",),
     ),

@@ -62,7 +62,7 @@ MUTANTS = (
     ),
     Mutant(
         "qdrant-fetches-n-not-twice-n",
-        ENGINE,
+        "branchrank/systems/stages.py",
         "return 2 * k if branch.doubled else branch.top_n",
         "return k if branch.doubled else branch.top_n",
         (f"{TEST_QDRANT}::test_each_branch_fetches_twice_as_many",),

@@ -1,0 +1,350 @@
+"""The three predictors of the plan (local, pageindex, hybrid) with LLMs of known accuracy, and a real one.
+
+1. ``record`` asks every question of local, of pageindex and hybrid without an LLM, and of both with four
+   scripted LLMs, which know the gold from the question file:
+
+   - ``perfect`` names what holds the gold or leads to it; where nothing shown does, it draws at random
+   - ``right-70`` does the same for 70 of 100 questions, drawn by the question, and is misled for the rest:
+     it names anything but the gold
+   - ``random`` names entries in any order
+   - ``first-shown`` names entries in the order in which the prompt shows them
+
+   With ``--base-url`` it also asks a real model, ``MODEL_QUESTIONS`` questions with short prompts.
+2. Calls are recorded through ``--llm-record``. Of each call ``calls.jsonl`` keeps the digest that a cassette
+   finds it by, the question's id, the stage, the labels that the reply names, and tokens: no prompt.
+3. ``replay`` makes cassettes from ``calls.jsonl`` again, repeats both runs from them without any server,
+   and compares every figure with ``figures.json``. It needs the corpus and the questions, since a call is
+   found by the digest of its prompt.
+4. ``record`` writes calls, figures, plots and the page. Without ``--base-url``, or with ``--only scripted``,
+   the real model's kept calls are replayed, with ``--only model`` those of the scripts.
+
+    python benchmarks/llm_abc.py record DATA_DIR QUESTIONS [--base-url URL] [--only scripted|model]
+        [--cassettes FOLDER]
+    python benchmarks/llm_abc.py replay DATA_DIR QUESTIONS
+
+``DATA_DIR`` is an indexed workspace of the corpus.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import random
+import sys
+import tempfile
+from collections.abc import Sequence
+from contextlib import ExitStack
+from pathlib import Path
+from typing import Any
+
+import msgspec
+from tree_search import ENTRY, Gold, chance, known_gold, oracle
+
+from branchrank import Run, System, Workspace
+from branchrank.artifacts import digest_file
+from branchrank.errors import ReplayError
+from branchrank.llm.cassette import Cassette, KeptCall, Recorded
+from branchrank.llm.parsing import read_labels
+from branchrank.llm.prompts import excerpt
+from branchrank.llm.request import LLMReply, Usage, estimate_tokens
+from branchrank.questions.question_files import load_questions
+from branchrank.report.content import report_content
+from branchrank.report.plots import standalone
+from branchrank.report.terminal import verdicts
+from branchrank.report.writing import drawings
+from branchrank.spec import Endpoint
+
+ROOT = Path(__file__).parents[1]
+sys.path.insert(0, str(ROOT / "tests"))
+from support.scripted_llm import Action, Chat, ScriptedLLM, say  # noqa: E402
+
+RESULTS = ROOT / "docs" / "results"
+KEPT = RESULTS / "llm"
+CALLS, FIGURES, PAGE = KEPT / "calls.jsonl", KEPT / "figures.json", RESULTS / "llm.md"
+MODEL = "smollm2"
+MODEL_QUESTIONS = 20
+ACCURACY = 0.7
+#: A server that is never asked.
+NOWHERE = "http://127.0.0.1:9/v1"
+ARMS = ("perfect", "right-70", "random", "first-shown")
+MODEL_SETTINGS = {
+    "hybrid.model": MODEL,
+    "pageindex.model": MODEL,
+    "hybrid.candidate_cap": 20,
+    "hybrid.context_tokens": 1500,
+    "pageindex.llm_final_only": True,
+    "pageindex.final_candidates": 6,
+    "llm.completion_tokens": 96,
+    "llm.deadline_s": 900.0,
+    "llm.concurrency": 1,
+}
+
+
+def named(arm: str, shown: dict[str, str], gold: Gold, query: str) -> list[str]:
+    """The labels that a scripted LLM names, best first."""
+    if arm == "first-shown":
+        return list(shown)
+    drawn = chance(shown, gold)
+    right = oracle(shown, gold)
+    if arm == "random":
+        return drawn
+    if arm == "right-70" and random.Random(f"accuracy/{query}").random() >= ACCURACY:
+        return [label for label in drawn if label not in right] or drawn
+    return right or drawn
+
+
+def script(workspace: Workspace, questions: Path) -> Any:
+    """The scripted server: the model's name says how it answers."""
+    golds = {each.question: known_gold(workspace.tree, each) for each in load_questions(questions)}
+
+    def answer(chat: Chat, number: int) -> Action:
+        shown = dict(ENTRY.findall(chat.prompt))
+        query = max((text for text in golds if excerpt(text, 2000) in chat.prompt), key=len)
+        schema = chat.body["response_format"]["json_schema"]["schema"]
+        most = schema["properties"]["ids"]["maxItems"]
+        reply = json.dumps({"ids": named(chat.body["model"], shown, golds[query], query)[:most]})
+        spent = {"prompt_tokens": estimate_tokens(chat.prompt), "completion_tokens": estimate_tokens(reply)}
+        return say(reply, usage=spent)
+
+    return answer
+
+
+def scripted_systems(workspace: Workspace, url: str) -> list[str | System]:
+    """The three predictors without an LLM, then pageindex and hybrid with each scripted one."""
+    asking = {"hybrid.base_url": url, "hybrid.model": "m", "pageindex.base_url": url, "pageindex.model": "m"}
+    systems: list[str | System] = ["local", "pageindex", "hybrid"]
+    with Workspace.open(workspace.data_dir, settings=asking) as asked:
+        for name in ("pageindex", "hybrid"):
+            for arm in ARMS:
+                endpoint = Endpoint(base_url=url, model=arm)
+                system = msgspec.structs.replace(asked.system(name), name=f"{name}-{arm}", llm=endpoint)
+                systems.append(system)
+    return systems
+
+
+def run(
+    data_dir: Path, questions: Path, reports: Path, cassette: Path, *, url: str, how: str, model: bool
+) -> Run:
+    """The run of the scripted LLMs or of the model, recorded into the cassette or replayed from it."""
+    settings: dict[str, object] = {f"llm.{how}": str(cassette)}
+    options: dict[str, Any] = {"experiment": "llm-scripted", "baseline": "hybrid"}
+    if model:
+        settings |= MODEL_SETTINGS | {"hybrid.base_url": url, "pageindex.base_url": url}
+        options = {"experiment": "llm-model", "sample_size": MODEL_QUESTIONS}
+    with Workspace.open(data_dir, settings=settings) as workspace:
+        systems = ["local", "pageindex", "hybrid"] if model else scripted_systems(workspace, url)
+        return workspace.benchmark(
+            systems,
+            questions=questions,
+            latency_sample=0,
+            reports=reports,
+            fresh=True,
+            progress=True,
+            **options,
+        )
+
+
+def kept_calls(cassette: Path) -> list[KeptCall]:
+    """A cassette's calls with the labels that the replies name, and nothing else of their texts."""
+    with Cassette(cassette, readonly=True) as opened:
+        return [msgspec.structs.replace(call, recorded=bare(call)) for call in opened.calls()]
+
+
+def bare(call: KeptCall) -> Recorded:
+    """A call's outcome with a reply that holds labels alone, which is read as the whole reply was.
+
+    Times are kept of the model alone: those of a script say nothing.
+    """
+    recorded, text = call.recorded, ""
+    if recorded.outcome == "ok":
+        known = [f"s{number:0{width}d}" for width in (2, 3) for number in range(1, 10**width)]
+        text = json.dumps({"ids": read_labels(recorded.reply.text, known, may_be_empty=True)})
+    reply = LLMReply(
+        text=text,
+        usage=recorded.reply.usage,
+        latency_ms=round(recorded.reply.latency_ms) if call.model == MODEL else 0,
+        attempt=recorded.reply.attempt,
+    )
+    return Recorded(reply=reply, outcome=recorded.outcome)
+
+
+def line(call: KeptCall) -> bytes:
+    """A line of ``calls.jsonl``: key, model, question, stage, outcome, labels, tokens, ms, attempt."""
+    reply = call.recorded.reply
+    labels = " ".join(json.loads(reply.text).get("ids", [])) if reply.text else ""
+    spent = [reply.usage.prompt_tokens, reply.usage.completion_tokens, reply.usage.cached_tokens]
+    fields = [call.key, call.model, call.question, call.stage, call.recorded.outcome, labels]
+    return msgspec.json.encode([*fields, *spent, reply.latency_ms, reply.attempt])
+
+
+def read_call(text: bytes) -> KeptCall:
+    """The call of a line."""
+    key, model, question, stage, outcome, labels, prompt, completion, cached, ms, attempt = json.loads(text)
+    usage = Usage(prompt_tokens=prompt, completion_tokens=completion, cached_tokens=cached, reported=True)
+    said = json.dumps({"ids": labels.split()}) if outcome == "ok" else ""
+    reply = LLMReply(text=said, usage=usage, latency_ms=ms, attempt=attempt)
+    recorded = Recorded(reply=reply, outcome=outcome)
+    return KeptCall(key=key, model=model, question=question, stage=stage, recorded=recorded)
+
+
+def restored(folder: Path, *, model: bool) -> Path:
+    """A cassette made from ``calls.jsonl``."""
+    path = folder / ("model.sqlite" if model else "scripted.sqlite")
+    calls = [read_call(text) for text in CALLS.read_bytes().splitlines()]
+    with Cassette(path) as cassette:
+        cassette.restore(call for call in calls if (call.model == MODEL) is model)
+    return path
+
+
+def figures(made: Run) -> dict[str, Any]:
+    """What the page says of a run, and the digest of its rows."""
+    columns = ("strict_hit@1", "strict_hit@5", "relaxed_hit@1", "relaxed_hit@5", "strict_MRR@5")
+    rows = [
+        {
+            "predictor": row.predictor,
+            "llm": row.llm,
+            "questions": row.questions,
+            **{name: row.rates.get(name) for name in columns},
+            "calls": round(row.llm_calls_per_query, 3),
+            "tokens": round(row.llm_tokens_per_query, 1),
+            "failed_calls": round(row.llm_failed_calls_per_query * row.questions),
+            "fallbacks": row.fallbacks,
+        }
+        for row in made.summary_rows
+    ]
+    return {
+        "questions_digest": made.record.questions_digest,
+        "corpus_digest": made.record.corpus_digest,
+        "rows": digest_file(made.directory / "rows.jsonl"),
+        "predictors": rows,
+    }
+
+
+def replayed(data_dir: Path, questions: Path, folder: Path) -> dict[str, Run]:
+    """Both runs from the kept calls, without a server."""
+    models = {read_call(text).model for text in CALLS.read_bytes().splitlines()}
+    made = {}
+    for name in ("scripted", "model") if MODEL in models else ("scripted",):
+        cassette = restored(folder, model=name == "model")
+        made[name] = run(
+            data_dir, questions, folder / name, cassette, url=NOWHERE, how="replay", model=name == "model"
+        )
+    return made
+
+
+def recorded_model(data_dir: Path, questions: Path, folder: Path, base_url: str) -> list[KeptCall]:
+    """The real model's calls; what its cassette holds already is not asked again."""
+    cassette = folder / "model.sqlite"
+    run(data_dir, questions, folder / "recorded", cassette, url=base_url, how="record", model=True)
+    return kept_calls(cassette)
+
+
+def recorded_scripts(data_dir: Path, questions: Path, folder: Path) -> list[KeptCall]:
+    """The scripted LLMs' calls. Raises ``RuntimeError`` when one failed."""
+    cassette = folder / "scripted.sqlite"
+    cassette.unlink(missing_ok=True)
+    with Workspace.open(data_dir) as workspace, ScriptedLLM(script(workspace, questions)) as server:
+        server.models = ARMS
+        url = server.base_url
+        made = run(data_dir, questions, folder / "recorded", cassette, url=url, how="record", model=False)
+    if failed := [call for call in made.ledger if call.outcome != "ok"]:
+        raise RuntimeError(f"{len(failed)} scripted calls failed, the first with {failed[0].outcome!r}")
+    return kept_calls(cassette)
+
+
+def write_calls(calls: Sequence[KeptCall]) -> None:
+    """Write ``calls.jsonl`` with these calls of their models, and those of other models that it has."""
+    models = {call.model for call in calls}
+    before = [read_call(text) for text in CALLS.read_bytes().splitlines()] if CALLS.exists() else []
+    kept = [*calls, *(call for call in before if call.model not in models)]
+    KEPT.mkdir(exist_ok=True)
+    CALLS.write_bytes(b"".join(line(call) + b"\n" for call in sorted(kept, key=lambda call: call.key)))
+
+
+def write_page(data_dir: Path, questions: Path) -> None:
+    """Replay the kept calls, and write figures, plots and page."""
+    with tempfile.TemporaryDirectory() as scratch:
+        made = replayed(data_dir, questions, Path(scratch))
+        found = {name: figures(each) for name, each in made.items()}
+        said = {name: verdicts(each) for name, each in made.items()}
+        for name, each in made.items():
+            drawn = drawings(report_content(each))
+            (KEPT / f"{name}-rates.svg").write_text(standalone(drawn["rates"]), encoding="utf-8")
+    FIGURES.write_text(json.dumps(found, indent=1) + "\n", encoding="utf-8")
+    PAGE.write_text(page(found, said), encoding="utf-8")
+
+
+def table(rows: Sequence[dict[str, Any]]) -> str:
+    """The predictors of a run as a table."""
+    lines = [
+        "| predictor | LLM | strict @1 / @5 | relaxed @1 / @5 | strict MRR@5 | calls | tokens | fallbacks |",
+        "| --- | --- | --- | --- | --- | ---: | ---: | ---: |",
+    ]
+    for row in rows:
+        strict = f"{100 * row['strict_hit@1']:.1f} / {100 * row['strict_hit@5']:.1f}"
+        relaxed = f"{100 * row['relaxed_hit@1']:.1f} / {100 * row['relaxed_hit@5']:.1f}"
+        spent = f"{row['calls']:.1f} | {row['tokens']:,.0f} | {row['fallbacks']}"
+        mrr = f"{100 * row['strict_MRR@5']:.1f}" if row["strict_MRR@5"] is not None else "-"
+        lines.append(f"| {row['predictor']} | {row['llm']} | {strict} | {relaxed} | {mrr} | {spent} |")
+    return "\n".join(lines)
+
+
+def page(found: dict[str, Any], said: dict[str, list[str]]) -> str:
+    """The results page. The verdicts follow from the rows, and their wording is no figure."""
+    template = (Path(__file__).with_name("llm_abc_page.md")).read_text(encoding="utf-8")
+    values = {}
+    for name in ("scripted", "model"):
+        each = found.get(name, {"predictors": [], "rows": ""})
+        values[f"{name}_table"] = table(each["predictors"])
+        values[f"{name}_verdicts"] = "\n".join(f"- {text}" for text in said.get(name, []))
+        values[f"{name}_rows"] = each["rows"][:16]
+    asked = found.get("model", {"predictors": []})["predictors"]
+    values["model_failed"] = str(sum(row["failed_calls"] for row in asked))
+    values["model_calls"] = f"{sum(row['calls'] * row['questions'] for row in asked):,.0f}"
+    for name, value in values.items():
+        template = template.replace(f"@{name}@", value)
+    return template
+
+
+def differences(data_dir: Path, questions: Path) -> list[str]:
+    """The figures in which a replay differs from what is written down."""
+    known = json.loads(FIGURES.read_text(encoding="utf-8"))
+    with tempfile.TemporaryDirectory() as scratch:
+        found = {name: figures(each) for name, each in replayed(data_dir, questions, Path(scratch)).items()}
+    return [
+        f"{name}: {key} is {found.get(name, {}).get(key)}, written down: {value}"
+        for name, each in known.items()
+        for key, value in each.items()
+        if found.get(name, {}).get(key) != value
+    ]
+
+
+def main() -> int:
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser.add_argument("mode", choices=["record", "replay"])
+    parser.add_argument("data_dir", type=Path)
+    parser.add_argument("questions", type=Path)
+    parser.add_argument("--base-url", default="", help=f"server of {MODEL}; default: replay its kept calls")
+    parser.add_argument("--only", nargs="+", choices=["scripted", "model"], default=["scripted", "model"])
+    parser.add_argument("--cassettes", type=Path, help="folder of the cassettes; default: a temporary one")
+    options = parser.parse_args()
+    if options.mode == "replay":
+        try:
+            found = differences(options.data_dir, options.questions)
+        except ReplayError as error:
+            found = [error.message]
+        print("\n".join(found) or "every figure is as written down")
+        return 1 if found else 0
+    with ExitStack() as opened:
+        folder = options.cassettes or Path(opened.enter_context(tempfile.TemporaryDirectory()))
+        folder.mkdir(parents=True, exist_ok=True)
+        if "scripted" in options.only:
+            write_calls(recorded_scripts(options.data_dir, options.questions, folder))
+        if "model" in options.only and options.base_url:
+            write_calls(recorded_model(options.data_dir, options.questions, folder, options.base_url))
+        write_page(options.data_dir, options.questions)
+    return 0
+
+
+if __name__ == "__main__":
+    raise SystemExit(main())

@@ -1,0 +1,110 @@
+"""``run.json`` as it is when a run begins: what the plan says, and which indexes were opened for it."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Mapping, Sequence
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Any
+
+import msgspec
+
+from branchrank.artifacts import digest_of
+from branchrank.bench.credentials import scrubbed
+from branchrank.bench.experiment import PlannedSystem
+from branchrank.bench.opening import OpenPlan, predictor_record
+from branchrank.bench.plan import Plan
+from branchrank.index import Index
+from branchrank.index.workspace_folder import WorkspaceFolder
+from branchrank.llm.ledger import read_prices
+from branchrank.questions.question_files import questions_digest
+from branchrank.records import Question
+from branchrank.runs.directory import IndexFacts, RunRecord
+from branchrank.runs.provenance import gather
+from branchrank.settings import BenchmarkSettings, Bm25Settings, IndexSettings, LLMSettings, Resolved
+
+
+def run_record(plan: Plan, opened: OpenPlan, questions: Sequence[Question]) -> RunRecord:
+    """What ``run.json`` says when a run begins, without credentials."""
+    record = planned_record(plan, questions, os.environ)
+    first = next(iter(opened.indexes.values()), None)
+    if first is None:
+        return record
+    workspace = WorkspaceFolder(plan.data_dir, plan.settings)
+    return msgspec.structs.replace(
+        record,
+        corpus=relative(workspace.corpus_root),
+        corpus_digest=first.manifest.corpus_digest,
+        corpus_exclude=workspace.exclude,
+        indexes=tuple(index_facts(name, index) for name, index in opened.indexes.items()),
+    )
+
+
+def planned_record(plan: Plan, questions: Sequence[Question], environment: Mapping[str, str]) -> RunRecord:
+    """What ``run.json`` says of a plan alone, before anything is opened, without credentials."""
+    part = plan.settings.part(BenchmarkSettings)
+    prices = plan.settings.part(LLMSettings).price_table
+    used = {each.index for each in plan.predictors if isinstance(each, PlannedSystem)}
+    record = RunRecord(
+        experiment=plan.experiment,
+        created=datetime.now(UTC).isoformat(timespec="seconds"),
+        command=plan.command,
+        data_dir=relative(plan.data_dir),
+        seed=part.sample_seed,
+        split=plan.split,
+        filters=plan.filters,
+        corpus="",
+        corpus_digest="",
+        questions_file=relative(plan.questions_file),
+        questions_digest=questions_digest(questions),
+        question_ids=tuple(question.id for question in questions),
+        top_k=part.top_k,
+        mode=part.mode,
+        predictors=tuple(predictor_record(plan, each) for each in plan.predictors),
+        index_settings={
+            name: _index_table(settings, plan.settings)
+            for name, settings in plan.indexes.items()
+            if name in used
+        },
+        settings={name: msgspec.to_builtins(value) for name, value in plan.settings.parts.items()},
+        origins=plan.settings.origins,
+        provenance=gather(),
+        prices=read_prices(Path(prices)) if prices else None,
+    )
+    return scrubbed(record, environment)
+
+
+def _index_table(settings: Resolved, own: Resolved) -> dict[str, Any]:
+    """The settings of an index; with those of BM25 where they are not the plan's ``own``."""
+    table: dict[str, Any] = msgspec.to_builtins(settings.part(IndexSettings))
+    words = settings.part(Bm25Settings)
+    if words != own.part(Bm25Settings):
+        table[Bm25Settings.section] = msgspec.to_builtins(words)
+    return table
+
+
+def index_facts(name: str, index: Index) -> IndexFacts:
+    """What ``run.json`` says of an index."""
+    manifest = index.manifest
+    return IndexFacts(
+        name=name,
+        generation=index.directory.name,
+        digest=digest_of(manifest),
+        embedder=manifest.settings.embedder,
+        model_revision=manifest.embedder.revision,
+        dimension=manifest.embedder.dimension,
+        vector_store=index.vector_store,
+        chunks=manifest.chunks,
+        nodes=manifest.nodes,
+        build_seconds=round(sum(index.report.seconds.values()), 3),
+        bytes=index.report.bytes,
+        distance=manifest.distance,
+        own_files=bool(manifest.chunks_digest or manifest.nodes_digest),
+    )
+
+
+def relative(path: Path) -> str:
+    """A path as a report shows it: relative to here where it lies near, so that it names no home."""
+    near = Path(os.path.relpath(path.resolve(), Path.cwd()))
+    return (path if near.parts[:3] == ("..", "..", "..") else near).as_posix()

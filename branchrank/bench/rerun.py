@@ -1,0 +1,133 @@
+"""Asking a finished run's questions again: its plan, read from its directory as a resumed run's is.
+
+1. What leads out of the workspace comes from the command alone (:mod:`branchrank.bench.resume`). A class or
+   an endpoint that it does not name is left out, not refused.
+2. No LLM is asked: a system with one is answered by the cassette that the command names, or left out.
+3. The questions are drawn by the run's seed. The indexes must be those of the run.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import NamedTuple
+
+import msgspec
+from msgspec.structs import replace
+
+from branchrank.bench.opening import OpenPredictor, open_plan
+from branchrank.bench.plan import Plan, check_plan
+from branchrank.bench.record import index_facts
+from branchrank.bench.resume import Named, Names, recorded_plan
+from branchrank.errors import InputError, RunError, UsageError
+from branchrank.index import Index
+from branchrank.llm.secrets import bare_url, is_url
+from branchrank.progress import Notify, Progress
+from branchrank.questions.question_files import questions_digest, sample_questions
+from branchrank.records import Question
+from branchrank.runs.directory import PredictorRecord, RunRecord
+from branchrank.settings import BenchmarkSettings, CacheSettings, LLMSettings
+
+_REPLAY = f"{LLMSettings.section}.replay"
+#: What a rerun never reaches: nothing is recorded, priced or cached, and no LLM is asked.
+_UNUSED = frozenset({"LLM endpoint", "Redis", "cassette", "price table"})
+
+
+class OpenRerun(NamedTuple):
+    """The predictors that can be asked, the questions to ask, the indexes, and why others are left out."""
+
+    predictors: tuple[OpenPredictor, ...]
+    questions: list[Question]
+    indexes: dict[str, Index]
+    left_out: dict[str, str]
+
+
+@contextmanager
+def open_rerun(
+    directory: Path, run: RunRecord, count: int, named: Named, *, progress: Progress, notify: Notify
+) -> Iterator[OpenRerun]:
+    """Open what is needed to ask ``count`` questions of a finished run again.
+
+    Raises :class:`RunError` where an index or the questions are not those of the run, or where it reaches
+    what the command does not name, and what opening a plan raises.
+    """
+    cassette = named.settings.get(_REPLAY, "")
+    left_out = {
+        each.name: reason for each in run.predictors if (reason := _why_not(each, named, bool(cassette)))
+    }
+    chosen = tuple(each for each in run.predictors if each.name not in left_out)
+    if not chosen:
+        yield OpenRerun((), [], {}, left_out)
+        return
+    plan = _plan(directory, replace(run, predictors=chosen), count, named, cassette)
+    try:
+        asked = check_plan(plan)
+    except (UsageError, InputError) as error:
+        raise RunError(
+            f"{directory} can't be asked again: {error.message}", remedy=error.remedy or "name its questions"
+        ) from error
+    if questions_digest(asked) != run.questions_digest:
+        raise RunError(
+            f"{plan.questions_file} does not hold the questions of {directory}",
+            remedy="name the file that the run was made from: --questions FILE",
+        )
+    drawn = sample_questions(asked, min(count, len(asked)), run.seed)
+    with open_plan(plan, asked, progress=progress, notify=notify, status=notify, build=False) as opened:
+        _check_indexes(run, opened.indexes, plan.data_dir)
+        yield OpenRerun(opened.predictors, drawn, opened.indexes, left_out)
+
+
+def _why_not(predictor: PredictorRecord, named: Named, has_cassette: bool) -> str:
+    """Why a predictor can't be asked again; empty when it can."""
+    if predictor.system is not None:
+        lacks = predictor.system.asks_llm and not has_cassette
+        return "it asks an LLM; name the run's cassette with --llm-replay" if lacks else ""
+    url = predictor.origin.partition(" ")[0]
+    if is_url(url):
+        return "" if bare_url(named.api_endpoint) == url else f"name its endpoint: --api-endpoint {url}"
+    if ":" in predictor.origin:
+        is_named = predictor.origin in named.predictors
+        return "" if is_named else f"name its class: --predictor {predictor.origin}"
+    return "it was an object of a Python program"
+
+
+def _plan(directory: Path, run: RunRecord, count: int, named: Named, cassette: str) -> Plan:
+    settings = {key: value for key, value in named.settings.items() if key != _REPLAY}
+    words = Named(
+        data_dir=named.data_dir,
+        questions=named.questions,
+        predictors=named.predictors,
+        api_endpoint=named.api_endpoint,
+        settings=settings,
+        allowed=named.allowed,
+    )
+    found = Names(directory, words, ("verify", "--rerun", str(count)), _UNUSED)
+    llm = {**run.settings.get(LLMSettings.section, {}), "record": "", "replay": "", "price_table": ""}
+    # The baseline may be left out, and a rerun compares no predictors.
+    benchmark = {**run.settings.get(BenchmarkSettings.section, {}), "baseline": ""}
+    tables = {
+        **run.settings,
+        LLMSettings.section: llm,
+        CacheSettings.section: {"redis_url": ""},
+        BenchmarkSettings.section: benchmark,
+    }
+    plan = recorded_plan(directory, replace(run, settings=tables), found)
+    if not any(system.asks_llm for system in plan.systems):
+        return plan
+    replayed = msgspec.structs.replace(plan.settings.part(LLMSettings), replay=cassette)
+    parts = {**plan.settings.parts, LLMSettings.section: replayed}
+    return replace(plan, settings=replace(plan.settings, parts=parts))
+
+
+def _check_indexes(run: RunRecord, indexes: dict[str, Index], data_dir: Path) -> None:
+    recorded = {facts.name: facts.digest for facts in run.indexes}
+    for name, index in indexes.items():
+        digest = index_facts(name, index).digest
+        if digest != recorded.get(name):
+            raise RunError(
+                f"the index {name!r} in {data_dir} is not the one that was searched: its digest is "
+                f"{digest[:16]}, that of the run {recorded.get(name, 'none')[:16]}",
+                remedy="name the workspace of the run (--data-dir), or index the same corpus with the same "
+                "settings and version",
+            )

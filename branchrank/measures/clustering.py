@@ -1,0 +1,176 @@
+"""How much evidence n questions are when several of them have their gold on one page.
+
+Questions of one page (a cluster) succeed and fail together, so n of them inform like fewer independent ones.
+
+1. The variance of the mean from the deviations u of the pages' totals, u_c**2 / (1 - n_c / n) summed over
+   the pages and divided by n**2 (CR2: Bell and McCaffrey 2002). Over the variance of as many independent
+   questions it is the design effect (Kish 1965), here at least 1.
+2. That variance is itself estimated from few pages. Its degrees of freedom (Satterthwaite) are the smaller
+   of two: for pages of these sizes that correlate as estimated (Bell and McCaffrey 2002), and from the
+   spread of the u**2 themselves (Pan and Wall 2002), which notices that one page carries the variance.
+3. Effective questions: n / design effect * (z / t)**2, so that z times a standard error computed from them
+   is t times the right one (Korn and Graubard 1998).
+
+Everything takes page totals of shape (..., pages) and works along the last axis, so that a simulation
+computes thousands of samples with the functions that a report uses.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import NamedTuple
+
+import numpy as np
+
+from branchrank.measures.significance import ROUNDING, Floats, cluster_sums
+
+#: Fewest effective pages, n**2 / sum(n_c**2), from which an interval is computed.
+LEAST_PAGES = 5
+
+
+class PageTotals(NamedTuple):
+    """Totals by page: ``sums`` (..., pages) of the values, ``squares`` (...) of all values squared, and
+    ``sizes`` (pages,), the number of questions of each page."""
+
+    sums: Floats
+    squares: Floats
+    sizes: Floats
+
+    @property
+    def n(self) -> float:
+        """The number of questions."""
+        return float(self.sizes.sum())
+
+    @property
+    def mean(self) -> Floats:
+        """The mean value (...)."""
+        return np.asarray(self.sums.sum(-1) / self.n)
+
+    @property
+    def variance(self) -> Floats:
+        """The variance (...) of the values about their mean, over n; rounding counts as 0."""
+        found = np.asarray(self.squares / self.n - self.mean**2)
+        return np.where(found < ROUNDING**2, 0.0, found)
+
+    @property
+    def shared(self) -> bool:
+        """Whether any page has more than one question."""
+        return self.n > len(self.sizes)
+
+
+def page_totals(values: Sequence[float] | Floats, pages: Sequence[str]) -> PageTotals:
+    """Totals by page of ``values`` (n,) whose gold is on ``pages`` (n,)."""
+    found = np.asarray(values, dtype=np.float64)
+    return PageTotals(
+        sums=cluster_sums(found, pages),
+        squares=np.asarray((found**2).sum()),
+        sizes=cluster_sums(np.ones(len(found)), pages),
+    )
+
+
+def effective_pages(sizes: Floats) -> float:
+    """Pages of equal size that would tell as much as pages of these ``sizes``: n**2 / sum(n_c**2).
+
+    >>> effective_pages(np.array([2.0, 2.0, 2.0]))
+    3.0
+    """
+    return float(sizes.sum() ** 2 / (sizes**2).sum())
+
+
+def intraclass_correlation(totals: PageTotals) -> Floats:
+    """How alike the values of one page are, (...): 0 not at all, 1 all the same.
+
+    The estimator from the analysis of variance (Donner 1986), cut at 0; 0 without pages that share
+    questions, or where all values are the same.
+    """
+    sums, squares, sizes = totals
+    n, pages = totals.n, len(sizes)
+    if not totals.shared or pages == 1:
+        return np.zeros(np.shape(squares))
+    between = (sums**2 / sizes).sum(-1) - n * totals.mean**2
+    within = (squares - n * totals.mean**2 - between) / (n - pages)
+    between = between / (pages - 1)
+    typical = (n - (sizes**2).sum() / n) / (pages - 1)
+    spread = between + (typical - 1) * within
+    some = (totals.variance > 0) & (spread > 0)
+    return np.clip(np.where(some, (between - within) / np.where(some, spread, 1.0), 0.0), 0.0, 1.0)
+
+
+def design_effect(totals: PageTotals, least_icc: float = 0.0) -> Floats:
+    """The variance of the mean (...) over that of as many independent questions; at least 1.
+
+    At least also what an intraclass correlation of ``least_icc`` gives: 1 + (m - 1) * least_icc, where m is
+    the size of the page of a question drawn at random. Where all values are the same the sample can't tell,
+    and each page counts as one question: n / pages.
+    """
+    sizes, n = totals.sizes, totals.n
+    if not totals.shared or len(sizes) == 1:
+        return np.ones(np.shape(totals.squares))
+    naive = totals.variance * n / (n - 1) / n
+    some = naive > 0
+    deviations = totals.sums - totals.mean[..., None] * sizes
+    clustered = (deviations**2 / (1 - sizes / n)).sum(-1) / n**2
+    found = np.where(some, clustered / np.where(some, naive, 1.0), n / len(sizes))
+    floor = kish_effect(float((sizes**2).sum() / n), least_icc)
+    return np.maximum(found, floor)
+
+
+def kish_effect(page_size: float, icc: float) -> float:
+    """The design effect 1 + (m - 1) * icc (Kish 1965), at least 1; m is the size of the page of a question
+    drawn at random."""
+    return max(1.0, 1 + (page_size - 1) * icc)
+
+
+def working_degrees(sizes: Floats, icc: Floats) -> Floats:
+    """Degrees of freedom (...) of the CR2 variance of a mean, were the values of a page correlated by
+    ``icc`` (...) (Bell and McCaffrey 2002; Imbens and Kolesár 2016).
+
+    With pages of one question each it is n - 1. The variance is a quadratic form of the deviations, whose
+    covariance is diag(v) - h v' - v h' + s h h' for the variances v of the pages' totals, their sum s and the
+    shares h; the trace and the sum of squares of the form are written out, so that no matrix is made.
+    """
+    share = sizes / sizes.sum()
+    weight = 1 / (1 - share)
+    v = sizes * (1 + (sizes - 1) * np.asarray(icc)[..., None])
+    total = v.sum(-1)
+    rank_two = total[..., None] * share**2 - 2 * share * v  # the diagonal of all but diag(v)
+    hh, hv, vv = ((weight * each).sum(-1) for each in (np.broadcast_to(share**2, v.shape), share * v, v**2))
+    squares = 2 * hh * vv + 2 * hv**2 + total**2 * hh**2 - 4 * total * hh * hv
+    squares = squares + (weight**2 * v * (v + 2 * rank_two)).sum(-1)
+    return np.asarray((weight * (v + rank_two)).sum(-1) ** 2 / squares)
+
+
+def observed_degrees(totals: PageTotals) -> Floats:
+    """Degrees of freedom (...) from the spread of the pages' squared deviations (Pan and Wall 2002): twice
+    the squared variance over the variance of that variance; infinite where the pages deviate alike."""
+    sizes, pages = totals.sizes, len(totals.sizes)
+    squared = (totals.sums - totals.mean[..., None] * sizes) ** 2 / (1 - sizes / totals.n)
+    whole = squared.sum(-1)
+    noise = ((squared - whole[..., None] / pages) ** 2).sum(-1) * pages / (pages - 1)
+    some = noise > 0
+    return np.where(some, 2 * whole**2 / np.where(some, noise, 1.0), np.inf)
+
+
+def effective_questions(totals: PageTotals, level: float, least_icc: float = 0.0) -> Floats | None:
+    """Independent questions (...) that would tell as much at this confidence ``level``.
+
+    n where no two questions share a page; ``None`` (few pages) where they do and the effective pages are
+    fewer than five: no method that we tried is worth printing there.
+    """
+    n, sizes = totals.n, totals.sizes
+    if not totals.shared:
+        return np.full(np.shape(totals.squares), n)
+    if effective_pages(sizes) < LEAST_PAGES:
+        return None
+    icc = np.maximum(intraclass_correlation(totals), least_icc)
+    degrees = working_degrees(sizes, icc)
+    degrees = np.where(totals.variance > 0, np.minimum(degrees, observed_degrees(totals)), degrees)
+    return n / design_effect(totals, least_icc) * t_penalty(level, degrees)
+
+
+def t_penalty(level: float, degrees: Floats) -> Floats:
+    """(z / t)**2 for a two-sided ``level``: what few degrees of freedom leave of the questions, in 0..1."""
+    from scipy.special import ndtri, stdtrit
+
+    quantile = (1 + level) / 2
+    return np.asarray((ndtri(quantile) / stdtrit(np.maximum(degrees, 1.0), quantile)) ** 2)

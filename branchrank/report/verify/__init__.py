@@ -1,0 +1,118 @@
+"""``verify``: every printed number of a run made again, and everything that the run itself contradicts.
+
+1. The digests in ``run.json`` are compared with the files that were measured, and with ``run.json`` itself.
+2. The record, the rows and the timings are compared with the plan, with each other and with what the record
+   of each system says of its answers.
+3. Tables, reports and plots are made again and compared.
+4. Where the corpus is at hand, gold, hits and quoted passages are compared with the documents.
+5. On request some questions are asked again (:mod:`branchrank.report.verify.rerun`).
+"""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from branchrank.bench.resume import Named
+from branchrank.errors import InputError
+from branchrank.progress import Notify, Progress, no_notice, no_progress
+from branchrank.records import Record
+from branchrank.report.content import report_content
+from branchrank.report.documents import Passages
+from branchrank.report.html import html, kept_passages
+from branchrank.report.markdown import markdown
+from branchrank.report.plots import drawn_elsewhere, same_to_the_eye, standalone
+from branchrank.report.verify.corpus import searched_corpus
+from branchrank.report.verify.findings import Finding, compare_lines, read_text
+from branchrank.report.verify.record import check_gold_facts, check_record, check_seal_copy, check_timings
+from branchrank.report.verify.rerun import Rerun, ask_again
+from branchrank.report.verify.rows import check_rows
+from branchrank.report.verify.systems import check_systems
+from branchrank.report.verify.tables import check_digests, check_tables
+from branchrank.report.writing import drawings
+from branchrank.runs import directory as names
+from branchrank.runs.directory import check_files, read_run
+from branchrank.runs.run import RunData, load_run
+
+__all__ = ["Finding", "Rerun", "Verification", "verify_run"]
+
+
+class Verification(Record, frozen=True, kw_only=True):
+    """What does not follow from what was measured, ``notes`` on what could not be compared, and what came of
+    asking some questions again."""
+
+    findings: tuple[Finding, ...]
+    notes: tuple[str, ...] = ()
+    rerun: Rerun | None = None
+
+
+def verify_run(
+    directory: Path,
+    *,
+    rerun: int = 0,
+    corpus: Path | None = None,
+    seal: Path | None = None,
+    named: Named = Named(),  # noqa: B008  (a frozen record)
+    notify: Notify = no_notice,
+    progress: Progress = no_progress,
+) -> Verification:
+    """Everything in a run's directory that contradicts its rows, timings, questions, plan or documents.
+
+    ``rerun`` questions are asked again, with what ``named`` holds. ``corpus`` is the folder that was
+    searched, by default where the run says it was. ``seal`` is a copy of the plan's seal.
+    Raises :class:`RunError` when the directory holds no run, and what
+    :func:`~branchrank.bench.rerun.open_rerun` raises.
+    """
+    record = read_run(directory)
+    check_files(directory)
+    findings = check_digests(directory, record)
+    try:
+        run = load_run(directory)
+    except InputError as error:
+        damage = Finding(file=str(directory), place="", message=error.message)
+        return Verification(findings=(*findings, damage))
+    findings += [*check_record(run), *check_rows(run), *check_systems(run)]
+    findings += [*check_timings(run), *check_gold_facts(run), *check_tables(run)]
+    if any(each.name not in run.predictors for each in run.record.predictors):
+        return Verification(findings=tuple(findings))
+    found, passages, notes = _check_report(run)
+    findings += found
+    searched, reason = searched_corpus(run, corpus)
+    if searched is not None:
+        findings += searched.check(passages)
+    elif corpus is not None:
+        findings.append(Finding(file=names.RUN_JSON, place="corpus_digest", message=reason))
+    elif reason and passages is not None:
+        notes.append(f"{reason}; the passages in {names.REPORT_HTML} are not compared")
+    if seal is not None:
+        findings += check_seal_copy(run, seal)
+    done = None
+    if rerun:
+        done, found = ask_again(run, rerun, named, progress=progress, notify=notify)
+        findings += found
+    return Verification(findings=tuple(findings), notes=tuple(notes), rerun=done)
+
+
+def _check_report(run: RunData) -> tuple[list[Finding], Passages | None, list[str]]:
+    """Make the reports again. Returns the page's passages as well, and a note on every drawing that another
+    version made and that shows the same."""
+    report = report_content(run)
+    drawn, notes = drawings(report), []
+    findings: list[Finding] = []
+    for name, svg in drawn.items():
+        file = f"{names.PLOTS}/{name}.svg"
+        found = read_text(run.directory / file)
+        elsewhere = drawn_elsewhere(found or "")
+        if elsewhere is None:
+            findings += compare_lines(file, found, standalone(svg))
+        elif same_to_the_eye(elsewhere, svg):
+            drawn[name] = elsewhere
+            notes.append(f"{file} was drawn by another version and shows the same")
+        else:
+            message = "names another version that drew it, and shows something else than this one draws"
+            findings.append(Finding(file=file, place="", message=message))
+    text = read_text(run.directory / names.REPORT_MD)
+    findings += compare_lines(names.REPORT_MD, text, markdown(report))
+    page = read_text(run.directory / names.REPORT_HTML)
+    passages = kept_passages(page) if page is not None else None
+    findings += compare_lines(names.REPORT_HTML, page, html(run, report, drawn, passages))
+    return findings, passages, notes

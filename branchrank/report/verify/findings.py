@@ -1,0 +1,94 @@
+"""What verification finds, and how two texts or tables are compared."""
+
+from __future__ import annotations
+
+import csv
+from collections.abc import Sequence
+from io import StringIO
+from itertools import zip_longest
+from pathlib import Path
+
+from branchrank.records import Record
+
+#: Differences named in one file; the rest are counted.
+SHOWN = 5
+
+
+class Finding(Record, frozen=True, kw_only=True):
+    """Something in ``file``, at ``place``, that isn't as it should be."""
+
+    file: str
+    place: str
+    message: str
+
+    def __str__(self) -> str:
+        return ": ".join(part for part in (self.file, self.place, self.message) if part)
+
+
+def read_text(path: Path) -> str | None:
+    """A file's text, ``None`` when it is missing; bytes that are no text can't equal any."""
+    try:
+        return path.read_bytes().decode("utf-8", errors="replace")
+    except OSError:
+        return None
+
+
+def compare_csv(name: str, found: str | None, expected: str) -> list[Finding]:
+    """Name the row and column of every cell that differs."""
+    if found is None:
+        return [Finding(file=name, place="", message="is missing")]
+    if found == expected:
+        return []
+    theirs, ours = list(csv.reader(StringIO(found))), list(csv.reader(StringIO(expected)))
+    if len(theirs) != len(ours):
+        return [Finding(file=name, place="", message=f"has {len(theirs)} lines, should have {len(ours)}")]
+    findings = []
+    for number, (their, our) in enumerate(zip(theirs, ours, strict=True), start=1):
+        for heading, their_cell, our_cell in zip_longest(ours[0], their, our, fillvalue=""):
+            if their_cell != our_cell:
+                place = f"line {number} ({our[0]}), column {heading}"
+                message = f"is {their_cell!r}, should be {our_cell!r}"
+                findings.append(Finding(file=name, place=place, message=message))
+    return some(name, findings) or [Finding(file=name, place="", message="is not written as it should be")]
+
+
+def compare_lines(name: str, found: str | None, expected: str) -> list[Finding]:
+    """Name the lines that differ, and what differs first in each."""
+    if found is None:
+        return [Finding(file=name, place="", message="is missing")]
+    if found == expected:
+        return []
+    theirs, ours = found.split("\n"), expected.split("\n")
+    findings = []
+    if len(theirs) != len(ours):
+        message = f"has {len(theirs)} lines, should have {len(ours)}"
+        findings.append(Finding(file=name, place="", message=message))
+    for number, (their, our) in enumerate(zip(theirs, ours, strict=False), start=1):
+        if their != our:
+            findings.append(_line_finding(name, number, their, our))
+            if len(theirs) != len(ours):
+                break
+    return some(name, findings)
+
+
+def _line_finding(name: str, number: int, their: str, our: str) -> Finding:
+    if their.startswith("| ") and our.startswith("| "):
+        cells = zip_longest(their.split(" | "), our.split(" | "), fillvalue="")
+        column, (is_cell, should) = next(
+            (column, pair) for column, pair in enumerate(cells, start=1) if pair[0] != pair[1]
+        )
+        row = our.removeprefix("| ").split(" | ")[0]
+        message = f"is {is_cell!r}, should be {should!r}"
+        return Finding(file=name, place=f"line {number} ({row}), column {column}", message=message)
+    start = next((i for i, (a, b) in enumerate(zip_longest(their, our)) if a != b), 0)
+    cut = slice(max(0, start - 20), start + 20)
+    message = f"is {their[cut]!r}, should be {our[cut]!r}"
+    return Finding(file=name, place=f"line {number}, character {start + 1}", message=message)
+
+
+def some(name: str, findings: Sequence[Finding]) -> list[Finding]:
+    """The first findings in a file, and how many more there are."""
+    more = len(findings) - SHOWN
+    if more <= 0:
+        return list(findings)
+    return [*findings[:SHOWN], Finding(file=name, place="", message=f"and {more} more differences")]

@@ -1,0 +1,173 @@
+"""Some questions asked again, and every hit of the run looked up in the index that it came from.
+
+Scores may differ by a ten-thousandth, as they do between processors; everything else must be the same. Times
+are not compared.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from itertools import zip_longest
+from math import isclose
+
+from branchrank.bench.quality_pass import answer
+from branchrank.bench.rerun import OpenRerun, open_rerun
+from branchrank.bench.resume import Named
+from branchrank.corpus.tokens import token_counter
+from branchrank.errors import LLMError
+from branchrank.index import Index
+from branchrank.progress import Notify, Progress
+from branchrank.records import Record, StageTrace
+from branchrank.report.verify.findings import Finding, some
+from branchrank.report.verify.rows import row_finding
+from branchrank.runs import directory as names
+from branchrank.runs.rows import Row, RowHit
+from branchrank.runs.run import RunData
+
+_TOLERANCE = 1e-4
+
+
+class Rerun(Record, frozen=True, kw_only=True):
+    """How many questions and rows were asked again, how many rows came back the same, and which predictors
+    were not asked again, with the reason."""
+
+    questions: int
+    rows: int
+    identical: int
+    left_out: Mapping[str, str]
+
+    def __str__(self) -> str:
+        lines = [f"{self.identical} of {self.rows} answers to {self.questions} questions are the same again"]
+        lines += [f"not rerun: {name}: {reason}" for name, reason in self.left_out.items()]
+        return "\n".join(lines)
+
+
+def ask_again(
+    run: RunData, count: int, named: Named, *, progress: Progress, notify: Notify
+) -> tuple[Rerun, list[Finding]]:
+    """Ask ``count`` questions again. Raises what :func:`~branchrank.bench.rerun.open_rerun` raises."""
+    directory = run.directory
+    with open_rerun(directory, run.record, count, named, progress=progress, notify=notify) as opened:
+        again = _answers(run, opened, progress)
+        findings = some(names.ROWS, [row_finding(key, text) for key, text in again if text])
+        findings += some(names.ROWS, list(_foreign_hits(run, opened.indexes)))
+        done = Rerun(
+            questions=len(opened.questions),
+            rows=len(again),
+            identical=sum(not text for _, text in again),
+            left_out=opened.left_out,
+        )
+    return done, findings
+
+
+def _answers(run: RunData, opened: OpenRerun, progress: Progress) -> list[tuple[tuple[str, str, int], str]]:
+    """Each row that was asked again, and what differs in it."""
+    rows = {row.key: row for row in run.rows}
+    wanted = [
+        (question, each, repeat)
+        for question in opened.questions
+        for each in opened.predictors
+        for repeat in range(each.record.repeats)
+    ]
+    found = []
+    for done, (question, each, repeat) in enumerate(wanted):
+        progress("questions", done, len(wanted))
+        kept = rows.get((question.id, each.record.name, repeat))
+        if kept is None:
+            continue
+        try:
+            row = answer(each.predictor, question, run.record.top_k, repeat, run.settings.trace_depth)
+            text = next(_differences(kept, row), "")
+        except LLMError as error:
+            text = f"asked again: {error.message}"
+        found.append((kept.key, text))
+    progress("questions", len(wanted), len(wanted))
+    return found
+
+
+def _differences(kept: Row, row: Row) -> Iterator[str]:
+    """What an answer has that its row has not, the first hits first."""
+    if kept.status != row.status:
+        yield f"asked again: {row.status}, was {kept.status}"
+    for rank, (now, then) in enumerate(zip_longest(row.hits, kept.hits), start=1):
+        if now is None or then is None or not _same_hit(now, then):
+            yield f"asked again: hit {rank} is {_shown(now)}, was {_shown(then)}"
+    for name in ("stages", "gold_ranks", "lost", "fallbacks"):
+        if getattr(kept, name) != getattr(row, name):
+            yield f"asked again: {name} are {getattr(row, name)!r}, were {getattr(kept, name)!r}"
+    for now_stage, then_stage in zip_longest(row.trace, kept.trace):
+        if now_stage is None or then_stage is None or not _same_stage(now_stage, then_stage):
+            stage = (then_stage or now_stage).stage
+            yield f"asked again: the trace of {stage} is another"
+    calls = [
+        [(call.stage, call.outcome, call.prompt_tokens, call.completion_tokens) for call in each.calls]
+        for each in (kept, row)
+    ]
+    if calls[0] != calls[1]:
+        yield f"asked again: {len(calls[1])} LLM calls, were {len(calls[0])}, or of other tokens"
+
+
+def _same_hit(hit: RowHit, other: RowHit) -> bool:
+    same = all(
+        getattr(hit, name) == getattr(other, name)
+        for name in RowHit.__struct_fields__
+        if name not in ("score", "distance", "branches")
+    )
+    placed = {name: each.rank for name, each in hit.branches.items()}
+    return (
+        same
+        and placed == {name: each.rank for name, each in other.branches.items()}
+        and _close([hit.score], [other.score])
+        and _close([hit.distance or 0.0], [other.distance or 0.0])
+    )
+
+
+def _same_stage(stage: StageTrace, other: StageTrace) -> bool:
+    named = (stage.stage, stage.unit, stage.keys) == (other.stage, other.unit, other.keys)
+    return named and _close(stage.scores, other.scores)
+
+
+def _close(scores: Sequence[float], others: Sequence[float]) -> bool:
+    return len(scores) == len(others) and all(
+        isclose(score, other, rel_tol=_TOLERANCE, abs_tol=_TOLERANCE)
+        for score, other in zip(scores, others, strict=True)
+    )
+
+
+def _shown(hit: RowHit | None) -> str:
+    return f"{hit.source}:{hit.line_start}-{hit.line_end} ({hit.score:.4g})" if hit is not None else "none"
+
+
+def _foreign_hits(run: RunData, indexes: Mapping[str, Index]) -> Iterator[Finding]:
+    """Hits of systems that are no passages of their index."""
+    count = token_counter()
+    index_of = {
+        each.name: indexes[each.index]
+        for each in run.record.predictors
+        if each.system is not None
+        and each.index in indexes
+        and each.system.unit != "span"
+        and not each.system.passages.lines
+    }
+    known: dict[tuple[int, str], tuple[object, ...] | None] = {}
+    for row in run.rows:
+        index = index_of.get(row.predictor)
+        if index is None:
+            continue
+        for hit in row.hits:
+            key = (id(index), hit.id)
+            if key not in known:
+                passage = index.chunks.get(hit.id)
+                node = index.tree.nodes.get(hit.id)
+                if passage is not None:
+                    place = (passage.source, passage.line_start, passage.line_end, passage.node_id)
+                    known[key] = (*place, len(passage.text), count(passage.text))
+                elif node is not None:
+                    place = (node.source, node.line_start or 0, node.own_line_end or 0, node.id)
+                    known[key] = (*place, len(node.text), count(node.text))
+                else:
+                    known[key] = None
+            found = (hit.source, hit.line_start, hit.line_end, hit.node_id, hit.characters)
+            expected = known[key]
+            if expected is None or expected[:5] != found or hit.tokens not in (None, expected[5]):
+                yield row_finding(row.key, f"{hit.id!r} is not such a passage in the index")

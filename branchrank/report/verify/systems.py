@@ -1,0 +1,234 @@
+"""Rows of systems: what a system's own record says of every answer (:mod:`branchrank.systems.stages`).
+
+1. The stages are those of the system, kept as deep as the settings say.
+2. A hit's id, node and lines name one place, the same in every row; no hit is there twice; scores never rise.
+3. Ranks in the branches are possible, and scores follow from them where the fusion makes them from ranks.
+4. The gold's ranks agree with the hits and with each other.
+5. Who asks an LLM has its calls, and nobody else has.
+
+A class or an endpoint promises nothing of this, so its rows are left out.
+"""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Iterator, Sequence
+from itertools import pairwise
+from math import isclose
+
+from branchrank.errors import UsageError
+from branchrank.records import Question
+from branchrank.report.verify.findings import Finding
+from branchrank.report.verify.rows import row_finding
+from branchrank.runs.directory import IndexFacts, PredictorRecord
+from branchrank.runs.rows import Row, RowHit
+from branchrank.runs.run import RunData
+from branchrank.spec import System
+from branchrank.stores.vectors import squared_distance
+from branchrank.systems.branches import branch_kind, label
+from branchrank.systems.stages import depth_of, fits, fused_score, last_ranking, least_calls, least_hits
+
+_PASSAGES = "passages"
+#: Rows keep the scores of a trace to nine decimals, and distances and cosines in single precision.
+_TRACED, _SINGLE = 1e-8, 1e-5
+
+
+def check_systems(run: RunData) -> list[Finding]:
+    """Check every answered row of a system against the system's record."""
+    findings: list[Finding] = []
+    places: dict[tuple[str, str], tuple[object, ...]] = {}
+    indexes = {index.name: index for index in run.record.indexes}
+    for predictor in run.record.predictors:
+        system = predictor.system
+        if system is None or not _is_known(system):
+            continue
+        checks = _Checks(run, predictor, system, indexes.get(predictor.index))
+        for row in run.rows:
+            if row.predictor == predictor.name and row.status == "ok":
+                moved = _moved(row, predictor.index, places) if not system.passages.lines else ()
+                texts = [*checks.faults(row), *moved]
+                findings += [row_finding(row.key, text) for text in texts]
+    return findings
+
+
+def _is_known(system: System) -> bool:
+    """Whether every branch kind is installed here; of others nothing can be said."""
+    try:
+        return all(branch_kind(branch.kind) for branch in system.branches) and bool(system.searched)
+    except UsageError:
+        return False
+
+
+def _moved(row: Row, index: str, places: dict[tuple[str, str], tuple[object, ...]]) -> Iterator[str]:
+    """Hits that are elsewhere in another row of the same index."""
+    for hit in row.hits:
+        place = (hit.source, hit.line_start, hit.line_end, hit.node_id, hit.characters, hit.tokens)
+        if places.setdefault((index, hit.id), place) != place:
+            yield f"{hit.id!r} is another passage here than in another row"
+
+
+class _Checks:
+    """The checks of one system's rows."""
+
+    def __init__(
+        self, run: RunData, predictor: PredictorRecord, system: System, index: IndexFacts | None
+    ) -> None:
+        self.system = system
+        self.index = index
+        self.top_k = run.record.top_k
+        self.trace_depth = run.settings.trace_depth
+        self.questions = run.scores.questions
+        self.branches = {label(branch): branch for branch in system.searched}
+        self.expands = any(branch.expand is not None for branch in system.searched)
+        self.filtered = bool(run.record.filters)
+        self.grows = system.passages.lines > 0
+
+    def faults(self, row: Row) -> Iterator[str]:
+        """Everything in an answered row that the system's record contradicts."""
+        if not fits(self.system, row.stages):
+            yield f"went through {', '.join(row.stages) or 'no stage'}, which {self.system.name!r} does not"
+            return
+        question = self.questions[row.question_id]
+        yield from self._count_faults(row, question)
+        for rank, hit in enumerate(row.hits, start=1):
+            yield from (f"hit {rank}: {text}" for text in self._hit_faults(hit))
+        yield from self._branch_faults(row)
+        yield from self._gold_faults(row)
+        yield from self._trace_faults(row)
+        yield from self._call_faults(row)
+
+    def _count_faults(self, row: Row, question: Question) -> Iterator[str]:
+        excluded = sum(span.lines for span in question.excluded_spans)
+        chunks = max(0, self.index.chunks - excluded) if self.index is not None else 0
+        least = 0 if self.filtered else least_hits(self.system, self.top_k, chunks)
+        if len(row.hits) < least:
+            yield f"has {len(row.hits)} hits, the system always finds {least}"
+        ids = [hit.id for hit in row.hits]
+        if len(set(ids)) < len(ids):
+            yield "holds a hit twice"
+        if any(after.score > before.score for before, after in zip(row.hits, row.hits[1:], strict=False)):
+            yield "has rising scores"
+
+    def _hit_faults(self, hit: RowHit) -> Iterator[str]:
+        if self.system.unit == "span":
+            if hit.id != f"{hit.source}:{hit.line_start}-{hit.line_end}":
+                yield f"its id {hit.id!r} is not its lines"
+        elif self.index is not None and not self.index.own_files:
+            node, _, ordinal = hit.id.rpartition("@") if hit.id != hit.node_id else (hit.id, "", "1")
+            if node != hit.node_id or not ordinal.isdecimal():
+                yield f"its id {hit.id!r} is not of its node {hit.node_id!r}"
+            elif node != hit.source and not node.startswith(f"{hit.source}#"):
+                yield f"its node {node!r} is not in {hit.source}"
+        score = fused_score(self.system, hit.branches)
+        if score is not None and not isclose(score, hit.score, rel_tol=1e-9, abs_tol=1e-12):
+            yield f"its score {hit.score:.9g} does not follow from its ranks in the branches"
+        if not hit.branches and not self.expands:
+            yield "no branch found it"
+        for name, placed in hit.branches.items():
+            branch = self.branches.get(name)
+            if branch is None:
+                yield f"is placed by {name!r}, which is no branch"
+                continue
+            limit = depth_of(branch, self.top_k)
+            if limit is not None and placed.rank > limit:
+                yield f"is at rank {placed.rank} of {name}, which gives {limit}"
+            measured = branch.fused_unit == "chunk" and branch_kind(branch.kind).ranks_by == "vectors"
+            if measured and (
+                hit.distance is None
+                or not isclose(hit.distance, squared_distance(placed.score), abs_tol=_SINGLE)
+            ):
+                yield f"its distance is not that of its score in {name}"
+
+    def _branch_faults(self, row: Row) -> Iterator[str]:
+        placed = defaultdict(list)
+        for hit in row.hits:
+            for name, placement in hit.branches.items():
+                placed[name].append((placement.rank, placement.score))
+        for name, placements in placed.items():
+            placements.sort()
+            pairs = list(pairwise(placements))
+            if not self.expands and any(before[0] == after[0] for before, after in pairs):
+                yield f"has two hits at one rank of {name}"
+            elif any(after[1] > before[1] for before, after in pairs):
+                yield f"has ranks in {name} that contradict its scores"
+
+    def _gold_faults(self, row: Row) -> Iterator[str]:
+        ranks, kept = row.gold_ranks, len(row.hits)
+        first = next((rank for rank, hit in enumerate(row.hits, start=1) if hit.gold is not None), None)
+        # The text that a hit has grown by may hold the gold, which the chunk that was ranked does not.
+        if self.system.unit != "span" and not self.grows and ranks.get(_PASSAGES) != first:
+            yield f"ranks the gold at {ranks.get(_PASSAGES)} of its passages, its hits at {first}"
+        cap = self.system.fuse.cap
+        if cap:
+            fused = ranks.get("fusion")
+            if ranks.get("cap") != (fused if fused is not None and fused <= cap else None):
+                yield "ranks the gold in the cap otherwise than in the fusion"
+        if self.system.unit == "chunk" and not self.grows:
+            last = ranks.get(last_ranking(self.system))
+            if (last if last is not None and last <= kept else None) != first:
+                yield f"ranks the gold at {last} of {last_ranking(self.system)}, its hits at {first}"
+        for name, branch in self.branches.items():
+            rank, limit = ranks.get(name), depth_of(branch, self.top_k)
+            if rank is not None and limit is not None and rank > limit:
+                yield f"ranks the gold at {rank} of {name}, which gives {limit}"
+            if rank is not None and branch.expand is None and "fusion" not in ranks:
+                yield f"ranks the gold in {name} and not in the fusion"
+            if branch.fused_unit != "chunk":
+                continue
+            if self.grows:
+                continue
+            golden = [
+                hit.branches[name].rank for hit in row.hits if hit.gold is not None and name in hit.branches
+            ]
+            if golden and (rank is None or rank > min(golden)):
+                yield f"ranks the gold at {rank} of {name}, a hit at {min(golden)}"
+
+    def _trace_faults(self, row: Row) -> Iterator[str]:
+        if not self.trace_depth:
+            if row.trace:
+                yield "holds a trace, which the settings leave out"
+            return
+        if tuple(dict.fromkeys(stage.stage for stage in row.trace)) != row.stages:
+            yield "has a trace of other stages than it names"
+            return
+        lists = {stage.stage: stage for stage in row.trace}
+        for stage in row.trace:
+            if len(stage.keys) != len(stage.scores) or len(stage.keys) > self.trace_depth:
+                yield f"has a trace of {stage.stage} of another length than the settings say"
+            if len(set(stage.keys)) < len(stage.keys):
+                yield f"has an entry twice in its trace of {stage.stage}"
+            if _rises(stage.scores):
+                yield f"has rising scores in its trace of {stage.stage}"
+        shown = [(hit.id, hit.score) for hit in row.hits[: self.trace_depth]]
+        as_ranked = self.system.unit != "node" and not self.grows
+        for name in (_PASSAGES, last_ranking(self.system)) if as_ranked else (_PASSAGES,):
+            listed = list(zip(lists[name].keys, lists[name].scores, strict=False))[: len(shown)]
+            if not _same(shown, listed):
+                yield f"has other hits than its trace of {name}"
+        for name, branch in self.branches.items():
+            if not as_ranked or branch.fused_unit != self.system.unit:
+                continue
+            keys = lists[name].keys
+            for hit in row.hits:
+                placed = hit.branches.get(name)
+                if placed is not None and placed.rank <= len(keys) and keys[placed.rank - 1] != hit.id:
+                    yield f"has {hit.id!r} at another rank than its trace of {name}"
+
+    def _call_faults(self, row: Row) -> Iterator[str]:
+        if row.calls and not self.system.asks_llm:
+            yield "holds LLM calls, and its system asks none"
+        if len(row.calls) < least_calls(self.system, len(row.hits)):
+            yield "asks an LLM and holds no call"
+        if row.fallbacks and not self.system.asks_llm:
+            yield "names a fallback, and its system asks no LLM"
+
+
+def _rises(scores: Sequence[float]) -> bool:
+    return any(after > before for before, after in pairwise(scores))
+
+
+def _same(hits: Sequence[tuple[str, float]], listed: Sequence[tuple[str, float]]) -> bool:
+    return len(hits) == len(listed) and all(
+        key == other and isclose(score, found, abs_tol=_TRACED)
+        for (key, score), (other, found) in zip(hits, listed, strict=True)
+    )

@@ -1,0 +1,60 @@
+"""The files of a run: their digests, and the tables that are computed from them again.
+
+A digest finds damage and careless edits, not someone who rewrites the digests too; what such a person changes
+must then still agree with everything that is computed from it (:mod:`branchrank.report.verify.rows`,
+:mod:`branchrank.report.verify.systems`, :mod:`branchrank.report.verify.record`).
+"""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import msgspec
+
+from branchrank.artifacts import digest_file
+from branchrank.questions.question_files import question_line
+from branchrank.records import Question
+from branchrank.report.verify.findings import Finding, compare_csv, compare_lines, read_text
+from branchrank.runs import directory as names
+from branchrank.runs.directory import RunRecord
+from branchrank.runs.run import RunData
+from branchrank.runs.tables import calls_csv, questions_csv, summary_csv
+
+
+def check_digests(directory: Path, run: RunRecord) -> list[Finding]:
+    """Compare the files that were measured, and ``run.json``, with their digests."""
+    if not run.digests:
+        return [Finding(file=names.RUN_JSON, place="digests", message="holds none: the run is not finished")]
+    findings = []
+    if names.own_digest((directory / names.RUN_JSON).read_bytes()) != run.digests.get(names.RUN_JSON):
+        findings.append(
+            Finding(file=names.RUN_JSON, place="", message="was changed: its digest of itself differs")
+        )
+    for name in names.TRUTH:
+        path, digest = directory / name, run.digests.get(name)
+        if not path.exists():
+            findings.append(Finding(file=name, place="", message="is missing"))
+        elif digest is None:
+            findings.append(Finding(file=name, place="", message="is not in the digests of run.json"))
+        elif digest_file(path) != digest:
+            findings.append(Finding(file=name, place="", message="was changed: its digest differs"))
+    return findings
+
+
+def check_tables(run: RunData) -> list[Finding]:
+    """Make the CSV files and the hard set again and compare."""
+    findings = []
+    for name, content in (
+        (names.SUMMARY_CSV, summary_csv(run)),
+        (names.QUESTIONS_CSV, questions_csv(run)),
+        (names.CALLS_CSV, calls_csv(run)),
+    ):
+        findings += compare_csv(name, read_text(run.directory / name), content)
+    hard = "".join(jsonl_line(question) for question in run.hard_set)
+    findings += compare_lines(names.HARD_SET, read_text(run.directory / names.HARD_SET), hard)
+    return findings
+
+
+def jsonl_line(question: Question) -> str:
+    """A question as its line of a question file."""
+    return msgspec.json.encode(question_line(question)).decode() + "\n"

@@ -1,0 +1,59 @@
+"""What a finished run says about the next one: the assumptions of a power analysis, measured."""
+
+from __future__ import annotations
+
+from collections import Counter
+
+import numpy as np
+
+from branchrank.errors import UsageError
+from branchrank.measures.clustering import intraclass_correlation, page_totals
+from branchrank.records import Record
+from branchrank.runs.run import RunData
+
+
+class Pilot(Record, frozen=True, kw_only=True):
+    """Figures of a run on a measure of hits.
+
+    ``rate`` is the baseline's. ``disagreement`` is the share of the questions that a candidate answers
+    differently from the baseline, and ``icc`` how alike the differences of one page are (0 to 1), both
+    averaged over the ``candidates``. ``page_sizes`` are the questions of each page that holds gold.
+    """
+
+    rate: float
+    disagreement: float
+    icc: float
+    candidates: int
+    page_sizes: tuple[int, ...]
+
+
+def pilot(run: RunData, measure: str = "") -> Pilot:
+    """Measure a run; ``measure`` is its primary one unless it is named.
+
+    Raises :class:`UsageError` for a run with nothing to compare, and for a measure that is not of hits.
+    """
+    chosen = run.measure(measure)
+    baseline = run.judgement.baseline
+    others = [name for name in run.predictors if name != baseline]
+    if not others or not run.clusters:
+        raise UsageError(
+            f"{run.directory} compares nothing: it has one predictor, or no answerable question",
+            remedy="name a run of two predictors with --run",
+        )
+    scores = {name: run.scores.per_question(name, chosen) for name in run.predictors}
+    if not {value for of in scores.values() for value in of.values()} <= {0.0, 1.0}:
+        raise UsageError(
+            f"{chosen.name} is not 0 or 1 for every question of {run.directory}",
+            remedy="name a hit rate with --measure, such as strict_hit@1",
+        )
+    pages = list(run.clusters.values())
+    differences = [
+        np.array([scores[name][key] - scores[baseline][key] for key in run.clusters]) for name in others
+    ]
+    return Pilot(
+        rate=run.scores.average(baseline, chosen),
+        disagreement=float(np.mean([np.mean(each != 0) for each in differences])),
+        icc=float(np.mean([intraclass_correlation(page_totals(each, pages)) for each in differences])),
+        candidates=len(others),
+        page_sizes=tuple(sorted(Counter(pages).values(), reverse=True)),
+    )

@@ -1,0 +1,119 @@
+"""What a system's record says about every answer of it: its stages, its times, how many hits it must have.
+
+The engine makes these; ``branchrank verify`` compares a run's rows with them. Whoever gives the engine a new
+stage adds it here as well: a test runs every built-in system and compares.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+
+from branchrank.records import Placement
+from branchrank.spec import Branch, System
+from branchrank.systems.branches import branch_kind, label
+
+#: Stages that a query has or hasn't, as an LLM or a walk takes it: they begin with these words.
+_WALKED = "tree step "
+_SHOWN = "shown"
+
+
+def stages_of(system: System) -> tuple[str, ...]:
+    """The stages that every answered query leaves in its trace, in their order.
+
+    >>> from branchrank.spec import Branch, Fuse, System
+    >>> stages_of(System(name="own", branches=(Branch(kind="bm25"),), fuse=Fuse(cap=30)))
+    ('bm25(chunks)', 'fusion', 'cap', 'passages')
+    """
+    stages = []
+    for branch in system.searched:
+        stages.append(label(branch))
+        stages += ["mapping", "expansion"] if branch.expand is not None else []
+    stages.append("fusion")
+    stages += ["cap"] if system.fuse.cap else []
+    stages += ["maxsim"] if system.rescore.method == "maxsim" else []
+    stages += ["group"] if system.group.by == "document" else []
+    stages += ["rerank"] if system.rerank.method != "none" else []
+    stages += ["passage order"] if orders_passages(system) else []
+    return tuple(dict.fromkeys([*stages, "passages"]))
+
+
+def orders_passages(system: System) -> bool:
+    """Whether the passages of all candidates are ordered, so that a section may have several hits."""
+    return system.passages.order == "scores" and system.returns == "passage"
+
+
+def fits(system: System, stages: Sequence[str]) -> bool:
+    """Whether these can be the stages of a query that the system answered."""
+    walks = any(branch.tree is not None for branch in system.searched)
+    fixed = [
+        stage
+        for stage in stages
+        if not (walks and stage.startswith(_WALKED)) and not (system.asks_llm and stage == _SHOWN)
+    ]
+    return tuple(fixed) == stages_of(system)
+
+
+def last_ranking(system: System) -> str:
+    """The stage whose list the hits are made from."""
+    return stages_of(system)[-2]
+
+
+def timed_together(system: System) -> bool:
+    """Whether branches run side by side, so that their times may add up to more than the whole."""
+    return len(system.searched) > 1 and any(branch_kind(branch.kind).waits for branch in system.searched)
+
+
+def depth_of(branch: Branch, k: int) -> int | None:
+    """The longest list that the branch can give for ``k`` hits; ``None`` where it sets its own bound."""
+    if branch_kind(branch.kind).own_depth:
+        return None
+    return depth(branch, k)
+
+
+def depth(branch: Branch, k: int) -> int:
+    """How many entries a branch is asked for."""
+    return 2 * k if branch.doubled else branch.top_n
+
+
+def least_hits(system: System, k: int, chunks: int) -> int:
+    """The fewest hits of an answered query over so many chunks that may be returned.
+
+    Words may match nothing, a distance may be too large, and a section or a document has several chunks. The
+    nearest vectors are always there.
+    """
+    depths = [
+        min(chunks, depth(branch, k))
+        for branch in system.searched
+        if branch_kind(branch.kind).fills and branch.threshold is None
+    ]
+    found = max(depths, default=0)
+    if system.unit != "chunk" or system.group.by != "none" or system.passages.lines:
+        return min(1, found)
+    return min(k, found, system.fuse.cap or found)
+
+
+def least_calls(system: System, hits: int) -> int:
+    """The fewest LLM calls of an answered query: something to choose from is always shown to the LLM."""
+    finals = any(branch.tree is not None and branch.tree.final_by == "llm" for branch in system.searched)
+    return int(hits > 1 and (finals or system.rerank.method in ("llm", "pointwise")))
+
+
+def fused_score(system: System, placements: Mapping[str, Placement]) -> float | None:
+    """The score of a hit that these ranks give; ``None`` where it does not follow from ranks alone."""
+    averaged = system.group.by == "document" and system.group.aggregate == "avg"
+    scored_again = (
+        system.rerank.method != "none" or system.rescore.method != "none" or orders_passages(system)
+    )
+    # Of a branch that expands, a hit has its rank in the shortlist, which is not what is fused.
+    expands = any(branch.expand is not None for branch in system.searched)
+    if system.fuse.method not in ("rrf", "none") or averaged or scored_again or expands:
+        return None
+    weights = {label(branch): branch.weight for branch in system.searched}
+    if not placements or not placements.keys() <= weights.keys():
+        return None
+    if system.fuse.method == "none":
+        score, scale = next(iter(placements.values())).score, 1.0
+    else:
+        score = sum(weights[name] / (system.fuse.k + placed.rank) for name, placed in placements.items())
+        scale = (system.fuse.k + 1) / (sum(weights.values()) or 1.0)
+    return max(0.0, min(1.0, score * scale)) if system.fuse.unit_interval else score

@@ -1,0 +1,128 @@
+"""Embeddings and LLM decisions are cached behind every door, in SQLite files or in Redis.
+
+Each door is used twice, opened anew each time. The second time no query reaches the embedding server and no
+prompt reaches the LLM.
+"""
+
+from __future__ import annotations
+
+import os
+import shutil
+from collections.abc import Callable, Iterator
+from contextlib import ExitStack
+from pathlib import Path
+from typing import NamedTuple
+
+import pytest
+from support import scripted_llm as scripted
+from support.commands import benchmark, write_lines
+from support.embedding_servers import EmbeddingServer, serving
+from support.front_doors import Command, Http, Library, Mcp, make_indexed
+from support.redis_server import RedisServer
+from support.scripted_llm import ScriptedLLM
+
+CONFIG = """
+[embedding]
+model = "ollama:nomic-embed-text"
+
+[hybrid]
+base_url = "{llm}"
+model = "m"
+
+[cache]
+redis_url = "{redis}"
+"""
+
+
+class World(NamedTuple):
+    """A project, and the two servers that it asks."""
+
+    project: Path
+    ollama: EmbeddingServer
+    llm: ScriptedLLM
+
+
+@pytest.fixture(scope="module", params=["sqlite", "redis"])
+def world(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Iterator[World]:
+    folder = tmp_path_factory.mktemp("caches")
+    with ExitStack() as opened:
+        url = ""
+        if request.param == "redis":
+            if shutil.which("redis-server") is None and not os.environ.get("CI"):
+                pytest.skip("redis-server is not installed")
+            redis = RedisServer(folder)
+            opened.callback(redis.stop)
+            url = redis.url
+        ollama = opened.enter_context(serving())
+        llm = opened.enter_context(ScriptedLLM(scripted.first_shown))
+        config = CONFIG.format(llm=llm.base_url, redis=url)
+        index = {"embedder": "ollama:nomic-embed-text", "embedding_url": ollama.url}
+        yield World(make_indexed(folder / "project", config=config, **index), ollama, llm)
+        cache = folder / "project" / "data" / "hybrid" / "cache"
+        assert (cache / "decisions.sqlite").exists() is (not url)
+
+
+def retrieve(world: World, query: str) -> None:
+    Command(world.project).hits("retrieve", query)
+
+
+def hybrid(world: World, query: str) -> None:
+    Command(world.project).hits("hybrid", query)
+
+
+def search(world: World, query: str) -> None:
+    assert Command(world.project)("search", query, "--mode", "semantic").exit_code == 0
+
+
+def http(world: World, query: str) -> None:
+    with ExitStack() as opened:
+        assert Http(Library(world.project, opened), opened)(query, "hybrid")["hits"]
+
+
+def mcp_predictor(world: World, query: str) -> None:
+    with ExitStack() as opened:
+        served = Mcp(Library(world.project, opened), opened)
+        assert served("predictor_search", query=query, predictor="hybrid").results
+
+
+def mcp_vectors(world: World, query: str) -> None:
+    with ExitStack() as opened:
+        assert not Mcp(Library(world.project, opened), opened)("vector_search", query=query).is_error
+
+
+def library(world: World, query: str) -> None:
+    with ExitStack() as opened:
+        assert Library(world.project, opened).retrieve(query, "hybrid").hits
+
+
+def run(world: World, query: str) -> None:
+    question = {"id": "q", "question": query, "source_file": "guide/brewing.md", "gold_level": "file"}
+    write_lines(world.project / "data" / "benchmark" / "questions.jsonl", [question])
+    benchmark(world.project, "--predictor", "local", "--predictor", "hybrid", "--fresh")
+
+
+@pytest.mark.parametrize(
+    ("door", "asks_llm"),
+    [
+        (retrieve, False),
+        (hybrid, True),
+        (search, False),
+        (http, True),
+        (mcp_predictor, True),
+        (mcp_vectors, False),
+        (library, True),
+        (run, True),
+    ],
+)
+def test_the_second_time_nobody_is_asked(
+    world: World, door: Callable[[World, str], None], asks_llm: bool
+) -> None:
+    query = f"which temperature for {door.__name__} tea"
+    asked = []
+    for _ in range(2):
+        before = len(world.llm.requests)
+        embedded = world.ollama.inputs().count(f"search_query: {query}")
+        door(world, query)
+        now = world.ollama.inputs().count(f"search_query: {query}")
+        asked.append((now - embedded, len(world.llm.requests) - before))
+    assert asked == [(1, int(asks_llm)), (0, 0)]

@@ -1,0 +1,65 @@
+"""``benchmarks/coverage.py``, briefly: intervals hold, tests and verdicts keep their level."""
+
+from __future__ import annotations
+
+import importlib.util
+import sys
+from pathlib import Path
+from types import ModuleType
+
+import numpy as np
+import pytest
+
+SAMPLES = 400
+
+
+@pytest.fixture(scope="module")
+def coverage() -> ModuleType:
+    path = Path(__file__).parents[2] / "benchmarks" / "coverage.py"
+    spec = importlib.util.spec_from_file_location("benchmark_of_coverage", path)
+    assert spec is not None
+    assert spec.loader is not None
+    module = importlib.util.module_from_spec(spec)
+    sys.modules[spec.name] = module
+    spec.loader.exec_module(module)
+    return module
+
+
+def noise(share: float) -> float:
+    """Three standard errors of a share of the samples."""
+    return float(3 * np.sqrt(share * (1 - share) / SAMPLES))
+
+
+@pytest.mark.parametrize(
+    ("structure", "n", "icc", "model", "p"),
+    [
+        ("sample", 50, 0.5, "rates", 0.5),
+        ("sample", 100, 0.5, "shared", 0.9),
+        ("sample", 160, 0.5, "rates", 0.9),
+        ("sample", 160, 0.5, "shared", 0.1),
+        ("sample", 160, 0.5, "shared", 0.98),
+        ("sample", 160, 0.0, "rates", 0.5),
+        ("Symfony", 50, 0.0, "rates", 0.98),
+        ("Symfony", 160, 0.5, "shared", 0.5),
+    ],
+)
+def test_intervals_hold_and_verdicts_keep_their_level(
+    coverage: ModuleType, structure: str, n: int, icc: float, model: str, p: float
+) -> None:
+    found = coverage.measure(coverage.Cell(structure, n, icc, model, p), SAMPLES, before=False)
+    for held in (found.rate, found.mean, found.difference, found.mean_difference):
+        assert held[1] >= 0.93 - noise(0.93)
+    for rejected in found.type_one:
+        assert rejected <= 0.05 + noise(0.05)
+    assert found.equivalent[1] <= 0.025 + noise(0.025)
+
+
+def test_without_the_pages_the_same_intervals_do_not_hold(coverage: ModuleType) -> None:
+    cell = coverage.Cell("sample", 160, 0.5, "rates", 0.5)
+    assert coverage.measure(cell, SAMPLES, before=False).rate[0] < 0.75
+
+
+def test_planned_power_arrives(coverage: ModuleType) -> None:
+    _, before, _, now = coverage.delivered("sample", 0.2, "shared", 0.4, SAMPLES)
+    assert float(before) < 0.65
+    assert float(now) >= 0.8 - noise(0.8)

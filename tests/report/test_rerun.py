@@ -1,0 +1,120 @@
+"""``verify --rerun``: a run's questions asked again, over the index that it searched."""
+
+from __future__ import annotations
+
+import os
+import shutil
+from pathlib import Path
+
+import pytest
+from msgspec.structs import replace
+from support.commands import NO_LLM, QUESTIONS, benchmark, invoke, json_lines, make_project, write_lines
+
+from branchrank import Workspace
+from branchrank.artifacts import write_jsonl
+from branchrank.errors import RunError
+from branchrank.library import Named
+from branchrank.runs.directory import read_run, sealed, write_run
+from branchrank.workspace import Run
+
+CLASS = "support.real_runs:FirstPages"
+
+
+@pytest.fixture(scope="module")
+def project(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return make_project(tmp_path_factory.mktemp("rerun"))
+
+
+@pytest.fixture(scope="module")
+def run(project: Path) -> Path:
+    return benchmark(project, "--predictor", "local", "--predictor", "hybrid", "--predictor", CLASS, *NO_LLM)
+
+
+def test_answers_are_the_same_again(project: Path, run: Path) -> None:
+    result = invoke("verify", run, "--rerun", 3, "--data-dir", project / "data")
+    assert result.exit_code == 0, result.output
+    assert "6 of 6 answers to 3 questions are the same again" in result.output
+    assert f"not rerun: mine: name its class: --predictor {CLASS}" in result.output
+
+
+def test_a_class_that_is_named_is_asked_again(project: Path, run: Path) -> None:
+    named = Named(data_dir=project / "data", predictors=(CLASS,))
+    done = Run.load(run).verify(rerun=100, named=named).rerun
+    assert done is not None
+    assert (done.questions, done.rows, done.identical, done.left_out) == (8, 24, 24, {})
+
+
+def test_a_workspace_that_is_not_named_is_not_opened(run: Path) -> None:
+    with pytest.raises(RunError, match="does not name") as caught:
+        Run.load(run).verify(rerun=1)
+    assert "branchrank verify --rerun 1" in caught.value.remedy
+    assert "--data-dir" in caught.value.remedy
+
+
+def test_an_answer_that_differs_fails(project: Path, run: Path, tmp_path: Path) -> None:
+    made = Run.load(run)
+    rows = json_lines(run / "rows.jsonl")
+    rows[-1]["hits"] = rows[-1]["hits"][:1]
+    copy = tmp_path / run.name
+    copy.mkdir()
+    for name in ("timings.csv", "questions.jsonl", "gold.jsonl"):
+        (copy / name).write_bytes((run / name).read_bytes())
+    write_jsonl(copy / "rows.jsonl", rows)
+    write_run(copy, sealed(copy, made.record))
+    named = Named(data_dir=project / "data", predictors=(CLASS,))
+    loaded = Run.load(copy)
+    loaded.report()
+    done = loaded.verify(rerun=100, named=named)
+    assert done.rerun is not None
+    assert done.rerun.identical == done.rerun.rows - 1
+    assert any("asked again: hit 2 is" in str(finding) for finding in done.findings)
+
+
+def test_another_index_of_the_corpus_is_refused(run: Path, tmp_path: Path) -> None:
+    other = make_project(tmp_path)
+    with Workspace.build(data_dir=other / "data", settings={"index.chunk_tokens": 40}):
+        pass
+    named = Named(data_dir=other / "data")
+    record = read_run(run)
+    changed = {"default": {**record.index_settings["default"], "chunk_tokens": 40}}
+    write_run(copy := shutil.copytree(run, tmp_path / run.name), replace(record, index_settings=changed))
+    with pytest.raises(RunError, match="is not the one that was searched"):
+        Run.load(copy).verify(rerun=1, named=named)
+
+
+def test_a_corpus_without_the_gold_is_refused(run: Path, tmp_path: Path) -> None:
+    other = make_project(tmp_path, {"index.md": "# Other\n\nAnother corpus.\n"})
+    result = invoke("verify", run, "--rerun", 1, "--data-dir", other / "data")
+    assert result.exit_code == RunError.exit_code
+
+
+def test_a_run_that_keeps_no_wording_needs_its_questions(project: Path) -> None:
+    made = benchmark(project, "--predictor", "bm25", "--question-text", "hash", "--sample-size", 5)
+    questions = project / "data" / "benchmark" / "questions.jsonl"
+    moved = questions.rename(project / "elsewhere.jsonl")
+    try:
+        refused = invoke("verify", made, "--rerun", 1, "--data-dir", project / "data")
+        assert refused.exit_code == RunError.exit_code
+        words = ("--rerun", 9, "--data-dir", project / "data", "--questions", moved)
+        assert "5 of 5 answers" in invoke("verify", made, *words).output
+        write_lines(project / "other.jsonl", [QUESTIONS[0], *QUESTIONS[2:]])
+        words = (*words[:-1], project / "other.jsonl")
+        assert invoke("verify", made, *words).exit_code == RunError.exit_code
+    finally:
+        moved.rename(questions)
+
+
+def test_a_run_knows_its_directory_after_a_change_of_the_working_directory(
+    project: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(project)
+    with Workspace.open("data") as workspace:
+        made = workspace.benchmark("bm25", latency_sample=0)
+    loaded = Run.load(os.path.relpath(made.directory))
+    monkeypatch.chdir(tmp_path)
+    for each in (made, loaded):
+        assert each.directory.is_absolute()
+        assert all(path.is_file() for path in each.report())
+        assert each.verify().findings == ()
+    assert str(project) not in (made.directory / "run.json").read_text()
+    assert read_run(made.directory).data_dir == "data"

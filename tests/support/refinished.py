@@ -1,0 +1,27 @@
+"""A doctored run finished again, as somebody would who has the package and wants no digest to differ."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from branchrank.report.content import report_content
+from branchrank.report.html import html, kept_passages
+from branchrank.report.writing import drawings, write_report
+from branchrank.runs.directory import REPORT_HTML, read_run, sealed, write_run
+from branchrank.runs.run import load_run
+from branchrank.runs.tables import write_tables
+
+
+def refinish(directory: Path) -> None:
+    """Make tables, reports, plots and digests again from what now stands in a run's directory.
+
+    Passages that its page quotes are kept as they are.
+    """
+    write_run(directory, sealed(directory, read_run(directory)))
+    run = load_run(directory)
+    write_tables(run)
+    passages = kept_passages((directory / REPORT_HTML).read_text(encoding="utf-8"))
+    write_report(run, with_text=False)
+    report = report_content(run)
+    page = html(run, report, drawings(report), passages)
+    (directory / REPORT_HTML).write_text(page, encoding="utf-8")
