@@ -158,7 +158,7 @@ def compare(scores: Mapping[str, Mapping[str, float]], clusters: Mapping[str, st
     pairs = [((b, scores[b]), (c, scores[c])) for c, b in STEPS]
     found = compare_pairs(pairs, clusters, measure=measure)
     return table(
-        ("step", "from", "to", "difference", "wins / losses", "Holm's p"), map(comparison_row, found)
+        ("step", "from", "to", "difference", "wins / losses", "p", "Holm's p"), map(comparison_row, found)
     )
 
 
@@ -170,6 +170,7 @@ def comparison_row(each: Comparison) -> list[str]:
         f"{100 * each.mean_b:.1f}",
         f"{100 * each.difference:+.1f} {interval(each)}",
         f"{each.wins} / {each.losses}",
+        f"{each.p:.2g}",
         f"{each.p_adjusted:.2g}",
     ]
 
@@ -181,24 +182,24 @@ def interval(each: Comparison) -> str:
     return f"[{100 * each.ci_low:+.1f}, {100 * each.ci_high:+.1f}]"
 
 
-def lower_bound(scores: Mapping[str, Mapping[str, float]], clusters: Mapping[str, str]) -> float:
-    """The one-sided 95% lower bound of ``hybrid`` - ``local``."""
+def lower_bound(scores: Mapping[str, Mapping[str, float]], clusters: Mapping[str, str]) -> str:
+    """The one-sided 95% lower bound of ``hybrid`` - ``local``, in percent."""
     ids = sorted(clusters)
     candidate, baseline = MARGIN
     differences = [scores[candidate][key] - scores[baseline][key] for key in ids]
     found = difference_interval(differences, [clusters[key] for key in ids], level=0.9)
-    assert found is not None
-    return found.low
+    return "none, too few pages" if found is None else f"{100 * found.low:+.1f}"
 
 
 def plot(runs: Sequence[tuple[QuestionSet, Run]]) -> str:
-    """Strict hit@1 of every system with its interval, a panel for each set, as SVG."""
+    """Strict hit@1 of every system with its interval, a panel for each set of 100 questions and more."""
     from branchrank.report.plots import draw, rates, standalone
 
     measure = named_measure(STRICT[0])
     shown = [
-        (name, each.name, estimate(run, run.scores.per_question(name, measure)))
+        (name, each.name, estimate(run.scores.per_question(name, measure), run.clusters))
         for each, run in runs
+        if len(run.asked) >= 100
         for name in run.predictors
     ]
     return standalone(draw(rates(shown)))
@@ -219,8 +220,8 @@ def print_tables(work: Path, svg: Path | None) -> None:
             scores, clusters = pooled(members, measure)
             print(f"## {name}, {measure}: {len(clusters)} questions of {len(set(clusters.values()))} pages\n")
             print(compare(scores, clusters, measure))
-        bound = 100 * lower_bound(scores, clusters)
-        print(f"{' - '.join(MARGIN)} at @5: one-sided 95% lower bound {bound:+.1f}\n")
+        bound = lower_bound(scores, clusters)
+        print(f"{' - '.join(MARGIN)} at @5: one-sided 95% lower bound {bound}\n")
     if svg is not None:
         svg.write_text(plot(list(runs.values())), encoding="utf-8")
 
