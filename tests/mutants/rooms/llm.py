@@ -177,6 +177,13 @@ MUTANTS = (
         "branchrank/questions/generation.py",
         "(missing := count - len(verify.accepted)) > 0 and not streak.stopped:",
         "(missing := count - len(verify.accepted)) > 0:",
+        ("tests/llm/test_generation_commands.py::test_a_model_that_never_writes_a_question_is_given_up",),
+    ),
+    Mutant(
+        "generation-asks-a-failing-server-on",
+        "branchrank/questions/generation.py",
+        "            self.failed += 1\n",
+        "            self.unusable += 1\n",
         ("tests/llm/test_generation_commands.py::test_a_failing_server_is_asked_three_times",),
     ),
     Mutant(
