@@ -6,12 +6,16 @@ import json
 import tomllib
 from pathlib import Path
 
+import msgspec
 import pytest
 from support.commands import invoke, make_project, write_lines
 
 from branchrank import library
+from branchrank.bench import Named, plan_from_run
 from branchrank.bench.tuning import _chosen
 from branchrank.errors import BranchRankError, UsageError
+from branchrank.runs.directory import read_run, write_run
+from branchrank.settings import Bm25Settings
 
 EXPERIMENT = """# kept
 name = "tea"
@@ -127,6 +131,27 @@ def test_bm25_of_an_index_of_its_own_changes_the_scores(
         if row["predictor"] in ("words", "flat")
     }
     assert scores["words", "stains"] != scores["flat", "stains"]
+
+
+def test_a_resumed_run_keeps_the_bm25_of_its_index_and_the_origin(
+    experiment: Path, project: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    with experiment.open("a") as file:
+        file.write(
+            '[systems.flat]\nfrom = "local"\norigin = "tuned"\nindex = "flat"\n'
+            "[indexes.flat]\nbm25 = { k1 = 0.0, b = 0.0 }\n"
+        )
+    reports = experiment.parent / "reports"
+    monkeypatch.chdir(experiment.parent)
+    assert invoke("run", experiment, "--reports", reports, "--latency-sample", 0, "--quiet").exit_code == 0
+    [directory] = reports.iterdir()
+    record = read_run(directory)
+    write_run(directory, msgspec.structs.replace(record, status="running"))
+    plan = plan_from_run(directory, Named(data_dir=project / "data", questions=questions_of(project)))
+    words = plan.indexes["flat"].part(Bm25Settings)
+    assert (words.k1, words.b) == (0.0, 0.0)
+    assert plan.indexes["default"].part(Bm25Settings).k1 == 0.9
+    assert [each.origin for each in plan.predictors] == ["", "", "tuned"]
 
 
 def test_no_fold_is_answered_by_what_it_was_tuned_on() -> None:
