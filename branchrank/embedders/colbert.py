@@ -71,8 +71,7 @@ class ColbertEmbedder:
         notify = notify or (lambda line: None)
         folder = model_folder(model, revision, notify)
         check_folder(folder)
-        if _is_stanford(folder) and not (folder / METADATA).is_file():
-            raise ModelError(f"{folder} lacks {METADATA}, which has the model's markers", remedy=REMEDY)
+        _check_format(folder)
         # A fast tokenizer must not be used by two threads at once.
         self._lock = Lock()
         self._model = load_model(folder, None, notify, multi_vector=True)
@@ -137,6 +136,15 @@ class ColbertEmbedder:
 def _is_stanford(folder: Path) -> bool:
     config = read_json(folder / "config.json", _Config, default=_Config())
     return "HF_ColBERT" in (config.architectures or ())
+
+
+def _check_format(folder: Path) -> None:
+    """Raise :class:`ModelError` where the library would make up markers, or a projection at random."""
+    if not _is_stanford(folder):
+        if not modules_of(folder):
+            raise ModelError(f"{folder} lacks modules.json, which names the projection", remedy=REMEDY)
+    elif not (folder / METADATA).is_file():
+        raise ModelError(f"{folder} lacks {METADATA}, which has the model's markers", remedy=REMEDY)
 
 
 def _digest(folder: Path) -> str:

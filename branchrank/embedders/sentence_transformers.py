@@ -14,6 +14,7 @@ from __future__ import annotations
 
 import contextlib
 from collections.abc import Iterator, Mapping, Sequence
+from logging import LogRecord
 from pathlib import Path
 from threading import Lock
 from typing import Any
@@ -229,7 +230,7 @@ def load_model(folder: Path, device: str | None, notify: Notify, *, multi_vector
         )
     config = native_config(_transformer_folder(folder))
     try:
-        with _without_progress_bars():
+        with _quiet_loading():
             return getattr(sentence_transformers, kind)(
                 str(folder),
                 device=device,
@@ -253,17 +254,26 @@ def _transformer_folder(folder: Path) -> Path:
 
 
 @contextlib.contextmanager
-def _without_progress_bars() -> Iterator[None]:
-    """Loading takes a moment; its bar would stand between the command's own lines."""
+def _quiet_loading() -> Iterator[None]:
+    """No progress bar between the command's own lines, and no report of weights that are merely not used."""
     from transformers.utils import logging
 
     shown = logging.is_progress_bar_enabled()
+    logger = logging.get_logger("transformers.modeling_utils")
     logging.disable_progress_bar()
+    logger.addFilter(_matters)
     try:
         yield
     finally:
+        logger.removeFilter(_matters)
         if shown:
             logging.enable_progress_bar()
+
+
+def _matters(record: LogRecord) -> bool:
+    """Whether a line of the library is more than a report of unused weights, such as ColBERT's projection."""
+    text = record.getMessage()
+    return "LOAD REPORT" not in text or any(word in text for word in ("MISSING", "MISMATCH", "CONVERSION"))
 
 
 def _has_accelerator() -> bool:

@@ -88,10 +88,10 @@ def _computed(
         batch = keys[start : start + BATCH]
         embedded = model.embed_documents_and_tokens([texts[key] for key in batch])
         vectors.update(zip((texts[key] for key in batch), embedded.vectors, strict=True))
+        progress("tokens", start + len(batch), len(keys))
         yield from (
             (key, quantise(each, precision)) for key, each in zip(batch, embedded.tokens, strict=True)
         )
-        progress("tokens", start + len(batch), len(keys))
 
 
 def _in_order(

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import logging
 import string
 from pathlib import Path
 from typing import Any
@@ -174,12 +175,18 @@ def no_projection(folder: Path) -> None:
     (folder / "1_Dense" / "model.safetensors").unlink()
 
 
+def no_modules(folder: Path) -> None:
+    (folder / "modules.json").unlink()
+    change(folder / "config_sentence_transformers.json", model_type="ColBERT")
+
+
 @pytest.mark.parametrize(
     ("spoil", "match"),
     [
         (foreign_module, "code of its own"),
         (pickled_projection, "pickled"),
         (no_projection, "can't be loaded"),
+        (no_modules, "projection"),
     ],
 )
 def test_what_can_not_be_loaded_safely_is_a_model_error(tmp_path: Path, spoil: Any, match: str) -> None:
@@ -202,3 +209,35 @@ def test_stanfords_format_without_metadata_or_projection_is_refused(tmp_path: Pa
         save_file(weights, folder / "model.safetensors", metadata={"format": "pt"})
     with pytest.raises(ModelError, match=missing):
         open_embedder(IndexSettings(embedder=str(folder)))
+
+
+class Lines(logging.Handler):
+    """Keeps what is logged."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.lines: list[str] = []
+
+    def emit(self, record: logging.LogRecord) -> None:
+        self.lines.append(record.getMessage())
+
+
+@pytest.mark.parametrize(("lost", "reported"), [(False, False), (True, True)])
+def test_the_projection_is_not_reported_as_unused_and_a_missing_weight_is(
+    tmp_path: Path, lost: bool, reported: bool
+) -> None:
+    from safetensors.numpy import load_file, save_file
+
+    folder = save_colbert(tmp_path / "stanford", "stanford")
+    if lost:
+        weights = load_file(folder / "model.safetensors")
+        del weights["bert.encoder.layer.1.output.dense.weight"]
+        save_file(weights, folder / "model.safetensors", metadata={"format": "pt"})
+    heard = Lines()
+    logger = logging.getLogger("transformers.modeling_utils")
+    logger.addHandler(heard)
+    try:
+        ColbertEmbedder(str(folder))
+    finally:
+        logger.removeHandler(heard)
+    assert any("LOAD REPORT" in line for line in heard.lines) is reported

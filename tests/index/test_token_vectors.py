@@ -118,11 +118,13 @@ def test_the_model_runs_once_for_a_chunks_vector_and_its_tokens(
     watched = Watched()
     monkeypatch.setattr("branchrank.index.build.open_embedder", lambda settings, notify: watched)
     workspace = small_workspace(tmp_path / "kept", token_vectors="int8")
-    with build_index(workspace) as index:
+    seen: list[tuple[str, int, int]] = []
+    with build_index(workspace, progress=lambda *at: seen.append(at)) as index:
         texts = [embedded_text(chunk) for chunk in index.chunks.values()]
         assert index.manifest.digests["vectors.npy"] == expected
         assert (index.report.embedded, index.report.token_texts) == (len(texts), len(texts))
     assert (watched.with_tokens, watched.without) == (texts, [])
+    assert ("tokens", len(texts), len(texts)) in seen
     rewrite(tmp_path / "kept" / "docs" / "index.md", "# Other\n\nNew words.\n")
     with build_index(workspace) as index:
         assert (index.report.embedded, index.report.token_texts) == (1, 1)

@@ -474,7 +474,7 @@ TAMPERINGS = (
     ),
     edited(
         "a verdict in report.md",
-        substituted("report.md", r"hybrid against local: [a-z ]+", "hybrid against local: better"),
+        substituted("report.md", r"hybrid vs local: [a-z ]+", "hybrid vs local: better"),
         says="report.md: line",
     ),
     edited(

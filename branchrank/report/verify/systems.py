@@ -130,7 +130,7 @@ class _Checks:
                 yield f"is placed by {name!r}, which is no branch"
                 continue
             limit = depth_of(branch, self.top_k)
-            if limit is not None and placed.rank > limit:
+            if branch.expand is None and limit is not None and placed.rank > limit:
                 yield f"is at rank {placed.rank} of {name}, which gives {limit}"
             measured = branch.fused_unit == "chunk" and branch_kind(branch.kind).ranks_by == "vectors"
             if measured and (

@@ -37,6 +37,13 @@ MUTANTS = (
         ),
     ),
     Mutant(
+        "colbert-with-a-random-projection",
+        "branchrank/embedders/colbert.py",
+        "        if not modules_of(folder):\n",
+        "        if False:\n",
+        ("tests/embedders/test_colbert.py::test_what_can_not_be_loaded_safely_is_a_model_error",),
+    ),
+    Mutant(
         "any-module-of-pylate-is-accepted",
         "branchrank/embedders/sentence_transformers.py",
         "and module.type != PYLATE_DENSE",
