@@ -6,7 +6,7 @@ number of questions, score TREC files, import BEIR folders, fetch corpora.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -31,6 +31,7 @@ from branchrank.workspace import Run
 from branchrank.workspace_questions import Spent
 
 if TYPE_CHECKING:
+    from branchrank.bench.tuning import Tuning
     from branchrank.corpus.named import CorpusPlace
     from branchrank.questions.beir import BeirQuestions
     from branchrank.records import LLMCall
@@ -40,6 +41,8 @@ if TYPE_CHECKING:
     from branchrank.runs.trec_files import TrecScores
 
 __all__ = [
+    "TUNING_BUDGET",
+    "TUNING_FOLDS",
     "FileRefused",
     "Found",
     "GenerationEstimate",
@@ -67,11 +70,16 @@ __all__ = [
     "score_trec",
     "seal_plan",
     "spent_line",
+    "tune",
     "verify",
+    "write_tuned",
 ]
 
 #: The measures of :func:`score_trec`, as ir-measures names them.
 TREC_MEASURES = ("Success@1", "Success@5", "RR", "nDCG@10", "R@100", "AP")
+#: Defaults of :func:`tune`.
+TUNING_FOLDS = 5
+TUNING_BUDGET = 16
 #: The numbers of questions of :func:`power`.
 POWER_QUESTIONS = (20, 50, 100, 200, 400)
 
@@ -104,6 +112,57 @@ def run_benchmark(
         progress=progress,
     )
     return Run.of(made)
+
+
+def tune(
+    experiment: str | Path,
+    questions: str | Path,
+    *,
+    folds: int = TUNING_FOLDS,
+    budget: int = TUNING_BUDGET,
+    flags: Mapping[str, object] | None = None,
+    notify: Notify = no_notice,
+    progress: bool | Progress = False,
+) -> Tuning:
+    """Choose the weights, ``k1`` and ``b`` of every system of an experiment file by cross-validation.
+
+    ``questions`` is a question file, best one of mined questions; their sources make the ``folds``. Each
+    system gets ``budget`` combinations of values. Nothing is written: see :func:`write_tuned`.
+
+    Raises :class:`~branchrank.errors.UsageError` for systems that can't be tuned (of a sweep, or with an
+    LLM), and :class:`~branchrank.errors.QuestionError` for questions about fewer sources than folds.
+
+    >>> from pathlib import Path
+    >>> _ = Path("e.toml").write_text('name = "e"\\n[systems.local]')
+    >>> tuning = tune("e.toml", "data/benchmark/questions.jsonl", folds=2, budget=2)
+    >>> [each.points for each in tuning.systems]
+    [2]
+    """
+    from branchrank.bench.tuning import tune as tune_experiment
+    from branchrank.progress_bars import shown_progress
+
+    with shown_progress(progress) as shown:
+        return tune_experiment(
+            Path(experiment),
+            Path(questions),
+            folds=folds,
+            budget=budget,
+            flags=flags,
+            notify=notify,
+            progress=shown,
+        )
+
+
+def write_tuned(experiment: str | Path, tuning: Tuning) -> None:
+    """Add the tuned systems to the experiment file, in place of those of an earlier tuning.
+
+    Each gets the name of the system it is made from with ``-tuned``, and the origin ``tuned`` in
+    ``run.json``.
+    Raises :class:`~branchrank.errors.StorageError`.
+    """
+    from branchrank.bench.tuning import write_tuned as write
+
+    write(Path(experiment), tuning)
 
 
 def spent_line(calls: Iterable[LLMCall]) -> str:

@@ -15,7 +15,7 @@ import os
 from collections.abc import Callable, Mapping, Sequence
 from functools import partial
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import Any, Literal, TypeVar
 
 import msgspec
 
@@ -27,6 +27,7 @@ from branchrank.runs.scores import named_measure
 from branchrank.settings import (
     ALIASES,
     BenchmarkSettings,
+    Bm25Settings,
     LLMSettings,
     Resolved,
     SystemSettings,
@@ -39,7 +40,7 @@ from branchrank.systems.checks import problems
 
 DEFAULT_INDEX = "default"
 #: Keys of a system's table that are not fields of the system.
-_OWN_KEYS = ("from", "index", "sweep")
+_OWN_KEYS = ("from", "index", "sweep", "origin")
 #: How an error lists several problems.
 BULLET = "  - "
 
@@ -47,10 +48,11 @@ T = TypeVar("T")
 
 
 class PlannedSystem(Record, frozen=True, kw_only=True):
-    """A system of an experiment and the index that it runs on."""
+    """A system of an experiment and the index that it runs on. ``origin`` says who chose its values."""
 
     system: System
     index: str = DEFAULT_INDEX
+    origin: Literal["", "tuned"] = ""
 
 
 class Experiment(Record, frozen=True, kw_only=True):
@@ -216,7 +218,13 @@ def _indexes(
     made: dict[str, Resolved] = {}
     named: dict[str, Mapping[str, Any]] = {DEFAULT_INDEX: {}, **tables}
     for name, table in named.items():
-        layered = _over(toml, "index", table)
+        own = {key: value for key, value in table.items() if key != Bm25Settings.section}
+        layered = _over(toml, "index", own)
+        words = table.get(Bm25Settings.section, {})
+        if not isinstance(words, Mapping):
+            found.append(f"[indexes.{name}] {Bm25Settings.section} must be a table, not {words!r}")
+            continue
+        layered = _over(layered, Bm25Settings.section, words)
         resolved = _attempt(found, partial(resolve, toml=layered, toml_name=f"[indexes.{name}]"))
         if resolved is not None:
             made[name] = resolved
@@ -252,6 +260,10 @@ class _Systems:
         if base is None:
             return []
         index = self.tables[name].get("index", DEFAULT_INDEX)
+        origin = self.tables[name].get("origin", "")
+        if origin not in ("", "tuned"):
+            self.found.append(f'[systems.{name}] origin = {origin!r}; the only origin to name is "tuned"')
+            return []
         sweep = self.tables[name].get("sweep", {})
         if not isinstance(sweep, Mapping) or [] in sweep.values():
             self.found.append(f"[systems.{name}] sweep must give each name at least one value: {sweep!r}")
@@ -264,7 +276,8 @@ class _Systems:
             label = ", ".join(f"{key}={value}" for key, value in point.items())
             shown = f"{name}[{label}]" if label else name
             try:
-                made.append(PlannedSystem(system=self._swept(name, shown, base, point), index=str(index)))
+                system = self._swept(name, shown, base, point)
+                made.append(PlannedSystem(system=system, index=str(index), origin=origin))
             except (msgspec.ValidationError, ValueError) as error:
                 wrong += [f"[systems.{name}] sweep: {each}" for each in _wrong(base, point)] or [
                     f"[systems.{shown}] {error}"

@@ -153,6 +153,7 @@ def predictor_record(plan: Plan, each: PlannedSystem | Predictor) -> PredictorRe
         system=each.system,
         index=each.index,
         repeats=plan.repeats_of(each.system),
+        origin=each.origin,
     )
 
 

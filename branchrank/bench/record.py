@@ -6,6 +6,7 @@ import os
 from collections.abc import Mapping, Sequence
 from datetime import UTC, datetime
 from pathlib import Path
+from typing import Any
 
 import msgspec
 
@@ -21,7 +22,7 @@ from branchrank.questions.question_files import questions_digest
 from branchrank.records import Question
 from branchrank.runs.directory import IndexFacts, RunRecord
 from branchrank.runs.provenance import gather
-from branchrank.settings import BenchmarkSettings, IndexSettings, LLMSettings
+from branchrank.settings import BenchmarkSettings, Bm25Settings, IndexSettings, LLMSettings, Resolved
 
 
 def run_record(plan: Plan, opened: OpenPlan, questions: Sequence[Question]) -> RunRecord:
@@ -62,7 +63,7 @@ def planned_record(plan: Plan, questions: Sequence[Question], environment: Mappi
         mode=part.mode,
         predictors=tuple(predictor_record(plan, each) for each in plan.predictors),
         index_settings={
-            name: msgspec.to_builtins(settings.part(IndexSettings))
+            name: _index_table(settings, plan.settings)
             for name, settings in plan.indexes.items()
             if name in used
         },
@@ -72,6 +73,15 @@ def planned_record(plan: Plan, questions: Sequence[Question], environment: Mappi
         prices=read_prices(Path(prices)) if prices else None,
     )
     return scrubbed(record, environment)
+
+
+def _index_table(settings: Resolved, own: Resolved) -> dict[str, Any]:
+    """The settings of an index; with those of BM25 where they are not the plan's ``own``."""
+    table: dict[str, Any] = msgspec.to_builtins(settings.part(IndexSettings))
+    words = settings.part(Bm25Settings)
+    if words != own.part(Bm25Settings):
+        table[Bm25Settings.section] = msgspec.to_builtins(words)
+    return table
 
 
 def index_facts(name: str, index: Index) -> IndexFacts:

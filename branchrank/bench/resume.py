@@ -15,7 +15,7 @@ import shlex
 from collections.abc import Callable, Mapping, Sequence
 from functools import partial
 from pathlib import Path
-from typing import Any, TypeVar, get_args
+from typing import Any, Literal, TypeVar, get_args
 
 import msgspec
 from msgspec import Meta
@@ -32,6 +32,7 @@ from branchrank.runs.directory import PredictorRecord, RunRecord, read_unfinishe
 from branchrank.settings import (
     PARTS,
     BenchmarkSettings,
+    Bm25Settings,
     IndexSettings,
     LLMSettings,
     Resolved,
@@ -237,16 +238,21 @@ def _resolved(directory: Path, tables: Mapping[str, Any], flags: Mapping[str, An
 
 def recorded_index(directory: Path, table: Mapping[str, Any], settings: Resolved, found: Names) -> Resolved:
     """The settings of one index of the run."""
-    recorded = _resolved(directory, {IndexSettings.section: table}).part(IndexSettings)
-    return msgspec.structs.replace(
-        settings, parts={**settings.parts, IndexSettings.section: with_reached(recorded, found.value)}
-    )
+    own = {key: value for key, value in table.items() if key != Bm25Settings.section}
+    recorded = _resolved(directory, {IndexSettings.section: own}).part(IndexSettings)
+    parts = {**settings.parts, IndexSettings.section: with_reached(recorded, found.value)}
+    if Bm25Settings.section in table:
+        words = {Bm25Settings.section: table[Bm25Settings.section]}
+        parts[Bm25Settings.section] = _resolved(directory, words).part(Bm25Settings)
+    return msgspec.structs.replace(settings, parts=parts)
 
 
 def predictor_maker(record: PredictorRecord, found: Names) -> Callable[[], PlannedSystem | Predictor]:
     """What makes a predictor once all that it reaches is known to be named."""
     if record.system is not None:
-        planned = PlannedSystem(system=with_reached(record.system, found.value), index=record.index)
+        origin: Literal["", "tuned"] = "tuned" if record.origin == "tuned" else ""
+        system = with_reached(record.system, found.value)
+        planned = PlannedSystem(system=system, index=record.index, origin=origin)
         return lambda: planned
     url, _, target = record.origin.partition(" ")
     if is_url(url):

@@ -20,6 +20,7 @@ VERBS: dict[str, tuple[str, str]] = {
     "pageindex": ("pageindex", "Build, show, check, import and export the PageIndex tree."),
     "questions": ("questions", "Check, re-anchor, mine, split and generate questions."),
     "run": ("run", "Run an experiment file."),
+    "tune": ("tune", "Choose weights by cross-validation on mined questions."),
     "resume": ("resume", "Resume an interrupted run."),
     "list": ("runs:list_runs", "List the runs."),
     "show": ("runs:show_run", "Print a run's table."),

@@ -2,7 +2,8 @@
 
 A line is one JSON object with the names of the file format (``id``, ``question``, ``source_file``,
 ``answer_line_start``, ...). The first gold item is the line's own; ``alternates`` give further ones.
-Unknown keys are kept and written back.
+Unknown keys are kept and written back. A line without an ``id`` gets one made from its question and the
+files of its gold, so that it stays the same when lines move.
 """
 
 from __future__ import annotations
@@ -29,7 +30,7 @@ class _ExcludedSpan(Record, frozen=True, kw_only=True):
 class _Line(Record, frozen=True, kw_only=True):
     """The keys of a question line that BranchRank knows."""
 
-    id: str
+    id: str | None = None
     question: str
     source_file: str | None = None
     answer_line_start: int | None = None
@@ -48,6 +49,8 @@ class _Line(Record, frozen=True, kw_only=True):
     source_aliases: tuple[str, ...] = ()
 
 
+#: How an id begins that is made from the content.
+_MADE = "q-"
 _KNOWN = frozenset(_Line.__struct_fields__)
 
 
@@ -68,7 +71,10 @@ def load_questions(path: Path) -> list[Question]:
         try:
             question = _question(line)
             if question.id in questions:
-                raise ValueError(f"the id {question.id!r} is used before")
+                raise ValueError(
+                    f"the id {question.id!r} is used before"
+                    + (": the same question about the same files" if question.id.startswith(_MADE) else "")
+                )
             questions[question.id] = question
         except RecursionError:
             problems.append(f"{path}:{number}: nested too deeply")
@@ -90,7 +96,7 @@ def _question(line: bytes) -> Question:
         raise ValueError(f"expected a JSON object, not {type(raw).__name__}")
     known = msgspec.convert({key: value for key, value in raw.items() if key in _KNOWN}, _Line)
     extra = {key: value for key, value in raw.items() if key not in _KNOWN}
-    if not known.id.strip() or not known.question.strip():
+    if not known.question.strip() or (known.id is not None and not known.id.strip()):
         raise ValueError("`id` and `question` must not be empty")
     gold: list[GoldItem] = []
     if known.source_file is not None:
@@ -112,7 +118,7 @@ def _question(line: bytes) -> Question:
     for item in gold:
         _check_gold(item, known.gold_level)
     return Question(
-        id=known.id,
+        id=known.id or _made_id(known.question, gold),
         question=known.question,
         gold=tuple(gold),
         answerable=known.answerable,
@@ -128,6 +134,11 @@ def _question(line: bytes) -> Question:
         source_aliases=known.source_aliases,
         extra=extra,
     )
+
+
+def _made_id(question: str, gold: Sequence[GoldItem]) -> str:
+    """An id from what a question asks and of which files, not of which lines."""
+    return _MADE + digest_of([question, sorted(item.source_file for item in gold)])[:12]
 
 
 def _check_gold(item: GoldItem, level: GoldLevel) -> None:

@@ -47,7 +47,8 @@ TRUTH = (ROWS, TIMINGS_CSV, QUESTIONS, GOLD)
 class PredictorRecord(Record, frozen=True, kw_only=True):
     """One predictor of a run.
 
-    ``system`` is its whole record; ``None`` for a class or an endpoint, which ``origin`` then names.
+    ``system`` is its whole record; ``None`` for a class or an endpoint, which ``origin`` then names. The
+    origin of a system is ``tuned`` where ``branchrank tune`` chose its values.
     """
 
     name: str

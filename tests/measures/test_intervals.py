@@ -86,6 +86,15 @@ def test_a_rate_on_shared_pages_is_wilsons_at_the_effective_questions():
     assert found.high - found.low > 1.5 * (alone.high - alone.low)
 
 
+def test_a_rate_never_takes_its_pages_for_independent():
+    """Pages of four that show no correlation at all."""
+    values, pages = np.tile([0.0, 1.0], 60), [str(number // 4) for number in range(120)]
+    found = mean_interval(values, pages)
+    n = float(effective_questions(page_totals(values, pages), 0.95, 0.1))
+    assert n < 120 / 1.3
+    assert (found.low, found.high) == pytest.approx(tuple(map(float, wilson_bounds(0.5, n))))
+
+
 def test_a_difference_allows_for_shared_pages_only_where_they_matter():
     pages = [str(number // 4) for number in range(120)]
     together, apart = np.repeat([1.0, 0, -1, 1, 0, 1] * 5, 4), np.tile([1.0, 0, -1, 1], 30)

@@ -46,7 +46,6 @@ WRONG = {
     "not UTF-8": (b'{"id": "a", "question": "caf\xe9"}\n', "utf"),
     "cut short": (line()[:-5], "truncated"),
     "nested without end": (b"[" * 100_000 + b"\n", "nested"),
-    "no id": (line(id=...), "id"),
     "empty id": (line(id=" "), "must not be empty"),
     "empty question": (line(question=""), "must not be empty"),
     "a number for a question": (line(question=7), "Expected `str`, got `int`"),
@@ -120,6 +119,20 @@ def test_a_line_becomes_a_question(tmp_path: Path) -> None:
     assert not questions["espresso"].answerable
     assert questions["api"].gold_level == "file"
     assert questions["temperature"].kind == "how-to"
+
+
+def test_an_id_is_made_from_the_question_and_its_files(tmp_path: Path) -> None:
+    lines = [
+        line(id=...),
+        line(id=..., answer_line_start=2),
+        line(id=..., question="who"),
+        line(id=..., source_file="b.md"),
+    ]
+    first, moved, other, elsewhere = (loaded(tmp_path, each)[0].id for each in lines)
+    assert first == moved
+    assert len({first, other, elsewhere}) == 3
+    with pytest.raises(QuestionError, match="same question about the same files"):
+        loaded(tmp_path, lines[0] + lines[1])
 
 
 def test_reading_and_writing_keeps_every_key(tmp_path: Path) -> None:

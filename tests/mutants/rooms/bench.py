@@ -7,6 +7,8 @@ QUALITY = "branchrank/bench/quality_pass.py"
 PLAN = "branchrank/bench/plan.py"
 TEST_LATENCY = "tests/bench/test_latency.py"
 TEST_RUNNER = "tests/bench/test_runner.py"
+TUNING = "branchrank/bench/tuning.py"
+TEST_TUNING = "tests/bench/test_tuning.py"
 
 MUTANTS = (
     Mutant(
@@ -127,5 +129,33 @@ MUTANTS = (
         "if not all(each.admits(hit.source) for each in filters)",
         "if not filters",
         ("tests/doors/test_filters.py::test_verify_finds_a_hit_that_the_filters_do_not_admit",),
+    ),
+    Mutant(
+        "a-fold-is-scored-on-what-it-was-tuned-on",
+        TUNING,
+        "if fold_of[key] != fold]",
+        "if fold_of[key] == fold]",
+        (f"{TEST_TUNING}::test_no_fold_is_answered_by_what_it_was_tuned_on",),
+    ),
+    Mutant(
+        "budget-of-the-whole-grid",
+        TUNING,
+        "min(budget - 1, len(others))",
+        "len(others)",
+        (f"{TEST_TUNING}::test_every_system_gets_the_same_budget_and_starts_from_its_own_values",),
+    ),
+    Mutant(
+        "tuned-systems-are-tuned-again",
+        TUNING,
+        "isinstance(each, PlannedSystem) and not each.origin",
+        "isinstance(each, PlannedSystem)",
+        (f"{TEST_TUNING}::test_the_written_systems_stand_beside_their_own_and_their_origin_is_recorded",),
+    ),
+    Mutant(
+        "bm25-of-an-index-is-not-laid-over",
+        "branchrank/bench/experiment.py",
+        "layered = _over(layered, Bm25Settings.section, words)",
+        "layered = _over(layered, Bm25Settings.section, {})",
+        (f"{TEST_TUNING}::test_bm25_of_an_index_of_its_own_changes_the_scores",),
     ),
 )

@@ -125,7 +125,7 @@ MUTANTS = (
         INTERVALS,
         "effective_questions(totals, level, LEAST_ICC)",
         "effective_questions(totals, level)",
-        (f"{TEST_INTERVALS}::test_a_rate_on_shared_pages_is_wilsons_at_the_effective_questions",),
+        (f"{TEST_INTERVALS}::test_a_rate_never_takes_its_pages_for_independent",),
     ),
     Mutant(
         "variance-without-the-weight-of-a-large-page",

@@ -1,0 +1,252 @@
+"""Late interaction step by step, on the question sets that `ranking_sets.toml` pins.
+
+    python benchmarks/ranking.py digests WORK
+    python benchmarks/ranking.py run WORK [SET ...]
+    python benchmarks/ranking.py tables WORK [--plot docs/results/ranking.svg]
+
+1. `WORK/CORPUS` is a workspace, `WORK/questions/CORPUS.jsonl` its questions. `docs/results/ranking.md` has
+   the commands that make them.
+2. A set is a seeded sample of the questions whose gold is a section or a page. `digests` prints the digest of
+   each; a set whose digest is not the pinned one is refused.
+3. `run` runs `examples/ranking.toml` on each set, into `WORK/reports/SET`.
+4. `tables` prints rates per set, and the comparisons on the mined questions of several corpora together. Each
+   step is compared with the one before it, all steps as one family (Holm, Bonferroni), pages as clusters.
+"""
+
+from __future__ import annotations
+
+import argparse
+from collections.abc import Iterable, Mapping, Sequence
+from pathlib import Path
+from typing import Literal
+
+import msgspec
+
+from branchrank import Run
+from branchrank.library import plan_from_experiment, run_benchmark
+from branchrank.measures.intervals import difference_interval
+from branchrank.measures.verdicts import Comparison, compare_pairs
+from branchrank.questions.question_files import (
+    load_questions,
+    questions_digest,
+    sample_questions,
+    write_questions,
+)
+from branchrank.records import Question
+from branchrank.runs.estimates import estimate
+from branchrank.runs.scores import named_measure
+
+ROOT = Path(__file__).parents[1]
+EXPERIMENT = ROOT / "examples" / "ranking.toml"
+#: Candidate and baseline of each comparison.
+STEPS = (
+    ("late-interaction", "local"),
+    ("score", "local"),
+    ("maxsim", "score"),
+    ("late-interaction", "maxsim"),
+    ("late-interaction", "local-grown"),
+    ("local-grown", "local"),
+    ("hybrid", "local"),
+)
+#: Of these the lower bound at @5 is printed.
+MARGIN = ("hybrid", "local")
+STRICT = ("strict_hit@1", "strict_hit@5")
+MEASURES = (*STRICT, "relaxed_hit@1", "relaxed_hit@5", "strict_MRR@5")
+
+
+class QuestionSet(msgspec.Struct, frozen=True, kw_only=True):
+    """``sample`` questions (0: all) of a corpus, drawn by ``seed``; ``pool`` sets are put together."""
+
+    name: str
+    corpus: str
+    gold: Literal["section", "page", "all"] = "all"
+    questions: str = ""
+    sample: int = 0
+    seed: int = 42
+    digest: str = ""
+    pool: tuple[str, ...] = ()
+
+
+def read_sets(names: Sequence[str] = ()) -> list[QuestionSet]:
+    """The sets of those names, or all."""
+    content = Path(__file__).with_name("ranking_sets.toml").read_bytes()
+    sets = msgspec.toml.decode(content, type=dict[str, list[QuestionSet]])["sets"]
+    return [each for each in sets if not names or each.name in names]
+
+
+def drawn(work: Path, each: QuestionSet) -> list[Question]:
+    """The questions of a set."""
+    path = work / "questions" / f"{each.questions or each.corpus}.jsonl"
+    loaded = [
+        question
+        for question in load_questions(path)
+        if each.gold == "all" or all((item.span is None) == (each.gold == "page") for item in question.gold)
+    ]
+    return sample_questions(loaded, each.sample, each.seed)
+
+
+def run_set(work: Path, each: QuestionSet) -> None:
+    """Run the experiment on one set."""
+    questions = drawn(work, each)
+    if questions_digest(questions) != each.digest:
+        raise SystemExit(f"the questions of {each.name} are not the pinned ones")
+    folder = work / "reports" / each.name
+    folder.mkdir(parents=True, exist_ok=True)
+    asked = folder / "questions.jsonl"
+    write_questions(asked, questions)
+    # Two top-level keys go before the tables of the file.
+    experiment = folder / "ranking.toml"
+    keys = f'data_dir = "{work / each.corpus}"\nquestions = "{asked}"\n'
+    experiment.write_text(keys + EXPERIMENT.read_text(encoding="utf-8"), encoding="utf-8")
+    run_benchmark(plan_from_experiment(experiment, reports=folder), notify=print)
+
+
+def read_runs(work: Path) -> dict[str, tuple[QuestionSet, Run]]:
+    """The newest run of each set that was run."""
+    found = {}
+    for each in read_sets():
+        runs = sorted((work / "reports" / each.name).glob("*/run.json"))
+        if runs:
+            run = Run.load(runs[-1].parent)
+            if run.record.questions_digest != each.digest:
+                raise SystemExit(f"{runs[-1]} did not ask the pinned questions of {each.name}")
+            found[each.name] = (each, run)
+    return found
+
+
+def table(header: Sequence[str], rows: Iterable[Sequence[str]]) -> str:
+    """A Markdown table."""
+    lines = [header, ["---"] * len(header), *rows]
+    return "\n".join("| " + " | ".join(line) + " |" for line in lines) + "\n"
+
+
+def set_rows(run: Run) -> list[list[str]]:
+    """A row per system: rates in percent and lines per hit."""
+    rows = []
+    for row in run.summary.to_dict("records"):
+        at1, at5, relaxed1, relaxed5, mrr = (100 * row[name] for name in MEASURES)
+        rows.append(
+            [
+                row["predictor"],
+                f"{at1:.1f} / {at5:.1f}",
+                f"{relaxed1:.1f} / {relaxed5:.1f}",
+                f"{mrr:.1f}",
+                f"{row['lines_per_hit']:.1f}",
+            ]
+        )
+    return rows
+
+
+def pooled(
+    runs: Iterable[tuple[QuestionSet, Run]], measure: str
+) -> tuple[dict[str, dict[str, float]], dict[str, str]]:
+    """Scores of each system and clusters, by corpus and question."""
+    scores: dict[str, dict[str, float]] = {}
+    clusters: dict[str, str] = {}
+    for each, run in runs:
+        clusters |= {f"{each.corpus}/{key}": f"{each.corpus}/{page}" for key, page in run.clusters.items()}
+        for name in run.predictors:
+            values = run.scores.per_question(name, named_measure(measure))
+            scores.setdefault(name, {}).update(
+                {f"{each.corpus}/{key}": value for key, value in values.items()}
+            )
+    return scores, clusters
+
+
+def compare(scores: Mapping[str, Mapping[str, float]], clusters: Mapping[str, str], measure: str) -> str:
+    """The steps as a table."""
+    pairs = [((b, scores[b]), (c, scores[c])) for c, b in STEPS]
+    found = compare_pairs(pairs, clusters, measure=measure)
+    return table(
+        ("step", "from", "to", "difference", "wins / losses", "p", "Holm's p"), map(comparison_row, found)
+    )
+
+
+def comparison_row(each: Comparison) -> list[str]:
+    """A row of the steps' table."""
+    return [
+        f"{each.candidate} vs {each.baseline}",
+        f"{100 * each.mean_a:.1f}",
+        f"{100 * each.mean_b:.1f}",
+        f"{100 * each.difference:+.1f} {interval(each)}",
+        f"{each.wins} / {each.losses}",
+        f"{each.p:.2g}",
+        f"{each.p_adjusted:.2g}",
+    ]
+
+
+def interval(each: Comparison) -> str:
+    """The interval of a step; all steps of a table hold together with 95% confidence."""
+    if each.ci_low is None or each.ci_high is None:
+        return "(few pages)"
+    return f"[{100 * each.ci_low:+.1f}, {100 * each.ci_high:+.1f}]"
+
+
+def lower_bound(scores: Mapping[str, Mapping[str, float]], clusters: Mapping[str, str]) -> str:
+    """The one-sided 95% lower bound of ``hybrid`` - ``local``, in percent."""
+    ids = sorted(clusters)
+    candidate, baseline = MARGIN
+    differences = [scores[candidate][key] - scores[baseline][key] for key in ids]
+    found = difference_interval(differences, [clusters[key] for key in ids], level=0.9)
+    return "none, too few pages" if found is None else f"{100 * found.low:+.1f}"
+
+
+def plot(runs: Sequence[tuple[QuestionSet, Run]]) -> str:
+    """Strict hit@1 of every system with its interval, a panel for each set of 100 questions and more."""
+    from branchrank.report.plots import draw, rates, standalone
+
+    measure = named_measure(STRICT[0])
+    shown = [
+        (name, each.name, estimate(run.scores.per_question(name, measure), run.clusters))
+        for each, run in runs
+        if len(run.asked) >= 100
+        for name in run.predictors
+    ]
+    return standalone(draw(rates(shown)))
+
+
+def print_tables(work: Path, svg: Path | None) -> None:
+    """Print everything that `docs/results/ranking.md` shows."""
+    runs = read_runs(work)
+    for each, run in runs.values():
+        print(f"## {each.name}: {len(run.asked)} questions, {each.digest[:16]}\n")
+        print(table(("system", "strict @1 / @5", "relaxed @1 / @5", "MRR@5", "lines per hit"), set_rows(run)))
+    groups: dict[str, list[tuple[QuestionSet, Run]]] = {}
+    for each, run in runs.values():
+        for name in each.pool:
+            groups.setdefault(name, []).append((each, run))
+    for name, members in groups.items():
+        for measure in STRICT:
+            scores, clusters = pooled(members, measure)
+            print(f"## {name}, {measure}: {len(clusters)} questions of {len(set(clusters.values()))} pages\n")
+            print(compare(scores, clusters, measure))
+        bound = lower_bound(scores, clusters)
+        print(f"{' - '.join(MARGIN)} at @5: one-sided 95% lower bound {bound}\n")
+    if svg is not None:
+        svg.write_text(plot(list(runs.values())), encoding="utf-8")
+
+
+def main() -> None:
+    """Run one of the three commands."""
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
+    parser.add_argument("command", choices=("digests", "run", "tables"))
+    parser.add_argument("work", type=Path)
+    parser.add_argument("sets", nargs="*")
+    parser.add_argument("--plot", type=Path)
+    options = parser.parse_args()
+    work = options.work.resolve()
+    if options.command == "tables":
+        print_tables(work, options.plot)
+        return
+    for each in read_sets(options.sets):
+        if options.command == "run":
+            run_set(work, each)
+        else:
+            questions = drawn(work, each)
+            print(f"{each.name}: {len(questions)} questions, digest {questions_digest(questions)}")
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,333 @@
+"""Tuning: choose the few continuous settings of each system by cross-validation, without human labels.
+
+1. Tuned are the weight of the BM25 branch, the weight of MaxSim, and BM25's ``k1`` and ``b``: those that a
+   system uses. Each has a short grid around its own value.
+2. Every system gets the same budget: as many points of its grid, its own values first, the others drawn by
+   the seed. All points of all systems answer the same questions, so branches, vectors and MaxSim are
+   computed once.
+3. The questions are split into folds by the source of their gold. In each fold the point that is best on
+   the other folds answers. The gain of these answers over the system's own values is what tuning can be
+   expected to bring on questions about other pages; its interval allows for questions that share a source.
+4. The point that is best on all questions is what tuning chooses. Of equally good points the earlier wins,
+   so that a system keeps its values unless others are better.
+
+The mined questions are those of the corpus at hand. Whether the choice is better on people's questions is
+for a benchmark to say: the tuned systems can stand beside the untuned ones in one experiment.
+"""
+
+from __future__ import annotations
+
+import itertools
+import math
+import random
+import tomllib
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+import msgspec
+
+from branchrank.addresses import value_at, with_values
+from branchrank.artifacts import write_text
+from branchrank.bench.experiment import DEFAULT_INDEX, PlannedSystem
+from branchrank.bench.opening import open_plan
+from branchrank.bench.plan import Plan, check_plan, plan_from_experiment
+from branchrank.bench.quality_pass import answer
+from branchrank.errors import QuestionError, UsageError
+from branchrank.measures.intervals import Interval, difference_interval
+from branchrank.progress import Notify, Progress, no_notice, no_progress
+from branchrank.questions.question_files import questions_digest
+from branchrank.records import Question, Record
+from branchrank.runs.comparisons import clusters_of, primary_measure
+from branchrank.runs.rows import Row
+from branchrank.runs.scores import Scores, mean
+from branchrank.settings import BenchmarkSettings, Bm25Settings, Resolved, read_toml
+from branchrank.spec import System
+
+#: What is tuned of a system, as factors of its own value.
+WEIGHTS = {
+    "bm25_weight": ("branches.bm25.weight", (0.6, 0.8, 1.2, 1.5)),
+    "maxsim_weight": ("rescore.weight", (0.5, 1.5, 2.0)),
+}
+#: What is tuned of BM25 itself, as values.
+BM25_VALUES = {"k1": (0.6, 0.9, 1.2), "b": (0.2, 0.4, 0.75)}
+TUNED = "tuned"
+
+Point = dict[str, float]
+
+
+class TunedSystem(Record, frozen=True, kw_only=True):
+    """What tuning chose for one system.
+
+    ``own`` are its values before, ``chosen`` those after. ``before`` and ``validated`` are means of the
+    measure over the questions: with its own values, and with those that the other folds chose. ``gain`` is
+    their difference and ``interval`` its 95% interval, ``None`` where too few sources share the questions.
+    ``agreeing`` of the folds chose what all questions together chose.
+    """
+
+    system: str
+    own: Point
+    chosen: Point
+    points: int
+    before: float
+    validated: float
+    gain: float
+    interval: Interval | None
+    agreeing: int
+
+    @property
+    def name(self) -> str:
+        """The name of the tuned system."""
+        return f"{self.system}-{TUNED}"
+
+    @property
+    def interval_words(self) -> str:
+        """The interval of the gain as it is printed."""
+        if self.interval is None:
+            return "(few documents)"
+        return f"[{self.interval.low:+.3f}, {self.interval.high:+.3f}]"
+
+    @property
+    def changes(self) -> Point:
+        """The chosen values that differ from the system's own."""
+        return {name: value for name, value in self.chosen.items() if value != self.own[name]}
+
+
+class Tuning(Record, frozen=True, kw_only=True):
+    """The outcome for every system of an experiment. ``toml`` are tables for its file."""
+
+    measure: str
+    questions: int
+    questions_digest: str
+    sources: int
+    folds: int
+    seed: int
+    systems: tuple[TunedSystem, ...]
+    toml: str
+
+
+def tune(
+    path: Path,
+    questions: Path,
+    *,
+    folds: int,
+    budget: int,
+    flags: Mapping[str, Any] | None = None,
+    notify: Notify = no_notice,
+    progress: Progress = no_progress,
+) -> Tuning:
+    """Tune every system of an experiment file on a question file; the file is not changed.
+
+    ``flags`` maps ``"section.name"`` to settings. Raises :class:`UsageError` for a system that can't be
+    tuned, and :class:`QuestionError` for questions whose gold lies in fewer sources than folds.
+    """
+    given = msgspec.structs.replace(plan_from_experiment(path, flags), questions=questions)
+    seed = given.settings.part(BenchmarkSettings).sample_seed
+    contenders = [each for each in given.predictors if isinstance(each, PlannedSystem) and not each.origin]
+    _check(path, contenders)
+    points = {
+        each.system.name: _points(each.system, given.indexes[each.index], budget, seed) for each in contenders
+    }
+    plan = _plan(given, contenders, points)
+    asked = [question for question in check_plan(plan) if question.answerable]
+    rows = _rows(plan, asked, notify, progress)
+    scores = Scores(rows, asked)
+    fold_of = _folds(clusters_of(scores), folds, seed)
+    part = plan.settings.part(BenchmarkSettings)
+    measure = primary_measure(part)
+    systems = []
+    for each in contenders:
+        name = each.system.name
+        values = [scores.per_question(_label(name, number), measure) for number in range(len(points[name]))]
+        systems.append(_chosen(name, points[name], values, clusters_of(scores), fold_of))
+    return Tuning(
+        measure=measure.name,
+        questions=len(asked),
+        questions_digest=questions_digest(asked),
+        sources=len(set(clusters_of(scores).values())),
+        folds=folds,
+        seed=seed,
+        systems=tuple(systems),
+        toml=_toml(path, contenders, systems),
+    )
+
+
+def write_tuned(path: Path, tuning: Tuning) -> None:
+    """Add the tuned systems to the experiment file, in place of those of an earlier tuning.
+
+    Comments, order and other tables stay. Raises :class:`~branchrank.errors.StorageError`.
+    """
+    import tomlkit
+
+    document = tomlkit.parse(path.read_text(encoding="utf-8"))
+    for section, tables in tomllib.loads(tuning.toml).items():
+        place = document.setdefault(section, tomlkit.table(is_super_table=True))
+        for name, table in tables.items():
+            place[name] = table
+    write_text(path, tomlkit.dumps(document).rstrip("\n") + "\n")
+
+
+def _check(path: Path, contenders: Sequence[PlannedSystem]) -> None:
+    """Raise :class:`UsageError` for systems that can't be tuned."""
+    if not contenders:
+        raise UsageError(f"{path} names no system that is not tuned already")
+    for each in contenders:
+        name = each.system.name
+        if "[" in name:
+            raise UsageError(f"{name} is a point of a sweep", remedy=f"name one system in {path} for each")
+        if each.system.asks_llm:
+            raise UsageError(
+                f"{name} asks an LLM for every query, and tuning asks many",
+                remedy='leave it out: rerank.method = "none"',
+            )
+
+
+def _points(system: System, settings: Resolved, budget: int, seed: int) -> list[Point]:
+    """At most ``budget`` points of the system's grid, its own values first."""
+    own = _own(system, settings)
+    grids = [(value, *(each for each in _grid(name, value) if each != value)) for name, value in own.items()]
+    first, *others = (dict(zip(own, values, strict=True)) for values in itertools.product(*grids))
+    drawn = random.Random(f"{seed} {system.name}").sample(  # noqa: S311 - a seeded draw
+        others, min(budget - 1, len(others))
+    )
+    return [first, *drawn]
+
+
+def _own(system: System, settings: Resolved) -> Point:
+    """The values that can be tuned of a system, as they are."""
+    own: Point = {}
+    kinds = [branch.kind for branch in system.searched]
+    if "bm25" in kinds and len(kinds) > 1:
+        own["bm25_weight"] = value_at(system, WEIGHTS["bm25_weight"][0])
+    if system.rescore.method != "none":
+        own["maxsim_weight"] = value_at(system, WEIGHTS["maxsim_weight"][0])
+    if "bm25" in kinds:
+        words = settings.part(Bm25Settings)
+        own |= {"k1": words.k1, "b": words.b}
+    return own
+
+
+def _grid(name: str, own: float) -> list[float]:
+    if name in BM25_VALUES:
+        return list(BM25_VALUES[name])
+    return [round(factor * own, 4) for factor in WEIGHTS[name][1]]
+
+
+def _label(system: str, number: int) -> str:
+    return f"{system} {number}"
+
+
+def _plan(given: Plan, contenders: Sequence[PlannedSystem], points: Mapping[str, Sequence[Point]]) -> Plan:
+    """The plan of every point of every system; points of the same ``k1`` and ``b`` share an index."""
+    predictors: list[PlannedSystem] = []
+    indexes: dict[str, Resolved] = {}
+    for each in contenders:
+        for number, point in enumerate(points[each.system.name]):
+            words = {name: point[name] for name in BM25_VALUES if name in point}
+            index = f"{each.index} {sorted(words.items())}"
+            indexes[index] = _with_bm25(given.indexes[each.index], words)
+            weights = {WEIGHTS[name][0]: value for name, value in point.items() if name in WEIGHTS}
+            system = with_values(each.system, {**weights, "name": _label(each.system.name, number)})
+            predictors.append(PlannedSystem(system=system, index=index))
+    settings = msgspec.structs.replace(
+        given.settings,
+        parts={
+            **given.settings.parts,
+            BenchmarkSettings.section: msgspec.structs.replace(
+                given.settings.part(BenchmarkSettings), baseline=""
+            ),
+        },
+    )
+    return msgspec.structs.replace(given, predictors=tuple(predictors), indexes=indexes, settings=settings)
+
+
+def _with_bm25(settings: Resolved, values: Point) -> Resolved:
+    words = msgspec.structs.replace(settings.part(Bm25Settings), **values)
+    return msgspec.structs.replace(settings, parts={**settings.parts, Bm25Settings.section: words})
+
+
+def _rows(plan: Plan, asked: Sequence[Question], notify: Notify, progress: Progress) -> list[Row]:
+    """Every point's answer to every question. The first query that fails ends the tuning."""
+    top_k = plan.settings.part(BenchmarkSettings).top_k
+    rows = []
+    with open_plan(plan, asked, progress=progress, notify=notify, status=no_notice) as opened:
+        for done, question in enumerate(asked):
+            progress("questions", done, len(asked))
+            rows += [answer(each.predictor, question, top_k, trace_depth=0) for each in opened.predictors]
+            failed = next((row for row in rows[-len(opened.predictors) :] if row.status == "failed"), None)
+            if failed is not None:
+                raise QuestionError(f"{failed.predictor} failed at {question.id!r}: {failed.error}")
+        progress("questions", len(asked), len(asked))
+    return rows
+
+
+def _folds(clusters: Mapping[str, str], folds: int, seed: int) -> dict[str, int]:
+    """Question id -> fold. Sources go round the folds in an order drawn by the seed."""
+    sources = sorted(set(clusters.values()))
+    if len(sources) < folds:
+        raise QuestionError(
+            f"the gold lies in {len(sources)} sources, too few for {folds} folds",
+            remedy="mine more questions, or name fewer folds with --folds",
+        )
+    random.Random(seed).shuffle(sources)  # noqa: S311 - a seeded order
+    fold_of = {source: number % folds for number, source in enumerate(sources)}
+    return {key: fold_of[source] for key, source in clusters.items()}
+
+
+def _chosen(
+    name: str,
+    points: Sequence[Point],
+    values: Sequence[Mapping[str, float]],
+    clusters: Mapping[str, str],
+    fold_of: Mapping[str, int],
+) -> TunedSystem:
+    """The best point on all questions, and the gain of each fold's best point on the questions left out."""
+    ids = sorted(clusters)
+    best = _best(values, ids)
+    best_without = {
+        fold: _best(values, [key for key in ids if fold_of[key] != fold]) for fold in set(fold_of.values())
+    }
+    before = [values[0][key] for key in ids]
+    after = [values[best_without[fold_of[key]]][key] for key in ids]
+    differences = [b - a for a, b in zip(before, after, strict=True)]
+    interval = difference_interval(differences, [clusters[key] for key in ids])
+    return TunedSystem(
+        system=name,
+        own=points[0],
+        chosen=points[best],
+        points=len(points),
+        before=mean(before),
+        validated=mean(after),
+        gain=mean(differences),
+        interval=interval,
+        agreeing=sum(each == best for each in best_without.values()),
+    )
+
+
+def _best(values: Sequence[Mapping[str, float]], ids: Sequence[str]) -> int:
+    """The number of the point with the largest sum over the questions; of equal ones the first."""
+    sums = [math.fsum(of[key] for key in ids) for of in values]
+    return sums.index(max(sums))
+
+
+def _toml(path: Path, contenders: Sequence[PlannedSystem], systems: Sequence[TunedSystem]) -> str:
+    """Tables for the experiment file: the systems whose values change, and their indexes."""
+    import tomlkit
+
+    indexes = read_toml(path).get("indexes", {})
+    tables: dict[str, dict[str, Any]] = {"systems": {}, "indexes": {}}
+    for each, tuned in zip(contenders, systems, strict=True):
+        if not tuned.changes:
+            continue
+        table: dict[str, Any] = {"from": tuned.system, "origin": TUNED}
+        if each.index != DEFAULT_INDEX:
+            table["index"] = each.index
+        words = {name: tuned.chosen[name] for name in BM25_VALUES if name in tuned.chosen}
+        if not words.keys().isdisjoint(tuned.changes):
+            base = indexes.get(each.index, {})
+            table["index"] = tuned.name
+            own = base.get(Bm25Settings.section, {})
+            tables["indexes"][tuned.name] = {**base, Bm25Settings.section: {**own, **words}}
+        table |= {name: value for name, value in tuned.changes.items() if name in WEIGHTS}
+        tables["systems"][tuned.name] = table
+    return tomlkit.dumps({section: content for section, content in tables.items() if content})

@@ -1,0 +1,78 @@
+"""``branchrank tune``: choose the continuous settings of an experiment's systems on mined questions."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import click
+
+import branchrank
+from branchrank.cli.options import given_flags, settings_options
+from branchrank.cli.terminal import Command, safe, say
+from branchrank.settings import BenchmarkSettings
+
+
+@click.command("tune", cls=Command)
+@click.argument("experiment", type=click.Path(path_type=Path, dir_okay=False))
+@click.option(
+    "--on",
+    "questions_file",
+    type=click.Path(path_type=Path, dir_okay=False),
+    required=True,
+    help="Questions to tune on, such as those of `branchrank questions mine`.",
+)
+@click.option(
+    "--folds",
+    type=click.IntRange(2, 100),
+    default=branchrank.library.TUNING_FOLDS,
+    show_default=True,
+    help="Folds of the cross-validation.",
+)
+@click.option(
+    "--budget",
+    type=click.IntRange(2, 1000),
+    default=branchrank.library.TUNING_BUDGET,
+    show_default=True,
+    help="Combinations of values tried for each system.",
+)
+@click.option("--write", is_flag=True, help="Add the tuned systems to EXPERIMENT.")
+@click.option("--quiet", is_flag=True, help="No progress.")
+@settings_options(
+    BenchmarkSettings,
+    only=frozenset({"benchmark.sample_size", "benchmark.sample_seed", "benchmark.primary"}),
+)
+def command(
+    experiment: Path, questions_file: Path, folds: int, budget: int, write: bool, quiet: bool
+) -> None:
+    """Choose the BM25 and MaxSim weights, k1 and b of every system of EXPERIMENT by cross-validation.
+
+    The folds are made of whole documents. Prints the expected gain of each system with its 95% interval,
+    and TOML tables of the tuned systems. They are added to EXPERIMENT only with --write, beside the untuned
+    ones.
+    """
+    tuning = branchrank.library.tune(
+        experiment,
+        questions_file,
+        folds=folds,
+        budget=budget,
+        flags=given_flags(),
+        notify=say,
+        progress=not quiet,
+    )
+    asked = f"{tuning.questions} questions about {tuning.sources} documents"
+    click.echo(f"{asked}, {tuning.folds} folds, {tuning.measure}")
+    for each in tuning.systems:
+        changes = ", ".join(f"{name} {each.own[name]:g} -> {value:g}" for name, value in each.changes.items())
+        click.echo(f"{safe(each.system)}: {changes or 'keeps its values'}")
+        click.echo(
+            f"  {each.before:.3f} -> {each.validated:.3f} on documents not tuned on: "
+            f"{each.gain:+.3f} {each.interval_words}; "
+            f"{each.agreeing} of {tuning.folds} folds chose these values; {each.points} combinations tried"
+        )
+    if not tuning.toml:
+        click.echo("no system is better with other values")
+        return
+    click.echo(f"\n{safe(tuning.toml)}", nl=False)
+    if write:
+        branchrank.library.write_tuned(experiment, tuning)
+        say(f"added to {experiment}")
