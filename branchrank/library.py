@@ -25,7 +25,7 @@ from branchrank.files.grep import Ranking
 from branchrank.files.read_file import FileRefused
 from branchrank.progress import Notify, Progress, no_notice, no_progress
 from branchrank.questions.generation import GenerationEstimate
-from branchrank.systems.query import read_filters
+from branchrank.systems.query import FILTER_KEYS, read_filters
 from branchrank.systems.search_tools import Found, Listener, SearchStatus, SearchTools, ToolAnswer
 from branchrank.workspace import Run
 from branchrank.workspace_questions import Spent
@@ -41,6 +41,7 @@ if TYPE_CHECKING:
     from branchrank.runs.trec_files import TrecScores
 
 __all__ = [
+    "FILTER_KEYS",
     "TUNING_BUDGET",
     "TUNING_FOLDS",
     "FileRefused",

@@ -29,13 +29,12 @@ PREDICTORS = ("local", "hybrid", "late-interaction")
 @click.option(
     "--mode",
     type=click.Choice(["grep", "vector", "hybrid", *(f"predictor-{name}" for name in PREDICTORS)]),
-    default="",
     help="How to search at first; F2 switches. Default: predictor-hybrid where its LLM is named, else "
     "predictor-local.",
 )
 @click.option("--quiet", is_flag=True, help="No progress.")
 @settings_options(GrepSettings, LocalSettings, HybridSettings, LLMSettings, IndexSettings, CacheSettings)
-def command(query: str, data_dir: Path, mode: str, quiet: bool) -> None:
+def command(query: str, data_dir: Path, mode: str | None, quiet: bool) -> None:
     """Search in the terminal: results with marked lines, the source beside them, a log of what was found.
 
     Modes: grep, vectors, both fused (with keywords of their own for grep), and the predictors local,
@@ -48,4 +47,4 @@ def command(query: str, data_dir: Path, mode: str, quiet: bool) -> None:
     if not (sys.stdin.isatty() and sys.stdout.isatty()):
         raise UsageError("the terminal UI needs a terminal", remedy="branchrank search QUERY")
     with open_workspace(data_dir, given_flags(), quiet=quiet) as workspace:
-        SearchApp(Searches(Service(workspace, PREDICTORS)), mode=mode, query=query).run()
+        SearchApp(Searches(Service(workspace, PREDICTORS)), mode=mode or "", query=query).run()

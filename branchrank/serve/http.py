@@ -16,6 +16,7 @@ from msgspec import Meta
 
 from branchrank import __version__
 from branchrank.errors import BranchRankError, MissingDependencyError
+from branchrank.library import FILTER_KEYS
 from branchrank.printable import safe
 from branchrank.records import Hit, Record
 from branchrank.serve.access import Access
@@ -35,7 +36,11 @@ TOP_K = 100
 #: The final top k of the plan that the predictors follow.
 DEFAULT_TOP_K = 5
 FILTERS = 20
-Condition = Annotated[str, Meta(max_length=1_000)]
+#: Checked by the library, which names the known keys; the pattern is for the description.
+Condition = Annotated[
+    str,
+    Meta(max_length=1_000, extra_json_schema={"pattern": f"^({'|'.join(FILTER_KEYS)})=[\\s\\S]+$"}),
+]
 MESSAGE_CHARACTERS = 300
 
 _log = logging.getLogger(__name__)

@@ -104,7 +104,8 @@ class TestShape:
 
     def test_a_vector_shortlist_is_mapped_expanded_and_fused_with_global_bm25(self, made: Path) -> None:
         rows = [row for row in json_lines(made / "rows.jsonl") if row["predictor"] == "hybrid"]
-        stages = ["dense(chunks)", "mapping", "expansion", "bm25(nodes)", "fusion", "cap", "passages"]
+        stages = ["dense(chunks)", "mapping", "expansion", "bm25(nodes)", "fusion", "cap"]
+        stages += ["passage order", "passages"]
         assert {tuple(row["stages"]) for row in rows} == {tuple(stages)}
 
     def test_the_llm_reranker_is_optional(self, made: Path, command: Command) -> None:

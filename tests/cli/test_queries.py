@@ -84,7 +84,8 @@ def test_a_section_is_the_whole_own_span_a_passage_a_chunk_of_it(tmp_path: Path)
     section = hits(project, verb, "boiling water paragraph", "--return", "section")[0]
     assert section["node_id"] == passage["node_id"] == "long.md#boiling"
     assert (section["line_start"], section["line_end"]) == (3, 183)
-    assert section["line_start"] <= passage["line_start"] <= passage["line_end"] < section["line_end"]
+    assert section["line_start"] <= passage["line_start"] <= passage["line_end"] <= section["line_end"]
+    assert len(passage["text"]) < len(section["text"])
     assert passage["text"] in section["text"] or passage["text"].split()[0] in section["text"]
     chunk = hits(project, ("retrieve",), "boiling water paragraph", "--return", "section")[0]
     assert chunk["id"].startswith("long.md#boiling@")
