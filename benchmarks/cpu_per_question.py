@@ -38,7 +38,7 @@ def main() -> None:
     print("| predictor | CPU ms per question | of it the embedding | without it | earlier client | ratio |")
     print("| --- | --- | --- | --- | --- | --- |")
     with open_index(workspace) as index:
-        engine = Engine(index, memo=QueryMemo())
+        engine = Engine(index, workspace.corpus_root, workspace.settings, memo=QueryMemo())
         for system in builtin_systems(tuple(EARLIER), workspace.settings):
             engine.retrieve(system, questions[0].question, 10)
             whole, embedding = [], []

@@ -52,9 +52,11 @@ def variants(system: System) -> list[System]:
     ]
 
 
-def costs(index: Index, system: System, questions: Sequence[Question]) -> list[float]:
+def costs(
+    workspace: WorkspaceFolder, index: Index, system: System, questions: Sequence[Question]
+) -> list[float]:
     """CPU milliseconds per question of every further setting."""
-    engine = Engine(index, memo=Memo())
+    engine = Engine(index, workspace.corpus_root, workspace.settings, memo=Memo())
     for question in questions:
         answer(SystemPredictor(system, engine), question, TOP_K)
     spent = []
@@ -79,7 +81,7 @@ def main() -> None:
     print("| --- | --- | --- | --- |")
     with open_index(workspace) as index:
         for system in builtin_systems(("local", "hybrid"), workspace.settings):
-            rounds = [costs(index, system, questions) for _ in range(ROUNDS)]
+            rounds = [costs(workspace, index, system, questions) for _ in range(ROUNDS)]
             least = [min(spent) for spent in zip(*rounds, strict=True)]
             names = [setting.name for setting in variants(system)]
             dearest = max(range(len(least)), key=least.__getitem__)

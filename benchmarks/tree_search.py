@@ -212,7 +212,9 @@ def measure(index: Index, questions: Sequence[Question], walk: TreeSearch, choos
     system = pageindex(walk, "llm" if chooser.gateway is not None else "lexical")
     gateway = chooser.gateway
     stages = LLMStages(lambda endpoint: gateway) if gateway is not None else LLMStages()
-    engine = Engine(index, memo=QueryMemo(), llm_stages=stages)
+    settings = WorkspaceFolder.open(Path("none"), environment={}).settings
+    # A tree search reads the nodes alone, never the documents.
+    engine = Engine(index, Path("none"), settings, memo=QueryMemo(), llm_stages=stages)
     real = gateway is not None and chooser.scripted is None
     spent, started = [], time.perf_counter()
     for _ in range(1 if real else ROUNDS):

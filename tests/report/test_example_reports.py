@@ -25,7 +25,7 @@ def test_every_number_of_an_example_follows_from_its_rows(name: str) -> None:
 
 @pytest.mark.parametrize("name", RUNS)
 def test_questions_over_other_projects_are_kept_as_digests(name: str) -> None:
-    if read_run(EXAMPLES / name).corpus != "docs":
+    if read_run(EXAMPLES / name).corpus != "data/sample/corpus":
         lines = (EXAMPLES / name / QUESTIONS).read_text(encoding="utf-8").splitlines()
         assert lines
         assert all(f'"question":"{HASHED}' in line for line in lines)
