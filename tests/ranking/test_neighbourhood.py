@@ -99,3 +99,23 @@ def test_arrays_give_what_the_definition_gives(tree, data, depth, siblings, file
 def test_no_seeds_reach_nothing() -> None:
     tree = Tree([Node(id="", parent_id=None, children=(), depth=0, kind="root", title="docs")])
     assert list(expand([], tree, depth=3)) == []
+
+
+def test_of_two_siblings_at_the_same_distance_the_following_one_comes_first() -> None:
+    names = ("a.md#one", "a.md#two", "a.md#three")
+    span = {"source": "a.md", "line_start": 1, "line_end": 3, "own_line_end": 1}
+    tree = Tree(
+        [
+            Node(id="/", parent_id=None, children=("a.md",), depth=0, kind="root", title="docs"),
+            Node(id="a.md", parent_id="/", children=names, depth=1, kind="file", title="a", **span),
+            *(
+                Node(id=name, parent_id="a.md", children=(), depth=2, kind="section", title=name, **span)
+                for name in names
+            ),
+        ]
+    )
+    reached = {
+        each.key for each in expand([Scored("a.md#two", 1.0)], tree, depth=1, siblings=1, file_roots=0)
+    }
+    assert "a.md#three" in reached
+    assert "a.md#one" not in reached

@@ -159,7 +159,9 @@ MUTANTS = (
         AROUND,
         "[*range(1, count + 1), *range(-1, -count - 1, -1)]",
         "[*range(-1, -count - 1, -1), *range(1, count + 1)]",
-        ("tests/ranking/test_neighbourhood.py::test_arrays_give_what_the_definition_gives",),
+        (
+            "tests/ranking/test_neighbourhood.py::test_of_two_siblings_at_the_same_distance_the_following_one_comes_first",
+        ),
     ),
     Mutant(
         "file-roots-of-the-worst-files",
