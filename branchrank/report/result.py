@@ -6,7 +6,8 @@ from branchrank.measures.fragility import fragility
 from branchrank.measures.names import NamedMeasure
 from branchrank.measures.verdicts import Comparison
 from branchrank.report import plots
-from branchrank.report.blocks import Block, Cell, Paragraph, Plot, Points, Section, Strong, Table
+from branchrank.report.blocks import Block, Cell, Paragraph, Points, Section, Strong, Table
+from branchrank.report.rates import at_depths, hits, means, mixed_words, named, over, rates_plot, rates_table
 from branchrank.runs.comparisons import Judgement
 from branchrank.runs.directory import IndexFacts
 from branchrank.runs.estimates import choice, difference, flip_rate, standings
@@ -14,7 +15,6 @@ from branchrank.runs.run import RunData
 from branchrank.runs.words import (
     NOTHING,
     confidence,
-    interval,
     milliseconds,
     number,
     opening,
@@ -27,11 +27,6 @@ from branchrank.runs.words import (
     sentence,
 )
 from branchrank.systems.query import read_filters
-
-
-def named(predictor: str, judgement: Judgement) -> Cell:
-    """A predictor's name, strong for the winner alone."""
-    return Strong(predictor) if predictor == judgement.winner else predictor
 
 
 def asked(run: RunData) -> str:
@@ -106,56 +101,28 @@ def _calibrated(run: RunData, index: str) -> bool:
 
 
 def result(run: RunData) -> Section:
-    """Rates with intervals and verdicts in words."""
-    judgement = run.judgement
-    hits = _hits(run)
-    answered = f"the {plural(len(run.scores.answerable), 'question')} with an answer"
-    means = [measure for measure in run.shown if measure not in hits]
-
-    def table(caption: str, columns: list[NamedMeasure]) -> Table:
-        return Table(
-            caption=caption,
-            headings=("predictor", "LLM", *(measure.name.replace("_", " ") for measure in columns)),
-            rows=tuple(
-                (
-                    named(row.predictor, judgement),
-                    row.llm,
-                    *(interval(row.estimates[measure.name]) for measure in columns),
-                )
-                for row in run.summary_rows
-            ),
-            labels=2,
-        )
-
+    """Rates with intervals and verdicts in words; where gold is of two levels, the rates come first."""
+    apart, asked_of = mixed_words(run), f"over {over(run)}, with 95% intervals"
+    tables: list[Block] = [rates_table(run, f"Hit rates {asked_of}", hits(run))]
+    if at_depths(run):
+        caption = f"Strict hits at any overlap, half and all of the gold lines, {asked_of}"
+        tables.append(rates_table(run, caption, at_depths(run)))
+    if means(run):
+        tables.append(rates_table(run, f"Means {asked_of}", means(run)))
+    verdicts = _verdicts(run.judgement)
     return Section(
         title="Result",
         blocks=(
-            *_verdicts(judgement),
-            table(f"Hit rates over {answered}, with 95% intervals", hits),
-            table(f"Means over {answered}, with 95% intervals", means),
+            *((*apart, *tables, *verdicts) if apart else (*verdicts, *tables)),
             Paragraph(
-                text="Strict: the hit covers the gold. Relaxed: it is on the gold's page. A failed "
+                text="Strict: the hit covers the gold, in at least one line; half and full: it holds at "
+                "least half of the gold's lines, or all. Relaxed: it is on the gold's page. A failed "
                 "query counts as a miss. Intervals allow for questions whose gold is on the same page. "
-                + _bold_words(judgement)
+                + _bold_words(run.judgement)
             ),
             rates_plot(run),
             *_flips(run),
         ),
-    )
-
-
-def _hits(run: RunData) -> list[NamedMeasure]:
-    return [measure for measure in run.shown if measure.measure.definition.name == "Success"]
-
-
-def rates_plot(run: RunData) -> Plot:
-    """Every predictor's hit rates with their intervals."""
-    return plots.rates(
-        [
-            (row.predictor, measure.name, row.estimates[measure.name])
-            for row in run.summary_rows
-            for measure in _hits(run)
-        ]
     )
 
 
@@ -187,7 +154,7 @@ def _flips(run: RunData) -> list[Block]:
         return []
     return [
         Table(
-            caption=f"Repeats: share of questions whose repeats disagree on {run.primary.name}",
+            caption=f"Repeats: share of {over(run)} whose repeats disagree on {run.primary.name}",
             headings=("predictor", "repeats", "flip rate"),
             rows=rows,
         )
@@ -201,7 +168,7 @@ def statistics(run: RunData) -> Section:
         return Section(title="Statistics", blocks=(Paragraph(text="Nothing was compared."),))
     first = judgement.comparisons[0]
     tests = Table(
-        caption=f"{judgement.measure} against {judgement.baseline}",
+        caption=f"{judgement.measure} against {judgement.baseline}, over {over(run)}",
         headings=(
             "candidate",
             "verdict",
@@ -238,6 +205,7 @@ def statistics(run: RunData) -> Section:
                 "labels would have to change before the test no longer rejects, of those that favour the "
                 "leader."
             ),
+            *_by_gold(run),
             _exploratory(run),
         ),
     )
@@ -285,42 +253,80 @@ def _carrying(each: Comparison, run: RunData) -> str:
     return f"{len(found.unsettle)} of {found.candidates}"
 
 
+def _by_gold(run: RunData) -> list[Table]:
+    """The primary measure's differences for each level of gold, where there are both."""
+    if len(run.by_gold) == 1:
+        return []
+    baseline, measure = run.judgement.baseline, run.primary
+    parts = list(run.by_gold.items())
+    return [
+        Table(
+            caption=f"{measure.name} by level of gold, exploratory: difference from {baseline} in points "
+            "(95% interval)",
+            headings=(
+                "candidate",
+                *(f"{level} ({plural(len(part.scores.answerable), 'question')})" for level, part in parts),
+            ),
+            rows=tuple(
+                (name, *(_difference(part, baseline, name, measure) for _, part in parts))
+                for name in run.predictors
+                if name != baseline
+            ),
+        )
+    ]
+
+
 def _exploratory(run: RunData) -> Table:
     baseline = run.judgement.baseline
-    measures = [each for each in run.standard if not each.same(run.primary)]
-    values = {
-        (name, measure.name): run.scores.per_question(name, measure)
-        for name in run.predictors
-        for measure in measures
-    }
-
-    def cell(candidate: str, measure: str) -> str:
-        found = difference(run, values[baseline, measure], values[candidate, measure])
-        return f"{points(found.value)} ({points_between(found.low, found.high)})"
-
+    measures = [each for each in run.shown if not each.same(run.primary)]
     return Table(
-        caption=f"Other measures, exploratory: difference from {baseline} in points (95% interval)",
+        caption=f"Other measures, exploratory: difference from {baseline} in points (95% interval), over "
+        f"{over(run)}",
         headings=("candidate", *(measure.name.replace("_", " ") for measure in measures)),
         rows=tuple(
-            (name, *(cell(name, measure.name) for measure in measures))
+            (name, *(_difference(run, baseline, name, measure) for measure in measures))
             for name in run.predictors
             if name != baseline
         ),
     )
 
 
+def _difference(run: RunData, baseline: str, candidate: str, measure: NamedMeasure) -> str:
+    scores = run.scores
+    found = difference(run, scores.per_question(baseline, measure), scores.per_question(candidate, measure))
+    return f"{points(found.value)} ({points_between(found.low, found.high)})"
+
+
 def passages(run: RunData) -> Section:
     """What a reader pays for the strict rates."""
-    judgement = run.judgement
-    strict = [each.name for each in run.standard if "strict_hit" in each.name]
+    strict = [each for each in at_depths(run) if each.measure.cutoff == 1 or each.mode == "strict"]
+    is_mixed = len(run.by_gold) > 1
+    rows = tuple(
+        (
+            named(row.predictor, run.judgement) if part is run else row.predictor,
+            *((level, str(row.answerable_questions)) if is_mixed else ()),
+            *(percent(row.rates[measure.name]) for measure in strict),
+            number(row.lines_per_hit),
+            number(row.characters_per_hit, 0),
+            number(row.tokens_per_hit, 0),
+            percent(row.repeated_pages),
+            percent(row.span_precision),
+            percent(row.gold_coverage),
+        )
+        for level, part in run.by_gold.items()
+        for row in part.summary_rows
+    )
+    with_lines = run.summary_rows[0].span_questions
     return Section(
         title="Passages",
         blocks=(
             Table(
-                caption="Strict rates and what the passages cost, over the first five hits",
+                caption=f"Strict rates over {over(run)}, and what their first five hits cost; span precision "
+                f"and gold coverage over the {with_lines} whose gold has lines",
                 headings=(
                     "predictor",
-                    *(name.replace("_", " ") for name in strict),
+                    *(("gold", "questions") if is_mixed else ()),
+                    *(measure.name.replace("_", " ") for measure in strict),
                     "lines per hit",
                     "characters per hit",
                     "tokens per hit",
@@ -328,19 +334,8 @@ def passages(run: RunData) -> Section:
                     "span precision",
                     "gold coverage",
                 ),
-                rows=tuple(
-                    (
-                        named(row.predictor, judgement),
-                        *(percent(row.rates[name]) for name in strict),
-                        number(row.lines_per_hit),
-                        number(row.characters_per_hit, 0),
-                        number(row.tokens_per_hit, 0),
-                        percent(row.repeated_pages),
-                        percent(row.span_precision),
-                        percent(row.gold_coverage),
-                    )
-                    for row in run.summary_rows
-                ),
+                rows=rows,
+                labels=1 + is_mixed,
             ),
             Paragraph(
                 text="Span precision: the share of the returned lines that are gold. Gold coverage: the "
@@ -367,7 +362,8 @@ def trade_off(run: RunData) -> Section:
         title="Quality, latency and cost",
         blocks=(
             Table(
-                caption=f"Every predictor, by {measure}",
+                caption=f"Every predictor, by {measure} over {over(run)}; p95 over "
+                f"{plural(run.summary_rows[0].timed_queries, 'timed query')}",
                 headings=("predictor", measure.replace("_", " "), "p95 ms", unit, "on the frontier"),
                 rows=tuple(
                     (

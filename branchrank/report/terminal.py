@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Sequence
 
+import msgspec
 from rich.console import Console
 from rich.table import Table as RichTable
 from rich.text import Text
@@ -13,18 +14,35 @@ from branchrank.measures.names import NamedMeasure
 from branchrank.printable import safe
 from branchrank.report.blocks import Cell, Strong, Table
 from branchrank.report.content import heading
-from branchrank.report.result import named
-from branchrank.runs.run import RunData, with_primary
+from branchrank.report.rates import at_depths, named, over, rates_table
+from branchrank.runs.estimates import Estimate
+from branchrank.runs.run import RunData, with_others
 from branchrank.runs.words import milliseconds, number, opening, percent, plural, sentence
 
 #: Wide enough that a line stays one line for whatever reads the output next.
 PIPE_WIDTH = 400
+#: Columns that a predictor's name takes at least, folded where it is longer.
+_FOLDED = 10
 
 _RATES = {
     "strict_hit@1": "S@1",
     "strict_hit@5": "S@5",
     "relaxed_hit@1": "R@1",
     "relaxed_hit@5": "R@5",
+}
+_LETTERS = {
+    "S": "S any overlap with the gold lines",
+    "H": "H half of them",
+    "F": "F all of them",
+    "R": "R the gold's page",
+}
+_LABELS = ("predictor", "gold", "n")
+_SHORT = {
+    **_RATES,
+    "half_hit@1": "H@1",
+    "half_hit@5": "H@5",
+    "full_hit@1": "F@1",
+    "full_hit@5": "F@5",
 }
 
 
@@ -55,7 +73,31 @@ def summary_table(run: RunData) -> Table:
 
 
 def _shown(run: RunData) -> Sequence[NamedMeasure]:
-    return with_primary(tuple(each for each in run.standard if each.name in _RATES), run.primary)
+    return with_others(tuple(each for each in run.standard if each.name in _RATES), [run.primary])
+
+
+def rate_tables(run: RunData) -> list[Table]:
+    """Strict hits at every depth, and the measures that were asked for with their intervals.
+
+    Where gold is of both levels, the first one has all hit rates, each level in rows of its own.
+    """
+    depths = at_depths(run)
+    is_mixed = len(run.by_gold) > 1
+    relaxed = [each for each in run.standard if each.name in _RATES and each.mode == "relaxed"]
+    shown = [*depths, *relaxed] if is_mixed else depths
+    tables = []
+    if shown:
+        names = [_SHORT[each.name] for each in shown]
+        meanings = [text for letter, text in _LETTERS.items() if any(name[0] == letter for name in names)]
+        caption = f"hit@k: {', '.join(meanings)}, over {over(run)}"
+        tables.append(rates_table(run, caption, shown, headings=names, labels=_LABELS, cell=_value))
+    if run.settings.measures or not any(map(run.primary.same, run.standard)):
+        tables.append(rates_table(run, f"95% intervals, over {over(run)}", run.extra, labels=_LABELS))
+    return tables
+
+
+def _value(found: Estimate | None) -> str:
+    return percent(None if found is None else found.value)
 
 
 def legend(run: RunData) -> str:
@@ -66,8 +108,12 @@ def legend(run: RunData) -> str:
     }
     letters = {_RATES[measure.name][0] for measure in _shown(run) if measure.name in _RATES}
     parts = [text for letter, text in rates.items() if letter in letters]
-    over = f"over the {plural(len(run.scores.answerable), 'question')} with an answer"
-    return f"{'; '.join(parts)}, {over}; lines per hit; p50, p95 in ms; LLM calls and tokens per query"
+    asked = plural(len(run.asked), "question")
+    return (
+        f"{'; '.join(parts)}, over {over(run)}; lines per hit; p50, p95 in ms of "
+        f"{plural(run.summary_rows[0].timed_queries, 'timed query')}; LLM calls and tokens per query, over "
+        f"{asked}"
+    )
 
 
 def notices(run: RunData) -> list[str]:
@@ -99,8 +145,26 @@ def verdicts(run: RunData) -> list[str]:
 
 
 def print_summary(run: RunData) -> None:
-    """Print one line per predictor, a legend, and the verdicts; 80 columns are enough."""
-    content = summary_table(run)
+    """Print one line per predictor, a legend, the rates at every depth, and the verdicts; 80 columns are
+    enough. Where gold is of both levels, their rates come first."""
+    console = Console()
+    if not console.is_terminal:
+        console = Console(width=PIPE_WIDTH)
+    summary, rates = summary_table(run), rate_tables(run)
+    say(console, title(run), style="bold")
+    for table in (*rates, summary) if len(run.by_gold) > 1 else (summary, *rates):
+        for part in _fitting(table, console.width):
+            _print_table(console, part)
+        say(console, table.caption, style="dim")
+    if cached := cached_calls(run):
+        say(console, cached, style="dim")
+    for notice in notices(run):
+        say(console, notice, style="yellow")
+    for verdict in verdicts(run):
+        say(console, verdict)
+
+
+def _print_table(console: Console, content: Table) -> None:
     table = RichTable(box=None, pad_edge=False, padding=(0, 1, 0, 0), header_style="underline")
     for place, name in enumerate(content.headings):
         if place < content.labels:
@@ -109,18 +173,31 @@ def print_summary(run: RunData) -> None:
             table.add_column(name, justify="right", no_wrap=True)
     for row in content.rows:
         table.add_row(*(_text(cell) for cell in row))
-    console = Console()
-    if not console.is_terminal:
-        console = Console(width=PIPE_WIDTH)
-    say(console, title(run), style="bold")
     console.print(table)
-    say(console, legend(run), style="dim")
-    if cached := cached_calls(run):
-        say(console, cached, style="dim")
-    for notice in notices(run):
-        say(console, notice, style="yellow")
-    for verdict in verdicts(run):
-        say(console, verdict)
+
+
+def _fitting(table: Table, width: int) -> list[Table]:
+    """The table in parts whose columns of figures fit into a line; each has the labels again."""
+    columns = [
+        max(len(heading), *(len(_text(row[place])) for row in table.rows)) + 1
+        for place, heading in enumerate(table.headings)
+    ]
+    # A long name is folded.
+    left = sum(min(size, _FOLDED) for size in columns[: table.labels])
+    parts: list[list[int]] = [[]]
+    for place in range(table.labels, len(columns)):
+        if parts[-1] and left + sum(columns[each] for each in (*parts[-1], place)) > width:
+            parts.append([])
+        parts[-1].append(place)
+    labels = range(table.labels)
+    return [
+        msgspec.structs.replace(
+            table,
+            headings=tuple(table.headings[place] for place in (*labels, *part)),
+            rows=tuple(tuple(row[place] for place in (*labels, *part)) for row in table.rows),
+        )
+        for part in parts
+    ]
 
 
 def _text(cell: Cell) -> Text:

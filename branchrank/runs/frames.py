@@ -26,6 +26,7 @@ TEXT = frozenset(
         "question_id",
         "kind",
         "difficulty",
+        "gold",
         "status",
         "outcome",
         "lost",
@@ -44,14 +45,23 @@ TEXT = frozenset(
 #: Columns that hold whole numbers; every other number is a float.
 COUNTS = frozenset(
     [
-        *("questions", "answerable_questions", "timed_queries", "failures", "fallbacks", "repeat", "attempt"),
+        *(
+            "questions",
+            "answerable_questions",
+            "span_questions",
+            "timed_queries",
+            "failures",
+            "fallbacks",
+            "repeat",
+            "attempt",
+        ),
         *("prompt_tokens", "completion_tokens", "cached_tokens", "reported"),
     ]
 )
 
 
 def summary_frame(run: RunData) -> pd.DataFrame:
-    """``summary.csv``: one row per predictor."""
+    """``summary.csv``: one row per predictor, and one more for each gold level where there are both."""
     return _frame(summary_csv(run))
 
 

@@ -6,6 +6,7 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
 from branchrank.artifacts import write_text
+from branchrank.measures.matching import gold_level
 from branchrank.measures.names import NamedMeasure, named_measure
 from branchrank.questions.question_files import write_questions
 from branchrank.records import LLMCall, Question
@@ -33,7 +34,10 @@ def write_tables(run: RunData) -> None:
 
 def summary_csv(run: RunData) -> str:
     """``summary.csv``: the fixed columns first, in their order, with the bounds of the standard measures'
-    intervals; then the measures asked for by name, and their bounds."""
+    intervals; then the measures asked for by name, and their bounds.
+
+    Where gold is of both levels, the rows of each level come first, and those of both together last.
+    """
     fixed = (
         "lines_per_hit",
         "latency_p50_ms",
@@ -44,7 +48,7 @@ def summary_csv(run: RunData) -> str:
     more = tuple(name for name in SummaryRow.__struct_fields__[4:] if name not in fixed)
     named = tuple(measure.name for measure in run.extra if measure.name not in STANDARD)
     standard = (*FIRST_RATES, *MORE_RATES)
-    first = ("predictor", "llm", "questions", *FIRST_RATES, *fixed, *MORE_RATES, *more)
+    first = ("predictor", "llm", "questions", *FIRST_RATES, *fixed, *MORE_RATES, *more, "gold")
     header = (*first, *_bound_names(standard), *named, *_bound_names(named))
     lines = [
         (
@@ -55,11 +59,13 @@ def summary_csv(run: RunData) -> str:
             *(getattr(row, name) for name in fixed),
             *(row.rates[name] for name in MORE_RATES),
             *(getattr(row, name) for name in more),
+            level,
             *(bound for name in standard for bound in _bounds(row.estimates[name])),
             *(row.rates[name] for name in named),
             *(bound for name in named for bound in _bounds(row.estimates[name])),
         )
-        for row in run.summary_rows
+        for level, part in run.by_gold.items()
+        for row in part.summary_rows
     ]
     return table_csv(header, lines)
 
@@ -84,6 +90,7 @@ def questions_csv(run: RunData) -> str:
         "repeat",
         "kind",
         "difficulty",
+        "gold",
         "status",
         "outcome",
         *STANDARD,
@@ -121,6 +128,7 @@ def _question_line(
         row.repeat,
         question.kind,
         question.difficulty,
+        gold_level(question) if question.gold else "",
         row.status,
         outcome_of(row, values) if question.answerable else "unanswerable",
         *(values.values() if question.answerable else [None] * len(values)),

@@ -56,7 +56,9 @@ def p_value(p: float) -> str:
 
 def plural(count: int, noun: str) -> str:
     """A count with its noun."""
-    return f"{count} {noun}" if count == 1 else f"{count} {noun}s"
+    if count == 1:
+        return f"{count} {noun}"
+    return f"{count} {noun[:-1]}ies" if noun.endswith("y") else f"{count} {noun}s"
 
 
 def record(comparison: Comparison) -> str:
@@ -77,8 +79,9 @@ def opening(comparison: Comparison) -> str:
 def sentence(comparison: Comparison) -> str:
     """The figures behind a verdict."""
     parts = [
-        f"{comparison.measure} {percent(comparison.mean_b)} vs {percent(comparison.mean_a)}, "
-        f"{points(comparison.difference)} points ({_interval_words(comparison)}).",
+        f"{comparison.measure} {percent(comparison.mean_b)} vs {percent(comparison.mean_a)} over "
+        f"{plural(comparison.n, 'question')}, {points(comparison.difference)} points "
+        f"({_interval_words(comparison)}).",
         f"{plural(comparison.wins, 'win')}, {plural(comparison.ties, 'tie')}, "
         f"{comparison.losses} loss{'' if comparison.losses == 1 else 'es'}; "
         f"adjusted p {p_value(comparison.p_adjusted)}.",

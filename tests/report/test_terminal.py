@@ -60,9 +60,10 @@ def test_a_pipe_gets_one_line_for_each_predictor_and_verdict(
     long = "swept[rrf_k=2, vector_weight=1.0, and more of it than a line of eighty columns can hold at all]"
     print_summary(make_run(tmp_path, [Planned("local", 0.5), Planned(long, 0.5)], latency_sample=0))
     lines = capsys.readouterr().out.splitlines()
-    assert len(lines) == 6
+    assert len(lines) == 10
     assert lines[3].startswith(long)
-    assert lines[5].startswith(f"{long} vs local: ")
+    assert lines[7].startswith(long)
+    assert lines[9].startswith(f"{long} vs local: ")
 
 
 def test_bold_is_for_a_passed_test_alone(
