@@ -58,6 +58,7 @@ __all__ = [
     "Spent",
     "ToolAnswer",
     "add_corpus",
+    "demo",
     "estimate_plan",
     "import_beir",
     "list_corpora",
@@ -308,6 +309,25 @@ def add_corpus(name: str, *, progress: Progress = no_progress) -> Path:
     from branchrank.corpus import named
 
     return named.add_corpus(name, progress=progress)
+
+
+def demo(
+    folder: str | Path = "branchrank-demo",
+    *,
+    fresh: bool = False,
+    notify: Notify = no_notice,
+    progress: bool | Progress = False,
+) -> Run:
+    """Copy the bundled sample into ``folder``, index it, compare the systems without an LLM, return the run.
+
+    The run's directory is below ``folder/reports``. A second call finishes what was interrupted, or returns
+    the finished run; ``fresh`` measures again. Files that exist stay as they are.
+
+    Raises :class:`~branchrank.errors.UsageError` for a folder that holds something else.
+    """
+    from branchrank.demo import run_demo
+
+    return run_demo(Path(folder), fresh=fresh, notify=notify, progress=progress)
 
 
 def list_corpora() -> list[CorpusPlace]:
