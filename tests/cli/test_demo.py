@@ -1,4 +1,4 @@
-"""``branchrank demo``: the sample copied, indexed and measured, in a folder that may hold something already."""
+"""``branchrank demo``: the sample copied, indexed and measured, in a folder that may hold something."""
 
 from __future__ import annotations
 
