@@ -9,6 +9,7 @@ from __future__ import annotations
 from io import StringIO
 from typing import TYPE_CHECKING
 
+from branchrank.measures.matching import GOLD_LEVELS
 from branchrank.runs.csv_text import text_of
 from branchrank.runs.tables import calls_csv, questions_csv, summary_csv
 from branchrank.runs.timings import timings_csv
@@ -45,23 +46,15 @@ TEXT = frozenset(
 #: Columns that hold whole numbers; every other number is a float.
 COUNTS = frozenset(
     [
-        *(
-            "questions",
-            "answerable_questions",
-            "span_questions",
-            "timed_queries",
-            "failures",
-            "fallbacks",
-            "repeat",
-            "attempt",
-        ),
-        *("prompt_tokens", "completion_tokens", "cached_tokens", "reported"),
+        *("questions", "answerable_questions", "span_questions", "timed_queries", "failures", "fallbacks"),
+        *(f"answerable_questions_{level}" for level in GOLD_LEVELS),
+        *("repeat", "attempt", "prompt_tokens", "completion_tokens", "cached_tokens", "reported"),
     ]
 )
 
 
 def summary_frame(run: RunData) -> pd.DataFrame:
-    """``summary.csv``: one row per predictor, and one more for each gold level where there are both."""
+    """``summary.csv``: one row per predictor."""
     return _frame(summary_csv(run))
 
 
