@@ -15,7 +15,7 @@ from branchrank.report.content import heading
 from branchrank.report.result import named
 from branchrank.runs.run import RunData, with_primary
 from branchrank.runs.scores import NamedMeasure
-from branchrank.runs.words import milliseconds, number, opening, percent, plural, sentence
+from branchrank.runs.words import milliseconds, number, opening, plural, score, sentence
 
 #: Wide enough that a line stays one line for whatever reads the output next.
 PIPE_WIDTH = 400
@@ -40,7 +40,7 @@ def summary_table(run: RunData) -> Table:
         (
             named(row.predictor, run.judgement),
             row.llm,
-            *(percent(row.rates[measure.name]) for measure in shown),
+            *(score(row.rates[measure.name], measure.name) for measure in shown),
             number(row.lines_per_hit),
             milliseconds(row.latency_p50_ms),
             milliseconds(row.latency_p95_ms),

@@ -148,7 +148,7 @@ TAMPERINGS: dict[str, tuple[Callable[[Path], None], str]] = {
         replaced("report.html", '"where does kettle 7', '"where does kettle 8'),
         "html: line",
     ),
-    "a plot": (replaced("plots/rates.svg", "local", "LOCAL"), "plots/rates.svg: line"),
+    "a plot": (replaced("plots/differences.svg", "local", "LOCAL"), "plots/differences.svg: line"),
     "a time": (timing, "timings.csv: was changed"),
     "the seed": (replaced("run.json", '"seed": 42', '"seed": 43'), "run.json: seed: is 43"),
     "the gold": (moved_gold, "questions.jsonl: was changed"),
@@ -227,13 +227,13 @@ def test_a_credit_by_quote_may_stand_where_the_span_misses(tmp_path: Path) -> No
 
 
 def test_a_plot_by_another_version_is_compared_with_what_this_one_draws(copied: Path) -> None:
-    path = copied / "plots" / "rates.svg"
+    path = copied / "plots" / "differences.svg"
     path.write_text(path.read_text().replace(plots.drawn_by(), "<!-- altair 1.0, vl-convert 0.1 -->"))
     verified = verify_run(copied)
     assert verified.findings == ()
-    assert verified.notes == ("plots/rates.svg was drawn by another version and shows the same",)
+    assert verified.notes == ("plots/differences.svg was drawn by another version and shows the same",)
     path.write_text(path.read_text().replace("local", "LOCAL", 1))
-    assert {finding.file for finding in verify_run(copied).findings} == {"plots/rates.svg"}
+    assert {finding.file for finding in verify_run(copied).findings} == {"plots/differences.svg"}
 
 
 @pytest.mark.parametrize(
