@@ -113,7 +113,7 @@ def _hash(text: str) -> str:
 
 
 def block_html(block: Block, drawings: Mapping[str, str]) -> str:
-    """One block; a plot needs its drawing, by name."""
+    """One block; a plot needs its drawing, by name, and shows the narrow one if that is there."""
     if isinstance(block, Paragraph):
         return f"<p>{escape(block.text)}</p>"
     if isinstance(block, Points):
@@ -122,16 +122,22 @@ def block_html(block: Block, drawings: Mapping[str, str]) -> str:
     if isinstance(block, Code):
         return f'<pre class="code" tabindex="0"><code>{escape(block.text)}</code></pre>'
     if isinstance(block, Plot):
-        return (
-            f'<figure class="plot"><figcaption>{escape(block.caption)}</figcaption>\n'
-            f'<div class="wide">{drawings[block.name]}</div>\n'
-            f'<div class="narrow">{drawings[block.narrow_name]}</div></figure>'
-        )
+        return _plot(block, drawings)
     if isinstance(block, Callout):
         return _callout(block)
     if isinstance(block, QuestionBrowser):
         return _asset("browser.html")
     return _table(block)
+
+
+def _plot(plot: Plot, drawings: Mapping[str, str]) -> str:
+    narrow = drawings.get(plot.narrow_name)
+    return (
+        f'<figure class="plot"><figcaption>{escape(plot.caption)}</figcaption>\n'
+        f'<div class="wide">{drawings[plot.name]}</div>'
+        + (f'\n<div class="narrow">{narrow}</div>' if narrow else "")
+        + "</figure>"
+    )
 
 
 def _callout(block: Callout) -> str:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from branchrank.report.blocks import Block, Paragraph
 from branchrank.report.html import block_html, escape
 from branchrank.report.plots import differences
-from branchrank.report.plots.drawing import drawings
+from branchrank.report.plots.drawing import draw
 from branchrank.report.recommendation import recommendation
 from branchrank.report.terminal import summary_table, title, verdicts
 from branchrank.runs.run import RunData
@@ -13,7 +13,7 @@ from branchrank.runs.run import RunData
 #: A row's heading is the name of a predictor: bold is for a winner whose test passed, not for headings.
 _STYLE = (
     "<style>.branchrank-run tbody th {font-weight: normal; text-align: left} "
-    ".branchrank-run caption {text-align: left} .branchrank-run .narrow {display: none}</style>"
+    ".branchrank-run caption {text-align: left}</style>"
 )
 
 
@@ -23,7 +23,7 @@ def run_html(run: RunData) -> str:
     shown = [differences(compared)] if compared else []
     texts = [Paragraph(text=text) for text in verdicts(run)]
     blocks: list[Block] = [recommendation(run), summary_table(run), *shown, *texts]
-    drawn = drawings(shown)
+    drawn = {plot.name: draw(plot.spec) for plot in shown}
     body = "\n".join(block_html(block, drawn) for block in blocks)
     heading = f"<p><strong>{escape(title(run))}</strong></p>"
     return f'<div class="branchrank-run">{_STYLE}{heading}\n{body}\n</div>'

@@ -168,7 +168,7 @@
       made.disabled = !possible;
       made.addEventListener("click", () => {
         turn(target);
-        document.getElementById("questions-heading").scrollIntoView();
+        document.getElementById("questions").scrollIntoView();
       });
       return made;
     };

@@ -50,8 +50,9 @@ def _caption(comparisons: Sequence[Comparison]) -> str:
     baselines = list(dict.fromkeys(each.baseline for each in comparisons))
     against = baselines[0] if len(baselines) == 1 else "its baseline"
     band = f" The band is the margin of {margin(first.delta, first.measure)}, too small to matter."
+    measure = first.measure.replace("_", " ")
     return (
-        f"Difference from {against} in {first.measure.replace('_', ' ')}, with its {confidence(first)}: right of the line is "
+        f"Difference from {against} in {measure}, with its {confidence(first)}: right of the line is "
         f"better than {against}.{band if first.delta else ''}"
     )
 
