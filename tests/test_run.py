@@ -245,7 +245,8 @@ def test_the_primary_measure_is_in_every_table(
 ) -> None:
     assert named.judgement.measure == "nDCG@10"
     named.print()
-    header, *lines = capsys.readouterr().out.splitlines()[1:4]
+    table = capsys.readouterr().out.split("\n\n")[2]
+    header, *lines = table.splitlines()
     assert header.split()[6] == "nDCG@10"
     rate = named.summary_rows[0].rates["nDCG@10"]
     assert rate is not None

@@ -11,13 +11,13 @@
 
 from __future__ import annotations
 
+from branchrank.measures.names import NamedMeasure
 from branchrank.measures.verdicts import Comparison
 from branchrank.records import Record
 from branchrank.report.blocks import Callout, Cell, Strong
 from branchrank.report.cautions import cautions, is_pilot
 from branchrank.runs.estimates import choice, standings
 from branchrank.runs.run import RunData
-from branchrank.runs.scores import NamedMeasure
 from branchrank.runs.summary import SummaryRow
 from branchrank.runs.words import (
     gap,
