@@ -5,7 +5,7 @@ from __future__ import annotations
 from branchrank.measures.fragility import fragility
 from branchrank.measures.verdicts import Comparison
 from branchrank.report import plots
-from branchrank.report.blocks import Block, Cell, Paragraph, Points, Section, Strong, Table
+from branchrank.report.blocks import Block, Cell, Paragraph, Plot, Points, Section, Strong, Table
 from branchrank.report.cautions import about
 from branchrank.report.recommendation import recommendation
 from branchrank.runs.comparisons import Judgement
@@ -52,6 +52,8 @@ def result(run: RunData) -> Section:
     ]
     if judgement.comparisons:
         blocks.append(plots.differences(judgement.comparisons))
+    elif run.scores.answerable:
+        blocks.append(rates_plot(run))
     return Section(title="Result", blocks=(*blocks, *_flips(run)))
 
 
@@ -85,6 +87,18 @@ def _rates(run: RunData) -> Table:
             for row in run.summary_rows
         ),
         labels=2,
+    )
+
+
+def rates_plot(run: RunData) -> Plot:
+    """Every hit rate with its interval, where nothing is compared."""
+    return plots.rates(
+        [
+            (row.predictor, measure.name, row.estimates[measure.name])
+            for row in run.summary_rows
+            for measure in run.shown
+            if is_share(measure.name)
+        ]
     )
 
 

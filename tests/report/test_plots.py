@@ -11,7 +11,7 @@ from support.made_runs import Planned, luck, make_questions, make_run
 
 from branchrank.measures.frontier import Standing
 from branchrank.measures.verdicts import Comparison, compare_predictors
-from branchrank.report.plots import Swept, differences, frontier, losses, risks, sweep
+from branchrank.report.plots import Swept, differences, frontier, losses, rates, risks, sweep
 from branchrank.report.plots.drawing import draw, drawings, standalone
 from branchrank.report.plots.labels import place_labels
 from branchrank.report.plots.style import NARROW, WIDE, Frame
@@ -147,6 +147,7 @@ def test_control_characters_in_a_name_do_not_end_the_process() -> None:
     estimate = Estimate(value=0.5, low=0.4, high=0.6, n=10)
     swept = [Swept(name=name, values={"k": name}, estimate=estimate) for name in nasty]
     for plot in (
+        rates([(name, "strict_hit@1", estimate) for name in nasty]),
         losses([(name, "failed", 1) for name in nasty]),
         frontier([standing(name) for name in nasty], set(nasty), "strict_hit@1", "tokens"),
         risks([(name, [(0.5, 0.2), (1.0, 0.4)]) for name in nasty]),

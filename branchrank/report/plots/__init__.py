@@ -10,5 +10,6 @@ from branchrank.report.plots.differences import differences
 from branchrank.report.plots.frontier import frontier
 from branchrank.report.plots.lines import Swept, risks, sweep
 from branchrank.report.plots.losses import losses
+from branchrank.report.plots.rates import rates
 
-__all__ = ["Swept", "differences", "frontier", "losses", "risks", "sweep"]
+__all__ = ["Swept", "differences", "frontier", "losses", "rates", "risks", "sweep"]

@@ -50,6 +50,7 @@ def finished(chart: TopLevelMixin, frame: Frame) -> dict[str, Any]:
         "font": "sans-serif",
         "axis": {**quiet, **fonts, "gridColor": MUTED, "gridOpacity": 0.2, "titlePadding": 10},
         "legend": {"labelColor": INK, "labelFontSize": frame.font, "symbolOpacity": 1},
+        "header": {"labelColor": INK, "labelFontSize": frame.font},
         "view": {"stroke": None},
     }
     return spec
