@@ -30,7 +30,7 @@ def rates(estimates: Estimates) -> Plot:
 def _chart(estimates: Estimates, frame: Frame) -> dict[str, Any]:
     import altair
 
-    rows = [
+    rows: list[dict[str, Any]] = [
         {
             "predictor": name,
             "panel": panel.replace("_", " "),
