@@ -1,7 +1,7 @@
 """Labelling what the systems of a run found: the pool, and the question file that the labels go into.
 
 1. The first ``depth`` hits of every system, repeat and question are pooled (Sparck Jones and van Rijsbergen
-   1975; as TREC does): each passage once, without the systems that found it.
+   1975; as TREC does): each passage once, without blank lines at its ends and the systems that found it.
 2. Passages that touch the gold that was there before any label, or lie in an excluded span, need no label.
 3. Questions, and the passages of each, come in an order drawn by the seed, so that nobody sees a rank.
 4. Every label is written at once, so that an interruption loses none; labels that are there are not asked
@@ -67,7 +67,7 @@ class Labelling:
         asked = run.asked if questions is None else _named(run, questions)
         check_wording(asked, run.directory / "questions.jsonl")
         self._questions = _continued(asked, output)
-        self._pool = _pooled(run, depth)
+        self._pool = _pooled(run, depth, self.lines)
         for question in self._questions.values():
             labels_of(question)  # a key of the user's own is refused before any work
 
@@ -152,13 +152,19 @@ class Labelling:
         return hashlib.sha256(f"{self._seed}\0{name}".encode()).hexdigest()
 
 
-def _pooled(run: RunData, depth: int) -> dict[str, dict[Span, str | None]]:
-    """The passages of each question, with the section of each."""
+def _pooled(run: RunData, depth: int, lines: Lines) -> dict[str, dict[Span, str | None]]:
+    """The passages of each question without blank lines at their ends, and the section of each."""
     pool: dict[str, dict[Span, str | None]] = {}
     for row in run.rows:
         for hit in row.hits[:depth]:
-            span = Span(source=hit.source, line_start=hit.line_start, line_end=hit.line_end)
-            pool.setdefault(row.question_id, {}).setdefault(span, hit.node_id)
+            filled = [
+                number
+                for number in range(hit.line_start, hit.line_end + 1)
+                if lines[hit.source][number - 1].strip()
+            ]
+            if filled:
+                span = Span(source=hit.source, line_start=filled[0], line_end=filled[-1])
+                pool.setdefault(row.question_id, {}).setdefault(span, hit.node_id)
     return pool
 
 
