@@ -12,12 +12,12 @@ from msgspec.structs import replace
 
 from branchrank.errors import InputError
 from branchrank.index.workspace_folder import WorkspaceFolder
+from branchrank.llm.ledger import PriceTable, Totals
 from branchrank.progress import Progress, no_progress
 from branchrank.records import Node, Question, Record, Span
 from branchrank.settings import LLMSettings
 
 if TYPE_CHECKING:
-    from branchrank.llm.ledger import PriceTable, Totals
     from branchrank.questions.anchoring import AnchorMove, AnchorProblem
     from branchrank.questions.checks import QuestionCheck
     from branchrank.questions.generation import GeneratedQuestions, GenerationEstimate
