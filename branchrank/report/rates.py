@@ -19,7 +19,8 @@ from branchrank.report.blocks import Cell, Paragraph, Plot, Strong, Table
 from branchrank.runs.comparisons import Judgement
 from branchrank.runs.estimates import Estimate
 from branchrank.runs.run import RunData
-from branchrank.runs.words import interval, plural
+from branchrank.runs.summary import SummaryRow
+from branchrank.runs.words import interval, is_share, plural, score
 
 #: What each gold level is called in a sentence.
 _GOLD_WORDS: dict[GoldLevel, str] = {"span": "lines", "file": "a whole file"}
@@ -64,11 +65,13 @@ def rates_table(
     *,
     headings: Sequence[str] = (),
     labels: tuple[str, ...] = ("predictor", "LLM", "gold", "questions"),
-    cell: Callable[[Estimate | None], str] = interval,
+    cell: Callable[[Estimate | None, str], str] = interval,
+    costs: tuple[Sequence[str], Callable[[SummaryRow], Sequence[str]]] = ((), lambda row: ()),
 ) -> Table:
     """One row per predictor with these measures; where gold is of both levels, one for each and for both.
 
-    The last two ``labels`` are of the level and its number of questions.
+    The last two ``labels`` are of the level and its number of questions; ``costs`` are the headings of
+    further columns, and what fills them.
     """
     is_mixed = len(run.by_gold) > 1
     shown = labels if is_mixed else labels[:-2]
@@ -78,35 +81,47 @@ def rates_table(
             name = named(row.predictor, run.judgement) if part is run else row.predictor
             label = (name, row.llm)[: len(labels) - 2]
             asked = (level, str(len(part.scores.answerable))) if is_mixed else ()
-            rows.append((*label, *asked, *(cell(row.estimates[measure.name]) for measure in measures)))
+            rows.append((*label, *asked, *_cells(row, measures, cell), *costs[1](row)))
     return Table(
         caption=caption,
-        headings=(*shown, *(headings or [measure.name.replace("_", " ") for measure in measures])),
+        headings=(
+            *shown,
+            *(headings or [measure.name.replace("_", " ") for measure in measures]),
+            *costs[0],
+        ),
         rows=tuple(rows),
         labels=len(shown) - is_mixed,
     )
 
 
+def _cells(
+    row: SummaryRow, measures: Sequence[NamedMeasure], cell: Callable[[Estimate | None, str], str]
+) -> list[str]:
+    return [cell(row.estimates[measure.name], measure.name) for measure in measures]
+
+
+def value(found: Estimate | None, measure: str) -> str:
+    """An estimate without its interval."""
+    return score(None if found is None else found.value, measure)
+
+
 def hits(run: RunData) -> list[NamedMeasure]:
     """The hit rates of a report; the depths of strict ones have a table of their own."""
-    return [each for each in run.shown if _is_hit(each) and each not in at_depths(run, strict=False)]
+    depths = at_depths(run, strict=False)
+    return [each for each in run.shown if is_share(each.name) and each not in depths]
 
 
 def at_depths(run: RunData, *, strict: bool = True) -> list[NamedMeasure]:
     """The strict hit rates at every depth, those of one cutoff side by side; or only those that ask for more
     than any overlap."""
-    found = [each for each in run.standard if _is_hit(each) and each.mode in _AT_DEPTHS]
+    found = [each for each in run.standard if is_share(each.name) and each.mode in _AT_DEPTHS]
     ordered = sorted(found, key=lambda each: (each.measure.cutoff or 0, _AT_DEPTHS.index(each.mode)))
     return [each for each in ordered if strict or each.mode in SHARES]
 
 
 def means(run: RunData) -> list[NamedMeasure]:
     """The measures of a report that are no hit rates."""
-    return [measure for measure in run.shown if not _is_hit(measure)]
-
-
-def _is_hit(measure: NamedMeasure) -> bool:
-    return measure.measure.definition.name == "Success"
+    return [measure for measure in run.shown if not is_share(measure.name)]
 
 
 def rates_plot(run: RunData) -> Plot:

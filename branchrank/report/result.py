@@ -1,4 +1,4 @@
-"""The first sections of a report: what was run, the rates, the verdicts, what passages cost, the frontier."""
+"""The sections of a report on the result: rates, differences, the trade-off, statistics, passages."""
 
 from __future__ import annotations
 
@@ -7,123 +7,90 @@ from branchrank.measures.names import NamedMeasure
 from branchrank.measures.verdicts import Comparison
 from branchrank.report import plots
 from branchrank.report.blocks import Block, Cell, Paragraph, Points, Section, Strong, Table
-from branchrank.report.rates import at_depths, hits, means, mixed_words, named, over, rates_plot, rates_table
+from branchrank.report.cautions import about
+from branchrank.report.rates import (
+    at_depths,
+    hits,
+    means,
+    mixed_words,
+    over,
+    rates_plot,
+    rates_table,
+    value,
+)
+from branchrank.report.recommendation import recommendation
 from branchrank.runs.comparisons import Judgement
-from branchrank.runs.directory import IndexFacts
 from branchrank.runs.estimates import choice, difference, flip_rate, standings
-from branchrank.runs.run import RunData
+from branchrank.runs.run import RunData, with_others
+from branchrank.runs.summary import SummaryRow
 from branchrank.runs.words import (
     NOTHING,
     confidence,
+    gap,
+    gap_between,
+    is_share,
+    margin,
     milliseconds,
     number,
     opening,
     p_value,
     percent,
     plural,
-    points,
-    points_between,
     record,
     sentence,
+    size,
 )
-from branchrank.systems.query import read_filters
-
-
-def asked(run: RunData) -> str:
-    """How many questions were asked, and how many of them have no answer."""
-    without = len(run.asked) - len(run.scores.answerable)
-    return plural(len(run.asked), "question") + (f", {without} of them unanswerable" if without else "")
-
-
-def facts(run: RunData) -> Table:
-    """What was run, on what, with what."""
-    record, clusters = run.record, len(set(run.clusters.values()))
-    rows = [
-        ("questions", f"{asked(run)}, from {plural(clusters, 'source')}; {record.questions_file}"),
-        ("questions' digest", record.questions_digest[:16]),
-        ("split", record.split or "none given; scores on questions used for tuning are not evidence"),
-        (
-            "corpus",
-            f"{record.corpus or 'none'} (digest {record.corpus_digest[:16]})" if record.corpus else "none",
-        ),
-    ]
-    for index in record.indexes:
-        name = "index" if len(record.indexes) == 1 else f"index {index.name}"
-        rows.append(
-            (
-                name,
-                f"{index.embedder}, {index.dimension} dimensions; {index.vector_store}{_recall(index)}; "
-                f"{plural(index.chunks, 'chunk')}, {plural(index.nodes, 'node')}; "
-                f"digest {index.digest[:16]}",
-            )
-        )
-        rows.append(
-            (f"{name}, build", f"{index.build_seconds:.1f} s, {index.bytes / 1e6:.1f} MB on the disk")
-        )
-        if index.distance.words and _calibrated(run, index.name):
-            rows.append((f"{name}, threshold", index.distance.words))
-    if record.filters:
-        rows.append(("filters", f"{' and '.join(record.filters)}: {_filtered(run)}"))
-    seal = "none" if record.seal is None else f"{record.seal.file} (digest {record.seal.digest[:16]})"
-    rows += [
-        ("seal", seal),
-        ("hits kept", str(record.top_k)),
-        ("seed", str(record.seed)),
-        ("made", record.created),
-    ]
-    return Table(caption="What was run", headings=("", "value"), rows=tuple(rows), labels=2)
-
-
-def _recall(index: IndexFacts) -> str:
-    """What an approximate vector store found of the true nearest chunks."""
-    return "" if index.recall is None else f" (recall@{index.recall_depth} {index.recall:.4f})"
-
-
-def _filtered(run: RunData) -> str:
-    """How many questions can be answered at all from the documents that the filters admit."""
-    filters = read_filters(run.record.filters)
-    answerable = [question for question in run.asked if question.gold]
-    inside = sum(
-        any(all(each.admits(gold.source_file) for each in filters) for gold in question.gold)
-        for question in answerable
-    )
-    return f"{inside} of {plural(len(answerable), 'answerable question')} have an answer in these documents"
-
-
-def _calibrated(run: RunData, index: str) -> bool:
-    """Whether a predictor on this index drops chunks by the index's own threshold."""
-    return any(
-        branch.threshold == "calibrated"
-        for each in run.record.predictors
-        if each.index == index and each.system is not None
-        for branch in each.system.branches
-    )
 
 
 def result(run: RunData) -> Section:
-    """Rates with intervals and verdicts in words; where gold is of two levels, the rates come first."""
-    apart, asked_of = mixed_words(run), f"over {over(run)}, with 95% intervals"
-    tables: list[Block] = [rates_table(run, f"Hit rates {asked_of}", hits(run))]
+    """The recommendation, the rates, and the differences from the baseline."""
+    judgement = run.judgement
+    blocks: list[Block] = [recommendation(run), *mixed_words(run), _rates(run)]
     if at_depths(run):
-        caption = f"Strict hits at any overlap, half and all of the gold lines, {asked_of}"
-        tables.append(rates_table(run, caption, at_depths(run)))
-    if means(run):
-        tables.append(rates_table(run, f"Means {asked_of}", means(run)))
-    verdicts = _verdicts(run.judgement)
-    return Section(
-        title="Result",
-        blocks=(
-            *((*apart, *tables, *verdicts) if apart else (*verdicts, *tables)),
-            Paragraph(
-                text="Strict: the hit covers the gold, in at least one line; half and full: it holds at "
-                "least half of the gold's lines, or all. Relaxed: it is on the gold's page. A failed "
-                "query counts as a miss. Intervals allow for questions whose gold is on the same page. "
-                + _bold_words(run.judgement)
-            ),
-            rates_plot(run),
-            *_flips(run),
-        ),
+        caption = f"Strict hits at any overlap, half and all of the gold lines, over {over(run)}"
+        blocks.append(rates_table(run, f"{caption}, with 95% intervals", at_depths(run)))
+    chosen = [each for each in run.extra if not is_share(each.name) and not each.same(run.primary)]
+    if chosen:
+        caption = f"Other measures that were asked for, over {over(run)}, with 95% intervals"
+        blocks.append(rates_table(run, caption, chosen))
+    blocks.append(
+        Paragraph(
+            text="Strict: the hit covers the gold, in at least one line; half and full: it holds at least "
+            "half of the gold's lines, or all. Relaxed: it is on the gold's page. A failed "
+            "query counts as a miss. Intervals allow for questions whose gold is on the same page. "
+            + _bold_words(judgement)
+        )
     )
+    if judgement.comparisons:
+        blocks.append(plots.differences(judgement.comparisons))
+    elif run.scores.answerable:
+        blocks.append(rates_plot(run))
+    return Section(title="Result", blocks=(*blocks, *_flips(run)))
+
+
+def _rates(run: RunData) -> Table:
+    """One row per predictor: hit rates with intervals, latency, and LLM cost where there is any."""
+    columns = with_others(tuple(hits(run)), [run.primary])
+    asks = any(row.llm_calls_per_query for row in run.summary_rows)
+    timed = any(row.latency_p50_ms is not None for row in run.summary_rows)
+
+    def costs(row: SummaryRow) -> list[str]:
+        times = [milliseconds(row.latency_p50_ms), milliseconds(row.latency_p95_ms)] if timed else []
+        return times + ([number(row.llm_tokens_per_query, 0)] if asks else [])
+
+    headings = (*(("p50 ms", "p95 ms") if timed else ()), *(("LLM tokens per query",) if asks else ()))
+    caption = f"Hit rates over {over(run)}, with 95% intervals"
+    if timed:
+        caption += f"; p50 and p95 of {plural(run.summary_rows[0].timed_queries, 'timed query')}"
+    if asks:
+        caption += f"; LLM tokens over {plural(len(run.asked), 'question')}"
+    return rates_table(run, caption, columns, costs=(headings, costs))
+
+
+def _means(run: RunData) -> Table:
+    """The measures that are no hit rates, with intervals."""
+    caption = f"Means over {over(run)}, with 95% intervals"
+    return rates_table(run, caption, means(run), labels=("predictor", "gold", "questions"))
 
 
 def _bold_words(judgement: Judgement) -> str:
@@ -137,11 +104,18 @@ def _bold_words(judgement: Judgement) -> str:
     )
 
 
-def _verdicts(judgement: Judgement) -> list[Block]:
-    if not judgement.comparisons:
-        return [Paragraph(text="There is nothing to compare: one predictor, or no answerable question.")]
-    compared = Points(items=tuple((Strong(opening(c)), sentence(c)) for c in judgement.comparisons))
-    return [compared]
+def _verdicts(run: RunData) -> Points:
+    """Each verdict with its figures, and with the cautions that concern the two systems."""
+    return Points(
+        items=tuple(
+            (
+                Strong(opening(each)),
+                sentence(each),
+                *(f"Warning: {text}" for text in about(run, each.candidate, each.baseline)),
+            )
+            for each in run.judgement.comparisons
+        )
+    )
 
 
 def _flips(run: RunData) -> list[Block]:
@@ -165,7 +139,8 @@ def statistics(run: RunData) -> Section:
     """The figures behind the verdicts, and the other measures without verdicts."""
     judgement = run.judgement
     if not judgement.comparisons:
-        return Section(title="Statistics", blocks=(Paragraph(text="Nothing was compared."),))
+        nothing = Paragraph(text="There is nothing to compare: one predictor, or no answerable question.")
+        return Section(title="Statistics", blocks=(_means(run), nothing))
     first = judgement.comparisons[0]
     tests = Table(
         caption=f"{judgement.measure} against {judgement.baseline}, over {over(run)}",
@@ -189,22 +164,24 @@ def statistics(run: RunData) -> Section:
     return Section(
         title="Statistics",
         blocks=(
+            _verdicts(run),
             Paragraph(
                 text=f"Primary measure: {judgement.measure}. Baseline: {judgement.baseline}. "
                 f"{_declared(run)} {plural(first.n, 'question')} in "
                 f"{plural(first.clusters, 'cluster')} of one gold source each. Family of "
                 f"{plural(first.family, 'comparison')}: tests corrected by Holm, intervals by Bonferroni; "
-                f"alpha {first.alpha:g}, delta {100 * first.delta:g} points."
+                f"alpha {first.alpha:g}, delta {margin(first.delta, first.measure)}."
             ),
             tests,
             Paragraph(
                 text="p-floor: the smallest p that so many differing clusters can give. Detectable: the "
-                "smallest true difference, in points, that the test finds with 80% power, given how often "
+                "smallest true difference that the test finds with 80% power, given how often "
                 "the two disagree and how alike the questions of one page are. Questions needed: to "
                 "confirm the observed difference with 80% power. Labels that carry it: how many gold "
                 "labels would have to change before the test no longer rejects, of those that favour the "
                 "leader."
             ),
+            _means(run),
             *_by_gold(run),
             _exploratory(run),
         ),
@@ -227,13 +204,13 @@ def _test_row(each: Comparison, run: RunData) -> tuple[Cell, ...]:
         each.candidate,
         each.verdict,
         each.test,
-        f"{points(each.difference)} ({points_between(each.ci_low, each.ci_high)})",
+        f"{gap(each.difference, each.measure)} ({gap_between(each.ci_low, each.ci_high, each.measure)})",
         record(each),
         p_value(each.p),
         p_value(each.p_adjusted),
         p_value(each.p_floor),
         NOTHING if each.p_mcnemar is None else p_value(each.p_mcnemar),
-        NOTHING if each.mde is None else f"{100 * each.mde:.1f}",
+        NOTHING if each.mde is None else size(each.mde, each.measure),
         NOTHING if each.questions_needed is None else str(each.questions_needed),
         _carrying(each, run),
     )
@@ -261,7 +238,7 @@ def _by_gold(run: RunData) -> list[Table]:
     parts = list(run.by_gold.items())
     return [
         Table(
-            caption=f"{measure.name} by level of gold, exploratory: difference from {baseline} in points "
+            caption=f"{measure.name} by level of gold, exploratory: difference from {baseline} "
             "(95% interval)",
             headings=(
                 "candidate",
@@ -280,8 +257,7 @@ def _exploratory(run: RunData) -> Table:
     baseline = run.judgement.baseline
     measures = [each for each in run.shown if not each.same(run.primary)]
     return Table(
-        caption=f"Other measures, exploratory: difference from {baseline} in points (95% interval), over "
-        f"{over(run)}",
+        caption=f"Other measures, exploratory: difference from {baseline} (95% interval), over {over(run)}",
         headings=("candidate", *(measure.name.replace("_", " ") for measure in measures)),
         rows=tuple(
             (name, *(_difference(run, baseline, name, measure) for measure in measures))
@@ -294,48 +270,42 @@ def _exploratory(run: RunData) -> Table:
 def _difference(run: RunData, baseline: str, candidate: str, measure: NamedMeasure) -> str:
     scores = run.scores
     found = difference(run, scores.per_question(baseline, measure), scores.per_question(candidate, measure))
-    return f"{points(found.value)} ({points_between(found.low, found.high)})"
+    return f"{gap(found.value, measure.name)} ({gap_between(found.low, found.high, measure.name)})"
 
 
 def passages(run: RunData) -> Section:
     """What a reader pays for the strict rates."""
     strict = [each for each in at_depths(run) if each.measure.cutoff == 1 or each.mode == "strict"]
-    is_mixed = len(run.by_gold) > 1
-    rows = tuple(
-        (
-            named(row.predictor, run.judgement) if part is run else row.predictor,
-            *((level, str(row.answerable_questions)) if is_mixed else ()),
-            *(percent(row.rates[measure.name]) for measure in strict),
+    headings = (
+        "lines per hit",
+        "characters per hit",
+        "tokens per hit",
+        "repeated pages",
+        "span precision",
+        "gold coverage",
+    )
+
+    def costs(row: SummaryRow) -> list[str]:
+        return [
             number(row.lines_per_hit),
             number(row.characters_per_hit, 0),
             number(row.tokens_per_hit, 0),
             percent(row.repeated_pages),
             percent(row.span_precision),
             percent(row.gold_coverage),
-        )
-        for level, part in run.by_gold.items()
-        for row in part.summary_rows
-    )
-    with_lines = run.summary_rows[0].span_questions
+        ]
+
     return Section(
         title="Passages",
         blocks=(
-            Table(
-                caption=f"Strict rates over {over(run)}, and what their first five hits cost; span precision "
-                f"and gold coverage over the {with_lines} whose gold has lines",
-                headings=(
-                    "predictor",
-                    *(("gold", "questions") if is_mixed else ()),
-                    *(measure.name.replace("_", " ") for measure in strict),
-                    "lines per hit",
-                    "characters per hit",
-                    "tokens per hit",
-                    "repeated pages",
-                    "span precision",
-                    "gold coverage",
-                ),
-                rows=rows,
-                labels=1 + is_mixed,
+            rates_table(
+                run,
+                f"Strict rates over {over(run)}, and what their first five hits cost; span precision "
+                f"and gold coverage over the {run.summary_rows[0].span_questions} whose gold has lines",
+                strict,
+                labels=("predictor", "gold", "questions"),
+                cell=value,
+                costs=(headings, costs),
             ),
             Paragraph(
                 text="Span precision: the share of the returned lines that are gold. Gold coverage: the "
@@ -350,41 +320,21 @@ def passages(run: RunData) -> Section:
 def trade_off(run: RunData) -> Section:
     """Quality, latency and LLM cost together."""
     found = standings(run)
+    title = "Quality, latency and cost"
     if not found or not run.scores.answerable:
         text = "Latency was not measured, so there is no trade-off to show."
-        return Section(title="Quality, latency and cost", blocks=(Paragraph(text=text),))
+        return Section(title=title, blocks=(Paragraph(text=text),))
     best, chosen = choice(run, found)
-    efficient = {each.name for each in best}
-    unit = _cost_unit(run)
     measure = run.primary.name
-    others = ", ".join(chosen.not_inferior)
-    return Section(
-        title="Quality, latency and cost",
-        blocks=(
-            Table(
-                caption=f"Every predictor, by {measure} over {over(run)}; p95 over "
-                f"{plural(run.summary_rows[0].timed_queries, 'timed query')}",
-                headings=("predictor", measure.replace("_", " "), "p95 ms", unit, "on the frontier"),
-                rows=tuple(
-                    (
-                        each.name,
-                        percent(each.quality),
-                        milliseconds(each.p95_ms),
-                        number(each.cost, 6 if run.record.prices else 0),
-                        "yes" if each.name in efficient else "no",
-                    )
-                    for each in sorted(found, key=lambda each: (-each.quality, each.name))
-                ),
-            ),
-            Paragraph(
-                text="On the frontier: no other predictor is at least as good in quality, p95 and cost "
-                f"together. Not inferior to {chosen.best}, the best observed, by {100 * chosen.delta:g} "
-                f"points or more: {others}. The cheapest of these, then the fastest: "
-                f"{chosen.cheapest.name}."
-            ),
-            plots.frontier(found, efficient, measure),
-        ),
+    others = [name for name in chosen.not_inferior if name != chosen.best]
+    text = (
+        f"Best observed: {chosen.best}. Shown to be less than {margin(chosen.delta, measure)} worse: "
+        f"{', '.join(others) or 'no other system'}."
     )
+    if others:
+        text += f" Cheapest of these, then fastest: {chosen.cheapest.name}."
+    plot = plots.frontier(found, {each.name for each in best}, measure, _cost_unit(run))
+    return Section(title=title, blocks=(plot, Paragraph(text=text)))
 
 
 def _cost_unit(run: RunData) -> str:

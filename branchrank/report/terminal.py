@@ -11,13 +11,14 @@ from rich.table import Table as RichTable
 from rich.text import Text
 
 from branchrank.measures.names import NamedMeasure
+from branchrank.measures.verdicts import Comparison
 from branchrank.printable import safe
 from branchrank.report.blocks import Cell, Strong, Table
 from branchrank.report.content import heading
-from branchrank.report.rates import at_depths, named, over, rates_table
-from branchrank.runs.estimates import Estimate
+from branchrank.report.rates import at_depths, named, over, rates_table, value
+from branchrank.report.recommendation import recommendation
 from branchrank.runs.run import RunData, with_others
-from branchrank.runs.words import milliseconds, number, opening, percent, plural, sentence
+from branchrank.runs.words import milliseconds, number, opening, plural, score, sentence, verdict_words
 
 #: Wide enough that a line stays one line for whatever reads the output next.
 PIPE_WIDTH = 400
@@ -44,6 +45,15 @@ _SHORT = {
     "full_hit@1": "F@1",
     "full_hit@5": "F@5",
 }
+#: The longest name of a model that the table shows whole.
+_MODEL_CHARACTERS = 12
+_VERDICT_STYLES = {
+    "better": "bold green",
+    "worse": "bold red",
+    "equivalent within delta": "bold cyan",
+    "inconclusive": "bold",
+    "too few questions to tell": "bold",
+}
 
 
 def title(run: RunData) -> str:
@@ -58,7 +68,7 @@ def summary_table(run: RunData) -> Table:
         (
             named(row.predictor, run.judgement),
             row.llm,
-            *(percent(row.rates[measure.name]) for measure in shown),
+            *(score(row.rates[measure.name], measure.name) for measure in shown),
             number(row.lines_per_hit),
             milliseconds(row.latency_p50_ms),
             milliseconds(row.latency_p95_ms),
@@ -90,14 +100,10 @@ def rate_tables(run: RunData) -> list[Table]:
         names = [_SHORT[each.name] for each in shown]
         meanings = [text for letter, text in _LETTERS.items() if any(name[0] == letter for name in names)]
         caption = f"hit@k: {', '.join(meanings)}, over {over(run)}"
-        tables.append(rates_table(run, caption, shown, headings=names, labels=_LABELS, cell=_value))
+        tables.append(rates_table(run, caption, shown, headings=names, labels=_LABELS, cell=value))
     if run.settings.measures or not any(map(run.primary.same, run.standard)):
         tables.append(rates_table(run, f"95% intervals, over {over(run)}", run.extra, labels=_LABELS))
     return tables
-
-
-def _value(found: Estimate | None) -> str:
-    return percent(None if found is None else found.value)
 
 
 def legend(run: RunData) -> str:
@@ -108,27 +114,11 @@ def legend(run: RunData) -> str:
     }
     letters = {_RATES[measure.name][0] for measure in _shown(run) if measure.name in _RATES}
     parts = [text for letter, text in rates.items() if letter in letters]
-    asked = plural(len(run.asked), "question")
     return (
         f"{'; '.join(parts)}, over {over(run)}; lines per hit; p50, p95 in ms of "
         f"{plural(run.summary_rows[0].timed_queries, 'timed query')}; LLM calls and tokens per query, over "
-        f"{asked}"
+        f"{plural(len(run.asked), 'question')}"
     )
-
-
-def notices(run: RunData) -> list[str]:
-    """The run's warnings, and each predictor's failures and fallbacks."""
-    found = list(run.record.warnings)
-    for row in run.summary_rows:
-        if row.failures or row.fallbacks:
-            text = f"{row.predictor}: {row.failures} failed queries, {row.fallbacks} with a fallback"
-            errors = Counter(
-                each.error for each in run.rows if each.predictor == row.predictor and each.error
-            )
-            for error, _ in errors.most_common(1):
-                text += f"; most often: {error}"
-            found.append(text)
-    return found
 
 
 def cached_calls(run: RunData) -> str:
@@ -145,35 +135,50 @@ def verdicts(run: RunData) -> list[str]:
 
 
 def print_summary(run: RunData) -> None:
-    """Print one line per predictor, a legend, the rates at every depth, and the verdicts; 80 columns are
-    enough. Where gold is of both levels, their rates come first."""
+    """Print the recommendation with its warnings, one line per predictor, the verdicts, and a legend.
+
+    80 columns are enough. Colours are for terminals, and for none that sets NO_COLOR.
+    """
     console = Console()
     if not console.is_terminal:
         console = Console(width=PIPE_WIDTH)
-    summary, rates = summary_table(run), rate_tables(run)
+    callout = recommendation(run)
     say(console, title(run), style="bold")
-    for table in (*rates, summary) if len(run.by_gold) > 1 else (summary, *rates):
+    console.print()
+    console.print(Text(" ").join(map(_text, callout.text)))
+    for caution in callout.cautions:
+        say(console, f"Warning: {caution}", style="yellow")
+    console.print()
+    summary, rates = summary_table(run), rate_tables(run)
+    for place, table in enumerate((*rates, summary) if len(run.by_gold) > 1 else (summary, *rates)):
+        if place:
+            console.print()
         for part in _fitting(table, console.width):
-            _print_table(console, part)
-        say(console, table.caption, style="dim")
+            console.print(_table(part))
+        if table is not summary:
+            say(console, table.caption, style="dim")
+    if run.judgement.comparisons:
+        console.print()
+        for each in run.judgement.comparisons:
+            console.print(_verdict(each))
+    console.print()
+    say(console, legend(run), style="dim")
     if cached := cached_calls(run):
         say(console, cached, style="dim")
-    for notice in notices(run):
-        say(console, notice, style="yellow")
-    for verdict in verdicts(run):
-        say(console, verdict)
 
 
-def _print_table(console: Console, content: Table) -> None:
+def _table(content: Table) -> RichTable:
     table = RichTable(box=None, pad_edge=False, padding=(0, 1, 0, 0), header_style="underline")
     for place, name in enumerate(content.headings):
         if place < content.labels:
             table.add_column(name, overflow="fold")
         else:
             table.add_column(name, justify="right", no_wrap=True)
-    for row in content.rows:
-        table.add_row(*(_text(cell) for cell in row))
-    console.print(table)
+    for predictor, *cells in content.rows:
+        if content.headings[1] == "LLM":
+            cells[0] = short_model(safe(str(cells[0])))
+        table.add_row(_text(predictor), *map(_text, cells))
+    return table
 
 
 def _fitting(table: Table, width: int) -> list[Table]:
@@ -198,6 +203,25 @@ def _fitting(table: Table, width: int) -> list[Table]:
         )
         for part in parts
     ]
+
+
+def short_model(name: str) -> str:
+    """A model's name without its publisher, its middle cut out where it is long.
+
+    >>> short_model("openai/gpt-oss-20b"), short_model("meta-llama/Llama-3.3-70B-Instruct")
+    ('gpt-oss-20b', 'Llama…uct')
+    """
+    own = name.rpartition("/")[2] or name
+    return own if len(own) <= _MODEL_CHARACTERS else f"{own[:5]}…{own[-3:]}"
+
+
+def _verdict(comparison: Comparison) -> Text:
+    """The verdict in its colour, and the sentence with its figures."""
+    verdict = verdict_words(comparison)
+    names = opening(comparison).removesuffix(f"{verdict}.")
+    return Text.assemble(
+        safe(names), (verdict, _VERDICT_STYLES[comparison.verdict]), f". {safe(sentence(comparison))}"
+    )
 
 
 def _text(cell: Cell) -> Text:

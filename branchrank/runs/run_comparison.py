@@ -19,7 +19,7 @@ from branchrank.runs.comparisons import check_depth
 from branchrank.runs.estimates import Estimate, difference
 from branchrank.runs.scores import mean
 from branchrank.runs.summary import SummaryRow
-from branchrank.runs.words import milliseconds, opening, percent, plural, points, points_between, sentence
+from branchrank.runs.words import gap, gap_between, is_share, milliseconds, opening, plural, score, sentence
 
 if TYPE_CHECKING:
     from branchrank.runs.run import RunData
@@ -49,9 +49,10 @@ class Change(Record, frozen=True, kw_only=True):
         found = self.difference
         where = f"{self.gold} gold, " if self.gold else ""
         return (
-            f"{where}{self.measure} {percent(self.candidate)} vs {percent(self.baseline)} over "
-            f"{plural(found.n, 'question')}, {points(found.value)} points (95% interval, not tested: "
-            f"{points_between(found.low, found.high)})"
+            f"{where}{self.measure} {score(self.candidate, self.measure)} vs "
+            f"{score(self.baseline, self.measure)} over {plural(found.n, 'question')}, "
+            f"{gap(found.value, self.measure)}{' points' if is_share(self.measure) else ''} "
+            f"(95% interval, not tested: {gap_between(found.low, found.high, self.measure)})"
         )
 
 
