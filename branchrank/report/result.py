@@ -70,7 +70,8 @@ def result(run: RunData) -> Section:
 
 def _rates(run: RunData) -> Table:
     """One row per predictor: hit rates with intervals, latency, and LLM cost where there is any."""
-    columns = with_others(tuple(hits(run)), [run.primary])
+    standard = tuple(measure for measure in hits(run) if measure in run.standard)
+    columns = with_others(standard, [run.primary, *hits(run)])
     asks = any(row.llm_calls_per_query for row in run.summary_rows)
     timed = any(row.latency_p50_ms is not None for row in run.summary_rows)
 
