@@ -231,6 +231,11 @@ def test_measures_by_name_are_columns_after_the_others(run: Run, named: Run) -> 
     assert list(named.questions.columns) == [*run.questions.columns, *asked]
     questions = named.questions[named.questions["outcome"] != "unanswerable"]
     means = questions.groupby("predictor")[asked].mean()
+    text = named.report()[0].read_text(encoding="utf-8")
+    for _, row in named.summary.iterrows():
+        low, value, high = (row[f"AP{end}"] for end in ("_low", "", "_high"))
+        assert low < value < high
+        assert f"{value:.3f} ({low:.3f}–{high:.3f})" in text
     for _, row in named.summary.iterrows():
         for name in asked:
             assert row[name] == pytest.approx(means.loc[row["predictor"], name], abs=1e-5)
