@@ -23,8 +23,10 @@ from branchrank.bench import (
 )
 from branchrank.files.grep import Ranking
 from branchrank.files.read_file import FileRefused
+from branchrank.measures.agreement import Agreement
 from branchrank.progress import Notify, Progress, no_notice, no_progress
 from branchrank.questions.generation import GenerationEstimate
+from branchrank.questions.labels import Choice as LabelChoice
 from branchrank.questions.writing import read_lines
 from branchrank.systems.query import FILTER_KEYS, read_filters
 from branchrank.systems.search_tools import Found, Listener, SearchStatus, SearchTools, ToolAnswer
@@ -46,9 +48,11 @@ __all__ = [
     "FILTER_KEYS",
     "TUNING_BUDGET",
     "TUNING_FOLDS",
+    "Agreement",
     "FileRefused",
     "Found",
     "GenerationEstimate",
+    "LabelChoice",
     "Listener",
     "Named",
     "Plan",
@@ -60,6 +64,7 @@ __all__ = [
     "Spent",
     "ToolAnswer",
     "add_corpus",
+    "agreement",
     "demo",
     "estimate_plan",
     "import_beir",
@@ -350,6 +355,22 @@ def init(corpus: str | Path | None = None, data_dir: str | Path = "data") -> Sta
     from branchrank.starter_files import write_starter_files
 
     return write_starter_files(corpus, Path(data_dir))
+
+
+def agreement(
+    first: str | Path, second: str | Path, annotators: Sequence[str] = ()
+) -> tuple[Agreement, Agreement]:
+    """How far two annotators agree on the passages that both have labelled: Cohen's kappa.
+
+    ``first`` and ``second`` are question files that ``branchrank questions label`` wrote (perhaps one);
+    ``annotators`` names one of each, where a file has the labels of several. Returned are the agreement over
+    yes, partly and no, and that over what decides gold: yes, or not.
+
+    Raises :class:`~branchrank.errors.QuestionError` without labels in common.
+    """
+    from branchrank.questions.agreement import agreement_of
+
+    return agreement_of(Path(first), Path(second), annotators)
 
 
 def list_corpora() -> list[CorpusPlace]:
