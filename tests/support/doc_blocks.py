@@ -63,4 +63,4 @@ def not_run() -> dict[str, str]:
 
 
 def is_run(command: Command) -> bool:
-    return not command.text.startswith(tuple(not_run()))
+    return not f"{command.text}\n".startswith(tuple(not_run()))

@@ -49,6 +49,8 @@ def make_world(folder: Path) -> Path:
     shutil.copy(ROOT / "data" / "branchrank.toml", checkout / "data")
     with (checkout / "data" / "branchrank.toml").open("a", encoding="utf-8") as config:
         config.write("\n" + block("docs/sqlite.md", "toml"))
+    holidays = checkout / "data" / "sample" / "corpus" / "leave" / "holidays.md"
+    write_file(holidays, "# Holidays\n" + 39 * "\n" + "Up to five days carry over.\n" * 6)
     shorten(checkout / "data" / "sample" / "questions.jsonl")
     shutil.copy(ROOT / "examples" / "titles.py", checkout)
     shared = folder / "shared"
@@ -67,6 +69,7 @@ def make_world(folder: Path) -> Path:
     write_file(checkout / "experiment.toml", block("docs/experiments.md", "toml"))
     write_file(checkout / "scifact.toml", block("docs/exchange.md", "toml"))
     write_file(checkout / "prices.toml", block("docs/llm.md", "toml"))
+    write_labels(checkout)
     write_trec(checkout)
     write_beir(checkout / "scifact")
     write_theirs(checkout)
@@ -120,6 +123,20 @@ def block(page: str, language: str) -> str:
 def write_file(path: Path, text: str) -> None:
     path.parent.mkdir(parents=True, exist_ok=True)
     path.write_text(text, encoding="utf-8")
+
+
+def write_labels(folder: Path) -> None:
+    """What two people say of the same passage."""
+    passage = {
+        "source_file": "index.rst",
+        "line_start": 4,
+        "line_end": 4,
+        "answer_digest": "sha256:" + 64 * "0",
+    }
+    for name, annotator in (("labelled.jsonl", "ada"), ("labelled-bob.jsonl", "bob")):
+        label = {**passage, "label": "yes", "annotator": annotator}
+        gold = {"source_file": "index.rst", "answer_line_start": 4, "answer_line_end": 4}
+        write_objects(folder / name, [{"id": "q", "question": "what brews tea", **gold, "labels": [label]}])
 
 
 def write_trec(folder: Path) -> None:
