@@ -36,7 +36,7 @@ def wheel(folder: Path) -> Path:
 
 @pytest.fixture(scope="module")
 def branchrank(folder: Path, wheel: Path) -> Callable[..., Ran]:
-    """The installed command in ``folder/here``, with a home of its own and without the checkout's settings."""
+    """The installed command in ``folder/here``, with a home of its own."""
     subprocess.run([sys.executable, "-m", "venv", folder / "venv"], check=True)
     python = folder / "venv" / "bin" / "python"
     words = ["-m", "pip", "install", "--quiet", "-c", ROOT / "constraints.txt", wheel]
