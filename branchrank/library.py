@@ -23,8 +23,11 @@ from branchrank.bench import (
 )
 from branchrank.files.grep import Ranking
 from branchrank.files.read_file import FileRefused
+from branchrank.measures.power import ALPHA
+from branchrank.measures.verdicts import DELTA
 from branchrank.progress import Notify, Progress, no_notice, no_progress
 from branchrank.questions.generation import GenerationEstimate
+from branchrank.runs.results_table import ResultsTable, comparison_table, run_table
 from branchrank.systems.query import FILTER_KEYS, read_filters
 from branchrank.systems.search_tools import Found, Listener, SearchStatus, SearchTools, ToolAnswer
 from branchrank.workspace import Run
@@ -41,6 +44,9 @@ if TYPE_CHECKING:
     from branchrank.runs.trec_files import TrecScores
 
 __all__ = [
+    "ALPHA",
+    "COMPARED_MEASURES",
+    "DELTA",
     "FILTER_KEYS",
     "TUNING_BUDGET",
     "TUNING_FOLDS",
@@ -52,14 +58,18 @@ __all__ = [
     "Plan",
     "PlanEstimate",
     "Ranking",
+    "ResultsTable",
     "Seal",
     "SearchStatus",
     "SearchTools",
     "Spent",
     "ToolAnswer",
     "add_corpus",
+    "compare_trec",
+    "comparison_table",
     "estimate_plan",
     "import_beir",
+    "latex",
     "list_corpora",
     "list_runs",
     "plan_from_experiment",
@@ -68,16 +78,20 @@ __all__ = [
     "power",
     "read_filters",
     "run_benchmark",
+    "run_table",
     "score_trec",
     "seal_plan",
     "spent_line",
     "tune",
     "verify",
+    "write_latex",
     "write_tuned",
 ]
 
 #: The measures of :func:`score_trec`, as ir-measures names them.
 TREC_MEASURES = ("Success@1", "Success@5", "RR", "nDCG@10", "R@100", "AP")
+#: The measures of :func:`compare_trec`.
+COMPARED_MEASURES = ("nDCG@10", "R@100", "AP")
 #: Defaults of :func:`tune`.
 TUNING_FOLDS = 5
 TUNING_BUDGET = 16
@@ -282,6 +296,70 @@ def score_trec(
     from branchrank.runs import trec_files
 
     return trec_files.score_trec([Path(path) for path in runs], Path(qrels), measures)
+
+
+def compare_trec(
+    qrels: str | Path,
+    runs: Iterable[str | Path],
+    measures: Iterable[str] = COMPARED_MEASURES,
+    *,
+    baseline: str | Path = "",
+    all_pairs: bool = False,
+    missing_is_zero: bool = False,
+    delta: float = DELTA,
+    alpha: float = ALPHA,
+    seed: int = 0,
+) -> ResultsTable:
+    """Compare TREC run files from anywhere: each with ``baseline`` (default: the first), or with
+    ``all_pairs`` each with each other.
+
+    The tests are those of a run of ours, with the query as unit, corrected by Holm over the comparisons of
+    each measure. Ties are settled as trec_eval does. A judged query that a run lacks is an error, or scores
+    0 with ``missing_is_zero``. Printing the result shows the table and the comparisons.
+
+    Raises :class:`~branchrank.errors.RunError` for a file that can't be read or lacks a judged query, and
+    :class:`~branchrank.errors.UsageError` for an unknown measure or baseline.
+
+    >>> from pathlib import Path
+    >>> _ = Path("qrels.txt").write_text("q1 0 d1 1\\nq2 0 d2 1\\n")
+    >>> _ = Path("a.run").write_text("q1 Q0 d1 1 2 a\\nq2 Q0 d1 1 2 a\\n")
+    >>> _ = Path("b.run").write_text("q1 Q0 d1 1 2 b\\nq2 Q0 d2 1 2 b\\n")
+    >>> table = compare_trec("qrels.txt", ["a.run", "b.run"], ["RR"])
+    >>> [(each.name, each.means["RR"].value) for each in table.systems]
+    [('a', 0.5), ('b', 1.0)]
+    >>> table.comparisons[0].verdict
+    'too few questions to tell'
+    """
+    from branchrank.runs import trec_comparison
+
+    return trec_comparison.compare_trec(
+        Path(qrels),
+        [Path(path) for path in runs],
+        measures,
+        baseline=str(baseline),
+        all_pairs=all_pairs,
+        missing_is_zero=missing_is_zero,
+        delta=delta,
+        alpha=alpha,
+        seed=seed,
+    )
+
+
+def latex(table: ResultsTable) -> str:
+    """The table of results as LaTeX, for ``\\\\input`` into a paper that loads booktabs.
+
+    The highest mean of each column is bold; marks and the caption say what was tested.
+    """
+    from branchrank.report import latex
+
+    return latex.latex(table)
+
+
+def write_latex(path: str | Path, table: ResultsTable) -> None:
+    """Write :func:`latex` of the table into a file. Raises :class:`~branchrank.errors.StorageError`."""
+    from branchrank.artifacts import write_text
+
+    write_text(Path(path), latex(table))
 
 
 def import_beir(

@@ -64,14 +64,16 @@ def record(comparison: Comparison) -> str:
     return f"{comparison.wins}/{comparison.ties}/{comparison.losses}"
 
 
+def verdict(comparison: Comparison) -> str:
+    """The verdict; an equivalence names its delta."""
+    if comparison.verdict == "equivalent within delta":
+        return f"equivalent within {100 * comparison.delta:g} points"
+    return comparison.verdict
+
+
 def opening(comparison: Comparison) -> str:
     """Who against whom, and the verdict."""
-    verdict = comparison.verdict
-    if verdict == "equivalent within delta":
-        verdict_words = f"equivalent within {100 * comparison.delta:g} points"
-    else:
-        verdict_words = str(verdict)
-    return f"{comparison.candidate} vs {comparison.baseline}: {verdict_words}."
+    return f"{comparison.candidate} vs {comparison.baseline}: {verdict(comparison)}."
 
 
 def sentence(comparison: Comparison) -> str:
