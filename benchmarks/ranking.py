@@ -25,6 +25,7 @@ import msgspec
 from branchrank import Run
 from branchrank.library import plan_from_experiment, run_benchmark
 from branchrank.measures.intervals import difference_interval
+from branchrank.measures.names import named_measure
 from branchrank.measures.verdicts import Comparison, compare_pairs
 from branchrank.questions.question_files import (
     load_questions,
@@ -34,7 +35,6 @@ from branchrank.questions.question_files import (
 )
 from branchrank.records import Question
 from branchrank.runs.estimates import estimate
-from branchrank.runs.scores import named_measure
 
 ROOT = Path(__file__).parents[1]
 EXPERIMENT = ROOT / "examples" / "ranking.toml"

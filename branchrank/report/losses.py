@@ -5,13 +5,14 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Sequence
 
+from branchrank.measures.names import named_measure
 from branchrank.measures.risk import Answer, RiskCoverage, risk_coverage
 from branchrank.report import plots
 from branchrank.report.blocks import Block, Cell, Paragraph, Points, Section, Table
 from branchrank.runs.attribution import DEPTH, LOSSES, waterfall
 from branchrank.runs.rows import Row
 from branchrank.runs.run import RunData
-from branchrank.runs.scores import Scores, mean, named_measure
+from branchrank.runs.scores import Scores, mean
 from branchrank.runs.slices import slices
 from branchrank.runs.words import number, percent
 

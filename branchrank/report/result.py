@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from branchrank.measures.fragility import fragility
+from branchrank.measures.names import NamedMeasure
 from branchrank.measures.verdicts import Comparison
 from branchrank.report import plots
 from branchrank.report.blocks import Block, Cell, Paragraph, Plot, Points, Section, Strong, Table
@@ -10,7 +11,6 @@ from branchrank.runs.comparisons import Judgement
 from branchrank.runs.directory import IndexFacts
 from branchrank.runs.estimates import choice, difference, flip_rate, standings
 from branchrank.runs.run import RunData
-from branchrank.runs.scores import NamedMeasure
 from branchrank.runs.words import (
     NOTHING,
     confidence,

@@ -9,12 +9,12 @@ from rich.console import Console
 from rich.table import Table as RichTable
 from rich.text import Text
 
+from branchrank.measures.names import NamedMeasure
 from branchrank.printable import safe
 from branchrank.report.blocks import Cell, Strong, Table
 from branchrank.report.content import heading
 from branchrank.report.result import named
 from branchrank.runs.run import RunData, with_primary
-from branchrank.runs.scores import NamedMeasure
 from branchrank.runs.words import milliseconds, number, opening, percent, plural, sentence
 
 #: Wide enough that a line stays one line for whatever reads the output next.

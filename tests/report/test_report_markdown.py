@@ -189,7 +189,7 @@ def test_repeats_count_an_unanswerable_question_once(tmp_path: Path) -> None:
 
 
 def _hit1():
-    from branchrank.runs.scores import named_measure
+    from branchrank.measures.names import named_measure
 
     return named_measure("strict_hit@1")
 

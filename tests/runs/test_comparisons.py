@@ -12,13 +12,13 @@ from support.made_runs import Planned, luck, make_questions, make_run
 from branchrank.errors import RunError, UsageError
 from branchrank.llm.ledger import ModelPrice, PriceTable
 from branchrank.measures.intervals import difference_interval, mean_interval
+from branchrank.measures.names import named_measure
 from branchrank.report.result import result
 from branchrank.runs.comparisons import check_plan, primary_measure
 from branchrank.runs.estimates import choice, difference, estimate, flip_rate, latencies, standings
 from branchrank.runs.pilot import pilot
 from branchrank.runs.run import RunData
 from branchrank.runs.run_comparison import compare_runs
-from branchrank.runs.scores import named_measure
 from branchrank.runs.timings import Timing
 from branchrank.runs.words import FEW_PAGES, interval, sentence
 from branchrank.settings import BenchmarkSettings
