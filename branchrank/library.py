@@ -31,6 +31,7 @@ from branchrank.runs.results_table import ResultsTable, comparison_table, run_ta
 from branchrank.systems.query import FILTER_KEYS, read_filters
 from branchrank.systems.search_tools import Found, Listener, SearchStatus, SearchTools, ToolAnswer
 from branchrank.workspace import Run
+from branchrank.workspace_beir import BEIR_MEASURES
 from branchrank.workspace_questions import Spent
 
 if TYPE_CHECKING:
@@ -45,6 +46,7 @@ if TYPE_CHECKING:
 
 __all__ = [
     "ALPHA",
+    "BEIR_MEASURES",
     "COMPARED_MEASURES",
     "DELTA",
     "FILTER_KEYS",
@@ -77,6 +79,7 @@ __all__ = [
     "plan_from_run",
     "power",
     "read_filters",
+    "run_beir",
     "run_benchmark",
     "run_table",
     "score_trec",
@@ -91,7 +94,7 @@ __all__ = [
 #: The measures of :func:`score_trec`, as ir-measures names them.
 TREC_MEASURES = ("Success@1", "Success@5", "RR", "nDCG@10", "R@100", "AP")
 #: The measures of :func:`compare_trec`.
-COMPARED_MEASURES = ("nDCG@10", "R@100", "AP")
+COMPARED_MEASURES = BEIR_MEASURES
 #: Defaults of :func:`tune`.
 TUNING_FOLDS = 5
 TUNING_BUDGET = 16
@@ -308,7 +311,7 @@ def compare_trec(
     missing_is_zero: bool = False,
     delta: float = DELTA,
     alpha: float = ALPHA,
-    seed: int = 0,
+    seed: int = 42,
 ) -> ResultsTable:
     """Compare TREC run files from anywhere: each with ``baseline`` (default: the first), or with
     ``all_pairs`` each with each other.
@@ -376,6 +379,55 @@ def import_beir(
     made = beir_questions(Path(folder), split, remove_query=remove_query)
     write_questions(Path(output), made.questions)
     return made
+
+
+def run_beir(
+    folder: str | Path,
+    predictors: Sequence[str] = ("bm25",),
+    measures: Sequence[str] = BEIR_MEASURES,
+    *,
+    split: str = "test",
+    data_dir: str | Path | None = None,
+    remove_query: bool = False,
+    reports: str | Path = "reports",
+    settings: Mapping[str, object] | None = None,
+    fresh: bool = False,
+    command: str = "",
+    notify: Notify = no_notice,
+    progress: bool | Progress = False,
+) -> Run:
+    """Benchmark predictors on a BEIR folder: index it, ask the queries of a split, and write the report.
+
+    Each predictor ranks up to 1,000 whole documents. ``measures`` are those of ir-measures, on the grades of
+    the judgements; the first is the primary one. ``data_dir`` is the workspace (default: ``data/`` and the
+    folder's name). A new one gets no embedder and the analyzer of the published BM25 figures; ``settings``
+    such as ``"index.embedder"`` go before these. An index that is there is used, and an interrupted run is
+    resumed. ``run_table(run)`` is the table of results, with the tests between the predictors.
+
+    Raises :class:`~branchrank.errors.UsageError` and :class:`~branchrank.errors.InputError` before any work
+    for what is wrong with names, measures or files.
+
+    >>> run = run_beir("beir/small")
+    >>> table = run_table(run)
+    >>> table.measures, [each.name for each in table.systems]
+    (('nDCG@10', 'R@100', 'AP'), ['bm25'])
+    """
+    from branchrank.workspace_beir import beir_plan
+
+    plan = beir_plan(
+        Path(folder),
+        split=split,
+        predictors=predictors,
+        measures=measures,
+        data_dir=None if data_dir is None else Path(data_dir),
+        remove_query=remove_query,
+        settings=settings,
+        notify=notify,
+        progress=progress,
+        reports=Path(reports),
+        command=command,
+    )
+    return run_benchmark(plan, fresh=fresh, notify=notify, progress=progress)
 
 
 def add_corpus(name: str, *, progress: Progress = no_progress) -> Path:

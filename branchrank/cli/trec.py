@@ -98,7 +98,7 @@ def score_trec(runs: tuple[Path, ...], qrels: Path, names: tuple[str, ...], by_q
     help="Family-wise error rate of the comparisons of one measure.",
 )
 @click.option(
-    "--seed", type=click.IntRange(min=0), default=0, show_default=True, help="Seed of the tests' draws."
+    "--seed", type=click.IntRange(min=0), default=42, show_default=True, help="Seed of the tests' draws."
 )
 @latex_option
 def compare_trec(

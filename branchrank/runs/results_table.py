@@ -18,12 +18,12 @@ from typing import TYPE_CHECKING
 import msgspec
 
 from branchrank.errors import UsageError, suggestion
+from branchrank.measures.names import NamedMeasure
 from branchrank.measures.power import ALPHA
 from branchrank.measures.verdicts import DELTA, Comparison, compare_pairs
 from branchrank.printable import safe
 from branchrank.records import Record
 from branchrank.runs.estimates import Estimate, estimate
-from branchrank.runs.scores import NamedMeasure
 from branchrank.runs.words import FEW_PAGES, MINUS, NOTHING, confidence, p_value, record, verdict
 
 if TYPE_CHECKING:
@@ -243,14 +243,14 @@ def run_table(run: RunData, measures: Iterable[NamedMeasure] = ()) -> ResultsTab
         raise UsageError("the run has no answerable question", remedy="run the benchmark on others")
     graded = all(each.mode == "graded" for each in chosen)
     labels = {each.name: each.name.removeprefix(_GRADED) if graded else each.name for each in chosen}
-    made = run.record
+    made, unit = run.record, "queries" if graded else "questions"
     table = results_table(
         {
             name: {labels[each.name]: run.scores.per_question(name, each) for each in chosen}
             for name in run.predictors
         },
         title=", ".join(
-            [made.experiment, *([made.split] if made.split else []), f"{len(run.clusters)} queries"]
+            [made.experiment, *([made.split] if made.split else []), f"{len(run.clusters)} {unit}"]
         ),
         clusters=run.clusters,
         baseline=run.judgement.baseline,

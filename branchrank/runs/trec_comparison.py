@@ -29,7 +29,7 @@ def compare_trec(
     missing_is_zero: bool = False,
     delta: float = DELTA,
     alpha: float = ALPHA,
-    seed: int = 0,
+    seed: int = 42,
 ) -> ResultsTable:
     """Score run files with qrels and compare them, each with the baseline or all with each other.
 
