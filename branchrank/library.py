@@ -27,6 +27,7 @@ from branchrank.measures.power import ALPHA
 from branchrank.measures.verdicts import DELTA
 from branchrank.progress import Notify, Progress, no_notice, no_progress
 from branchrank.questions.generation import GenerationEstimate
+from branchrank.questions.writing import read_lines
 from branchrank.runs.results_table import ResultsTable, comparison_table, run_table
 from branchrank.systems.query import FILTER_KEYS, read_filters
 from branchrank.systems.search_tools import Found, Listener, SearchStatus, SearchTools, ToolAnswer
@@ -43,6 +44,7 @@ if TYPE_CHECKING:
     from branchrank.report.verify import Verification
     from branchrank.runs.listing import ListedRun
     from branchrank.runs.trec_files import TrecScores
+    from branchrank.starter_files import StarterFiles
 
 __all__ = [
     "ALPHA",
@@ -69,8 +71,10 @@ __all__ = [
     "add_corpus",
     "compare_trec",
     "comparison_table",
+    "demo",
     "estimate_plan",
     "import_beir",
+    "init",
     "latex",
     "list_corpora",
     "list_runs",
@@ -79,6 +83,7 @@ __all__ = [
     "plan_from_run",
     "power",
     "read_filters",
+    "read_lines",
     "run_beir",
     "run_benchmark",
     "run_table",
@@ -407,8 +412,9 @@ def run_beir(
     Raises :class:`~branchrank.errors.UsageError` and :class:`~branchrank.errors.InputError` before any work
     for what is wrong with names, measures or files.
 
-    >>> run = run_beir("beir/small")
-    >>> table = run_table(run)
+    >>> from branchrank import library
+    >>> run = library.run_beir("beir/small")
+    >>> table = library.run_table(run)
     >>> table.measures, [each.name for each in table.systems]
     (('nDCG@10', 'R@100', 'AP'), ['bm25'])
     """
@@ -438,6 +444,43 @@ def add_corpus(name: str, *, progress: Progress = no_progress) -> Path:
     from branchrank.corpus import named
 
     return named.add_corpus(name, progress=progress)
+
+
+def demo(
+    folder: str | Path = "branchrank-demo",
+    *,
+    fresh: bool = False,
+    notify: Notify = no_notice,
+    progress: bool | Progress = False,
+) -> Run:
+    """Copy the bundled sample into ``folder``, index it, compare the systems without an LLM, return the run.
+
+    The run's directory is below ``folder/reports``. A second call finishes what was interrupted, or returns
+    the finished run; ``fresh`` measures again. Files that exist stay as they are.
+
+    Raises :class:`~branchrank.errors.UsageError` for a folder that holds something else.
+    """
+    from branchrank.demo import run_demo
+
+    return run_demo(Path(folder), fresh=fresh, notify=notify, progress=progress)
+
+
+def init(corpus: str | Path | None = None, data_dir: str | Path = "data") -> StarterFiles:
+    """Write what a benchmark of one's own documents starts from, into the working directory.
+
+    That is ``branchrank.toml`` in ``data_dir``, ``questions.jsonl`` with three example questions, and
+    ``experiment.toml``. ``corpus`` is the folder of the documents, or a corpus's name (default: ``docs`` or
+    ``doc``). Files that exist are kept.
+
+    Raises :class:`~branchrank.errors.CorpusError` without documents, and
+    :class:`~branchrank.errors.UsageError` where ``data_dir`` is the workspace of other documents.
+
+    >>> [path.name for path in init("docs", "data/first").written]
+    ['branchrank.toml', 'questions.jsonl', 'experiment.toml']
+    """
+    from branchrank.starter_files import write_starter_files
+
+    return write_starter_files(corpus, Path(data_dir))
 
 
 def list_corpora() -> list[CorpusPlace]:

@@ -11,6 +11,8 @@ from branchrank.cli.terminal import Group
 
 #: Verb -> where in ``branchrank.cli`` its command is (``module`` or ``module:name``), and ``--help``'s line.
 VERBS: dict[str, tuple[str, str]] = {
+    "demo": ("demo", "Benchmark the bundled sample: the first thing to try."),
+    "init": ("init", "Start a benchmark of your own documents."),
     "index": ("index", "Build the index of a documentation folder."),
     "adopt": ("adopt", "Take over chunks, a Chroma collection and nodes of your own."),
     "corpus": ("corpus", "Fetch and list corpora by name."),
