@@ -378,10 +378,11 @@ def import_beir(
     With ``remove_query`` a query's own document (of the same id) is never a hit. Raises
     :class:`~branchrank.errors.QuestionError` or :class:`~branchrank.errors.InputError`.
     """
+    from branchrank.corpus.named import locate_corpus
     from branchrank.questions.beir import beir_questions
     from branchrank.questions.question_files import write_questions
 
-    made = beir_questions(Path(folder), split, remove_query=remove_query)
+    made = beir_questions(locate_corpus(folder), split, remove_query=remove_query)
     write_questions(Path(output), made.questions)
     return made
 
@@ -402,6 +403,8 @@ def run_beir(
     progress: bool | Progress = False,
 ) -> Run:
     """Benchmark predictors on a BEIR folder: index it, ask the queries of a split, and write the report.
+
+    ``folder`` may be ``ir:ID``, a dataset of the package ir-datasets whose data are on this machine.
 
     Each predictor ranks up to 1,000 whole documents. ``measures`` are those of ir-measures, on the grades of
     the judgements; the first is the primary one. ``data_dir`` is the workspace (default: ``data/`` and the
@@ -439,7 +442,8 @@ def run_beir(
 def add_corpus(name: str, *, progress: Progress = no_progress) -> Path:
     """Fetch a corpus by name, check it, and return the folder that holds its documents.
 
-    Nothing fetched is executed. Raises :class:`~branchrank.errors.CorpusError`.
+    ``ir:ID`` is a dataset of the package ir-datasets, as a BEIR folder. Nothing fetched is
+    executed. Raises :class:`~branchrank.errors.CorpusError`.
     """
     from branchrank.corpus import named
 

@@ -14,6 +14,7 @@ from typing import Any
 
 from branchrank.bench import Plan, plan_from_names
 from branchrank.corpus.beir import entries_place, is_beir
+from branchrank.corpus.named import locate_corpus
 from branchrank.errors import QuestionError, UsageError
 from branchrank.index.workspace_folder import CONFIG, WorkspaceFolder
 from branchrank.measures.names import MODES, named_measure
@@ -54,7 +55,7 @@ def beir_plan(
     progress: bool | Progress = False,
     **fields: Any,
 ) -> Plan:
-    """Index a BEIR folder, make its questions, and return the plan of their benchmark.
+    """Index a BEIR folder, or a dataset ``ir:ID``, make its questions, and return their benchmark's plan.
 
     ``data_dir`` is the workspace (default: ``data/`` and the folder's name); it keeps ``settings``, which go
     above :data:`NEW_WORKSPACE` where it is new. The first of ``measures`` is the primary one. ``fields`` are
@@ -64,6 +65,7 @@ def beir_plan(
     Raises :class:`UsageError`, :class:`~branchrank.errors.InputError`, and what
     :meth:`~branchrank.workspace.Workspace.build` raises.
     """
+    folder = locate_corpus(folder)
     if not is_beir(folder):
         raise QuestionError(
             f"{folder} is not a BEIR folder: it has no corpus.jsonl and queries.jsonl",

@@ -79,6 +79,9 @@ def run(
 ) -> None:
     """Benchmark predictors on FOLDER, a BEIR folder: index it, ask its queries, print the table.
 
+    FOLDER may be ir:ID, a dataset of the package ir-datasets, such as ir:beir/scifact/test. Its data must be
+    on this machine; `branchrank corpus add ir:ID` downloads them.
+
     Each predictor ranks 1,000 whole documents and is tested against the baseline, the first predictor unless
     --baseline names another. A new workspace has no embedder: dense, local and late-interaction need one,
     such as --embedder all-MiniLM-L6-v2. An index that is there is used, and an interrupted run is resumed.
