@@ -23,10 +23,12 @@ from branchrank.bench import (
 )
 from branchrank.files.grep import Ranking
 from branchrank.files.read_file import FileRefused
+from branchrank.measures.agreement import Agreement
 from branchrank.measures.power import ALPHA
 from branchrank.measures.verdicts import DELTA
 from branchrank.progress import Notify, Progress, no_notice, no_progress
 from branchrank.questions.generation import GenerationEstimate
+from branchrank.questions.labels import Choice as LabelChoice
 from branchrank.questions.writing import read_lines
 from branchrank.runs.results_table import ResultsTable, comparison_table, run_table
 from branchrank.systems.query import FILTER_KEYS, read_filters
@@ -54,9 +56,11 @@ __all__ = [
     "FILTER_KEYS",
     "TUNING_BUDGET",
     "TUNING_FOLDS",
+    "Agreement",
     "FileRefused",
     "Found",
     "GenerationEstimate",
+    "LabelChoice",
     "Listener",
     "Named",
     "Plan",
@@ -69,6 +73,7 @@ __all__ = [
     "Spent",
     "ToolAnswer",
     "add_corpus",
+    "agreement",
     "compare_trec",
     "comparison_table",
     "demo",
@@ -485,6 +490,22 @@ def init(corpus: str | Path | None = None, data_dir: str | Path = "data") -> Sta
     from branchrank.starter_files import write_starter_files
 
     return write_starter_files(corpus, Path(data_dir))
+
+
+def agreement(
+    first: str | Path, second: str | Path, annotators: Sequence[str] = ()
+) -> tuple[Agreement, Agreement]:
+    """How far two annotators agree on the passages that both have labelled: Cohen's kappa.
+
+    ``first`` and ``second`` are question files that ``branchrank questions label`` wrote (perhaps one);
+    ``annotators`` names one of each, where a file has the labels of several. Returned are the agreement over
+    yes, partly and no, and that over what decides gold: yes, or not.
+
+    Raises :class:`~branchrank.errors.QuestionError` without labels in common.
+    """
+    from branchrank.questions.agreement import agreement_of
+
+    return agreement_of(Path(first), Path(second), annotators)
 
 
 def list_corpora() -> list[CorpusPlace]:

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from os import PathLike
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -21,6 +22,9 @@ if TYPE_CHECKING:
     from branchrank.questions.checks import QuestionCheck
     from branchrank.questions.generation import GeneratedQuestions, GenerationEstimate
     from branchrank.questions.mining import Mined
+    from branchrank.questions.proposals import Proposals
+    from branchrank.runs.labelling import Labelling
+    from branchrank.runs.run import RunData
 
 AnyPath = str | PathLike[str]
 
@@ -142,6 +146,45 @@ class WorkspaceQuestions:
         present, notes = without_absent(loaded, lines)
         result = check_questions(present, load_corpus(root, exclude).documents, lines)
         return CheckedFile(path=self._path(path), notes=tuple(notes), result=result)
+
+    def label(
+        self,
+        run: RunData,
+        output: AnyPath,
+        *,
+        annotator: str,
+        depth: int = 5,
+        seed: int = 42,
+        questions: AnyPath | None = None,
+    ) -> Labelling:
+        """The passages among the first ``depth`` hits of a run's systems that ``annotator`` is to label.
+
+        Labels go into the question file ``output`` (made or continued). ``questions``
+        is the question file of a run that keeps no wording. Raises :class:`~branchrank.errors.RunError` where
+        the documents are not the run's.
+        """
+        from branchrank.runs.labelling import Labelling
+
+        return Labelling(
+            run,
+            Path(output),
+            annotator=annotator,
+            root=self._folder.corpus_root,
+            exclude=self._folder.exclude,
+            depth=depth,
+            seed=seed,
+            questions=None if questions is None else Path(questions),
+        )
+
+    @contextmanager
+    def label_proposals(self, *, base_url: str, model: str = "") -> Iterator[Proposals]:
+        """An LLM that proposes labels: call the object with passages. Raises as an endpoint does."""
+        from branchrank.llm.session import open_gateway
+        from branchrank.questions.proposals import Proposals
+
+        folder = self._folder
+        with open_gateway(folder.settings, folder.decisions_path, base_url, model, folder.notify) as (llm, _):
+            yield Proposals(llm)
 
     def reanchor(self, path: AnyPath | None = None, output: AnyPath | None = None) -> MovedGold:
         """Move gold to where its lines or quotes are now, and write the questions to ``output`` (or back)."""

@@ -112,7 +112,7 @@ def grouped(
     shown = set(last)
     for heading, flags in COMMON[entry_name(command)].items():
         yield heading, [by_flag[flag] for flag in flags]
-        shown |= {*flags}
+        shown |= {name for flag in flags for name in by_flag[flag].opts}
     if everything:
         for heading, flags in _others(by_flag, shown).items():
             yield heading, [by_flag[flag] for flag in flags]

@@ -20,7 +20,7 @@ VERBS: dict[str, tuple[str, str]] = {
     "hybrid": ("hybrid", "Search with the hybrid predictor."),
     "benchmark": ("benchmark", "Run predictors over the same questions and report."),
     "pageindex": ("pageindex", "Build, show, check, import and export the PageIndex tree."),
-    "questions": ("questions", "Check, re-anchor, mine, split and generate questions."),
+    "questions": ("questions", "Write, label, check, re-anchor, mine, split and generate questions."),
     "run": ("run", "Run an experiment file."),
     "tune": ("tune", "Choose weights by cross-validation on mined questions."),
     "resume": ("resume", "Resume an interrupted run."),

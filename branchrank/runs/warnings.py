@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Iterable, Sequence
 
+from branchrank.questions.labels import llm_gold
 from branchrank.questions.question_files import EXAMPLE
 from branchrank.records import Question
 from branchrank.runs.directory import IndexFacts, PredictorRecord, RunRecord
@@ -20,6 +21,7 @@ def warnings_of(rows: Sequence[Row], run: RunRecord, questions: Sequence[Questio
     """Every warning of a run that asked these questions."""
     return (
         *examples(questions),
+        *labelled_by_llm(questions),
         *total_failures(rows, run.predictors),
         *shallow(run.top_k),
         *lost_branches(rows, run.predictors, run.indexes),
@@ -59,6 +61,18 @@ def examples(questions: Sequence[Question]) -> list[str]:
     return [
         f"{count} of {len(questions)} questions are examples that `branchrank init` wrote; replace them by "
         "questions of your readers before you believe a rate"
+    ]
+
+
+def labelled_by_llm(questions: Sequence[Question]) -> list[str]:
+    """Gold that an LLM labelled and no person looked at."""
+    count, models = llm_gold(questions)
+    if not count:
+        return []
+    total = sum(len(question.gold) for question in questions)
+    return [
+        f"{count} of {total} gold passages were labelled by an LLM ({', '.join(models)}); rates of "
+        "systems that use an LLM may be too high"
     ]
 
 

@@ -141,7 +141,7 @@ def sections(words: tuple[str, ...]) -> dict[str, list[str]]:
 def flags_of(words: tuple[str, ...]) -> list[str]:
     """The first name of each of a command's flags."""
     command = command_of(words)
-    return [option.opts[0] for option in command.params if isinstance(option, click.Option)]
+    return [max(option.opts, key=len) for option in command.params if isinstance(option, click.Option)]
 
 
 LONG = [words for words in ALL if len(flags_of(words)) > 26]
