@@ -208,7 +208,8 @@ def lower_bound(scores: Mapping[str, Mapping[str, float]], clusters: Mapping[str
 
 def plot(runs: Sequence[tuple[QuestionSet, Run]]) -> str:
     """Strict hit@1 of every system with its interval, a panel for each set of 100 questions and more."""
-    from branchrank.report.plots import draw, rates, standalone
+    from branchrank.report.plots import rates
+    from branchrank.report.plots.drawing import draw, standalone
 
     measure = named_measure(STRICT[0])
     shown = [
@@ -217,7 +218,7 @@ def plot(runs: Sequence[tuple[QuestionSet, Run]]) -> str:
         if len(run.asked) >= 100
         for name in run.predictors
     ]
-    return standalone(draw(rates(shown)))
+    return standalone(draw(rates(shown).spec))
 
 
 def print_tables(work: Path, svg: Path | None) -> None:

@@ -45,6 +45,18 @@ VERBS: dict[str, tuple[str, str]] = {
 }
 
 
+#: Heading of ``--help`` -> its verbs. Every verb is below one of them.
+HEADINGS: dict[str, tuple[str, ...]] = {
+    "Start": ("demo", "init"),
+    "Index documents": ("index", "pageindex", "corpus", "adopt", "calibrate"),
+    "Search": ("retrieve", "hybrid", "search", "tui", "serve", "mcp"),
+    "Write questions": ("questions", "beir"),
+    "Benchmark": ("benchmark", "run", "resume", "tune", "power"),
+    "Read results": ("list", "show", "explain", "compare", "gate", "verify", "report"),
+    "Exchange and settings": ("export-trec", "score-trec", "settings"),
+}
+
+
 class LazyGroup(Group):
     """A group that imports a verb's module only when the verb is used."""
 
@@ -63,9 +75,12 @@ class LazyGroup(Group):
         return command
 
     def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
-        """List the verbs without importing any."""
-        with formatter.section("Commands"):
-            formatter.write_dl([(verb, line) for verb, (_, line) in VERBS.items()])
+        """List the verbs below their headings, without importing any."""
+        widest = max(map(len, VERBS))
+        for heading, verbs in HEADINGS.items():
+            with formatter.section(heading):
+                # Filled up to the widest of all, so that the lines of every heading stand below each other.
+                formatter.write_dl([(verb.ljust(widest), VERBS[verb][1]) for verb in verbs])
 
 
 @click.group(cls=LazyGroup, context_settings={"help_option_names": ["-h", "--help"]})

@@ -24,7 +24,7 @@ from branchrank.measures.verdicts import DELTA, Comparison, compare_pairs
 from branchrank.printable import safe
 from branchrank.records import Record
 from branchrank.runs.estimates import Estimate, estimate
-from branchrank.runs.words import FEW_PAGES, MINUS, NOTHING, confidence, p_value, record, verdict
+from branchrank.runs.words import FEW_PAGES, MINUS, NOTHING, confidence, p_value, record, verdict_words
 
 if TYPE_CHECKING:
     from branchrank.runs.run import RunData
@@ -146,7 +146,7 @@ def comparison_lines(comparisons: Sequence[Comparison]) -> list[str]:
             record(each),
             _short_p(each.p),
             _short_p(each.p_adjusted),
-            verdict(each),
+            verdict_words(each),
         ]
         for each in comparisons
     ]
