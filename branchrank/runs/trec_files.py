@@ -115,12 +115,13 @@ def read_trec(path: Path) -> TrecRun:
 class TrecScores(Record, frozen=True, kw_only=True):
     """A TREC run file scored with qrels.
 
-    ``by_query`` maps measure -> query -> value; ``unmatched`` are the judged queries for which the file has
-    no judged document: perhaps the two spell ids differently.
+    ``by_query`` maps measure -> query -> value; ``missing`` are the judged queries of which the file has no
+    line, ``unmatched`` those for which it has no judged document: perhaps the two spell ids differently.
     """
 
     path: Path
     by_query: dict[str, dict[str, float]]
+    missing: tuple[str, ...]
     unmatched: tuple[str, ...]
 
     @property
@@ -145,6 +146,7 @@ def _scored(path: Path, run: TrecRun, qrels: Qrels, measures: Iterable[Measure])
     return TrecScores(
         path=path,
         by_query={str(measure): score(measure, rankings, qrels) for measure in measures},
+        missing=tuple(query for query in qrels if query not in run),
         unmatched=tuple(
             query
             for query, judged in qrels.items()
