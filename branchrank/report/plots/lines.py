@@ -87,7 +87,8 @@ def sweep(title: str, points: Sequence[Swept], axis: str, measure: str, number: 
     return Plot(
         name=f"sweep-{number}",
         description=f"{measure} over {axis} of {title}. {described}",
-        caption=f"{measure} of {title} over {axis}, with 95% intervals.",
+        caption=f"{measure} of {title} over {axis}, with 95% intervals; each point is the mean of "
+        f"{points[0].estimate.n} questions.",
         spec=_sweep_chart(points, axis, measure, WIDE),
         narrow=_sweep_chart(points, axis, measure, NARROW),
     )
