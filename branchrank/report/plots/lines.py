@@ -111,7 +111,7 @@ def _sweep_chart(points: Sequence[Swept], axis: str, measure: str, frame: Frame)
             "value:Q",
             title=axis,
             scale=altair.Scale(type="log" if wide else "linear", zero=False, nice=False, padding=16),
-            axis=altair.Axis(values=ticks, format="~g", labelOverlap=True, grid=False),
+            axis=altair.Axis(values=ticks, format="~r", labelOverlap=True, grid=False),
         )
     else:
         order = list(dict.fromkeys(row["value"] for row in rows))
