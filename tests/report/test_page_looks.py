@@ -234,9 +234,10 @@ def test_the_keyboard_reaches_every_mark_of_a_plot(
 def test_the_pointer_finds_the_nearest_mark(browser: Chromium, pages: dict[str, Path]) -> None:
     browser.look(1400)
     browser.open(pages["symfony-dev"])
-    move = """((dx) => {
+    move = """(async (dx) => {
       const mark = document.querySelector('.wide [aria-roledescription=point]');
       mark.scrollIntoView({ block: 'center', behavior: 'instant' });
+      await new Promise((done) => requestAnimationFrame(() => requestAnimationFrame(done)));
       const box = mark.getBoundingClientRect();
       mark.dispatchEvent(new PointerEvent('pointermove',
         { clientX: box.right + dx, clientY: box.top + 3, bubbles: true }));
