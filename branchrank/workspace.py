@@ -105,7 +105,7 @@ class Workspace(Searcher):
         ...     workspace.index.manifest.documents
         5
         """
-        from branchrank.corpus.beir import is_beir, unpack_beir
+        from branchrank.corpus.beir import entries_place, is_beir, unpack_beir
         from branchrank.corpus.named import locate_corpus
 
         folder = arguments.path("data_dir", data_dir)
@@ -116,7 +116,7 @@ class Workspace(Searcher):
             opened.check_exists()
         root = None if corpus is None else locate_corpus(_corpus(corpus))
         if root is not None and is_beir(root):
-            root = unpack_beir(root, folder / "beir" / root.resolve().name)
+            root = unpack_beir(root, folder / entries_place(root.resolve().name))
         opened.check_links(root, [Path(each) for each in (chunks, nodes) if each is not None])
         with kept_if_right(folder):
             configure(

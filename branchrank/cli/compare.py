@@ -6,6 +6,7 @@ from pathlib import Path
 
 import click
 
+from branchrank.cli.latex import latex_option, write_latex
 from branchrank.cli.runs import RUN, WHERE
 from branchrank.cli.terminal import Command
 
@@ -30,6 +31,7 @@ EXIT_CODES = {"pass": 0, "fail": 1, "undecided": 10}
     help="Largest difference that counts as none.",
 )
 @WHERE
+@latex_option
 def compare(
     baseline: Path,
     candidate: Path,
@@ -38,12 +40,14 @@ def compare(
     measure: str,
     delta: float,
     where: tuple[str, ...],
+    latex: Path | None,
 ) -> None:
     """Compare a CANDIDATE run with a BASELINE run, question by question, and list the questions that flipped.
 
     The baseline comes first. A positive difference means that the candidate is better. Both runs must have
     asked the same questions.
     """
+    from branchrank.library import comparison_table
     from branchrank.workspace import Run
 
     compared = (
@@ -58,6 +62,7 @@ def compare(
         )
     )
     click.echo(str(compared))
+    write_latex(latex, comparison_table(compared))
 
 
 @click.command("gate", cls=Command)

@@ -13,7 +13,7 @@ from typing import Any
 
 import click
 
-from branchrank.cli.help import COMMON, help_all_option, write_options
+from branchrank.cli.help import COMMON, entry_name, help_all_option, write_options
 from branchrank.cli.remedies import remedy_for
 from branchrank.errors import BranchRankError, StorageError, suggestion
 from branchrank.printable import safe as safe
@@ -67,17 +67,21 @@ def _open_closed_streams() -> None:
 
 
 class Command(click.Command):
-    """A click command whose errors are a message, a remedy and an exit code, never a traceback."""
+    """A click command whose errors are a message, a remedy and an exit code, never a traceback.
 
-    def __init__(self, *arguments: Any, **named: Any) -> None:
+    ``help_name`` is the whole name of a command of a group, where its help has headings.
+    """
+
+    def __init__(self, *arguments: Any, help_name: str = "", **named: Any) -> None:
+        self.help_name = help_name
         super().__init__(*arguments, **named)
         self.context_settings.setdefault("help_option_names", HELP)
-        if self.name in COMMON:
+        if entry_name(self) in COMMON:
             self.params.append(help_all_option())
 
     def format_options(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
         """Write the flags, grouped where the command has many."""
-        if self.name in COMMON:
+        if entry_name(self) in COMMON:
             write_options(self, ctx, formatter)
         else:
             super().format_options(ctx, formatter)

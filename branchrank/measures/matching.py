@@ -167,6 +167,12 @@ def judge(hits: Sequence[Hit], question: Question) -> Judged:
 
 
 def source_cluster(question: Question) -> str:
-    """The cluster that the question belongs to in every test: its first gold item's source, or the
-    question itself when it has no gold."""
-    return question.gold[0].source_file if question.gold else f"question {question.id}"
+    """The cluster that the question belongs to in every test: its first gold item's source.
+
+    A question is its own cluster when it has no gold, and when its gold are documents that were judged for
+    relevance (:attr:`~branchrank.records.GoldItem.relevance`), as for TREC and BEIR: such queries are not
+    made from a document, and often share some of many.
+    """
+    if question.gold and not (question.gold_level == "file" and question.gold[0].relevance is not None):
+        return question.gold[0].source_file
+    return f"question {question.id}"

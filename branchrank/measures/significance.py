@@ -127,11 +127,12 @@ def paired_t(differences: Sequence[float] | Floats) -> float | None:
 
 def holm(p_values: Sequence[float]) -> tuple[float, ...]:
     """Holm's adjusted p-values, in the order given; family-wise error stays at alpha."""
-    if not p_values:
-        return ()
-    from statsmodels.stats.multitest import multipletests
-
-    return tuple(float(p) for p in multipletests(p_values, method="holm")[1])
+    adjusted = [0.0] * len(p_values)
+    largest = 0.0
+    for rank, place in enumerate(sorted(range(len(p_values)), key=lambda place: p_values[place])):
+        largest = max(largest, min(1.0, (len(p_values) - rank) * p_values[place]))
+        adjusted[place] = largest
+    return tuple(adjusted)
 
 
 def p_floor(differing: int) -> float:

@@ -31,7 +31,7 @@ class IndexSettings(Settings, frozen=True, kw_only=True):
         reaches("embedding model"),
         Meta(
             description="embedding model: all-MiniLM-L6-v2 (from a package), a sentence-transformers name "
-            "or path, openai:MODEL or ollama:MODEL (see --embedding-url), or fake"
+            "or path, openai:MODEL or ollama:MODEL (see --embedding-url), fake, or none: words only"
         ),
     ] = "nomic-ai/CodeRankEmbed"
     embedding_url: Annotated[

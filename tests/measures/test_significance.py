@@ -102,6 +102,13 @@ def test_holm_by_hand_and_in_the_order_given():
     assert holm([]) == ()
 
 
+@given(st.lists(st.floats(0, 1), min_size=1, max_size=12))
+def test_holm_as_statsmodels(p_values):
+    from statsmodels.stats.multitest import multipletests
+
+    assert holm(p_values) == pytest.approx(tuple(multipletests(p_values, method="holm")[1]))
+
+
 def test_p_floor():
     assert [p_floor(d) for d in (0, 1, 2, 6)] == [1, 1, 0.5, 1 / 32]
 
