@@ -22,7 +22,7 @@ import msgspec
 from branchrank.addresses import explained, laid_over
 from branchrank.errors import UsageError, nearest_path, or_else
 from branchrank.index.config_file import read_config
-from branchrank.measures.names import named_measure
+from branchrank.measures.names import measure_names, named_measure
 from branchrank.records import Record
 from branchrank.settings import (
     ALIASES,
@@ -199,10 +199,12 @@ def _declared(settings: Resolved, names: Sequence[str], failed: Sequence[str]) -
     """Problems of the declared primary measure and baseline, which may be a system that has failed."""
     part = settings.part(BenchmarkSettings)
     found: list[str] = []
-    try:
-        named_measure(part.primary)
-    except UsageError as error:
-        found.append(f"primary: {error.message}; {error.remedy}")
+    for key, names_of in (("primary", [part.primary]), ("measures", measure_names(part.measures))):
+        for name in names_of:
+            try:
+                named_measure(name)
+            except UsageError as error:
+                found.append(f"{key}: {error.message}; {error.remedy}")
     # Of a sweep that failed, only the table's name is known.
     there = part.baseline in names or part.baseline.partition("[")[0] in failed
     if part.baseline and not there and (names or failed):
