@@ -31,7 +31,7 @@ MUTANTS = (
     ),
     Mutant(
         "every-predictor-bold",
-        "branchrank/report/result.py",
+        "branchrank/report/rates.py",
         "return Strong(predictor) if predictor == judgement.winner else predictor",
         "return Strong(predictor)",
         (f"{TEST_MARKDOWN}::test_nothing_is_bold_without_a_passed_test",),
