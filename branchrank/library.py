@@ -45,6 +45,7 @@ if TYPE_CHECKING:
     from branchrank.report.power_analysis import PowerAnalysis
     from branchrank.report.verify import Verification
     from branchrank.runs.listing import ListedRun
+    from branchrank.runs.run_comparison import RunGate
     from branchrank.runs.trec_files import TrecScores
     from branchrank.starter_files import StarterFiles
 
@@ -97,6 +98,7 @@ __all__ = [
     "spent_line",
     "tune",
     "verify",
+    "write_gate",
     "write_latex",
     "write_tuned",
 ]
@@ -373,6 +375,23 @@ def write_latex(path: str | Path, table: ResultsTable) -> None:
     from branchrank.artifacts import write_text
 
     write_text(Path(path), latex(table))
+
+
+def write_gate(
+    decided: RunGate, *, junit: str | Path | None = None, summary: str | Path | None = None
+) -> None:
+    """Write what :meth:`Run.gate` decided for continuous integration: JUnit XML, and Markdown for people.
+
+    In the JUnit file a predictor that is undecided is an ``error``, and one that fails a ``failure``. Raises
+    :class:`~branchrank.errors.StorageError`.
+    """
+    from branchrank.artifacts import write_text
+    from branchrank.report import gate_files
+
+    if junit is not None:
+        write_text(Path(junit), gate_files.junit(decided))
+    if summary is not None:
+        write_text(Path(summary), gate_files.summary(decided))
 
 
 def import_beir(

@@ -14,6 +14,7 @@ MEASURE = click.option("--measure", default="", help="Such as strict_hit@5. Defa
 BASELINE_PREDICTOR = click.option(
     "--baseline-predictor", default="", help="Predictor of the baseline. Default: the same one."
 )
+FILE = click.Path(path_type=Path, dir_okay=False)
 EXIT_CODES = {"pass": 0, "fail": 1, "undecided": 10}
 
 
@@ -79,6 +80,8 @@ def compare(
 @BASELINE_PREDICTOR
 @MEASURE
 @WHERE
+@click.option("--junit", type=FILE, help="Write the decision as JUnit XML.")
+@click.option("--summary", type=FILE, help="Write the decision as Markdown, for a pull request.")
 @click.pass_context
 def gate(
     ctx: click.Context,
@@ -89,11 +92,14 @@ def gate(
     baseline_predictor: str,
     measure: str,
     where: tuple[str, ...],
+    junit: Path | None,
+    summary: Path | None,
 ) -> None:
     """Exit with 0 when RUN is not worse than the baseline by delta or more, 1 when it is, 10 when undecided.
 
     With several predictors, one that fails fails the gate, and one that is undecided leaves it undecided.
     """
+    from branchrank import library
     from branchrank.workspace import Run
 
     decided = (
@@ -107,5 +113,6 @@ def gate(
             measure=measure,
         )
     )
+    library.write_gate(decided, junit=junit, summary=summary)
     click.echo(str(decided))
     ctx.exit(EXIT_CODES[decided.outcome])
