@@ -37,6 +37,7 @@ def report_picture(folder: Path) -> None:
 async def terminal_picture(data: Path) -> None:
     """The terminal UI with 110 columns and 32 rows."""
     with Workspace.open(data) as workspace:
+        workspace.search(QUERY)  # loads the model, so that the picture shows the time of a query alone
         app = SearchApp(Searches(Service(workspace, PREDICTORS)), query=QUERY)
         async with app.run_test(size=(110, 32)) as pilot:
             await pilot.pause()
