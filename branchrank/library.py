@@ -21,26 +21,40 @@ from branchrank.bench import (
     plan_from_run,
     seal_plan,
 )
+from branchrank.exchange import (
+    ALPHA,
+    BEIR_MEASURES,
+    COMPARED_MEASURES,
+    DELTA,
+    ResultsTable,
+    beir_from_frames,
+    compare_frames,
+    compare_trec,
+    comparison_table,
+    import_beir,
+    latex,
+    qrels_frame,
+    results_frame,
+    run_beir,
+    run_table,
+    topics_frame,
+    write_latex,
+)
 from branchrank.files.grep import Ranking
 from branchrank.files.read_file import FileRefused
 from branchrank.measures.agreement import Agreement
-from branchrank.measures.power import ALPHA
-from branchrank.measures.verdicts import DELTA
 from branchrank.progress import Notify, Progress, no_notice, no_progress
 from branchrank.questions.generation import GenerationEstimate
 from branchrank.questions.labels import Choice as LabelChoice
 from branchrank.questions.writing import read_lines
-from branchrank.runs.results_table import ResultsTable, comparison_table, run_table
 from branchrank.systems.query import FILTER_KEYS, read_filters
 from branchrank.systems.search_tools import Found, Listener, SearchStatus, SearchTools, ToolAnswer
 from branchrank.workspace import Run
-from branchrank.workspace_beir import BEIR_MEASURES
 from branchrank.workspace_questions import Spent
 
 if TYPE_CHECKING:
     from branchrank.bench.tuning import Tuning
     from branchrank.corpus.named import CorpusPlace
-    from branchrank.questions.beir import BeirQuestions
     from branchrank.records import LLMCall
     from branchrank.report.power_analysis import PowerAnalysis
     from branchrank.report.verify import Verification
@@ -75,6 +89,8 @@ __all__ = [
     "ToolAnswer",
     "add_corpus",
     "agreement",
+    "beir_from_frames",
+    "compare_frames",
     "compare_trec",
     "comparison_table",
     "demo",
@@ -88,14 +104,17 @@ __all__ = [
     "plan_from_names",
     "plan_from_run",
     "power",
+    "qrels_frame",
     "read_filters",
     "read_lines",
+    "results_frame",
     "run_beir",
     "run_benchmark",
     "run_table",
     "score_trec",
     "seal_plan",
     "spent_line",
+    "topics_frame",
     "tune",
     "verify",
     "write_gate",
@@ -105,8 +124,6 @@ __all__ = [
 
 #: The measures of :func:`score_trec`, as ir-measures names them.
 TREC_MEASURES = ("Success@1", "Success@5", "RR", "nDCG@10", "R@100", "AP")
-#: The measures of :func:`compare_trec`.
-COMPARED_MEASURES = BEIR_MEASURES
 #: Defaults of :func:`tune`.
 TUNING_FOLDS = 5
 TUNING_BUDGET = 16
@@ -313,70 +330,6 @@ def score_trec(
     return trec_files.score_trec([Path(path) for path in runs], Path(qrels), measures)
 
 
-def compare_trec(
-    qrels: str | Path,
-    runs: Iterable[str | Path],
-    measures: Iterable[str] = COMPARED_MEASURES,
-    *,
-    baseline: str | Path = "",
-    all_pairs: bool = False,
-    missing_is_zero: bool = False,
-    delta: float = DELTA,
-    alpha: float = ALPHA,
-    seed: int = 42,
-) -> ResultsTable:
-    """Compare TREC run files from anywhere: each with ``baseline`` (default: the first), or with
-    ``all_pairs`` each with each other.
-
-    The tests are those of a run of ours, with the query as unit, corrected by Holm over the comparisons of
-    each measure. Ties are settled as trec_eval does. A judged query that a run lacks is an error, or scores
-    0 with ``missing_is_zero``. Printing the result shows the table and the comparisons.
-
-    Raises :class:`~branchrank.errors.RunError` for a file that can't be read or lacks a judged query, and
-    :class:`~branchrank.errors.UsageError` for an unknown measure or baseline.
-
-    >>> from pathlib import Path
-    >>> _ = Path("qrels.txt").write_text("q1 0 d1 1\\nq2 0 d2 1\\n")
-    >>> _ = Path("a.run").write_text("q1 Q0 d1 1 2 a\\nq2 Q0 d1 1 2 a\\n")
-    >>> _ = Path("b.run").write_text("q1 Q0 d1 1 2 b\\nq2 Q0 d2 1 2 b\\n")
-    >>> table = compare_trec("qrels.txt", ["a.run", "b.run"], ["RR"])
-    >>> [(each.name, each.means["RR"].value) for each in table.systems]
-    [('a', 0.5), ('b', 1.0)]
-    >>> table.comparisons[0].verdict
-    'too few questions to tell'
-    """
-    from branchrank.runs import trec_comparison
-
-    return trec_comparison.compare_trec(
-        Path(qrels),
-        [Path(path) for path in runs],
-        measures,
-        baseline=str(baseline),
-        all_pairs=all_pairs,
-        missing_is_zero=missing_is_zero,
-        delta=delta,
-        alpha=alpha,
-        seed=seed,
-    )
-
-
-def latex(table: ResultsTable) -> str:
-    """The table of results as LaTeX, for ``\\\\input`` into a paper that loads booktabs.
-
-    The highest mean of each column is bold; marks and the caption say what was tested.
-    """
-    from branchrank.report import latex
-
-    return latex.latex(table)
-
-
-def write_latex(path: str | Path, table: ResultsTable) -> None:
-    """Write :func:`latex` of the table into a file. Raises :class:`~branchrank.errors.StorageError`."""
-    from branchrank.artifacts import write_text
-
-    write_text(Path(path), latex(table))
-
-
 def write_gate(
     decided: RunGate, *, junit: str | Path | None = None, summary: str | Path | None = None
 ) -> None:
@@ -392,75 +345,6 @@ def write_gate(
         write_text(Path(junit), gate_files.junit(decided))
     if summary is not None:
         write_text(Path(summary), gate_files.summary(decided))
-
-
-def import_beir(
-    folder: str | Path, output: str | Path, *, split: str = "test", remove_query: bool = False
-) -> BeirQuestions:
-    """Write the queries of a BEIR folder and their relevance judgements as a question file.
-
-    With ``remove_query`` a query's own document (of the same id) is never a hit. Raises
-    :class:`~branchrank.errors.QuestionError` or :class:`~branchrank.errors.InputError`.
-    """
-    from branchrank.corpus.named import locate_corpus
-    from branchrank.questions.beir import beir_questions
-    from branchrank.questions.question_files import write_questions
-
-    made = beir_questions(locate_corpus(folder), split, remove_query=remove_query)
-    write_questions(Path(output), made.questions)
-    return made
-
-
-def run_beir(
-    folder: str | Path,
-    predictors: Sequence[str] = ("bm25",),
-    measures: Sequence[str] = BEIR_MEASURES,
-    *,
-    split: str = "test",
-    data_dir: str | Path | None = None,
-    remove_query: bool = False,
-    reports: str | Path = "reports",
-    settings: Mapping[str, object] | None = None,
-    fresh: bool = False,
-    command: str = "",
-    notify: Notify = no_notice,
-    progress: bool | Progress = False,
-) -> Run:
-    """Benchmark predictors on a BEIR folder: index it, ask the queries of a split, and write the report.
-
-    ``folder`` may be ``ir:ID``, a dataset of the package ir-datasets whose data are on this machine.
-
-    Each predictor ranks up to 1,000 whole documents. ``measures`` are those of ir-measures, on the grades of
-    the judgements; the first is the primary one. ``data_dir`` is the workspace (default: ``data/`` and the
-    folder's name). A new one gets no embedder and the analyzer of the published BM25 figures; ``settings``
-    such as ``"index.embedder"`` go before these. An index that is there is used, and an interrupted run is
-    resumed. ``run_table(run)`` is the table of results, with the tests between the predictors.
-
-    Raises :class:`~branchrank.errors.UsageError` and :class:`~branchrank.errors.InputError` before any work
-    for what is wrong with names, measures or files.
-
-    >>> from branchrank import library
-    >>> run = library.run_beir("beir/small")
-    >>> table = library.run_table(run)
-    >>> table.measures, [each.name for each in table.systems]
-    (('nDCG@10', 'R@100', 'AP'), ['bm25'])
-    """
-    from branchrank.workspace_beir import beir_plan
-
-    plan = beir_plan(
-        Path(folder),
-        split=split,
-        predictors=predictors,
-        measures=measures,
-        data_dir=None if data_dir is None else Path(data_dir),
-        remove_query=remove_query,
-        settings=settings,
-        notify=notify,
-        progress=progress,
-        reports=Path(reports),
-        command=command,
-    )
-    return run_benchmark(plan, fresh=fresh, notify=notify, progress=progress)
 
 
 def add_corpus(name: str, *, progress: Progress = no_progress) -> Path:

@@ -10,7 +10,15 @@ from branchrank.cli.latex import latex_option, write_latex
 from branchrank.cli.runs import RUN, WHERE
 from branchrank.cli.terminal import Command
 
-MEASURE = click.option("--measure", default="", help="Such as strict_hit@5. Default: the run's primary one.")
+PRIMARY = click.option(
+    "--primary", default="", help="Measure that is tested, such as strict_hit@5. Default: the run's own."
+)
+MEASURES = click.option(
+    "--measure",
+    "measures",
+    multiple=True,
+    help="Another measure to show, such as nDCG@10, with its interval and without a test. Repeatable.",
+)
 BASELINE_PREDICTOR = click.option(
     "--baseline-predictor", default="", help="Predictor of the baseline. Default: the same one."
 )
@@ -23,7 +31,8 @@ EXIT_CODES = {"pass": 0, "fail": 1, "undecided": 10}
 @click.argument("candidate", type=RUN)
 @click.option("--predictor", default="", help="Predictor of CANDIDATE. Default: each that both runs have.")
 @BASELINE_PREDICTOR
-@MEASURE
+@PRIMARY
+@MEASURES
 @click.option(
     "--delta",
     type=click.FloatRange(0, 1, min_open=True),
@@ -38,7 +47,8 @@ def compare(
     candidate: Path,
     predictor: str,
     baseline_predictor: str,
-    measure: str,
+    primary: str,
+    measures: tuple[str, ...],
     delta: float,
     where: tuple[str, ...],
     latex: Path | None,
@@ -58,7 +68,8 @@ def compare(
             Run.load(baseline).where(*where),
             predictor=predictor,
             baseline_predictor=baseline_predictor,
-            measure=measure,
+            primary=primary,
+            measures=measures,
             delta=delta,
         )
     )
@@ -78,7 +89,8 @@ def compare(
 )
 @click.option("--predictor", default="", help="Predictor of RUN. Default: each that both runs have.")
 @BASELINE_PREDICTOR
-@MEASURE
+@PRIMARY
+@MEASURES
 @WHERE
 @click.option("--junit", type=FILE, help="Write the decision as JUnit XML.")
 @click.option("--summary", type=FILE, help="Write the decision as Markdown, for a pull request.")
@@ -90,7 +102,8 @@ def gate(
     delta: float,
     predictor: str,
     baseline_predictor: str,
-    measure: str,
+    primary: str,
+    measures: tuple[str, ...],
     where: tuple[str, ...],
     junit: Path | None,
     summary: Path | None,
@@ -110,7 +123,8 @@ def gate(
             delta=delta,
             predictor=predictor,
             baseline_predictor=baseline_predictor,
-            measure=measure,
+            primary=primary,
+            measures=measures,
         )
     )
     library.write_gate(decided, junit=junit, summary=summary)

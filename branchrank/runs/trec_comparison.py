@@ -1,4 +1,4 @@
-"""Statistics on TREC runs from anywhere: the same tests, corrections and intervals as for a run of ours.
+"""Statistics on runs from anywhere: the same tests, corrections and intervals as for a run of ours.
 
 1. A run is scored as trec_eval does: by score, ties by document id, both descending; the rank column is not
    read (:func:`~branchrank.measures.trec.run_ranking`). Every judged query counts.
@@ -9,50 +9,56 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 
 from branchrank.errors import RunError, UsageError
+from branchrank.measures.measures import parse_measure
 from branchrank.measures.power import ALPHA
 from branchrank.measures.verdicts import DELTA
+from branchrank.questions.qrels import Qrels
 from branchrank.runs.results_table import ResultsTable, results_table
-from branchrank.runs.trec_files import TrecScores, score_trec
+from branchrank.runs.trec_files import TrecRun, run_scores
+
+#: The seed of the tests' draws, that of a benchmark.
+SEED = 42
 
 
-def compare_trec(
-    qrels: Path,
-    paths: Sequence[Path],
+def compare_rankings(
+    qrels: Qrels,
+    runs: Mapping[str, TrecRun],
     measures: Iterable[str],
     *,
+    title: str = "",
     baseline: str = "",
     all_pairs: bool = False,
     missing_is_zero: bool = False,
     delta: float = DELTA,
     alpha: float = ALPHA,
-    seed: int = 42,
+    seed: int = SEED,
 ) -> ResultsTable:
-    """Score run files with qrels and compare them, each with the baseline or all with each other.
+    """Score runs with qrels and compare them, each with the baseline or all with each other.
 
-    ``baseline`` is a path or the name that the table has for it: the file's name without its suffix. Raises
-    :class:`RunError` for a file that can't be read or lacks a judged query, and :class:`UsageError` for
-    fewer than two runs, an unknown measure or baseline, and a measure whose values can leave 0..1.
+    Raises :class:`RunError` for a run that lacks a judged query, and :class:`UsageError` for fewer than two
+    runs, an unknown measure or baseline, and a measure whose values can leave 0..1.
     """
-    if len(paths) < 2:
+    parsed = [parse_measure(name) for name in measures]
+    if len(runs) < 2:
         raise UsageError("there is nothing to compare: one run", remedy="branchrank score-trec RUN QRELS")
-    twice = [path for path in paths if paths.count(path) > 1]
-    if twice:
-        raise UsageError(f"{twice[0]} is given twice", remedy="name each run once")
-    scored = score_trec(paths, qrels, measures)
-    if not missing_is_zero:
-        for each in scored:
-            _check_complete(each, qrels)
-    names = _names(paths)
-    by_path = {str(path): name for path, name in zip(paths, names, strict=True)}
-    judged = len(next(iter(scored[0].by_query.values())))
+    for name, run in runs.items():
+        missing = [query for query in qrels if query not in run]
+        if missing and not missing_is_zero:
+            raise RunError(
+                f"{name} has no line for {len(missing)} of {len(qrels)} judged queries "
+                f"(the first: {missing[0]!r})",
+                remedy="--missing-is-zero, if the system found nothing for them; else complete the run",
+            )
     return results_table(
-        {name: each.by_query for name, each in zip(names, scored, strict=True)},
-        title=f"{qrels.name}, {judged} judged quer{'y' if judged == 1 else 'ies'}",
-        baseline=by_path.get(baseline, baseline),
+        {name: run_scores(run, qrels, parsed) for name, run in runs.items()},
+        title=", ".join(
+            [*([title] if title else []), f"{len(qrels)} judged quer{'y' if len(qrels) == 1 else 'ies'}"]
+        ),
+        baseline=baseline,
         all_pairs=all_pairs,
         delta=delta,
         alpha=alpha,
@@ -60,17 +66,15 @@ def compare_trec(
     )
 
 
-def _check_complete(scored: TrecScores, qrels: Path) -> None:
-    if scored.missing:
-        judged = len(next(iter(scored.by_query.values())))
-        raise RunError(
-            f"{scored.path} has no line for {len(scored.missing)} of {judged} queries that {qrels} judges "
-            f"(the first: {scored.missing[0]!r})",
-            remedy="--missing-is-zero, if the system found nothing for them; else complete the run",
-        )
+def run_names(paths: Sequence[Path]) -> dict[Path, str]:
+    """What run files are called in a table: their names without suffixes, their paths where two are the same.
 
-
-def _names(paths: Sequence[Path]) -> list[str]:
-    """The files' names without suffixes; whole paths where two are the same."""
+    Raises :class:`UsageError` for a path that is given twice.
+    """
     stems = [path.stem for path in paths]
-    return [stem if stems.count(stem) == 1 else str(path) for path, stem in zip(paths, stems, strict=True)]
+    twice = [path for path in paths if paths.count(path) > 1]
+    if twice:
+        raise UsageError(f"{twice[0]} is given twice", remedy="name each run once")
+    return {
+        path: stem if stems.count(stem) == 1 else str(path) for path, stem in zip(paths, stems, strict=True)
+    }

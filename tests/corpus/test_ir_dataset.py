@@ -100,6 +100,12 @@ def test_nothing_is_downloaded_unless_it_is_asked_for(
     assert len(asked) == 1
 
 
+def test_the_package_downloads_again_afterwards() -> None:
+    before = ir_datasets.util.download.RequestsDownload.stream
+    assert invoke("beir", "run", f"ir:{REMOTE}").exit_code == 3
+    assert ir_datasets.util.download.RequestsDownload.stream is before
+
+
 def test_what_is_not_a_whole_dataset_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
     result = invoke("beir", "run", "ir:branchrank-tiny/tset")
     assert result.exit_code == 3

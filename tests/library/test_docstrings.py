@@ -15,6 +15,7 @@ MODULES = (
     "branchrank.workspace",
     "branchrank.systems.searcher",
     "branchrank.library",
+    "branchrank.exchange",
     "branchrank.progress_bars",
     "branchrank.predictor",
     "branchrank.records",

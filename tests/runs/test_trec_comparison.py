@@ -146,8 +146,7 @@ def test_a_run_that_lacks_a_query_is_refused_or_scores_0(folder: Path, tmp_path:
     words = ("compare-trec", folder / "qrels.txt", folder / "weak.run", cut, "-m", "AP")
     result = invoke(*words)
     assert result.exit_code == 3
-    expected = f"{cut} has no line for 2 of 12 queries that {folder / 'qrels.txt'} judges (the first: 'q3')"
-    assert expected in result.stderr
+    assert "cut has no line for 2 of 12 judged queries (the first: 'q3')" in result.stderr
     assert "fix: --missing-is-zero" in result.stderr
     assert invoke(*words, "--missing-is-zero").exit_code == 0
     table = compare_trec(folder / "qrels.txt", [folder / "weak.run", cut], ["AP"], missing_is_zero=True)

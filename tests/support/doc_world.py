@@ -145,7 +145,7 @@ def write_labels(folder: Path) -> None:
 
 def write_trec(folder: Path) -> None:
     write_file(folder / "qrels.txt", "q1 0 a 1\nq2 0 b 1\n")
-    for name in ("other.run", "local.run"):
+    for name in ("other.run", "local.run", "bm25.run", "dense.run", "hybrid.run"):
         write_file(folder / name, "q1 Q0 a 1 2.0 x\nq1 Q0 b 2 1.0 x\nq2 Q0 a 1 2.0 x\n")
 
 
