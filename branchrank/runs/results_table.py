@@ -32,7 +32,7 @@ if TYPE_CHECKING:
 
 DAGGER = "†"
 #: Columns of the running text.
-WIDTH = 100
+WIDTH = 79
 #: System -> measure -> question -> score in 0..1.
 SystemScores = Mapping[str, Mapping[str, Mapping[str, float]]]
 _GRADED = "graded_"
@@ -112,6 +112,7 @@ class ResultsTable(Record, frozen=True, kw_only=True):
         if self.comparisons:
             mark = "letters: a mean" if self.letters else f"{DAGGER}:"
             lines += ["", *wrap(f"{mark} {self.test}", WIDTH)]
+            lines += [f"{confidence(self.comparisons[0])}; W/T/L: wins, ties, losses"]
         for measure in self.measures:
             found = [each for each in self.comparisons if each.measure == measure]
             lines += ["", *comparison_lines(found)] if found else []
@@ -135,26 +136,22 @@ class ResultsTable(Record, frozen=True, kw_only=True):
 
 
 def comparison_lines(comparisons: Sequence[Comparison]) -> list[str]:
-    """The comparisons on one measure as a table: difference, interval, record, p-values, verdict."""
-    first = comparisons[0]
-    heading = [first.measure, "difference", confidence(first), "W/T/L", "p", "adjusted", "verdict"]
+    """The comparisons on one measure as a table: difference, interval, record, adjusted p, verdict."""
+    baselines = {each.baseline for each in comparisons}
+    against = f" vs {comparisons[0].baseline}" if len(baselines) == 1 else ""
+    heading = [f"{comparisons[0].measure}{against}", "diff.", "interval", "W/T/L", "adj. p", "verdict"]
     rows = [
         [
-            f"{each.candidate} vs {each.baseline}",
+            each.candidate if against else f"{each.candidate} vs {each.baseline}",
             _signed(each.difference),
             FEW_PAGES if each.ci_low is None else f"{_signed(each.ci_low)} to {_signed(each.ci_high)}",
             record(each),
-            _short_p(each.p),
-            _short_p(each.p_adjusted),
+            p_value(each.p_adjusted).replace("below ", "<"),
             verdict_words(each),
         ]
         for each in comparisons
     ]
     return _aligned([heading, *rows])
-
-
-def _short_p(p: float) -> str:
-    return p_value(p).replace("below ", "<")
 
 
 def results_table(
@@ -244,13 +241,14 @@ def run_table(run: RunData, measures: Iterable[NamedMeasure] = ()) -> ResultsTab
     graded = all(each.mode == "graded" for each in chosen)
     labels = {each.name: each.name.removeprefix(_GRADED) if graded else each.name for each in chosen}
     made, unit = run.record, "queries" if graded else "questions"
+    split_is_new = bool(made.split) and not made.experiment.endswith(made.split)
     table = results_table(
         {
             name: {labels[each.name]: run.scores.per_question(name, each) for each in chosen}
             for name in run.predictors
         },
         title=", ".join(
-            [made.experiment, *([made.split] if made.split else []), f"{len(run.clusters)} {unit}"]
+            [made.experiment, *([made.split] if split_is_new else []), f"{len(run.clusters)} {unit}"]
         ),
         clusters=run.clusters,
         baseline=run.judgement.baseline,
