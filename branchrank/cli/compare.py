@@ -10,7 +10,15 @@ from branchrank.cli.latex import latex_option, write_latex
 from branchrank.cli.runs import RUN, WHERE
 from branchrank.cli.terminal import Command
 
-MEASURE = click.option("--measure", default="", help="Such as strict_hit@5. Default: the run's primary one.")
+PRIMARY = click.option(
+    "--primary", default="", help="Measure that is tested, such as strict_hit@5. Default: the run's own."
+)
+MEASURES = click.option(
+    "--measure",
+    "measures",
+    multiple=True,
+    help="Another measure to show, such as nDCG@10, with its interval and without a test. Repeatable.",
+)
 BASELINE_PREDICTOR = click.option(
     "--baseline-predictor", default="", help="Predictor of the baseline. Default: the same one."
 )
@@ -22,7 +30,8 @@ EXIT_CODES = {"pass": 0, "fail": 1, "undecided": 10}
 @click.argument("candidate", type=RUN)
 @click.option("--predictor", default="", help="Predictor of CANDIDATE. Default: each that both runs have.")
 @BASELINE_PREDICTOR
-@MEASURE
+@PRIMARY
+@MEASURES
 @click.option(
     "--delta",
     type=click.FloatRange(0, 1, min_open=True),
@@ -37,7 +46,8 @@ def compare(
     candidate: Path,
     predictor: str,
     baseline_predictor: str,
-    measure: str,
+    primary: str,
+    measures: tuple[str, ...],
     delta: float,
     where: tuple[str, ...],
     latex: Path | None,
@@ -57,7 +67,8 @@ def compare(
             Run.load(baseline).where(*where),
             predictor=predictor,
             baseline_predictor=baseline_predictor,
-            measure=measure,
+            primary=primary,
+            measures=measures,
             delta=delta,
         )
     )
@@ -77,7 +88,8 @@ def compare(
 )
 @click.option("--predictor", default="", help="Predictor of RUN. Default: each that both runs have.")
 @BASELINE_PREDICTOR
-@MEASURE
+@PRIMARY
+@MEASURES
 @WHERE
 @click.pass_context
 def gate(
@@ -87,7 +99,8 @@ def gate(
     delta: float,
     predictor: str,
     baseline_predictor: str,
-    measure: str,
+    primary: str,
+    measures: tuple[str, ...],
     where: tuple[str, ...],
 ) -> None:
     """Exit with 0 when RUN is not worse than the baseline by delta or more, 1 when it is, 10 when undecided.
@@ -104,7 +117,8 @@ def gate(
             delta=delta,
             predictor=predictor,
             baseline_predictor=baseline_predictor,
-            measure=measure,
+            primary=primary,
+            measures=measures,
         )
     )
     click.echo(str(decided))

@@ -40,6 +40,7 @@ def _option(setting: Setting) -> Callable[[F], F]:
         f"{setting.flag}/{opposite(setting.flag)}" if setting.type is bool else setting.flag,
         type=_click_type(setting),
         is_flag=setting.type is bool,
+        multiple=setting.several,
         default=None,
         expose_value=False,
         help=_help(setting),
@@ -64,12 +65,12 @@ def _help(setting: Setting) -> str:
     default = "" if setting.default in ("", False, None) else f" Default {setting.default}."
     allowed = "" if setting.low is None else f" {setting.allowed[:1].upper()}{setting.allowed[1:]}."
     text = setting.description[:1].upper() + setting.description[1:]
-    return f"{text}.{default}{allowed}"
+    return f"{text}.{default}{allowed}{' Repeatable.' if setting.several else ''}"
 
 
 def _collect(setting: Setting) -> Callable[[click.Context, click.Parameter, Any], Any]:
     def callback(context: click.Context, _parameter: click.Parameter, value: Any) -> Any:
-        if value is not None:
+        if value is not None and value != ():
             context.meta.setdefault(_GIVEN, {})[f"{setting.section}.{setting.name}"] = value
         return value
 
