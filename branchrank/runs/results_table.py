@@ -102,6 +102,9 @@ class ResultsTable(Record, frozen=True, kw_only=True):
         ]
         corrected = "" if first.family == 1 else f", Holm-corrected over {first.family} comparisons a measure"
         who = "the system with that letter" if self.letters else self.baselines[0]
+        tested = dict.fromkeys(each.measure for each in self.comparisons)
+        if len(tested) < len(self.measures):
+            who += f" on {', '.join(tested)}, which alone is tested"
         return (
             f"differs from {who} ({'; '.join(tests)}; two-sided{corrected}, adjusted p below {first.alpha:g})"
         )
@@ -265,19 +268,35 @@ def run_table(run: RunData, measures: Iterable[NamedMeasure] = ()) -> ResultsTab
 
 
 def comparison_table(compared: RunComparison) -> ResultsTable:
-    """The table of two compared runs: each predictor of the baseline run, and of the candidate."""
+    """The table of two compared runs: each predictor of the baseline run, and of the candidate.
+
+    The first measure is the one that is tested.
+    """
     comparisons = tuple(pair.comparison for pair in compared.pairs)
-    n = comparisons[0].n
-    means = {each.baseline: each.mean_a for each in comparisons}
-    means |= {each.candidate: each.mean_b for each in comparisons}
-    measure = comparisons[0].measure
+    n, tested = comparisons[0].n, comparisons[0].measure
+    means: dict[str, dict[str, float]] = {}
+    for pair in compared.pairs:
+        each = pair.comparison
+        means[each.baseline] = {
+            tested: each.mean_a,
+            **{found.measure: found.baseline for found in pair.others},
+        }
+        means[each.candidate] = {
+            tested: each.mean_b,
+            **{found.measure: found.candidate for found in others},
+        }
     return ResultsTable(
         title=f"{n} questions",
         questions=n,
-        measures=(measure,),
+        measures=tuple(next(iter(means.values()))),
         systems=tuple(
-            SystemResult(name=name, means={measure: Estimate(value=value, low=None, high=None, n=n)})
-            for name, value in means.items()
+            SystemResult(
+                name=name,
+                means={
+                    measure: Estimate(value=value, low=None, high=None, n=n) for measure, value in of.items()
+                },
+            )
+            for name, of in means.items()
         ),
         comparisons=comparisons,
     )
