@@ -276,10 +276,10 @@ def comparison_table(compared: RunComparison) -> ResultsTable:
     n, tested = comparisons[0].n, comparisons[0].measure
     means: dict[str, dict[str, float]] = {}
     for pair in compared.pairs:
-        each = pair.comparison
+        each, others = pair.comparison, pair.others
         means[each.baseline] = {
             tested: each.mean_a,
-            **{found.measure: found.baseline for found in pair.others},
+            **{found.measure: found.baseline for found in others},
         }
         means[each.candidate] = {
             tested: each.mean_b,
