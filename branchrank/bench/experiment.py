@@ -20,7 +20,7 @@ from typing import Any, Literal, TypeVar
 import msgspec
 
 from branchrank.addresses import explained, laid_over
-from branchrank.errors import UsageError, or_else
+from branchrank.errors import UsageError, nearest_path, or_else
 from branchrank.index.config_file import read_config
 from branchrank.measures.names import measure_names, named_measure
 from branchrank.records import Record
@@ -82,7 +82,9 @@ class _Header(Record, frozen=True, kw_only=True):
 def load_experiment(path: Path, flags: Mapping[str, Any] | None = None) -> Experiment:
     """Read an experiment file. Raises one :class:`UsageError` with every problem of it."""
     if not path.is_file():
-        raise UsageError(f"there is no experiment file {path}", remedy="branchrank run EXPERIMENT.toml")
+        raise UsageError(
+            f"there is no experiment file {path}{nearest_path(path)}", remedy="branchrank run EXPERIMENT.toml"
+        )
     found: list[str] = []
     header = _header(read_toml(path), found)
     config = _attempt(found, lambda: read_config(Path(header.data_dir) / "branchrank.toml"))

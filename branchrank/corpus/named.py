@@ -25,7 +25,7 @@ import msgspec
 
 from branchrank.corpus.ir_dataset import dataset_folder, is_dataset
 from branchrank.corpus.package_index import IndexConfiguration, fetch_pinned
-from branchrank.errors import CorpusError, or_else
+from branchrank.errors import CorpusError, nearest_path, or_else, suggestion
 from branchrank.progress import Progress, no_progress
 from branchrank.records import Record
 
@@ -99,9 +99,15 @@ def locate_corpus(name_or_path: str | Path) -> Path:
             return added
         raise CorpusError(f"the corpus {name!r} is not here yet", remedy=f"branchrank corpus add {name}")
     raise CorpusError(
-        f"there is no corpus folder {name!r}",
+        f"there is no corpus folder {name!r}{_meant(name)}",
         remedy=f"give the path of a folder of documents, or a name: {', '.join(known_corpora())}",
     )
+
+
+def _meant(name: str) -> str:
+    """The corpus or the folder of almost this name."""
+    near = suggestion(name, known_corpora())
+    return f"; {near}" if near else nearest_path(Path(name))
 
 
 def add_corpus(
