@@ -53,7 +53,7 @@ HEADINGS: dict[str, tuple[str, ...]] = {
     "Write questions": ("questions", "beir"),
     "Benchmark": ("benchmark", "run", "resume", "tune", "power"),
     "Read results": ("list", "show", "explain", "compare", "gate", "verify", "report"),
-    "Exchange and settings": ("export-trec", "score-trec", "settings"),
+    "Exchange and settings": ("export-trec", "score-trec", "compare-trec", "settings"),
 }
 
 
