@@ -4,7 +4,7 @@
 2. Each version gets an environment of its own in ``build/pythons/X.Y``, with the pins of ``constraints.txt``.
    Where ``PIP_FIND_LINKS`` has no PyTorch wheel for a version, pip takes one that brings CUDA along, several
    gigabytes.
-3. ``build/pythons/X.Y.txt`` keeps the output; the last line printed of each version says how many tests passed
+3. ``build/pythons/X.Y.txt`` keeps the output; the line printed of each version says how many tests passed
    and were skipped.
 
 Arguments that are no version go to pytest.
