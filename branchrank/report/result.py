@@ -45,7 +45,17 @@ from branchrank.runs.words import (
 def result(run: RunData) -> Section:
     """The recommendation, the rates, and the differences from the baseline."""
     judgement = run.judgement
-    blocks: list[Block] = [recommendation(run), *mixed_words(run), _rates(run)]
+    words = Paragraph(
+        text="Strict: the hit covers the gold, in at least one line; half and full: it holds at least "
+        "half of the gold's lines, or all. Relaxed: it is on the gold's page. A failed "
+        "query counts as a miss. Intervals allow for questions whose gold is on the same page. "
+        + _bold_words(judgement)
+    )
+    blocks: list[Block] = [recommendation(run), *mixed_words(run), _rates(run), words]
+    if judgement.comparisons:
+        blocks.append(plots.differences(judgement.comparisons))
+    elif run.scores.answerable:
+        blocks.append(rates_plot(run))
     if at_depths(run):
         caption = f"Strict hits at any overlap, half and all of the gold lines, over {over(run)}"
         blocks.append(rates_table(run, f"{caption}, with 95% intervals", at_depths(run)))
@@ -53,18 +63,6 @@ def result(run: RunData) -> Section:
     if chosen:
         caption = f"Other measures that were asked for, over {over(run)}, with 95% intervals"
         blocks.append(rates_table(run, caption, chosen))
-    blocks.append(
-        Paragraph(
-            text="Strict: the hit covers the gold, in at least one line; half and full: it holds at least "
-            "half of the gold's lines, or all. Relaxed: it is on the gold's page. A failed "
-            "query counts as a miss. Intervals allow for questions whose gold is on the same page. "
-            + _bold_words(judgement)
-        )
-    )
-    if judgement.comparisons:
-        blocks.append(plots.differences(judgement.comparisons))
-    elif run.scores.answerable:
-        blocks.append(rates_plot(run))
     return Section(title="Result", blocks=(*blocks, *_flips(run)))
 
 
