@@ -164,6 +164,7 @@ def results_table(
     clusters: Mapping[str, str] | None = None,
     baseline: str = "",
     all_pairs: bool = False,
+    pairs: Sequence[tuple[str, str]] | None = None,
     delta: float = DELTA,
     alpha: float = ALPHA,
     seed: int = 0,
@@ -171,10 +172,12 @@ def results_table(
     """The table of systems that answered the same questions.
 
     ``clusters`` maps question -> cluster; by default every question is its own. Every system is compared
-    with ``baseline`` (default: the first), or with ``all_pairs`` with every other one. Raises
-    :class:`UsageError` for an unknown baseline, and for scores that can't be paired or lie outside 0..1.
+    with ``baseline`` (default: the first), or with ``all_pairs`` with every other one; ``pairs``, (baseline,
+    candidate) each, go before both. Raises :class:`UsageError` for an unknown baseline, and for scores that
+    can't be paired or lie outside 0..1.
     """
     names = list(scores)
+    chosen = _pairs(names, baseline, all_pairs) if pairs is None else pairs
     measures = list(scores[names[0]])
     units = clusters or {key: key for key in scores[names[0]][measures[0]]}
     return ResultsTable(
@@ -190,9 +193,7 @@ def results_table(
         comparisons=tuple(
             found
             for measure in measures
-            for found in _compared(
-                _pairs(names, baseline, all_pairs), scores, measure, units, delta, alpha, seed
-            )
+            for found in _compared(chosen, scores, measure, units, delta, alpha, seed)
         ),
     )
 
@@ -254,7 +255,7 @@ def run_table(run: RunData, measures: Iterable[NamedMeasure] = ()) -> ResultsTab
             [made.experiment, *([made.split] if split_is_new else []), f"{len(run.clusters)} {unit}"]
         ),
         clusters=run.clusters,
-        baseline=run.judgement.baseline,
+        pairs=[(each.baseline, each.candidate) for each in run.judgement.comparisons],
         delta=run.settings.delta,
         alpha=run.settings.alpha,
         seed=made.seed,
