@@ -197,4 +197,18 @@ MUTANTS = (
         'about(run, "")',
         ("tests/report/test_page_looks.py::test_warnings_stand_beside_the_recommendation_and_the_verdict",),
     ),
+    Mutant(
+        "undecided-gate-passes-in-junit",
+        "branchrank/report/gate_files.py",
+        'if each.outcome != "pass":',
+        'if each.outcome == "fail":',
+        ("tests/report/test_run_commands.py::test_gate_writes_files_for_continuous_integration",),
+    ),
+    Mutant(
+        "markup-in-the-summary-of-the-gate",
+        "branchrank/report/gate_files.py",
+        "            escape(predictor),",
+        "            predictor,",
+        ("tests/report/test_run_commands.py::test_names_in_the_files_of_the_gate_are_no_markup",),
+    ),
 )
