@@ -41,6 +41,9 @@ from branchrank.runs.words import (
     size,
 )
 
+#: The labels of tables in which the LLM is not shown again.
+_WITHOUT_LLM = ("predictor", "gold", "questions")
+
 
 def result(run: RunData) -> Section:
     """The recommendation, the rates, and the differences from the baseline."""
@@ -58,11 +61,11 @@ def result(run: RunData) -> Section:
         blocks.append(rates_plot(run))
     if at_depths(run):
         caption = f"Strict hits at any overlap, half and all of the gold lines, over {over(run)}"
-        blocks.append(rates_table(run, f"{caption}, with 95% intervals", at_depths(run)))
+        blocks.append(rates_table(run, f"{caption}, with 95% intervals", at_depths(run), labels=_WITHOUT_LLM))
     chosen = [each for each in run.extra if not is_share(each.name) and not each.same(run.primary)]
     if chosen:
         caption = f"Other measures that were asked for, over {over(run)}, with 95% intervals"
-        blocks.append(rates_table(run, caption, chosen))
+        blocks.append(rates_table(run, caption, chosen, labels=_WITHOUT_LLM))
     return Section(title="Result", blocks=(*blocks, *_flips(run)))
 
 
@@ -89,7 +92,7 @@ def _rates(run: RunData) -> Table:
 def _means(run: RunData) -> Table:
     """The measures that are no hit rates, with intervals."""
     caption = f"Means over {over(run)}, with 95% intervals"
-    return rates_table(run, caption, means(run), labels=("predictor", "gold", "questions"))
+    return rates_table(run, caption, means(run), labels=_WITHOUT_LLM)
 
 
 def _bold_words(judgement: Judgement) -> str:
@@ -302,7 +305,7 @@ def passages(run: RunData) -> Section:
                 f"Strict rates over {over(run)}, and what their first five hits cost; span precision "
                 f"and gold coverage over the {run.summary_rows[0].span_questions} whose gold has lines",
                 strict,
-                labels=("predictor", "gold", "questions"),
+                labels=_WITHOUT_LLM,
                 cell=value,
                 costs=(headings, costs),
             ),
@@ -329,6 +332,11 @@ def trade_off(run: RunData) -> Section:
     text = (
         f"Best observed: {chosen.best}. Shown to be less than {margin(chosen.delta, measure)} worse: "
         f"{', '.join(others) or 'no other system'}."
+    )
+    text = (
+        f"Quality is {measure.replace('_', ' ')} over {over(run)}, p95 that of "
+        f"{plural(run.summary_rows[0].timed_queries, 'timed query')}, and the cost that of "
+        f"{plural(len(run.asked), 'question')}. {text}"
     )
     if others:
         text += f" Cheapest of these, then fastest: {chosen.cheapest.name}."

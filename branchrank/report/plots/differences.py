@@ -18,7 +18,7 @@ from branchrank.report.plots.style import (
     Frame,
     finished,
 )
-from branchrank.runs.words import confidence, gap, gap_between, is_share, margin, score, verdict_words
+from branchrank.runs.words import confidence, gap, gap_between, is_share, margin, plural, score, verdict_words
 
 #: A verdict in one word, its mark and its colour: the shape says what the colour says.
 _LOOKS = {
@@ -54,7 +54,8 @@ def _caption(comparisons: Sequence[Comparison]) -> str:
     band = f" The band is the margin of {margin(first.delta, first.measure)}, too small to matter."
     measure = first.measure.replace("_", " ")
     return (
-        f"Difference from {against} in {measure}, with its {confidence(first)}: right of the line is "
+        f"Difference from {against} in {measure} over {plural(first.n, 'question')}, with its "
+        f"{confidence(first)}: right of the line is "
         f"better than {against}.{band if first.delta else ''}"
     )
 
