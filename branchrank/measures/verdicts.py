@@ -5,7 +5,8 @@
    cluster, else a sign-flip by cluster. Adjust by Holm over all candidates against the baseline.
 3. Put an interval around the mean difference (:mod:`branchrank.measures.intervals`) at the level
    1 - alpha / family, so that all the intervals of the family hold together in 1 - alpha of samples
-   (Bonferroni; Dunn 1961). Holm's steps have no simultaneous intervals of their own that inform.
+   (Bonferroni; Dunn 1961). Where the adjusted test rejects, the interval ends at 0 if it would go past it;
+   elsewhere it reaches 0 if it would not (:func:`compatible`). So the two never contradict each other.
 4. ``better`` / ``worse``: the adjusted p is below alpha. Else ``equivalent within delta``: the whole
    interval lies strictly between -delta and delta (two one-sided tests at alpha / 2 each, stricter than
    the customary alpha). Else ``too few questions to tell``: even if every differing pair had favoured one
@@ -261,11 +262,12 @@ def _comparison(
     moved = cluster_sums(np.abs(pair.differences), sources)  # wins and losses don't cancel
     floor = p_floor(len(non_zero(moved)))
     difference = float(pair.differences.mean())
+    interval = compatible(pair.interval, difference, rejected=p_adjusted < alpha)
     mde, needed = _sizing(pair, sources, alpha / family)
     verdict: Verdict
     if p_adjusted < alpha:
         verdict = "better" if difference > 0 else "worse"
-    elif pair.interval and -delta < pair.interval.low and pair.interval.high < delta:
+    elif interval and -delta < interval.low and interval.high < delta:
         verdict = "equivalent within delta"
     elif floor * family >= alpha:
         verdict = "too few questions to tell"
@@ -280,8 +282,8 @@ def _comparison(
         mean_a=pair.mean_a,
         mean_b=pair.mean_b,
         difference=difference,
-        ci_low=None if pair.interval is None else pair.interval.low,
-        ci_high=None if pair.interval is None else pair.interval.high,
+        ci_low=None if interval is None else interval.low,
+        ci_high=None if interval is None else interval.high,
         p=pair.result.p,
         p_adjusted=p_adjusted,
         test=pair.result.test,
@@ -298,6 +300,28 @@ def _comparison(
         delta=delta,
         verdict=verdict,
     )
+
+
+def compatible(interval: Interval | None, difference: float, *, rejected: bool) -> Interval | None:
+    """The interval of a ``difference`` that says of 0 what the test says.
+
+    Where the test ``rejected`` 0, and with it every difference on the far side, the interval ends at 0; where
+    it did not, the interval holds 0. So it misses a true difference of 0 exactly as often as the test rejects
+    one. Holm's test has simultaneous bounds of this kind (Strassburger and Bretz 2008).
+
+    >>> compatible(Interval(low=-0.01, high=0.13), 0.06, rejected=True).low
+    0.0
+    """
+    if interval is None:
+        return None
+    low, high = interval.low, interval.high
+    if not rejected:
+        low, high = min(low, 0.0), max(high, 0.0)
+    elif difference > 0:
+        low = max(low, 0.0)
+    else:
+        high = min(high, 0.0)
+    return Interval(low=low, high=high, level=interval.level)
 
 
 def _sizing(pair: _Pair, sources: Sequence[str], alpha: float) -> tuple[float | None, int | None]:
@@ -340,7 +364,7 @@ def gate(comparison: Comparison, delta: float) -> Gate:
 
     Pass when the interval's lower bound exceeds -delta, or when no question's score changed; fail when
     its upper bound is below -delta (so the candidate is surely worse by more than delta); otherwise, and
-    where too few pages give no interval, undecided.
+    where too few pages give no interval, undecided. A bound of 0 is beyond 0 where the test rejects 0.
     """
     low, high = comparison.ci_low, comparison.ci_high
     interval = "few pages" if low is None or high is None else f"{low:+.4f}, {high:+.4f}"
@@ -353,9 +377,9 @@ def gate(comparison: Comparison, delta: float) -> Gate:
         outcome, why = "pass", "no question's score changed"
     elif low is None or high is None:
         outcome, why = "undecided", "the questions are on too few pages for an interval"
-    elif low > -delta:
+    elif low > -delta or comparison.verdict == "better":
         outcome, why = "pass", "the lower bound is above -delta"
-    elif high < -delta:
+    elif high < -delta or (delta == 0 and comparison.verdict == "worse"):
         outcome, why = "fail", "the upper bound is below -delta"
     else:
         outcome, why = "undecided", "the interval holds -delta"
