@@ -41,6 +41,7 @@ from branchrank.measures.clustering import (
 )
 from branchrank.measures.intervals import (
     Interval,
+    compatible,
     difference_bounds,
     mean_bounds,
     padded_bounds,
@@ -48,7 +49,6 @@ from branchrank.measures.intervals import (
 )
 from branchrank.measures.power import SharedPages, pages_alone, plan
 from branchrank.measures.significance import sign_flip
-from branchrank.measures.verdicts import compatible
 
 Floats = NDArray[np.float64]
 Bounds = tuple[Floats, Floats]
@@ -363,10 +363,12 @@ def summarise(found: dict[tuple[str, int, str], list[Shares]], count: int) -> No
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawTextHelpFormatter)
     parser.add_argument("--samples", type=int, default=2_000, help="samples per cell (default 2000)")
-    count = parser.parse_args().samples
+    parser.add_argument("--questions", type=int, nargs="+", default=NUMBERS, help="default 50 100 160")
+    arguments = parser.parse_args()
+    count = arguments.samples
     found: dict[tuple[str, int, str], list[Shares]] = {}
     for structure in STRUCTURES:
-        for n in NUMBERS:
+        for n in arguments.questions:
             for icc, model, name in CLUSTERINGS:
                 found[structure, n, name] = [measure(Cell(structure, n, icc, model, p), count) for p in RATES]
     print(f"{count:,} samples per cell; in each cell: before → now\n")

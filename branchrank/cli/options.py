@@ -6,14 +6,12 @@ import shlex
 import sys
 from collections.abc import Callable, Mapping
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, TypeVar
+from typing import Any, TypeVar
 
 import click
 
+from branchrank.errors import UsageError
 from branchrank.settings import Setting, Settings, settings_of
-
-if TYPE_CHECKING:
-    pass
 
 F = TypeVar("F", bound=Callable[..., Any])
 
@@ -40,6 +38,7 @@ def _option(setting: Setting) -> Callable[[F], F]:
         f"{setting.flag}/{opposite(setting.flag)}" if setting.type is bool else setting.flag,
         type=_click_type(setting),
         is_flag=setting.type is bool,
+        multiple=setting.several,
         default=None,
         expose_value=False,
         help=_help(setting),
@@ -64,16 +63,45 @@ def _help(setting: Setting) -> str:
     default = "" if setting.default in ("", False, None) else f" Default {setting.default}."
     allowed = "" if setting.low is None else f" {setting.allowed[:1].upper()}{setting.allowed[1:]}."
     text = setting.description[:1].upper() + setting.description[1:]
-    return f"{text}.{default}{allowed}"
+    return f"{text}.{default}{allowed}{' Repeatable.' if setting.several else ''}"
 
 
 def _collect(setting: Setting) -> Callable[[click.Context, click.Parameter, Any], Any]:
     def callback(context: click.Context, _parameter: click.Parameter, value: Any) -> Any:
+        if setting.several:
+            value = value[0] if len(value) == 1 else value or None
         if value is not None:
-            context.meta.setdefault(_GIVEN, {})[f"{setting.section}.{setting.name}"] = value
+            _give(context, f"{setting.section}.{setting.name}", value)
         return value
 
     return callback
+
+
+def _give(context: click.Context, key: str, value: Any) -> None:
+    """Keep the value of a flag; two flags may set one setting, but not both at once."""
+    given = context.meta.setdefault(_GIVEN, {})
+    if key in given:
+        raise UsageError(
+            "--all-pairs compares every pair of predictors, so no --baseline can be named with it",
+            remedy="leave out one of the two",
+        )
+    given[key] = value
+
+
+def all_pairs_option(function: F) -> F:
+    """Add ``--all-pairs``, short for ``--baseline all-pairs``."""
+
+    def callback(context: click.Context, _parameter: click.Parameter, value: bool) -> None:
+        if value:
+            _give(context, "benchmark.baseline", "all-pairs")
+
+    return click.option(
+        "--all-pairs",
+        is_flag=True,
+        expose_value=False,
+        callback=callback,
+        help="Compare every pair of predictors, not only each with the baseline.",
+    )(function)
 
 
 def given_flags() -> Mapping[str, Any]:
@@ -113,6 +141,7 @@ def typed_command() -> str:
 def running_options(function: F) -> F:
     """The flags of the commands that start a run."""
     for option in (
+        all_pairs_option,
         click.option("--quiet", is_flag=True, help="No progress."),
         click.option(
             "--seal",

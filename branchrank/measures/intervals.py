@@ -74,6 +74,30 @@ def difference_interval(
     return _interval(difference_bounds(page_totals(differences, pages), level), level)
 
 
+def compatible(
+    interval: Interval | None, found: float, *, rejected: bool, null: float = 0.0
+) -> Interval | None:
+    """The interval of a difference (or another figure) ``found`` that says of ``null`` what its test says.
+
+    Where the test ``rejected`` the null, and with it everything on its far side, the interval ends there;
+    where it did not, the interval holds it. So it misses a true null exactly as often as the test rejects
+    one. Holm's test has simultaneous bounds of this kind (Strassburger and Bretz 2008).
+
+    >>> compatible(Interval(low=-0.01, high=0.13), 0.06, rejected=True).low
+    0.0
+    """
+    if interval is None:
+        return None
+    low, high = interval.low, interval.high
+    if not rejected:
+        low, high = min(low, null), max(high, null)
+    elif found > null:
+        low = max(low, null)
+    else:
+        high = min(high, null)
+    return Interval(low=low, high=high, level=interval.level)
+
+
 def _interval(bounds: tuple[Floats, Floats] | None, level: float) -> Interval | None:
     return None if bounds is None else Interval(low=float(bounds[0]), high=float(bounds[1]), level=level)
 

@@ -6,7 +6,8 @@
 3. Put an interval around the mean difference (:mod:`branchrank.measures.intervals`) at the level
    1 - alpha / family, so that all the intervals of the family hold together in 1 - alpha of samples
    (Bonferroni; Dunn 1961). Where the adjusted test rejects, the interval ends at 0 if it would go past it;
-   elsewhere it reaches 0 if it would not (:func:`compatible`). So the two never contradict each other.
+   elsewhere it reaches 0 if it would not, so that the two never contradict each other
+   (:func:`~branchrank.measures.intervals.compatible`).
 4. ``better`` / ``worse``: the adjusted p is below alpha. Else ``equivalent within delta``: the whole
    interval lies strictly between -delta and delta (two one-sided tests at alpha / 2 each, stricter than
    the customary alpha). Else ``too few questions to tell``: even if every differing pair had favoured one
@@ -34,7 +35,8 @@ from branchrank.measures.clustering import (
     t_penalty,
     working_degrees,
 )
-from branchrank.measures.intervals import Interval, difference_interval
+from branchrank.measures.effects import Odds, cohens_d, matched_odds
+from branchrank.measures.intervals import Interval, compatible, difference_interval
 from branchrank.measures.significance import (
     DRAWS,
     ROUNDING,
@@ -71,7 +73,8 @@ class Comparison(Record, frozen=True, kw_only=True):
     ``questions_needed`` how many questions can confirm the observed difference; both allow for clustering
     and Holm's first step, and are ``None`` when no difference or no affordable number (20,000) would do.
     ``p_floor`` is the smallest p that the clusters with any differing question could have given, had all
-    those favoured one side.
+    those favoured one side. ``odds_ratio`` with ``odds_low`` to ``odds_high`` (hits) and ``d_z`` (other
+    measures) are effect sizes (:mod:`branchrank.measures.effects`).
     """
 
     measure: str
@@ -99,6 +102,10 @@ class Comparison(Record, frozen=True, kw_only=True):
     alpha: float
     delta: float
     verdict: Verdict
+    odds_ratio: float | None = None
+    odds_low: float | None = None
+    odds_high: float | None = None
+    d_z: float | None = None
 
     @property
     def differing(self) -> int:
@@ -264,6 +271,9 @@ def _comparison(
     difference = float(pair.differences.mean())
     interval = compatible(pair.interval, difference, rejected=p_adjusted < alpha)
     mde, needed = _sizing(pair, sources, alpha / family)
+    odds: Odds | None = None
+    if pair.hits:
+        odds = matched_odds(pair.differences, sources, level=1 - alpha / family, rejected=p_adjusted < alpha)
     verdict: Verdict
     if p_adjusted < alpha:
         verdict = "better" if difference > 0 else "worse"
@@ -299,29 +309,11 @@ def _comparison(
         alpha=alpha,
         delta=delta,
         verdict=verdict,
+        odds_ratio=None if odds is None else odds.ratio,
+        odds_low=None if odds is None else odds.low,
+        odds_high=None if odds is None else odds.high,
+        d_z=None if pair.hits else cohens_d(pair.differences),
     )
-
-
-def compatible(interval: Interval | None, difference: float, *, rejected: bool) -> Interval | None:
-    """The interval of a ``difference`` that says of 0 what the test says.
-
-    Where the test ``rejected`` 0, and with it every difference on the far side, the interval ends at 0; where
-    it did not, the interval holds 0. So it misses a true difference of 0 exactly as often as the test rejects
-    one. Holm's test has simultaneous bounds of this kind (Strassburger and Bretz 2008).
-
-    >>> compatible(Interval(low=-0.01, high=0.13), 0.06, rejected=True).low
-    0.0
-    """
-    if interval is None:
-        return None
-    low, high = interval.low, interval.high
-    if not rejected:
-        low, high = min(low, 0.0), max(high, 0.0)
-    elif difference > 0:
-        low = max(low, 0.0)
-    else:
-        high = min(high, 0.0)
-    return Interval(low=low, high=high, level=interval.level)
 
 
 def _sizing(pair: _Pair, sources: Sequence[str], alpha: float) -> tuple[float | None, int | None]:

@@ -6,7 +6,7 @@ from branchrank.measures.fragility import fragility
 from branchrank.measures.verdicts import Comparison
 from branchrank.report import plots
 from branchrank.report.blocks import Block, Cell, Paragraph, Plot, Points, Section, Strong, Table
-from branchrank.runs.comparisons import Judgement
+from branchrank.runs.comparisons import Judgement, pairs_of
 from branchrank.runs.directory import IndexFacts
 from branchrank.runs.estimates import choice, difference, flip_rate, standings
 from branchrank.runs.run import RunData
@@ -14,6 +14,7 @@ from branchrank.runs.scores import NamedMeasure
 from branchrank.runs.words import (
     NOTHING,
     confidence,
+    effect,
     interval,
     milliseconds,
     number,
@@ -162,10 +163,14 @@ def rates_plot(run: RunData) -> Plot:
 def _bold_words(judgement: Judgement) -> str:
     if judgement.winner is None:
         return "No predictor is bold: no lead on the primary measure passed its adjusted test."
-    if judgement.winner == judgement.baseline:
-        return "The baseline is bold: its lead over every candidate passed its adjusted test."
+    if judgement.all_pairs:
+        return "One predictor is bold: its lead over every other one passed its adjusted test."
+    if judgement.winner in judgement.baselines:
+        which = "The baseline" if len(judgement.baselines) == 1 else "One baseline"
+        return f"{which} is bold: its lead over every other predictor passed its adjusted test."
+    which = "the baseline" if len(judgement.baselines) == 1 else "every baseline"
     return (
-        "The best candidate is bold: its lead over the baseline passed its adjusted test. Candidates were "
+        f"The best candidate is bold: its lead over {which} passed its adjusted test. Candidates were "
         "not tested against each other."
     )
 
@@ -200,13 +205,16 @@ def statistics(run: RunData) -> Section:
     if not judgement.comparisons:
         return Section(title="Statistics", blocks=(Paragraph(text="Nothing was compared."),))
     first = judgement.comparisons[0]
+    one = len(judgement.baselines) == 1
     tests = Table(
-        caption=f"{judgement.measure} against {judgement.baseline}",
+        caption=f"{judgement.measure} against {judgement.baseline if one else 'its baseline'}",
         headings=(
             "candidate",
+            *(() if one else ("baseline",)),
             "verdict",
             "test",
             f"difference ({confidence(first)})",
+            "effect size",
             "wins/ties/losses",
             "p",
             "adjusted p",
@@ -216,14 +224,14 @@ def statistics(run: RunData) -> Section:
             "questions needed",
             "labels that carry it",
         ),
-        rows=tuple(_test_row(each, run) for each in judgement.comparisons),
-        labels=3,
+        rows=tuple(_test_row(each, run, () if one else (each.baseline,)) for each in judgement.comparisons),
+        labels=3 if one else 4,
     )
     return Section(
         title="Statistics",
         blocks=(
             Paragraph(
-                text=f"Primary measure: {judgement.measure}. Baseline: {judgement.baseline}. "
+                text=f"Primary measure: {judgement.measure}. {_baselines(judgement)}. "
                 f"{_declared(run)} {plural(first.n, 'question')} in "
                 f"{plural(first.clusters, 'cluster')} of one gold source each. Family of "
                 f"{plural(first.family, 'comparison')}: tests corrected by Holm, intervals by Bonferroni; "
@@ -236,7 +244,8 @@ def statistics(run: RunData) -> Section:
                 "the two disagree and how alike the questions of one page are. Questions needed: to "
                 "confirm the observed difference with 80% power. Labels that carry it: how many gold "
                 "labels would have to change before the test no longer rejects, of those that favour the "
-                "leader."
+                "leader. Effect size: the odds ratio is wins over losses, 1 for no difference; d_z is the "
+                "mean difference over the standard deviation of the differences."
             ),
             _exploratory(run),
         ),
@@ -254,12 +263,21 @@ def _declared(run: RunData) -> str:
     )
 
 
-def _test_row(each: Comparison, run: RunData) -> tuple[Cell, ...]:
+def _baselines(judgement: Judgement) -> str:
+    if judgement.all_pairs:
+        return "Every pair of predictors is compared"
+    names = judgement.baselines
+    return f"Baseline: {names[0]}" if len(names) == 1 else f"Baselines: {', '.join(names)}"
+
+
+def _test_row(each: Comparison, run: RunData, baseline: tuple[str, ...]) -> tuple[Cell, ...]:
     return (
         each.candidate,
+        *baseline,
         each.verdict,
         each.test,
         f"{points(each.difference)} ({points_between(each.ci_low, each.ci_high)})",
+        effect(each),
         record(each),
         p_value(each.p),
         p_value(each.p_adjusted),
@@ -286,7 +304,10 @@ def _carrying(each: Comparison, run: RunData) -> str:
 
 
 def _exploratory(run: RunData) -> Table:
-    baseline = run.judgement.baseline
+    judgement = run.judgement
+    pairs = pairs_of(judgement.baselines, run.predictors)
+    one = len(judgement.baselines) == 1
+    whom = judgement.baseline if one else "the baseline"
     measures = [each for each in run.standard if not each.same(run.primary)]
     values = {
         (name, measure.name): run.scores.per_question(name, measure)
@@ -294,18 +315,24 @@ def _exploratory(run: RunData) -> Table:
         for measure in measures
     }
 
-    def cell(candidate: str, measure: str) -> str:
+    def cell(baseline: str, candidate: str, measure: str) -> str:
         found = difference(run, values[baseline, measure], values[candidate, measure])
         return f"{points(found.value)} ({points_between(found.low, found.high)})"
 
     return Table(
-        caption=f"Other measures, exploratory: difference from {baseline} in points (95% interval)",
-        headings=("candidate", *(measure.name.replace("_", " ") for measure in measures)),
-        rows=tuple(
-            (name, *(cell(name, measure.name) for measure in measures))
-            for name in run.predictors
-            if name != baseline
+        caption=f"Other measures, exploratory: difference from {whom} in points (95% interval)",
+        headings=(
+            *(("candidate",) if one else ("candidate", "baseline")),
+            *(measure.name.replace("_", " ") for measure in measures),
         ),
+        rows=tuple(
+            (
+                *((candidate,) if one else (candidate, baseline)),
+                *(cell(baseline, candidate, measure.name) for measure in measures),
+            )
+            for baseline, candidate in pairs
+        ),
+        labels=1 if one else 2,
     )
 
 

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from math import isinf
+
 from branchrank.measures.verdicts import Comparison
 from branchrank.runs.estimates import Estimate
 
@@ -92,6 +94,22 @@ def confidence(comparison: Comparison) -> str:
     """The name of a comparison's interval: its confidence, and the family that it covers."""
     name = f"{100 * (1 - comparison.alpha):g}% interval"
     return name if comparison.family == 1 else f"{name} over {comparison.family} comparisons"
+
+
+def effect(comparison: Comparison) -> str:
+    """The effect size of a comparison: of hits the odds ratio with its interval, of other measures d_z."""
+    if comparison.d_z is not None:
+        return f"d_z {comparison.d_z:.2f}"
+    if comparison.odds_ratio is None:
+        return NOTHING
+    ratio = f"odds ratio {_ratio(comparison.odds_ratio)}"
+    if comparison.odds_low is None or comparison.odds_high is None:
+        return f"{ratio} ({FEW_PAGES})"
+    return f"{ratio} ({_ratio(comparison.odds_low)} to {_ratio(comparison.odds_high)})"
+
+
+def _ratio(value: float) -> str:
+    return "∞" if isinf(value) else f"{value:.2g}" if value < 10 else f"{value:.0f}"
 
 
 def _interval_words(comparison: Comparison) -> str:

@@ -7,7 +7,7 @@ import tomllib
 from collections.abc import Mapping, Sequence
 from functools import cache
 from pathlib import Path
-from typing import Any, TypeVar, get_args, get_type_hints
+from typing import Any, Literal, TypeVar, get_args, get_origin, get_type_hints
 
 import msgspec
 
@@ -44,6 +44,11 @@ class Setting(Record, frozen=True, kw_only=True):
     #: The field of the built-in system that it sets; empty when it isn't an alias.
     address: str = ""
     reaches: str = ""
+
+    @property
+    def several(self) -> bool:
+        """Whether it takes one text or several."""
+        return bool(self.type == str | tuple[str, ...])
 
     @property
     def variable(self) -> str:
@@ -94,7 +99,9 @@ def settings_of(part: type[Settings]) -> tuple[Setting, ...]:
                 description=meta.description or "",
                 low=low,
                 high=high,
-                choices=tuple(str(choice) for choice in get_args(bare)),
+                choices=tuple(str(choice) for choice in get_args(bare))
+                if get_origin(bare) is Literal
+                else (),
                 recommended=(meta.extra or {}).get(RECOMMENDED),
                 address=aliases.get(field.name, ""),
                 reaches="".join(mark.extra["reaches"] for mark in marks)

@@ -188,7 +188,11 @@ class BenchmarkSettings(Settings, frozen=True, kw_only=True):
         str, Meta(description="more measures for the tables, with commas between them: nDCG@10,AP")
     ] = ""
     baseline: Annotated[
-        str, Meta(description="predictor that the others are compared with; empty: the first")
+        str | tuple[str, ...],
+        Meta(
+            description="predictor that the others are compared with, or several of them; all-pairs: each "
+            "with every other; empty: the first"
+        ),
     ] = ""
     delta: Annotated[float, Meta(gt=0, lt=1, description="largest difference that is equivalent")] = 0.05
     alpha: Annotated[float, Meta(gt=0, lt=1, description="family-wise error rate")] = 0.05
