@@ -121,15 +121,29 @@ MUTANTS = (
     Mutant(
         "winner-without-a-test",
         "branchrank/runs/comparisons.py",
-        '    if best.verdict == "better":\n',
-        "    if best.difference > 0:\n",
+        'for each in comparisons if each.verdict == "better"}',
+        "for each in comparisons if each.difference > 0}",
         (f"{TEST_COMPARISONS}::test_a_leader_that_is_not_proved_is_no_winner",),
+    ),
+    Mutant(
+        "two-baselines-are-compared-twice",
+        "branchrank/runs/comparisons.py",
+        "if name != baseline and name not in baselines[:place]",
+        "if name != baseline",
+        (f"{TEST_COMPARISONS}::test_several_baselines_and_all_pairs_are_one_family",),
+    ),
+    Mutant(
+        "a-winner-need-not-beat-every-baseline",
+        "branchrank/runs/comparisons.py",
+        "if all((best, baseline) in beaten for baseline in baselines):",
+        "if any((best, baseline) in beaten for baseline in baselines):",
+        (f"{TEST_COMPARISONS}::test_a_winner_beats_every_baseline",),
     ),
     Mutant(
         "declared-baseline-ignored",
         "branchrank/runs/comparisons.py",
-        "baseline = settings.baseline or scores.predictors[0]",
-        "baseline = scores.predictors[0]",
+        "    baselines = baselines_of(settings.baseline, scores.predictors)\n",
+        '    baselines = baselines_of("", scores.predictors)\n',
         ("tests/report/test_report_markdown.py::test_the_winner_that_passed_is_bold",),
     ),
     Mutant(

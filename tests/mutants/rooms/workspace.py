@@ -2,7 +2,7 @@
 
 from mutants.mutant import Mutant
 
-COMPARISON = "branchrank/runs/run_comparison.py"
+COMPARISON = "branchrank/runs/predictor_comparison.py"
 TEST_RUN = "tests/test_run.py"
 TEST_CITIZEN = "tests/test_library_citizen.py"
 
