@@ -10,7 +10,6 @@ from typing import Any, TypeVar
 
 import click
 
-from branchrank.errors import UsageError
 from branchrank.settings import Setting, Settings, settings_of
 
 F = TypeVar("F", bound=Callable[..., Any])
@@ -81,9 +80,9 @@ def _give(context: click.Context, key: str, value: Any) -> None:
     """Keep the value of a flag; two flags may set one setting, but not both at once."""
     given = context.meta.setdefault(_GIVEN, {})
     if key in given:
-        raise UsageError(
-            "--all-pairs compares every pair of predictors, so no --baseline can be named with it",
-            remedy="leave out one of the two",
+        raise click.UsageError(
+            "--all-pairs compares every pair of predictors, so no --baseline can be named with it: "
+            "leave out one of the two"
         )
     given[key] = value
 

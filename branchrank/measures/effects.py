@@ -41,16 +41,16 @@ def matched_odds(
 
     >>> found = matched_odds([1.0] * 12 + [-1.0] * 6, [str(n) for n in range(18)])
     >>> found.ratio, round(found.low, 2), round(found.high, 2)
-    (2.0, 0.78, 5.12)
+    (2.0, 0.78, 5.14)
     """
     won = [float(gap > 0) for gap in differences if gap]
     if not won:
         return None
-    share = sum(won) / len(won)
+    share, lost = sum(won) / len(won), won.count(0.0)
     where = [page for gap, page in zip(differences, pages, strict=True) if gap]
     found = compatible(mean_interval(won, where, level=level), share, rejected=rejected, null=0.5)
     return Odds(
-        ratio=_odds(share),
+        ratio=sum(won) / lost if lost else inf,
         low=None if found is None else _odds(found.low),
         high=None if found is None else _odds(found.high),
     )

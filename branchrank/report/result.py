@@ -166,8 +166,9 @@ def _bold_words(judgement: Judgement) -> str:
     if judgement.all_pairs:
         return "One predictor is bold: its lead over every other one passed its adjusted test."
     if judgement.winner in judgement.baselines:
-        which = "The baseline" if len(judgement.baselines) == 1 else "One baseline"
-        return f"{which} is bold: its lead over every other predictor passed its adjusted test."
+        if len(judgement.baselines) > 1:
+            return "One baseline is bold: its lead over every other predictor passed its adjusted test."
+        return "The baseline is bold: its lead over every candidate passed its adjusted test."
     which = "the baseline" if len(judgement.baselines) == 1 else "every baseline"
     return (
         f"The best candidate is bold: its lead over {which} passed its adjusted test. Candidates were "

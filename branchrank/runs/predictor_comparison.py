@@ -58,7 +58,7 @@ def compare_all(
         run.scores,
         chosen,
         pairs_of(baselines, run.predictors),
-        delta=run.settings.delta if delta is None else delta,
+        delta=_delta(run, delta),
         alpha=run.settings.alpha,
         seed=run.record.seed,
     )
@@ -99,11 +99,15 @@ def compare_within(
         ],
         run.clusters,
         measure=chosen.name,
-        delta=run.settings.delta if delta is None else delta,
+        delta=_delta(run, delta),
         alpha=run.settings.alpha,
         seed=run.record.seed,
     )
     return found
+
+
+def _delta(run: RunData, delta: float | None) -> float:
+    return run.settings.delta if delta is None else delta
 
 
 def unknown_predictor(where: str, name: str, known: Sequence[str]) -> UsageError:

@@ -17,6 +17,7 @@ from branchrank.report.content import report_content
 from branchrank.report.markdown import markdown
 from branchrank.report.result import result
 from branchrank.report.verify import verify_run
+from branchrank.report.writing import write_report
 from branchrank.runs.comparisons import check_plan, primary_measure
 from branchrank.runs.estimates import choice, difference, estimate, flip_rate, latencies, standings
 from branchrank.runs.pilot import pilot
@@ -88,7 +89,12 @@ def test_several_baselines_and_all_pairs_are_one_family(tmp_path: Path) -> None:
             assert alone is not None
             assert each.ci_low == pytest.approx(max(alone.low, 0.0))
         assert list(made.comparisons["candidate"]) == ["middling", "best", "best"]
+        write_report(made)
         assert verify_run(made.directory).findings == ()
+        doctored = made.directory / "comparisons.csv"
+        text = doctored.read_text(encoding="utf-8")
+        doctored.write_text(text.replace(",better,", ",worse,"), encoding="utf-8")
+        assert "comparisons.csv: line 2" in str(verify_run(made.directory).findings[0])
 
 
 def test_a_winner_beats_every_baseline(tmp_path: Path) -> None:
@@ -119,7 +125,7 @@ def test_a_wrong_baseline_is_refused_before_any_work(declared: tuple[str, ...]) 
 
 
 def test_effect_sizes_stand_beside_the_verdicts(tmp_path: Path) -> None:
-    made = make_run(tmp_path, ARMS, latency_sample=0)
+    made = make_run(tmp_path, (Planned("local", 0.4), Planned("other", 0.8)), latency_sample=0)
     each = made.judgement.comparisons[0]
     assert each.losses
     assert each.odds_ratio == pytest.approx(each.wins / each.losses)

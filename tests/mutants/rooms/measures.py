@@ -8,6 +8,7 @@ VERDICTS = "branchrank/measures/verdicts.py"
 SIGNIFICANCE = "branchrank/measures/significance.py"
 CLUSTERING = "branchrank/measures/clustering.py"
 INTERVALS = "branchrank/measures/intervals.py"
+EFFECTS = "branchrank/measures/effects.py"
 POWER = "branchrank/measures/power.py"
 RISK = "branchrank/measures/risk.py"
 LATENCY = "branchrank/measures/latency.py"
@@ -167,10 +168,33 @@ MUTANTS = (
     ),
     Mutant(
         "the-interval-contradicts-the-test",
-        VERDICTS,
-        "    elif difference > 0:\n        low = max(low, 0.0)\n",
-        "    elif difference > 0:\n        pass\n",
+        INTERVALS,
+        "    elif found > null:\n        low = max(low, null)\n",
+        "    elif found > null:\n        pass\n",
         (f"{TEST_VERDICTS}::test_the_interval_says_of_0_what_the_test_says",),
+    ),
+    Mutant(
+        "odds-of-all-questions",
+        EFFECTS,
+        "won = [float(gap > 0) for gap in differences if gap]",
+        "won = [float(gap > 0) for gap in differences]",
+        ("tests/measures/test_effects.py",),
+    ),
+    Mutant(
+        "odds-ratio-over-the-differing",
+        EFFECTS,
+        "ratio=sum(won) / lost if lost else inf",
+        "ratio=sum(won) / len(won) if lost else inf",
+        (
+            "tests/measures/test_effects.py::test_the_odds_of_a_differing_question_and_wilsons_interval_of_them",
+        ),
+    ),
+    Mutant(
+        "d-without-the-degree-of-freedom",
+        EFFECTS,
+        "values.std(ddof=1)",
+        "values.std()",
+        ("tests/measures/test_effects.py::test_cohens_d_is_t_over_the_root_of_n",),
     ),
     Mutant(
         "normal-quantile-in-place-of-students",
@@ -196,7 +220,7 @@ MUTANTS = (
     Mutant(
         "few-pages-get-an-interval",
         CLUSTERING,
-        "    if effective_pages(sizes) < LEAST_PAGES:\n        return None\n",
+        "    if pages < LEAST_PAGES:\n        return None\n",
         "",
         (f"{TEST_INTERVALS}::test_few_pages_have_no_interval",),
     ),
