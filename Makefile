@@ -8,7 +8,7 @@ UV := $(shell command -v uv 2>/dev/null)
 # uv does not read pip's find-links by itself.
 export UV_FIND_LINKS ?= $(PIP_FIND_LINKS)
 
-.PHONY: setup demo test lint types imports unit test-full mutants test-corpora bench clean
+.PHONY: setup demo test lint types imports docs unit test-full mutants test-corpora bench clean
 
 setup: $(VENV)/.ready
 
@@ -27,7 +27,7 @@ endif
 demo: setup
 	$(BIN)/python benchmark_run.py --mode both --predictor all --hybrid-no-llm --pageindex-no-llm
 
-test: lint types imports unit
+test: lint types imports docs unit
 
 lint: setup
 	$(BIN)/ruff check .
@@ -38,6 +38,10 @@ types: setup
 
 imports: setup
 	$(BIN)/lint-imports
+
+# The site, with the API reference: build/docs/index.html. A warning, such as a dead link, is an error.
+docs: setup
+	$(BIN)/python -m sphinx -q -W --keep-going -b html docs build/docs
 
 unit: setup
 	$(BIN)/python -m pytest -n auto --dist loadfile

@@ -48,10 +48,9 @@ from branchrank.llm.parsing import read_labels
 from branchrank.llm.prompts import excerpt
 from branchrank.llm.request import LLMReply, Usage, estimate_tokens
 from branchrank.questions.question_files import load_questions
-from branchrank.report.content import report_content
-from branchrank.report.plots import standalone
+from branchrank.report.plots.drawing import draw, standalone
+from branchrank.report.result import rates_plot
 from branchrank.report.terminal import verdicts
-from branchrank.report.writing import drawings
 from branchrank.spec import Endpoint
 
 ROOT = Path(__file__).parents[1]
@@ -268,8 +267,8 @@ def write_page(data_dir: Path, questions: Path) -> None:
         found = {name: figures(each) for name, each in made.items()}
         said = {name: verdicts(each) for name, each in made.items()}
         for name, each in made.items():
-            drawn = drawings(report_content(each))
-            (KEPT / f"{name}-rates.svg").write_text(standalone(drawn["rates"]), encoding="utf-8")
+            drawn = standalone(draw(rates_plot(each).spec))
+            (KEPT / f"{name}-rates.svg").write_text(drawn, encoding="utf-8")
     FIGURES.write_text(json.dumps(found, indent=1) + "\n", encoding="utf-8")
     PAGE.write_text(page(found, said), encoding="utf-8")
 

@@ -24,7 +24,6 @@ Importing this module imports httpcore (about 50 ms), so import it where a reque
 from __future__ import annotations
 
 import functools
-import ipaddress
 import socket
 import ssl
 import threading
@@ -34,6 +33,8 @@ from typing import Any, NamedTuple, Self
 from urllib.parse import unquote, urlsplit
 
 import httpcore
+
+from branchrank.hosts import is_loopback
 
 #: Of an error's body, this much is read.
 ERROR_BODY_BYTES = 64 * 1024
@@ -88,14 +89,6 @@ def post_json(
 def get(url: str, *, headers: Mapping[str, str], deadline_s: float, limit_bytes: int) -> bytes:
     """GET a URL and return the body of a 2xx answer. Raises :class:`HttpError`."""
     return _exchange("GET", url, None, headers, deadline_s, limit_bytes)
-
-
-def is_loopback(host: str) -> bool:
-    """Whether a host name or address is this machine's own loopback."""
-    try:
-        return host == "localhost" or ipaddress.ip_address(host).is_loopback
-    except ValueError:
-        return False
 
 
 class Answer(NamedTuple):

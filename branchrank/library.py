@@ -23,8 +23,11 @@ from branchrank.bench import (
 )
 from branchrank.files.grep import Ranking
 from branchrank.files.read_file import FileRefused
+from branchrank.measures.agreement import Agreement
 from branchrank.progress import Notify, Progress, no_notice, no_progress
 from branchrank.questions.generation import GenerationEstimate
+from branchrank.questions.labels import Choice as LabelChoice
+from branchrank.questions.writing import read_lines
 from branchrank.systems.query import FILTER_KEYS, read_filters
 from branchrank.systems.search_tools import Found, Listener, SearchStatus, SearchTools, ToolAnswer
 from branchrank.workspace import Run
@@ -39,14 +42,17 @@ if TYPE_CHECKING:
     from branchrank.report.verify import Verification
     from branchrank.runs.listing import ListedRun
     from branchrank.runs.trec_files import TrecScores
+    from branchrank.starter_files import StarterFiles
 
 __all__ = [
     "FILTER_KEYS",
     "TUNING_BUDGET",
     "TUNING_FOLDS",
+    "Agreement",
     "FileRefused",
     "Found",
     "GenerationEstimate",
+    "LabelChoice",
     "Listener",
     "Named",
     "Plan",
@@ -58,8 +64,11 @@ __all__ = [
     "Spent",
     "ToolAnswer",
     "add_corpus",
+    "agreement",
+    "demo",
     "estimate_plan",
     "import_beir",
+    "init",
     "list_corpora",
     "list_runs",
     "plan_from_experiment",
@@ -67,6 +76,7 @@ __all__ = [
     "plan_from_run",
     "power",
     "read_filters",
+    "read_lines",
     "run_benchmark",
     "score_trec",
     "seal_plan",
@@ -308,6 +318,59 @@ def add_corpus(name: str, *, progress: Progress = no_progress) -> Path:
     from branchrank.corpus import named
 
     return named.add_corpus(name, progress=progress)
+
+
+def demo(
+    folder: str | Path = "branchrank-demo",
+    *,
+    fresh: bool = False,
+    notify: Notify = no_notice,
+    progress: bool | Progress = False,
+) -> Run:
+    """Copy the bundled sample into ``folder``, index it, compare the systems without an LLM, return the run.
+
+    The run's directory is below ``folder/reports``. A second call finishes what was interrupted, or returns
+    the finished run; ``fresh`` measures again. Files that exist stay as they are.
+
+    Raises :class:`~branchrank.errors.UsageError` for a folder that holds something else.
+    """
+    from branchrank.demo import run_demo
+
+    return run_demo(Path(folder), fresh=fresh, notify=notify, progress=progress)
+
+
+def init(corpus: str | Path | None = None, data_dir: str | Path = "data") -> StarterFiles:
+    """Write what a benchmark of one's own documents starts from, into the working directory.
+
+    That is ``branchrank.toml`` in ``data_dir``, ``questions.jsonl`` with three example questions, and
+    ``experiment.toml``. ``corpus`` is the folder of the documents, or a corpus's name (default: ``docs`` or
+    ``doc``). Files that exist are kept.
+
+    Raises :class:`~branchrank.errors.CorpusError` without documents, and
+    :class:`~branchrank.errors.UsageError` where ``data_dir`` is the workspace of other documents.
+
+    >>> [path.name for path in init("docs", "data/first").written]
+    ['branchrank.toml', 'questions.jsonl', 'experiment.toml']
+    """
+    from branchrank.starter_files import write_starter_files
+
+    return write_starter_files(corpus, Path(data_dir))
+
+
+def agreement(
+    first: str | Path, second: str | Path, annotators: Sequence[str] = ()
+) -> tuple[Agreement, Agreement]:
+    """How far two annotators agree on the passages that both have labelled: Cohen's kappa.
+
+    ``first`` and ``second`` are question files that ``branchrank questions label`` wrote (perhaps one);
+    ``annotators`` names one of each, where a file has the labels of several. Returned are the agreement over
+    yes, partly and no, and that over what decides gold: yes, or not.
+
+    Raises :class:`~branchrank.errors.QuestionError` without labels in common.
+    """
+    from branchrank.questions.agreement import agreement_of
+
+    return agreement_of(Path(first), Path(second), annotators)
 
 
 def list_corpora() -> list[CorpusPlace]:

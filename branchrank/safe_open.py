@@ -17,8 +17,9 @@ import secrets
 import shutil
 import stat
 from collections.abc import Iterator
-from io import BufferedReader
+from io import BufferedReader, BytesIO
 from pathlib import Path
+from typing import IO
 
 _FOLDER = os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC
 _NEW_FILE = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC
@@ -49,12 +50,17 @@ def write_beneath(root: Path, relative: str, content: bytes) -> None:
 
     Raises what :func:`open_beneath` does. A link of the file's own name is replaced, not followed.
     """
+    write_stream_beneath(root, relative, BytesIO(content))
+
+
+def write_stream_beneath(root: Path, relative: str, content: IO[bytes]) -> None:
+    """Like :func:`write_beneath`, for content that is read in blocks."""
     with _folder_of(root, relative, create=True) as (folder, name):
         temporary = f".{secrets.token_hex(8)}.tmp"
         descriptor = os.open(temporary, _NEW_FILE, 0o666, dir_fd=folder)
         try:
             with os.fdopen(descriptor, "wb") as stream:
-                stream.write(content)
+                shutil.copyfileobj(content, stream, 1 << 20)
                 stream.flush()
                 os.fsync(stream.fileno())
             os.replace(temporary, name, src_dir_fd=folder, dst_dir_fd=folder)
@@ -63,6 +69,41 @@ def write_beneath(root: Path, relative: str, content: bytes) -> None:
                 os.unlink(temporary, dir_fd=folder)
             raise
         os.fsync(folder)
+
+
+def create_beneath(root: Path, relative: str) -> None:
+    """Make the empty file ``relative`` below ``root``, which its owner alone can read, unless there is one.
+
+    Raises what :func:`open_beneath` does.
+    """
+    with _folder_of(root, relative, create=True) as (folder, name):
+        try:
+            os.close(os.open(name, _NEW_FILE, 0o600, dir_fd=folder))
+        except FileExistsError:
+            _identity(name, folder, relative)
+
+
+def check_opened(root: Path, relative: str) -> None:
+    """Raise :class:`PermissionError` unless this process has the file ``relative`` below ``root`` open.
+
+    For libraries that open a path themselves, such as SQLite. If a link was swapped in between a check of the
+    path and the library's opening, the library has another file open than the one that the folders'
+    descriptors lead to. Raises :class:`FileNotFoundError` when nothing is there.
+    """
+    with _folder_of(root, relative) as (folder, name):
+        wanted = _identity(name, folder, relative)
+    for descriptor in os.listdir("/dev/fd"):
+        with contextlib.suppress(OSError):  # the descriptor of the listing itself is closed by now
+            found = os.fstat(int(descriptor))
+            if (found.st_dev, found.st_ino) == wanted:
+                return
+    raise PermissionError(errno.EACCES, "another file was opened in its place", relative)
+
+
+def rename_beneath(root: Path, relative: str, name: str) -> None:
+    """Rename the file ``relative`` below ``root`` in its folder; raises what :func:`open_beneath` does."""
+    with _folder_of(root, relative) as (folder, old):
+        os.rename(old, name, src_dir_fd=folder, dst_dir_fd=folder)
 
 
 def remove_beneath(root: Path, relative: str) -> None:
@@ -172,6 +213,17 @@ def _open(name: str, flags: int, folder: int, relative: str) -> int:
         if error.errno == errno.ENXIO:
             raise PermissionError(errno.EACCES, "not a regular file", relative) from None
         raise
+
+
+def _identity(name: str, folder: int, relative: str) -> tuple[int, int]:
+    """Device and inode of a regular file in a folder, without opening it.
+
+    Opening and closing it would release the locks that SQLite holds on it in this process.
+    """
+    found = os.stat(name, dir_fd=folder, follow_symlinks=False)
+    if not stat.S_ISREG(found.st_mode):
+        raise PermissionError(errno.EACCES, "a link or not a regular file", relative)
+    return found.st_dev, found.st_ino
 
 
 def _is_link(name: str, folder: int) -> bool:

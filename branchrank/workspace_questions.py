@@ -2,23 +2,29 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from os import PathLike
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from msgspec.structs import replace
+
 from branchrank.errors import InputError
 from branchrank.index.workspace_folder import WorkspaceFolder
+from branchrank.llm.ledger import PriceTable, Totals
 from branchrank.progress import Progress, no_progress
-from branchrank.records import Node, Question, Record
+from branchrank.records import Node, Question, Record, Span
 from branchrank.settings import LLMSettings
 
 if TYPE_CHECKING:
-    from branchrank.llm.ledger import PriceTable, Totals
     from branchrank.questions.anchoring import AnchorMove, AnchorProblem
     from branchrank.questions.checks import QuestionCheck
     from branchrank.questions.generation import GeneratedQuestions, GenerationEstimate
     from branchrank.questions.mining import Mined
+    from branchrank.questions.proposals import Proposals
+    from branchrank.runs.labelling import Labelling
+    from branchrank.runs.run import RunData
 
 AnyPath = str | PathLike[str]
 
@@ -62,6 +68,14 @@ class Spent(Record, frozen=True, kw_only=True):
     prices: PriceTable | None
 
 
+class AddedQuestion(Record, frozen=True, kw_only=True):
+    """A question that was written to a file, and what :meth:`WorkspaceQuestions.check` warns of in it."""
+
+    path: Path
+    question: Question
+    warnings: tuple[str, ...]
+
+
 class WorkspaceQuestions:
     """The questions of one workspace; every method takes another question file as well."""
 
@@ -85,6 +99,40 @@ class WorkspaceQuestions:
 
         write_questions(Path(path), questions)
 
+    def add(
+        self,
+        question: str,
+        gold: Sequence[Span],
+        path: AnyPath | None = None,
+        *,
+        id: str = "",  # noqa: A002 - the name of the field
+        quote: str = "",
+        kind: str = "",
+        difficulty: str = "",
+    ) -> AddedQuestion:
+        """Add a question to a file, which may be missing, with the digest of the lines that answer it.
+
+        Any of ``gold`` answers it; a ``quote`` stands in the first of them. Without ``gold`` nothing in the
+        corpus answers. Without ``id`` one is made from the question and the files. Raises
+        :class:`~branchrank.errors.QuestionError` for lines that do not exist, a quote that is not in them,
+        and an id that the file has already.
+        """
+        from branchrank.corpus.loading import load_corpus
+        from branchrank.questions.anchoring import corpus_lines
+        from branchrank.questions.checks import check_questions
+        from branchrank.questions.question_files import append_question
+        from branchrank.questions.writing import new_question, source_below
+
+        root, exclude = self._folder.corpus_root, self._folder.exclude
+        lines = corpus_lines(root, exclude)
+        gold = [replace(span, source=source_below(root, span.source)) for span in gold]
+        made = new_question(question, gold, lines, id=id, quote=quote, kind=kind, difficulty=difficulty)
+        target = self._folder.data_dir / self._folder.config.questions if path is None else Path(path)
+        added = append_question(target, made)
+        checked = check_questions([added], load_corpus(root, exclude).documents, lines)
+        warnings = tuple(finding.message for finding in checked.findings)
+        return AddedQuestion(path=target, question=added, warnings=warnings)
+
     def check(self, path: AnyPath | None = None) -> CheckedFile:
         """Check gold, leakage and duplicates against the corpus; nothing is changed."""
         from branchrank.corpus.loading import load_corpus
@@ -98,6 +146,45 @@ class WorkspaceQuestions:
         present, notes = without_absent(loaded, lines)
         result = check_questions(present, load_corpus(root, exclude).documents, lines)
         return CheckedFile(path=self._path(path), notes=tuple(notes), result=result)
+
+    def label(
+        self,
+        run: RunData,
+        output: AnyPath,
+        *,
+        annotator: str,
+        depth: int = 5,
+        seed: int = 42,
+        questions: AnyPath | None = None,
+    ) -> Labelling:
+        """The passages among the first ``depth`` hits of a run's systems that ``annotator`` is to label.
+
+        Labels go into the question file ``output`` (made or continued). ``questions``
+        is the question file of a run that keeps no wording. Raises :class:`~branchrank.errors.RunError` where
+        the documents are not the run's.
+        """
+        from branchrank.runs.labelling import Labelling
+
+        return Labelling(
+            run,
+            Path(output),
+            annotator=annotator,
+            root=self._folder.corpus_root,
+            exclude=self._folder.exclude,
+            depth=depth,
+            seed=seed,
+            questions=None if questions is None else Path(questions),
+        )
+
+    @contextmanager
+    def label_proposals(self, *, base_url: str, model: str = "") -> Iterator[Proposals]:
+        """An LLM that proposes labels: call the object with passages. Raises as an endpoint does."""
+        from branchrank.llm.session import open_gateway
+        from branchrank.questions.proposals import Proposals
+
+        folder = self._folder
+        with open_gateway(folder.settings, folder.decisions_path, base_url, model, folder.notify) as (llm, _):
+            yield Proposals(llm)
 
     def reanchor(self, path: AnyPath | None = None, output: AnyPath | None = None) -> MovedGold:
         """Move gold to where its lines or quotes are now, and write the questions to ``output`` (or back)."""

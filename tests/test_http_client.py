@@ -15,6 +15,7 @@ from collections.abc import Callable, Iterator
 import httpx
 import pytest
 
+from branchrank.hosts import is_loopback
 from branchrank.http_client import (
     ERROR_BODY_BYTES,
     DeadlineError,
@@ -25,7 +26,6 @@ from branchrank.http_client import (
     Transport,
     UnreachableError,
     get,
-    is_loopback,
     post_json,
 )
 

@@ -5,15 +5,15 @@ from __future__ import annotations
 from branchrank.bench.benchmark import run_plan
 from branchrank.bench.estimate import PlanEstimate, estimate_plan
 from branchrank.bench.plan import Plan, check_plan, plan_from_experiment, plan_from_names
-from branchrank.bench.predictors import Predictor, predictor_of
+from branchrank.bench.predictors import BenchmarkPredictor, predictor_of
 from branchrank.bench.resume import Named, plan_from_run
 from branchrank.bench.seal import Seal, seal_plan
 
 __all__ = [
+    "BenchmarkPredictor",
     "Named",
     "Plan",
     "PlanEstimate",
-    "Predictor",
     "Seal",
     "check_plan",
     "estimate_plan",

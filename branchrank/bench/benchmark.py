@@ -200,7 +200,7 @@ def _measured(
         reused=_counts(memo.reused for memo in memos),
         failures=sum(row.status == "failed" for row in rows),
         fallbacks=sum(bool(row.fallbacks) for row in rows),
-        warnings=warnings_of(rows, run),
+        warnings=warnings_of(rows, run, questions),
     )
     measured = RunData(
         directory=directory,

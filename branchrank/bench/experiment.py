@@ -22,9 +22,9 @@ import msgspec
 from branchrank.addresses import explained, laid_over
 from branchrank.errors import UsageError, or_else
 from branchrank.index.config_file import read_config
+from branchrank.measures.names import named_measure
 from branchrank.records import Record
 from branchrank.runs.comparisons import ALL_PAIRS
-from branchrank.runs.scores import named_measure
 from branchrank.settings import (
     ALIASES,
     BenchmarkSettings,

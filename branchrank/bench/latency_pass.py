@@ -20,7 +20,7 @@ import resource
 import time
 from collections.abc import Sequence
 
-from branchrank.bench.predictors import Predictor
+from branchrank.bench.predictors import BenchmarkPredictor
 from branchrank.bench.quality_pass import FATAL
 from branchrank.progress import Progress
 from branchrank.records import Question
@@ -28,7 +28,7 @@ from branchrank.runs.timings import COMPUTE, CPU, FIRST, LLM_WAIT, TOTAL, WARM, 
 
 
 def latency_pass(
-    predictors: Sequence[Predictor],
+    predictors: Sequence[BenchmarkPredictor],
     questions: Sequence[Question],
     *,
     top_k: int,
@@ -50,7 +50,7 @@ def latency_pass(
     return sorted(timings, key=lambda timing: (timing.predictor, timing.question_id, timing.phase))
 
 
-def timed(predictor: Predictor, question: Question, top_k: int, phase: str) -> list[Timing]:
+def timed(predictor: BenchmarkPredictor, question: Question, top_k: int, phase: str) -> list[Timing]:
     """Answer one question and time it."""
     wall, cpu = time.perf_counter(), _cpu_seconds()
     try:

@@ -9,7 +9,7 @@ from pathlib import Path
 
 from branchrank.bench.experiment import PlannedSystem
 from branchrank.bench.plan import Plan
-from branchrank.bench.predictors import ApiPredictor, Predictor, SystemPredictor
+from branchrank.bench.predictors import ApiPredictor, BenchmarkPredictor, SystemPredictor
 from branchrank.bench.store_recall import searches_vectors, with_recall
 from branchrank.errors import QuestionError
 from branchrank.index import Index, build_index, open_index, open_or_build
@@ -29,8 +29,8 @@ from branchrank.systems.query import read_filters
 class OpenPredictor(Record, frozen=True, kw_only=True):
     """A predictor that can be asked, its twin for the latency pass, which caches nothing, and its record."""
 
-    predictor: Predictor
-    unmemoised: Predictor
+    predictor: BenchmarkPredictor
+    unmemoised: BenchmarkPredictor
     record: PredictorRecord
 
 
@@ -129,7 +129,7 @@ def _engines(
 
 
 def _opened(
-    plan: Plan, each: PlannedSystem | Predictor, engines: dict[str, tuple[Engine, Engine]]
+    plan: Plan, each: PlannedSystem | BenchmarkPredictor, engines: dict[str, tuple[Engine, Engine]]
 ) -> OpenPredictor:
     record = predictor_record(plan, each)
     if not isinstance(each, PlannedSystem):
@@ -143,7 +143,7 @@ def _opened(
     )
 
 
-def predictor_record(plan: Plan, each: PlannedSystem | Predictor) -> PredictorRecord:
+def predictor_record(plan: Plan, each: PlannedSystem | BenchmarkPredictor) -> PredictorRecord:
     """What a run keeps of a predictor of its plan."""
     if not isinstance(each, PlannedSystem):
         return PredictorRecord(name=each.name, llm=each.llm, index="", origin=getattr(each, "origin", ""))

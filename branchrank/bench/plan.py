@@ -15,7 +15,7 @@ from typing import Any, TypeVar
 from branchrank.bench.experiment import DEFAULT_INDEX, PlannedSystem, load_experiment
 from branchrank.bench.predictors import (
     ApiPredictor,
-    Predictor,
+    BenchmarkPredictor,
     is_repeatable,
     load_class_predictor,
     predictor_of,
@@ -46,7 +46,7 @@ class Plan(Record, frozen=True, kw_only=True):
 
     data_dir: Path
     settings: Resolved
-    predictors: tuple[PlannedSystem | Predictor, ...]
+    predictors: tuple[PlannedSystem | BenchmarkPredictor, ...]
     indexes: Mapping[str, Resolved]
     questions: Path | None = None
     reports: Path = Path("reports")
@@ -208,7 +208,7 @@ def plan_from_names(
     Raises one :class:`UsageError` with every problem, those of the plan included.
     """
     found: list[BranchRankError] = []
-    made: dict[object, PlannedSystem | Predictor] = {}
+    made: dict[object, PlannedSystem | BenchmarkPredictor] = {}
     for number, thing in enumerate(predictors):
         if isinstance(thing, System):
             made[number] = PlannedSystem(system=thing)
@@ -235,8 +235,8 @@ def plan_from_names(
 
 
 def _made(
-    found: list[BranchRankError], key: object, make: Callable[[], Predictor]
-) -> dict[object, PlannedSystem | Predictor]:
+    found: list[BranchRankError], key: object, make: Callable[[], BenchmarkPredictor]
+) -> dict[object, PlannedSystem | BenchmarkPredictor]:
     predictor = _attempt(found, make)
     return {} if predictor is None else {key: predictor}
 

@@ -15,7 +15,7 @@ import msgspec
 
 from branchrank.errors import BranchRankError, UsageError
 from branchrank.llm.secrets import bare_url
-from branchrank.predictor import Predictor as OwnPredictor
+from branchrank.predictor import Predictor
 from branchrank.printable import encodable
 from branchrank.records import Hit, Question, Record, Retrieval
 from branchrank.runs.attribution import gold_keys
@@ -28,7 +28,7 @@ _UNREADABLE = (msgspec.DecodeError, UnicodeDecodeError)
 MOST_LINES = 10_000_000  # no document is longer; a hit that claims to be is an error of its predictor
 
 
-class Predictor(Protocol):
+class BenchmarkPredictor(Protocol):
     """A system under benchmark."""
 
     name: str
@@ -92,7 +92,7 @@ class ClassPredictor(Untraced):
     named so, else the dotted name of its type, which no command can make again.
     """
 
-    def __init__(self, name: str, wrapped: OwnPredictor, *, origin: str = "") -> None:
+    def __init__(self, name: str, wrapped: Predictor, *, origin: str = "") -> None:
         self.name = str(getattr(wrapped, "name", name))
         self.llm = str(getattr(wrapped, "llm", "none"))
         self.wrapped = wrapped
@@ -176,7 +176,7 @@ class _Function:
         self.name = _name_of(function)
 
 
-def predictor_of(thing: object) -> Predictor:
+def predictor_of(thing: object) -> BenchmarkPredictor:
     """Make a predictor of a class, an object or a function.
 
     ``thing`` is a predictor already, an object with ``retrieve(query, k)``, a class of such objects that
@@ -198,9 +198,9 @@ def predictor_of(thing: object) -> Predictor:
                 remedy=f"give an object: {thing.__qualname__}(...)",
             ) from error
     if callable(getattr(thing, "predict", None)) and callable(getattr(thing, "gold_keys", None)):
-        return cast("Predictor", thing)
+        return cast("BenchmarkPredictor", thing)
     if callable(getattr(thing, "retrieve", None)):
-        return ClassPredictor(type(thing).__name__, cast("OwnPredictor", thing), origin=_dotted(type(thing)))
+        return ClassPredictor(type(thing).__name__, cast("Predictor", thing), origin=_dotted(type(thing)))
     if callable(thing):
         return ClassPredictor("", _Function(thing), origin=_dotted(thing))
     raise UsageError(f"{thing!r} is not a predictor", remedy=remedy)
@@ -215,7 +215,7 @@ def _dotted(thing: object) -> str:
     return f"{getattr(thing, '__module__', '')}.{getattr(thing, '__qualname__', _name_of(thing))}"
 
 
-def is_repeatable(predictor: Predictor) -> bool:
+def is_repeatable(predictor: BenchmarkPredictor) -> bool:
     """Whether a later process can make the same predictor: an endpoint, or a class named ``module:Class``.
 
     The state of a Python object is not recorded, so a run of it is never resumed.

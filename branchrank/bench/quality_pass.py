@@ -14,7 +14,7 @@ from functools import lru_cache
 
 import msgspec
 
-from branchrank.bench.predictors import Predictor
+from branchrank.bench.predictors import BenchmarkPredictor
 from branchrank.errors import ReplayError, StorageError, UsageError
 from branchrank.llm.request import BudgetError
 from branchrank.llm.secrets import hide_credentials
@@ -29,7 +29,7 @@ FATAL = (BudgetError, ReplayError, StorageError, UsageError)
 
 
 def quality_pass(
-    predictors: Sequence[tuple[Predictor, int]],
+    predictors: Sequence[tuple[BenchmarkPredictor, int]],
     questions: Sequence[Question],
     log: RowLog,
     *,
@@ -60,7 +60,7 @@ def quality_pass(
 
 
 def answer(
-    predictor: Predictor, question: Question, top_k: int, repeat: int = 0, trace_depth: int = 20
+    predictor: BenchmarkPredictor, question: Question, top_k: int, repeat: int = 0, trace_depth: int = 20
 ) -> Row:
     """One row. Anything but a fatal error becomes a failed row."""
     try:

@@ -22,7 +22,7 @@ from msgspec import Meta
 
 from branchrank.bench.experiment import PlannedSystem
 from branchrank.bench.plan import Plan, check_plan, endpoint_predictor
-from branchrank.bench.predictors import Predictor, load_class_predictor
+from branchrank.bench.predictors import BenchmarkPredictor, load_class_predictor
 from branchrank.embedders import is_bundled
 from branchrank.errors import InputError, RunError, UsageError
 from branchrank.llm.secrets import bare_url, is_url
@@ -247,7 +247,9 @@ def recorded_index(directory: Path, table: Mapping[str, Any], settings: Resolved
     return msgspec.structs.replace(settings, parts=parts)
 
 
-def predictor_maker(record: PredictorRecord, found: Names) -> Callable[[], PlannedSystem | Predictor]:
+def predictor_maker(
+    record: PredictorRecord, found: Names
+) -> Callable[[], PlannedSystem | BenchmarkPredictor]:
     """What makes a predictor once all that it reaches is known to be named."""
     if record.system is not None:
         origin: Literal["", "tuned"] = "tuned" if record.origin == "tuned" else ""

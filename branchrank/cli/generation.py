@@ -19,22 +19,35 @@ F = TypeVar("F", bound=Callable[..., Any])
 OUTPUT = click.argument("output", type=click.Path(path_type=Path, dir_okay=False))
 
 
-def _llm_options(function: F) -> F:
+def llm_options(*, required: bool) -> Callable[[F], F]:
     """Add the endpoint, the seed and the LLM client's settings."""
-    # A call without a fallback has no use for --on-llm-failure.
-    named = frozenset(f"llm.{each.name}" for each in settings_of(LLMSettings) if each.name != "on_failure")
-    function = settings_options(CacheSettings)(function)
-    function = settings_options(LLMSettings, only=named)(function)
-    for option in (
-        click.option("--quiet", is_flag=True, help="No progress."),
-        click.option(
-            "--seed", type=click.IntRange(0), default=42, show_default=True, help="Seed of the draw."
-        ),
-        click.option("--model", default="", help="The model. Default: the only one that the endpoint lists."),
-        click.option("--base-url", required=True, help="OpenAI-compatible endpoint."),
-    ):
-        function = option(function)
-    return function
+
+    def decorate(function: F) -> F:
+        # A call without a fallback has no use for --on-llm-failure.
+        named = frozenset(
+            f"llm.{each.name}" for each in settings_of(LLMSettings) if each.name != "on_failure"
+        )
+        function = settings_options(CacheSettings)(function)
+        function = settings_options(LLMSettings, only=named)(function)
+        for option in (
+            click.option("--quiet", is_flag=True, help="No progress."),
+            click.option(
+                "--seed", type=click.IntRange(0), default=42, show_default=True, help="Seed of the draw."
+            ),
+            click.option(
+                "--model", default="", help="The model. Default: the only one that the endpoint lists."
+            ),
+            click.option(
+                "--base-url",
+                required=required,
+                default=None if required else "",
+                help="OpenAI-compatible endpoint.",
+            ),
+        ):
+            function = option(function)
+        return function
+
+    return decorate
 
 
 @click.command("generate", cls=Command)
@@ -52,7 +65,7 @@ def _llm_options(function: F) -> F:
     help="Largest share of a question's content words that its quoted answer may have.",
 )
 @click.option("--dry-run", is_flag=True, help="Print the estimated calls and tokens; make none.")
-@_llm_options
+@llm_options(required=True)
 def generate(
     output: Path,
     data_dir: Path,
@@ -114,7 +127,7 @@ def _print_estimate(estimate: branchrank.library.GenerationEstimate) -> None:
 @click.command("summarise", cls=Command)
 @OUTPUT
 @data_dir_option
-@_llm_options
+@llm_options(required=True)
 def summarise(output: Path, data_dir: Path, base_url: str, model: str, seed: int, quiet: bool) -> None:
     """Let an LLM summarise every node of the workspace's tree, and write the nodes to OUTPUT.
 

@@ -11,6 +11,8 @@ from branchrank.cli.terminal import Group
 
 #: Verb -> where in ``branchrank.cli`` its command is (``module`` or ``module:name``), and ``--help``'s line.
 VERBS: dict[str, tuple[str, str]] = {
+    "demo": ("demo", "Benchmark the bundled sample: the first thing to try."),
+    "init": ("init", "Start a benchmark of your own documents."),
     "index": ("index", "Build the index of a documentation folder."),
     "adopt": ("adopt", "Take over chunks, a Chroma collection and nodes of your own."),
     "corpus": ("corpus", "Fetch and list corpora by name."),
@@ -18,7 +20,7 @@ VERBS: dict[str, tuple[str, str]] = {
     "hybrid": ("hybrid", "Search with the hybrid predictor."),
     "benchmark": ("benchmark", "Run predictors over the same questions and report."),
     "pageindex": ("pageindex", "Build, show, check, import and export the PageIndex tree."),
-    "questions": ("questions", "Check, re-anchor, mine, split and generate questions."),
+    "questions": ("questions", "Write, label, check, re-anchor, mine, split and generate questions."),
     "run": ("run", "Run an experiment file."),
     "tune": ("tune", "Choose weights by cross-validation on mined questions."),
     "resume": ("resume", "Resume an interrupted run."),
@@ -42,6 +44,18 @@ VERBS: dict[str, tuple[str, str]] = {
 }
 
 
+#: Heading of ``--help`` -> its verbs. Every verb is below one of them.
+HEADINGS: dict[str, tuple[str, ...]] = {
+    "Start": ("demo", "init"),
+    "Index documents": ("index", "pageindex", "corpus", "adopt", "calibrate"),
+    "Search": ("retrieve", "hybrid", "search", "tui", "serve", "mcp"),
+    "Write questions": ("questions", "beir"),
+    "Benchmark": ("benchmark", "run", "resume", "tune", "power"),
+    "Read results": ("list", "show", "explain", "compare", "gate", "verify", "report"),
+    "Exchange and settings": ("export-trec", "score-trec", "settings"),
+}
+
+
 class LazyGroup(Group):
     """A group that imports a verb's module only when the verb is used."""
 
@@ -60,9 +74,12 @@ class LazyGroup(Group):
         return command
 
     def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
-        """List the verbs without importing any."""
-        with formatter.section("Commands"):
-            formatter.write_dl([(verb, line) for verb, (_, line) in VERBS.items()])
+        """List the verbs below their headings, without importing any."""
+        widest = max(map(len, VERBS))
+        for heading, verbs in HEADINGS.items():
+            with formatter.section(heading):
+                # Filled up to the widest of all, so that the lines of every heading stand below each other.
+                formatter.write_dl([(verb.ljust(widest), VERBS[verb][1]) for verb in verbs])
 
 
 @click.group(cls=LazyGroup, context_settings={"help_option_names": ["-h", "--help"]})

@@ -1,4 +1,4 @@
-"""``branchrank questions``: check, re-anchor, mine, split and generate question files."""
+"""``branchrank questions``: write, label, check, re-anchor, mine, split and generate questions."""
 
 from __future__ import annotations
 
@@ -9,8 +9,10 @@ import click
 
 import branchrank
 from branchrank.cli.generation import generate
+from branchrank.cli.labelling import agreement, label
 from branchrank.cli.options import data_dir_option
 from branchrank.cli.terminal import Group, safe
+from branchrank.cli.writing import add
 from branchrank.errors import QuestionError
 
 QUESTIONS = click.argument(
@@ -23,10 +25,11 @@ WARN_BEYOND = 0.05
 
 @click.group("questions", cls=Group)
 def command() -> None:
-    """Check, re-anchor, mine, split and generate questions."""
+    """Write, label, check, re-anchor, mine, split and generate questions."""
 
 
-command.add_command(generate)
+for each in (add, label, agreement, generate):
+    command.add_command(each)
 
 
 @command.command("check")

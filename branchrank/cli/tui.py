@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import sys
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import click
 
@@ -20,7 +21,28 @@ from branchrank.settings import (
     LocalSettings,
 )
 
+if TYPE_CHECKING:
+    from branchrank.serve.tui.app import Choice
+    from branchrank.workspace import Workspace
+
 PREDICTORS = ("local", "hybrid", "late-interaction")
+
+
+def on_terminal() -> bool:
+    """Whether a person sits in front of this process."""
+    return sys.stdin.isatty() and sys.stdout.isatty()
+
+
+def search_on_terminal(
+    workspace: Workspace, *, mode: str = "", query: str = "", choosing: bool = False
+) -> Choice | None:
+    """Run the terminal UI to its end. With ``choosing`` it returns the result that a person took, if any."""
+    from branchrank.serve.service import Service
+    from branchrank.serve.tui.app import SearchApp
+    from branchrank.serve.tui.searching import Searches
+
+    searches = Searches(Service(workspace, PREDICTORS))
+    return SearchApp(searches, mode=mode, query=query, choosing=choosing).run()
 
 
 @click.command("tui", cls=Command)
@@ -40,11 +62,7 @@ def command(query: str, data_dir: Path, mode: str | None, quiet: bool) -> None:
     Modes: grep, vectors, both fused (with keywords of their own for grep), and the predictors local,
     hybrid and late-interaction.
     """
-    from branchrank.serve.service import Service
-    from branchrank.serve.tui.app import SearchApp
-    from branchrank.serve.tui.searching import Searches
-
-    if not (sys.stdin.isatty() and sys.stdout.isatty()):
+    if not on_terminal():
         raise UsageError("the terminal UI needs a terminal", remedy="branchrank search QUERY")
     with open_workspace(data_dir, given_flags(), quiet=quiet) as workspace:
-        SearchApp(Searches(Service(workspace, PREDICTORS)), mode=mode or "", query=query).run()
+        search_on_terminal(workspace, mode=mode or "", query=query)

@@ -103,10 +103,12 @@ def cached_query(embedder: Embedder, cache: EmbeddingCache | None, text: str) ->
     return known[key]
 
 
-def open_cache(path: Path, *, redis_url: str = "", notify: Notify | None = None) -> EmbeddingCache:
-    """The cache in the SQLite file ``path``, or in Redis where ``redis_url`` names one."""
+def open_cache(
+    path: Path, *, root: Path | None = None, redis_url: str = "", notify: Notify | None = None
+) -> EmbeddingCache:
+    """The cache in the SQLite file ``path`` of the workspace ``root``, or in the Redis at ``redis_url``."""
     if not redis_url:
-        return SqliteEmbeddingCache(path, notify=notify)
+        return SqliteEmbeddingCache(path, root=root, notify=notify)
     from branchrank.embedders.cache_redis import RedisEmbeddingCache
 
     return RedisEmbeddingCache(redis_url, notify=notify)
@@ -115,8 +117,8 @@ def open_cache(path: Path, *, redis_url: str = "", notify: Notify | None = None)
 class SqliteEmbeddingCache:
     """Vectors in one SQLite file; see :mod:`branchrank.embedders.sqlite_blobs`."""
 
-    def __init__(self, path: Path, *, notify: Notify | None = None) -> None:
-        self._blobs = SqliteBlobs(path, _LAYOUT, notify=notify)
+    def __init__(self, path: Path, *, root: Path | None = None, notify: Notify | None = None) -> None:
+        self._blobs = SqliteBlobs(path, _LAYOUT, root=root, notify=notify)
 
     def get_many(self, keys: Sequence[str], dimension: int) -> dict[str, Vectors]:
         """The vectors that are there and intact, each float32 of shape ``(dimension,)``."""

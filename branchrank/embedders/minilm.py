@@ -136,6 +136,14 @@ def find_model() -> Path:
     raise ModelError(f"{MODEL} is not installed", remedy=_INSTALL)
 
 
+def is_installed() -> bool:
+    """Whether the weights are on this machine; nothing is downloaded to find out."""
+    try:
+        return (find_model() / "model.safetensors").is_file()
+    except ModelError:
+        return False
+
+
 def is_model(folder: Path) -> bool:
     """Whether ``folder`` holds the original weights."""
     weights = folder / "model.safetensors"

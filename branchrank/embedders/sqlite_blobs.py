@@ -9,7 +9,6 @@
 from __future__ import annotations
 
 import contextlib
-import os
 import sqlite3
 import threading
 from collections.abc import Callable, Mapping, Sequence
@@ -20,6 +19,7 @@ import msgspec
 
 from branchrank.embedders.protocol import vector_checksum
 from branchrank.progress import Notify
+from branchrank.safe_open import check_opened, create_beneath, rename_beneath
 
 T = TypeVar("T")
 
@@ -42,11 +42,15 @@ class BlobLayout(NamedTuple):
 class SqliteBlobs:
     """Bytes by key in the file ``path``, shared safely by threads and processes.
 
-    ``notify`` gets one line when the file was set aside or is not used.
+    Below the folder ``root`` (default: the one that holds the file) no link is followed. ``notify`` gets one
+    line when the file was set aside or is not used.
     """
 
-    def __init__(self, path: Path, layout: BlobLayout, *, notify: Notify | None = None) -> None:
+    def __init__(
+        self, path: Path, layout: BlobLayout, *, root: Path | None = None, notify: Notify | None = None
+    ) -> None:
         self._path = path
+        self._root = root or path.parent
         self._layout = layout
         self._notify = notify or (lambda line: None)
         self._lock = threading.Lock()
@@ -105,7 +109,7 @@ class SqliteBlobs:
                 if self._off:
                     break
                 try:
-                    self._connection = self._connection or _connect(self._path, self._layout)
+                    self._connection = self._connection or _connect(self._path, self._root, self._layout)
                     return work(self._connection)
                 except (sqlite3.Error, OSError) as error:
                     self._close()
@@ -120,10 +124,11 @@ class SqliteBlobs:
         while (aside := self._path.with_name(f"{self._path.name}.set-aside-{number}")).exists():
             number += 1
         try:
-            os.rename(self._path, aside)
+            relative = self._path.relative_to(self._root).as_posix()
+            rename_beneath(self._root, relative, aside.name)
             for suffix in ("-wal", "-shm"):
                 with contextlib.suppress(FileNotFoundError):
-                    os.rename(f"{self._path}{suffix}", f"{aside}{suffix}")
+                    rename_beneath(self._root, f"{relative}{suffix}", f"{aside.name}{suffix}")
         except OSError:
             return False
         self._notify(
@@ -141,16 +146,16 @@ class _ForeignFileError(sqlite3.DatabaseError):
     """The file is a database of something else, or of another version."""
 
 
-def _connect(path: Path, layout: BlobLayout) -> sqlite3.Connection:
+def _connect(path: Path, root: Path, layout: BlobLayout) -> sqlite3.Connection:
     """Open or create the cache. Raises ``sqlite3.Error`` or ``OSError``."""
-    path.parent.mkdir(parents=True, exist_ok=True)
-    os.close(os.open(path, os.O_RDWR | os.O_CREAT | os.O_NONBLOCK, 0o600))
-    if not path.is_file():
-        raise OSError("not a regular file")
+    root.mkdir(parents=True, exist_ok=True)
+    relative = path.relative_to(root).as_posix()
+    create_beneath(root, relative)
     connection = sqlite3.connect(path, timeout=10, check_same_thread=False)
     # A damaged key is one that nobody asked for, not an error.
     connection.text_factory = lambda raw: raw.decode("utf-8", "replace")
     try:
+        check_opened(root, relative)
         connection.execute("PRAGMA trusted_schema = OFF")
         connection.execute("BEGIN IMMEDIATE")
         with connection:

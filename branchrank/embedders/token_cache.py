@@ -36,8 +36,15 @@ def layout(limit_bytes: int = LIMIT_BYTES) -> BlobLayout:
 class TokenCache:
     """Int8 token vectors in one SQLite file. It never fails: what it can't read is a miss."""
 
-    def __init__(self, path: Path, *, limit_bytes: int = LIMIT_BYTES, notify: Notify | None = None) -> None:
-        self._blobs = SqliteBlobs(path, layout(limit_bytes), notify=notify)
+    def __init__(
+        self,
+        path: Path,
+        *,
+        root: Path | None = None,
+        limit_bytes: int = LIMIT_BYTES,
+        notify: Notify | None = None,
+    ) -> None:
+        self._blobs = SqliteBlobs(path, layout(limit_bytes), root=root, notify=notify)
 
     def document_tokens(self, embedder: TokenEmbedder, texts: Sequence[str]) -> list[TokenVectors]:
         """The token vectors of each document; only what the cache lacks is embedded, once each."""

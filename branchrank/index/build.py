@@ -312,7 +312,7 @@ def _store(
 
             location = settings.chroma_url or generation / CHROMA
             collection = _server_collection(generation) if settings.chroma_url else COLLECTION
-            build_collection(location, collection, ids, np.asarray(matrix))
+            build_collection(location, collection, ids, np.asarray(matrix), root=workspace.data_dir)
             failpoint("collection built")
     progress("store", 2, 4)
     with timed("bm25"):

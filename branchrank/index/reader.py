@@ -63,6 +63,8 @@ class Index:
 
     def __init__(self, pin: Pin, manifest: Manifest, report: BuildReport, workspace: WorkspaceFolder) -> None:
         self.directory = pin.directory
+        #: The real path of the workspace, below which no link is followed.
+        self.root = pin.directory.parents[2]
         self.manifest = manifest
         self.report = report
         self.settings: IndexSettings = workspace.index_settings
@@ -115,7 +117,7 @@ class Index:
             from branchrank.stores.vectors_chroma import ChromaVectors
 
             location = self.settings.chroma_url or self.directory / CHROMA
-            store = ChromaVectors(location, self.report.collection, ids, matrix)
+            store = ChromaVectors(location, self.report.collection, ids, matrix, root=self.root)
         self._opened.append(store)
         return store
 

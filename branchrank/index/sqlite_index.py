@@ -23,17 +23,19 @@ def open_fts5(index: Index) -> Fts5Table:
     """The keyword search over an index's chunks. Close it."""
     path = index.directory / PLACE
     with contextlib.suppress(ArtifactError):
-        return Fts5Table(path)
+        return Fts5Table(path, index.root)
     with contextlib.ExitStack() as temporary:
+        root = index.root
         try:
-            _build(index, path)
+            _build(index, path, root)
         except StorageError:
-            folder = temporary.enter_context(tempfile.TemporaryDirectory(prefix="branchrank-"))
-            path = Path(folder) / PLACE.name
-            _build(index, path)
+            root = Path(temporary.enter_context(tempfile.TemporaryDirectory(prefix="branchrank-")))
+            path = root / PLACE.name
+            _build(index, path, root)
         # An open file stays readable after its folder is gone.
-        return Fts5Table(path)
+        return Fts5Table(path, root)
 
 
-def _build(index: Index, path: Path) -> None:
-    build_sqlite(path, list(index.chunks.values()), corpus_digest=index.manifest.corpus_digest)
+def _build(index: Index, path: Path, root: Path) -> None:
+    chunks = list(index.chunks.values())
+    build_sqlite(path, chunks, corpus_digest=index.manifest.corpus_digest, root=root)

@@ -204,12 +204,19 @@ class WorkspaceFolder:
         url = self.settings.part(CacheSettings).redis_url
         if not url:
             refuse_links(self.data_dir, "hybrid/cache/embeddings.sqlite3")
-        return open_cache(self.cache_directory / "embeddings.sqlite3", redis_url=url, notify=self.notify)
+        return open_cache(
+            self.cache_directory / "embeddings.sqlite3",
+            root=self.data_dir,
+            redis_url=url,
+            notify=self.notify,
+        )
 
     def open_token_cache(self) -> TokenCache:
         """The cache of token vectors, a file of the workspace."""
         refuse_links(self.data_dir, "hybrid/cache/token_vectors.sqlite3")
-        return TokenCache(self.cache_directory / "token_vectors.sqlite3", notify=self.notify)
+        return TokenCache(
+            self.cache_directory / "token_vectors.sqlite3", root=self.data_dir, notify=self.notify
+        )
 
     @property
     def questions_path(self) -> Path:

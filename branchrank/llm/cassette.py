@@ -33,6 +33,7 @@ from branchrank.artifacts import digest_of
 from branchrank.errors import ArtifactError, StorageError
 from branchrank.llm.request import LLMReply, LLMRequest
 from branchrank.records import Record
+from branchrank.safe_open import check_opened, create_beneath
 
 _APPLICATION = 0x42526C6D  # "BRlm"
 _VERSION = 1
@@ -92,8 +93,14 @@ class Cassette:
     """
 
     def __init__(
-        self, path: Path, *, readonly: bool = False, redact: Callable[[str], str] = lambda text: text
+        self,
+        path: Path,
+        *,
+        readonly: bool = False,
+        redact: Callable[[str], str] = lambda text: text,
+        root: Path | None = None,
     ) -> None:
+        """Open or make the cassette ``path``; below the folder ``root``, if given, no link is followed."""
         self.path = path
         self.readonly = readonly
         self._redact = redact
@@ -101,7 +108,10 @@ class Cassette:
         if readonly and not path.is_file():
             raise ArtifactError(f"no cassette at {path}", remedy=f"record one with --llm-record {path}")
         with self._guarded():
-            if not readonly:
+            if root is not None:
+                root.mkdir(parents=True, exist_ok=True)
+                create_beneath(root, path.relative_to(root).as_posix())
+            elif not readonly:
                 _create_private(path)
             mode = "ro" if readonly else "rw"
             self._db = sqlite3.connect(
@@ -112,6 +122,8 @@ class Cassette:
                 timeout=_PATIENCE,
             )
             try:
+                if root is not None:
+                    check_opened(root, path.relative_to(root).as_posix())
                 self._prepare_patiently()
             except BaseException:
                 self._db.close()

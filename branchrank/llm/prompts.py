@@ -121,6 +121,26 @@ def question_messages(heading: str, numbered_text: str, count: int) -> tuple[Mes
     return (Message(role="system", content=system), Message(role="user", content=user))
 
 
+def label_messages(query: str, heading: str, text: str) -> tuple[Message, ...]:
+    """Ask whether a passage answers a question: yes, partly or no."""
+    system = (
+        "You judge passages of a documentation for an evaluation of its search. `yes`: the passage alone "
+        "answers the question. `partly`: it has a part of the answer, or leads to it. `no`: neither. "
+        f"{_DATA_RULE}"
+    )
+    user = (
+        f"Question: {excerpt(query, 2000)}\n\nSection: {excerpt(heading, 300)}\n\n"
+        f"<passage>\n{text}\n</passage>\n\n"
+        'Does the passage answer the question? Reply with JSON alone: {"label": "yes", "partly" or "no"}'
+    )
+    return (Message(role="system", content=system), Message(role="user", content=user))
+
+
+def label_schema(choices: Sequence[str]) -> dict[str, Any]:
+    """JSON schema of a reply that judges a passage."""
+    return _object({"label": {"type": "string", "enum": list(choices)}})
+
+
 def labels_schema(allowed: Sequence[str], most: int, *, least: int = 0) -> dict[str, Any]:
     """JSON schema of a reply that names ``least`` to ``most`` of the labels."""
     item = {"type": "string", "enum": list(allowed)}

@@ -74,7 +74,12 @@ class LLMSession:
                 path = Path(settings.record or settings.replay)
                 self._cassette = self._keep(path, readonly=bool(settings.replay))
             if cache_path is not None and not settings.replay:
-                self._cache = self._shared(redis_url) if redis_url else self._keep(cache_path)
+                # WORKSPACE/hybrid/cache/decisions.sqlite: no link is followed below the workspace.
+                self._cache = (
+                    self._shared(redis_url)
+                    if redis_url
+                    else self._keep(cache_path, root=cache_path.parents[2])
+                )
         except BaseException:
             self._open.close()
             raise
@@ -119,9 +124,9 @@ class LLMSession:
         """Close the clients and leave each cassette as a single file."""
         self._open.close()
 
-    def _keep(self, path: Path, *, readonly: bool = False) -> Cassette:
+    def _keep(self, path: Path, *, readonly: bool = False, root: Path | None = None) -> Cassette:
         # The redactor is looked up at each call: opening an endpoint can add keys to it.
-        cassette = Cassette(path, readonly=readonly, redact=lambda text: self.redact(text))
+        cassette = Cassette(path, readonly=readonly, redact=lambda text: self.redact(text), root=root)
         return self._open.enter_context(cassette)
 
     def _shared(self, redis_url: str) -> RedisDecisions:

@@ -10,6 +10,7 @@ from __future__ import annotations
 import re
 from collections.abc import Callable, Iterable, Mapping
 from math import log2
+from typing import Literal
 
 from branchrank.errors import UsageError, nearest
 from branchrank.records import Record
@@ -35,7 +36,7 @@ class Ranking(Record, frozen=True, kw_only=True):
         return sum(gain >= rel for gain in self.gold)
 
 
-Compute = Callable[[Ranking, int | None, int], float]
+Compute = Callable[..., float]
 
 
 def success(ranking: Ranking, cutoff: int | None, rel: int) -> float:
@@ -86,14 +87,45 @@ def judged(ranking: Ranking, cutoff: int | None, rel: int) -> float:
     return sum(rank <= depth for rank, _ in ranking.gains) / depth if depth else 0.0
 
 
+def binary_preference(ranking: Ranking, cutoff: int | None, rel: int) -> float:
+    """Share of the relevant gold found, each less the share of judged non-relevant hits above it.
+
+    Hits that nobody judged are passed over. Without a judgement of non-relevance it is the recall.
+    """
+    gold = ranking.relevant_gold(rel)
+    if not gold:
+        return 0.0
+    refused = min(gold, sum(0 <= gain < rel for gain in ranking.gold))
+    total, above = 0.0, 0
+    for _, gain in ranking.gains:
+        if gain >= rel:
+            total += 1 - min(above, gold) / refused if above else 1.0
+        elif gain >= 0:
+            above += 1
+    return total / gold
+
+
+def rank_biased_precision(ranking: Ranking, cutoff: int | None, rel: int, p: float) -> float:
+    """(1 - p) times the sum of p ** (rank - 1) over the relevant hits; unjudged hits count as wrong."""
+    return (1 - p) * sum(p ** (rank - 1) for rank in ranking.relevant_ranks(rel, cutoff))
+
+
+#: The persistence of RBP where none is given, that of ir-measures.
+PERSISTENCE = 0.8
+
+
 class Definition(Record, frozen=True, kw_only=True):
-    """What a measure is. ``takes_rel``: a relevance threshold applies; ``needs_cutoff``: ``@k`` must
-    be given."""
+    """What a measure is.
+
+    ``takes_rel``: a relevance threshold applies; ``takes_p``: a persistence does, the last argument of
+    ``compute``; ``cutoff``: whether ``@k`` must be given, may be, or must not.
+    """
 
     name: str
     aliases: tuple[str, ...] = ()
     takes_rel: bool = True
-    needs_cutoff: bool = False
+    takes_p: bool = False
+    cutoff: Literal["needed", "optional", "none"] = "optional"
     description: str
     formula: str
     source: str
@@ -104,7 +136,7 @@ DEFINITIONS = (
     Definition(
         name="Success",
         aliases=("hit",),
-        needs_cutoff=True,
+        cutoff="needed",
         description="Whether a right hit is among the first k (hit@k).",
         formula="1 if any of the first k hits is relevant, else 0",
         source="trec_eval success_k",
@@ -138,7 +170,7 @@ DEFINITIONS = (
     Definition(
         name="R",
         aliases=("Recall",),
-        needs_cutoff=True,
+        cutoff="needed",
         description="Share of the gold found in the first k.",
         formula="relevant hits in the first k / relevant gold",
         source="trec_eval recall_k",
@@ -147,7 +179,7 @@ DEFINITIONS = (
     Definition(
         name="P",
         aliases=("Precision",),
-        needs_cutoff=True,
+        cutoff="needed",
         description="Share of the first k places that hold a right hit.",
         formula="relevant hits in the first k / k",
         source="trec_eval P_k",
@@ -160,6 +192,25 @@ DEFINITIONS = (
         formula="judged hits in the first k / min(k, hits returned)",
         source="ir-measures Judged",
         compute=judged,
+    ),
+    Definition(
+        name="Bpref",
+        aliases=("bpref", "BPref"),
+        cutoff="none",
+        description="Whether right hits stand above those judged wrong; unjudged ones are passed over.",
+        formula="sum over relevant hits of (1 - min(n, R) / min(N, R)), divided by R; n: judged non-relevant "
+        "hits above it, N: all of them in the judgements, R: relevant gold",
+        source="Buckley and Voorhees, SIGIR 2004; trec_eval bpref",
+        compute=binary_preference,
+    ),
+    Definition(
+        name="RBP",
+        takes_p=True,
+        description="Share of right hits among those seen by a reader who goes on to the next with "
+        "probability p.",
+        formula="(1 - p) * sum over relevant hits of p ** (rank - 1); p = 0.8 unless given",
+        source="Moffat and Zobel, TOIS 2008; ir-measures RBP(rel=1)",
+        compute=rank_biased_precision,
     ),
 )
 
@@ -175,43 +226,49 @@ class Measure(Record, frozen=True, kw_only=True):
     definition: Definition
     cutoff: int | None = None
     rel: int = 1
+    p: float = PERSISTENCE
 
     def __str__(self) -> str:
-        rel = f"(rel={self.rel})" if self.rel != 1 else ""
+        given = [f"rel={self.rel}"] if self.rel != 1 else []
+        given += [f"p={self.p:g}"] if self.p != PERSISTENCE else []
+        parameters = f"({','.join(given)})" if given else ""
         cutoff = f"@{self.cutoff}" if self.cutoff is not None else ""
-        return f"{self.definition.name}{rel}{cutoff}"
+        return f"{self.definition.name}{parameters}{cutoff}"
 
     def __call__(self, ranking: Ranking) -> float:
         """The value for one question, in 0..1."""
-        return self.definition.compute(ranking, self.cutoff, self.rel)
+        persistence = (self.p,) if self.definition.takes_p else ()
+        return self.definition.compute(ranking, self.cutoff, self.rel, *persistence)
 
 
 _NAME = re.compile(r"(?P<name>[A-Za-z]+)(?:\((?P<arguments>[^()]*)\))?(?:@(?P<cutoff>[0-9]+))?")
-_ARGUMENT = re.compile(r"\s*(?P<key>rel|cutoff)\s*=\s*(?P<value>[0-9]+)\s*")
+_ARGUMENT = re.compile(r"\s*(?:(?P<key>rel|cutoff)\s*=\s*(?P<value>[0-9]+)|p\s*=\s*(?P<p>0?\.[0-9]+))\s*")
 
 
 def parse_measure(text: str, scoring: str = "") -> Measure:
-    """The measure called ``text``: ``nDCG@10``, ``RR``, ``MRR@5``, ``hit@1``, ``Success(rel=2)@1``.
+    """The measure called ``text``: ``nDCG@10``, ``RR``, ``hit@1``, ``Success(rel=2)@1``, ``RBP(p=0.5)``.
 
     ``scoring`` is what stood before it (``strict_``), for errors. Raises :class:`UsageError` for an unknown
-    name or parameter, a missing or zero cutoff, and a ``rel`` where it has no meaning.
+    name or parameter, a missing or zero cutoff, and a parameter where it has no meaning.
     """
     whole = scoring + text
     match = _NAME.fullmatch(text.strip())
     definition = _BY_NAME.get(match["name"]) if match else None
     if match is None or definition is None:
         known = ", ".join(
-            f"{scoring}{name}{'@k' if each.needs_cutoff else ''}" for name, each in _BY_NAME.items()
+            f"{scoring}{name}{'@k' if each.cutoff == 'needed' else ''}" for name, each in _BY_NAME.items()
         )
         near = nearest(match["name"], _BY_NAME) if match else ""
         rest = text.strip()[len(match["name"]) :] if match else ""
         remedy = f"did you mean `{scoring}{near}{rest}`?" if near else f"use one of {known}"
         raise UsageError(f"unknown measure {whole!r}", remedy=remedy)
-    parameters = _parse_arguments(whole, match["arguments"])
+    parameters, p = _parse_arguments(whole, match["arguments"])
     if match["cutoff"] is not None:
         parameters["cutoff"] = int(match["cutoff"])
     cutoff, rel = parameters.get("cutoff"), parameters.get("rel", 1)
-    if cutoff == 0 or (cutoff is None and definition.needs_cutoff):
+    if cutoff is not None and definition.cutoff == "none":
+        raise UsageError(f"measure {whole!r} takes no cutoff", remedy=f"{scoring}{match['name']}")
+    if cutoff == 0 or (cutoff is None and definition.cutoff == "needed"):
         raise UsageError(
             f"measure {whole!r} needs a cutoff of at least 1", remedy=f"{scoring}{match['name']}@5"
         )
@@ -219,20 +276,27 @@ def parse_measure(text: str, scoring: str = "") -> Measure:
         raise UsageError(
             f"measure {whole!r}: no such relevance threshold", remedy=f"leave rel out of {whole!r}"
         )
-    return Measure(definition=definition, cutoff=cutoff, rel=rel)
+    if p is not None and not (definition.takes_p and 0 < p < 1):
+        raise UsageError(f"measure {whole!r}: no such persistence", remedy="RBP(p=0.8), p between 0 and 1")
+    return Measure(definition=definition, cutoff=cutoff, rel=rel, p=PERSISTENCE if p is None else p)
 
 
-def _parse_arguments(text: str, arguments: str | None) -> dict[str, int]:
+def _parse_arguments(text: str, arguments: str | None) -> tuple[dict[str, int], float | None]:
+    """The whole numbers by name, and the persistence."""
     parameters: dict[str, int] = {}
+    p: float | None = None
     for argument in (arguments or "").split(",") if arguments else ():
         match = _ARGUMENT.fullmatch(argument)
         if match is None:
             raise UsageError(
                 f"measure {text!r}: cannot read the parameter {argument.strip()!r}",
-                remedy="write rel=2 or cutoff=5",
+                remedy="write rel=2, cutoff=5 or, of RBP, p=0.8",
             )
-        parameters[match["key"]] = int(match["value"])
-    return parameters
+        if match["p"] is not None:
+            p = float(match["p"])
+        else:
+            parameters[match["key"]] = int(match["value"])
+    return parameters, p
 
 
 def score(measure: Measure, rankings: Mapping[str, Ranking], questions: Iterable[str]) -> dict[str, float]:

@@ -16,7 +16,7 @@ from typing import Any
 
 import msgspec
 
-from branchrank.artifacts import digest_of, write_jsonl
+from branchrank.artifacts import digest_of, write_bytes, write_jsonl
 from branchrank.errors import QuestionError
 from branchrank.records import GoldItem, GoldLevel, Question, Record, Span
 
@@ -186,6 +186,25 @@ def write_questions(path: Path, questions: Iterable[Question]) -> None:
     write_jsonl(path, (question_line(question) for question in questions))
 
 
+def append_question(path: Path, question: Question) -> Question:
+    """Add a question to the end of a question file, which may be missing; the lines before stay as they are.
+
+    A question without an id gets the one that is made from it. Raises :class:`QuestionError` where the file
+    is wrong, or has the id already.
+    """
+    if not question.id:
+        question = msgspec.structs.replace(question, id=_made_id(question.question, question.gold))
+    before = path.read_bytes() if path.exists() else b""
+    if before.strip() and question.id in {each.id for each in load_questions(path)}:
+        raise QuestionError(
+            f"{path} has a question {question.id!r} already", remedy=f"give another --id, or edit {path}"
+        )
+    if before and not before.endswith(b"\n"):
+        before += b"\n"
+    write_bytes(path, before + msgspec.json.encode(question_line(question)) + b"\n")
+    return question
+
+
 HASHED = "sha256:"
 
 
@@ -248,6 +267,9 @@ def check_wording(questions: Sequence[Question], path: Path) -> None:
             remedy="name the file that the run was made from; runs keep wording with --question-text keep",
         )
 
+
+#: The key that marks a question as an example, to be replaced.
+EXAMPLE = "example"
 
 #: The key of a question of file-level gold that lists the files of its gold which the corpus lacks.
 ABSENT_GOLD = "absent_gold"

@@ -44,14 +44,37 @@ class Code(Record, frozen=True, kw_only=True):
 
 
 class Plot(Record, frozen=True, kw_only=True):
-    """A plot by its file's name; ``spec`` is its Vega-Lite specification, ``description`` what it shows."""
+    """A plot by its file's name; ``description`` says every figure in it, ``caption`` how to read it.
+
+    ``spec`` is its Vega-Lite specification, ``narrow`` the one for narrow screens.
+    """
 
     name: str
     description: str
+    caption: str
     spec: dict[str, object]
+    narrow: dict[str, object]
+
+    @property
+    def narrow_name(self) -> str:
+        """The name of the file for narrow screens."""
+        return f"{self.name}-narrow"
 
 
-Block = Paragraph | Points | Table | Code | Plot
+class Callout(Record, frozen=True, kw_only=True):
+    """What a reader should take away, and the warnings that belong to it."""
+
+    text: tuple[Cell, ...]
+    cautions: tuple[str, ...] = ()
+
+
+class QuestionBrowser(Record, frozen=True, kw_only=True):
+    """Where the page has its question browser; forms without one say ``instead``."""
+
+    instead: str
+
+
+Block = Paragraph | Points | Table | Code | Plot | Callout | QuestionBrowser
 
 
 class Section(Record, frozen=True, kw_only=True):
@@ -67,8 +90,13 @@ class Section(Record, frozen=True, kw_only=True):
 
 
 class Report(Record, frozen=True, kw_only=True):
-    """A whole report."""
+    """A whole report; ``facts`` are a few words on the run that stand below its title."""
 
     title: str
-    lead: tuple[Block, ...]
+    facts: tuple[str, ...]
     sections: tuple[Section, ...]
+
+    @property
+    def plots(self) -> list[Plot]:
+        """Every plot, in order."""
+        return [block for section in self.sections for block in section.blocks if isinstance(block, Plot)]

@@ -13,11 +13,12 @@ from __future__ import annotations
 
 from typing import Any
 
+from branchrank.measures.names import named_measure
 from branchrank.printable import safe
 from branchrank.records import Question
 from branchrank.runs.rows import Row
 from branchrank.runs.run import RunData
-from branchrank.runs.scores import Scores, named_measure, outcome_of
+from branchrank.runs.scores import Scores, outcome_of
 from branchrank.runs.slices import slices
 
 OUTCOMES = ("hit", "in top 5", "same page", "miss", "failed", "unanswerable")

@@ -2,48 +2,38 @@
 
 1. The scores, the comparisons and the slices are computed from the rows, the timings and the questions.
 2. They become sections of text, tables and plots, which Markdown and HTML only write down.
+3. The order is that of a reader's questions: what to use and how sure that is, at what cost, on which
+   questions it fails, then the statistics, then everything else.
 """
 
 from __future__ import annotations
 
-from branchrank.measures.verdicts import PILOT_BELOW
-from branchrank.report.blocks import Block, Code, Paragraph, Report, Section, Table
+from branchrank.report.blocks import Block, Code, Paragraph, QuestionBrowser, Report, Section, Table
+from branchrank.report.cautions import is_pilot
 from branchrank.report.costs import latency, llm_cost, shared_work
+from branchrank.report.facts import asked, facts, in_short
 from branchrank.report.losses import failures, hard, lost, sliced, unanswerable
-from branchrank.report.result import asked, facts, passages, result, statistics, trade_off
+from branchrank.report.result import passages, result, statistics, trade_off
+from branchrank.report.sweeps import sweeps
 from branchrank.runs.directory import RunRecord
 from branchrank.runs.run import RunData
 
 
 def heading(run: RunData) -> str:
     """The report's title; under 50 questions with an answer it says pilot."""
-    pilot = "Pilot: " if _is_pilot(run) else ""
+    pilot = "Pilot: " if is_pilot(run) else ""
     return f"{pilot}{run.record.experiment}, {asked(run)}"
-
-
-def _is_pilot(run: RunData) -> bool:
-    return len(run.scores.answerable) < PILOT_BELOW
 
 
 def report_content(run: RunData) -> Report:
     """Everything that a report of this run says."""
-    lead: list[Block] = []
-    if _is_pilot(run):
-        lead.append(
-            Paragraph(
-                text=f"This is a pilot: under {PILOT_BELOW} questions, differences of ten points are noise."
-            )
-        )
-    if not run.record.split:
-        lead.append(
-            Paragraph(text="No --split was given. Scores on questions used for tuning are not evidence.")
-        )
-    lead += [Paragraph(text=f"Warning: {warning}") for warning in run.record.warnings]
-    lead.append(facts(run))
     sections = [
         result(run),
-        passages(run),
         trade_off(run),
+        sweeps(run),
+        questions(run),
+        statistics(run),
+        passages(run),
         latency(run),
         llm_cost(run),
         lost(run),
@@ -51,15 +41,24 @@ def report_content(run: RunData) -> Report:
         unanswerable(run),
         failures(run),
         hard(run),
-        statistics(run),
+        facts(run),
         shared_work(run.record),
         repeat(run.record),
     ]
     return Report(
         title=heading(run),
-        lead=tuple(lead),
+        facts=in_short(run),
         sections=tuple(section for section in sections if section is not None),
     )
+
+
+def questions(run: RunData) -> Section:
+    """The questions one by one."""
+    instead = (
+        f"report.html shows the {len(run.asked)} questions with every answer; questions.csv has a row for "
+        "each question and predictor. One of them stage by stage: branchrank explain RUN QUESTION."
+    )
+    return Section(title="Questions", blocks=(QuestionBrowser(instead=instead),))
 
 
 def repeat(record: RunRecord) -> Section:

@@ -20,11 +20,27 @@ from string import Template
 import msgspec
 
 from branchrank.printable import safe
-from branchrank.report.blocks import Block, Cell, Code, Paragraph, Plot, Points, Report, Strong, Table
+from branchrank.report.blocks import (
+    Block,
+    Callout,
+    Cell,
+    Code,
+    Paragraph,
+    Plot,
+    Points,
+    QuestionBrowser,
+    Report,
+    Section,
+    Strong,
+    Table,
+)
 from branchrank.report.browser import browser_data
 from branchrank.report.documents import Passages
 from branchrank.runs.run import RunData
 
+#: The longest name that a table keeps on one line.
+_SHORT = 24
+_RANGE = re.compile(r"([^()]+) (\([^()]+\))")
 _PASSAGES = re.compile(r'<script type="application/json" id="data-passages">\n(.*?)\n</script>', re.DOTALL)
 
 
@@ -54,14 +70,8 @@ def html(run: RunData, report: Report, drawings: Mapping[str, str], passages: Pa
         links="\n".join(
             f'<li><a href="#{escape(anchor)}">{escape(title)}</a></li>' for anchor, title in links
         ),
-        lead="\n".join(block_html(block, drawings) for block in report.lead),
-        sections="\n".join(
-            f'<section aria-labelledby="{escape(section.anchor)}">\n'
-            f'<h2 id="{escape(section.anchor)}">{escape(section.title)}</h2>\n'
-            + "\n".join(block_html(block, drawings) for block in section.blocks)
-            + "\n</section>"
-            for section in report.sections
-        ),
+        facts=escape(" · ".join(report.facts)),
+        sections="\n".join(_section(section, drawings) for section in report.sections),
         run=script_json(about),
         questions="[\n" + ",\n".join(map(script_json, questions)) + "\n]",
         passages=script_json(passages),
@@ -77,6 +87,13 @@ def kept_passages(page: str) -> Passages | None:
         return msgspec.json.decode(found.group(1), type=Passages | None)
     except msgspec.DecodeError:
         return None
+
+
+def _section(section: Section, drawings: Mapping[str, str]) -> str:
+    anchor = escape(section.anchor)
+    blocks = "\n".join(block_html(block, drawings) for block in section.blocks)
+    heading = f'<h2 id="{anchor}">{escape(section.title)}</h2>'
+    return f'<section aria-labelledby="{anchor}">\n{heading}\n{blocks}\n</section>'
 
 
 def script_json(value: object) -> str:
@@ -96,7 +113,7 @@ def _hash(text: str) -> str:
 
 
 def block_html(block: Block, drawings: Mapping[str, str]) -> str:
-    """One block; a plot needs its drawing, by name."""
+    """One block; a plot needs its drawing, by name, and shows the narrow one if that is there."""
     if isinstance(block, Paragraph):
         return f"<p>{escape(block.text)}</p>"
     if isinstance(block, Points):
@@ -105,11 +122,28 @@ def block_html(block: Block, drawings: Mapping[str, str]) -> str:
     if isinstance(block, Code):
         return f'<pre class="code" tabindex="0"><code>{escape(block.text)}</code></pre>'
     if isinstance(block, Plot):
-        label = escape(block.description)
-        return (
-            f'<figure class="plot"><div role="img" aria-label="{label}">{drawings[block.name]}</div></figure>'
-        )
+        return _plot(block, drawings)
+    if isinstance(block, Callout):
+        return _callout(block)
+    if isinstance(block, QuestionBrowser):
+        return _asset("browser.html")
     return _table(block)
+
+
+def _plot(plot: Plot, drawings: Mapping[str, str]) -> str:
+    narrow = drawings.get(plot.narrow_name)
+    return (
+        f'<figure class="plot"><figcaption>{escape(plot.caption)}</figcaption>\n'
+        f'<div class="wide">{drawings[plot.name]}</div>'
+        + (f'\n<div class="narrow">{narrow}</div>' if narrow else "")
+        + "</figure>"
+    )
+
+
+def _callout(block: Callout) -> str:
+    items = "".join(f"<li><strong>Warning</strong> {escape(text)}</li>" for text in block.cautions)
+    cautions = f'<ul class="cautions">{items}</ul>' if items else ""
+    return f'<div class="callout"><p>{" ".join(map(_cell, block.text))}</p>{cautions}</div>'
 
 
 def _table(table: Table) -> str:
@@ -121,19 +155,34 @@ def _table(table: Table) -> str:
     body = "\n".join(f"<tr>{''.join(_cells(row, table))}</tr>" for row in table.rows)
     return (
         f'<div class="table" role="region" aria-label="{caption}" tabindex="0"><table>\n'
-        f"<caption>{caption}</caption>\n<thead><tr>{head}</tr></thead>\n<tbody>\n{body}\n</tbody></table></div>"
+        f"<caption><span>{caption}</span></caption>\n<thead><tr>{head}</tr></thead>\n<tbody>\n{body}\n</tbody></table></div>"
     )
 
 
 def _cells(row: tuple[Cell, ...], table: Table) -> list[str]:
     first, *others = row
-    return [f'<th scope="row">{_cell(first)}</th>'] + [
-        f"<td{_figure(place, table)}>{_cell(cell)}</td>" for place, cell in enumerate(others, start=1)
+    return [f'<th scope="row"{_name(first)}>{_cell(first)}</th>'] + [
+        f"<td{_figure(place, table)}>{_cell(cell) if place < table.labels else _ranged(cell)}</td>"
+        for place, cell in enumerate(others, start=1)
     ]
 
 
 def _figure(place: int, table: Table) -> str:
     return "" if place < table.labels else ' class="figure"'
+
+
+def _name(cell: Cell) -> str:
+    """A short name stays on one line."""
+    text = cell.text if isinstance(cell, Strong) else cell
+    return ' class="short"' if len(text) <= _SHORT else ""
+
+
+def _ranged(cell: Cell) -> str:
+    """A figure; the interval in parentheses behind it is set apart."""
+    found = _RANGE.fullmatch(cell) if isinstance(cell, str) else None
+    if found is None:
+        return _cell(cell)
+    return f'{escape(found[1])} <span class="range">{escape(found[2])}</span>'
 
 
 def _cell(cell: Cell) -> str:

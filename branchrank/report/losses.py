@@ -5,15 +5,16 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Sequence
 
+from branchrank.measures.names import named_measure
 from branchrank.measures.risk import Answer, RiskCoverage, risk_coverage
 from branchrank.report import plots
 from branchrank.report.blocks import Block, Cell, Paragraph, Points, Section, Table
 from branchrank.runs.attribution import DEPTH, LOSSES, waterfall
 from branchrank.runs.rows import Row
 from branchrank.runs.run import RunData
-from branchrank.runs.scores import Scores, mean, named_measure
+from branchrank.runs.scores import Scores, mean
 from branchrank.runs.slices import slices
-from branchrank.runs.words import number, percent
+from branchrank.runs.words import number, percent, score
 
 FAILURES_SHOWN = 20
 _COVERAGES = tuple(percentage / 100 for percentage in range(1, 101))
@@ -97,7 +98,7 @@ def sliced(run: RunData) -> Section:
                 (
                     name,
                     measure.replace("_", " "),
-                    *(percent(mean([of[key] for key in ids])) for ids in by_value.values()),
+                    *(score(mean([of[key] for key in ids]), measure) for ids in by_value.values()),
                 )
                 for (name, measure), of in values.items()
             ),

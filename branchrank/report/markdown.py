@@ -8,11 +8,13 @@ from collections.abc import Iterable
 from branchrank.printable import safe
 from branchrank.report.blocks import (
     Block,
+    Callout,
     Cell,
     Code,
     Paragraph,
     Plot,
     Points,
+    QuestionBrowser,
     Report,
     Strong,
     Table,
@@ -29,7 +31,7 @@ def escape(text: str) -> str:
 
 def markdown(report: Report) -> str:
     """The whole report."""
-    parts = [f"# {escape(report.title)}", *map(_block, report.lead)]
+    parts = [f"# {escape(report.title)}", escape("; ".join(report.facts))]
     for section in report.sections:
         parts += [f"## {escape(section.title)}", *map(_block, section.blocks)]
     return "\n\n".join(parts) + "\n"
@@ -44,7 +46,13 @@ def _block(block: Block) -> str:
         fence = "`" * max(3, 1 + max(map(len, re.findall("`+", block.text)), default=0))
         return f"{fence}\n{safe(block.text)}\n{fence}"
     if isinstance(block, Plot):
-        return f"![{escape(block.description)}](plots/{block.name}.svg)"
+        image = f"![{escape(block.description)}](plots/{block.name}.svg)"
+        return f"{image}\n\n{escape(block.caption)}"
+    if isinstance(block, Callout):
+        cautions = "".join(f"\n- Warning: {escape(text)}" for text in block.cautions)
+        return " ".join(map(_cell, block.text)) + (cautions and f"\n{cautions}")
+    if isinstance(block, QuestionBrowser):
+        return escape(block.instead)
     return _table(block)
 
 

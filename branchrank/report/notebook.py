@@ -1,12 +1,13 @@
-"""A run as a notebook shows it: the summary table, the verdicts and the plot of the rates."""
+"""A run as a notebook shows it: the recommendation, the summary table, the differences and the verdicts."""
 
 from __future__ import annotations
 
 from branchrank.report.blocks import Block, Paragraph
 from branchrank.report.html import block_html, escape
-from branchrank.report.plots import draw
-from branchrank.report.result import rates_plot
-from branchrank.report.terminal import notices, summary_table, title, verdicts
+from branchrank.report.plots import differences
+from branchrank.report.plots.drawing import draw
+from branchrank.report.recommendation import recommendation
+from branchrank.report.terminal import summary_table, title, verdicts
 from branchrank.runs.run import RunData
 
 #: A row's heading is the name of a predictor: bold is for a winner whose test passed, not for headings.
@@ -18,10 +19,11 @@ _STYLE = (
 
 def run_html(run: RunData) -> str:
     """The run as HTML in which every text is escaped; the plot is inline SVG."""
-    plot = rates_plot(run)
-    texts = [Paragraph(text=text) for text in (*notices(run), *verdicts(run))]
-    blocks: list[Block] = [summary_table(run), *texts, plot]
-    drawings = {plot.name: draw(plot)}
-    body = "\n".join(block_html(block, drawings) for block in blocks)
+    compared = run.judgement.comparisons
+    shown = [differences(compared)] if compared else []
+    texts = [Paragraph(text=text) for text in verdicts(run)]
+    blocks: list[Block] = [recommendation(run), summary_table(run), *shown, *texts]
+    drawn = {plot.name: draw(plot.spec) for plot in shown}
+    body = "\n".join(block_html(block, drawn) for block in blocks)
     heading = f"<p><strong>{escape(title(run))}</strong></p>"
     return f'<div class="branchrank-run">{_STYLE}{heading}\n{body}\n</div>'

@@ -1,4 +1,4 @@
-"""The first sections of a report: what was run, the rates, the verdicts, what passages cost, the frontier."""
+"""The sections of a report on the result: rates, differences, the trade-off, statistics, passages."""
 
 from __future__ import annotations
 
@@ -6,28 +6,32 @@ from branchrank.measures.fragility import fragility
 from branchrank.measures.verdicts import Comparison
 from branchrank.report import plots
 from branchrank.report.blocks import Block, Cell, Paragraph, Plot, Points, Section, Strong, Table
+from branchrank.report.cautions import about
+from branchrank.report.recommendation import recommendation
 from branchrank.runs.comparisons import Judgement, pairs_of
-from branchrank.runs.directory import IndexFacts
 from branchrank.runs.estimates import choice, difference, flip_rate, standings
 from branchrank.runs.run import RunData
-from branchrank.runs.scores import NamedMeasure
+from branchrank.runs.summary import SummaryRow
 from branchrank.runs.words import (
     NOTHING,
     confidence,
     effect,
+    gap,
+    gap_between,
     interval,
+    is_share,
+    margin,
     milliseconds,
     number,
     opening,
     p_value,
     percent,
     plural,
-    points,
-    points_between,
     record,
+    score,
     sentence,
+    size,
 )
-from branchrank.systems.query import read_filters
 
 
 def named(predictor: str, judgement: Judgement) -> Cell:
@@ -35,128 +39,84 @@ def named(predictor: str, judgement: Judgement) -> Cell:
     return Strong(predictor) if predictor == judgement.winner else predictor
 
 
-def asked(run: RunData) -> str:
-    """How many questions were asked, and how many of them have no answer."""
-    without = len(run.asked) - len(run.scores.answerable)
-    return plural(len(run.asked), "question") + (f", {without} of them unanswerable" if without else "")
-
-
-def facts(run: RunData) -> Table:
-    """What was run, on what, with what."""
-    record, clusters = run.record, len(set(run.clusters.values()))
-    rows = [
-        ("questions", f"{asked(run)}, from {plural(clusters, 'source')}; {record.questions_file}"),
-        ("questions' digest", record.questions_digest[:16]),
-        ("split", record.split or "none given; scores on questions used for tuning are not evidence"),
-        (
-            "corpus",
-            f"{record.corpus or 'none'} (digest {record.corpus_digest[:16]})" if record.corpus else "none",
-        ),
-    ]
-    for index in record.indexes:
-        name = "index" if len(record.indexes) == 1 else f"index {index.name}"
-        rows.append(
-            (
-                name,
-                f"{index.embedder}, {index.dimension} dimensions; {index.vector_store}{_recall(index)}; "
-                f"{plural(index.chunks, 'chunk')}, {plural(index.nodes, 'node')}; "
-                f"digest {index.digest[:16]}",
-            )
-        )
-        rows.append(
-            (f"{name}, build", f"{index.build_seconds:.1f} s, {index.bytes / 1e6:.1f} MB on the disk")
-        )
-        if index.distance.words and _calibrated(run, index.name):
-            rows.append((f"{name}, threshold", index.distance.words))
-    if record.filters:
-        rows.append(("filters", f"{' and '.join(record.filters)}: {_filtered(run)}"))
-    seal = "none" if record.seal is None else f"{record.seal.file} (digest {record.seal.digest[:16]})"
-    rows += [
-        ("seal", seal),
-        ("hits kept", str(record.top_k)),
-        ("seed", str(record.seed)),
-        ("made", record.created),
-    ]
-    return Table(caption="What was run", headings=("", "value"), rows=tuple(rows), labels=2)
-
-
-def _recall(index: IndexFacts) -> str:
-    """What an approximate vector store found of the true nearest chunks."""
-    return "" if index.recall is None else f" (recall@{index.recall_depth} {index.recall:.4f})"
-
-
-def _filtered(run: RunData) -> str:
-    """How many questions can be answered at all from the documents that the filters admit."""
-    filters = read_filters(run.record.filters)
-    answerable = [question for question in run.asked if question.gold]
-    inside = sum(
-        any(all(each.admits(gold.source_file) for each in filters) for gold in question.gold)
-        for question in answerable
-    )
-    return f"{inside} of {plural(len(answerable), 'answerable question')} have an answer in these documents"
-
-
-def _calibrated(run: RunData, index: str) -> bool:
-    """Whether a predictor on this index drops chunks by the index's own threshold."""
-    return any(
-        branch.threshold == "calibrated"
-        for each in run.record.predictors
-        if each.index == index and each.system is not None
-        for branch in each.system.branches
-    )
-
-
 def result(run: RunData) -> Section:
-    """Rates with intervals and verdicts in words."""
+    """The recommendation, the rates, and the differences from the baseline."""
     judgement = run.judgement
-    hits = _hits(run)
-    answered = f"the {plural(len(run.scores.answerable), 'question')} with an answer"
-    means = [measure for measure in run.shown if measure not in hits]
-
-    def table(caption: str, columns: list[NamedMeasure]) -> Table:
-        return Table(
-            caption=caption,
-            headings=("predictor", "LLM", *(measure.name.replace("_", " ") for measure in columns)),
-            rows=tuple(
-                (
-                    named(row.predictor, judgement),
-                    row.llm,
-                    *(interval(row.estimates[measure.name]) for measure in columns),
-                )
-                for row in run.summary_rows
-            ),
-            labels=2,
-        )
-
-    return Section(
-        title="Result",
-        blocks=(
-            *_verdicts(judgement),
-            table(f"Hit rates over {answered}, with 95% intervals", hits),
-            table(f"Means over {answered}, with 95% intervals", means),
-            Paragraph(
-                text="Strict: the hit covers the gold. Relaxed: it is on the gold's page. A failed "
-                "query counts as a miss. Intervals allow for questions whose gold is on the same page. "
-                + _bold_words(judgement)
-            ),
-            rates_plot(run),
-            *_flips(run),
+    blocks: list[Block] = [
+        recommendation(run),
+        _rates(run),
+        Paragraph(
+            text="Strict: the hit covers the gold. Relaxed: it is on the gold's page. A failed "
+            "query counts as a miss. Intervals allow for questions whose gold is on the same page. "
+            + _bold_words(judgement)
         ),
+    ]
+    if judgement.comparisons:
+        blocks.append(plots.differences(judgement.comparisons))
+    elif run.scores.answerable:
+        blocks.append(rates_plot(run))
+    return Section(title="Result", blocks=(*blocks, *_flips(run)))
+
+
+def _rates(run: RunData) -> Table:
+    """One row per predictor: hit rates with intervals, latency, and LLM cost where there is any."""
+    columns = [measure for measure in run.shown if is_share(measure.name) or measure.same(run.primary)]
+    answered = f"the {plural(len(run.scores.answerable), 'question')} with an answer"
+    asks = any(row.llm_calls_per_query for row in run.summary_rows)
+    timed = any(row.latency_p50_ms is not None for row in run.summary_rows)
+
+    def costs(row: SummaryRow) -> list[str]:
+        times = [milliseconds(row.latency_p50_ms), milliseconds(row.latency_p95_ms)] if timed else []
+        return times + ([number(row.llm_tokens_per_query, 0)] if asks else [])
+
+    return Table(
+        caption=f"Hit rates over {answered}, with 95% intervals",
+        headings=(
+            "predictor",
+            "LLM",
+            *(measure.name.replace("_", " ") for measure in columns),
+            *(("p50 ms", "p95 ms") if timed else ()),
+            *(("LLM tokens per query",) if asks else ()),
+        ),
+        rows=tuple(
+            (
+                named(row.predictor, run.judgement),
+                row.llm,
+                *(interval(row.estimates[measure.name], measure.name) for measure in columns),
+                *costs(row),
+            )
+            for row in run.summary_rows
+        ),
+        labels=2,
     )
-
-
-def _hits(run: RunData) -> list[NamedMeasure]:
-    return [measure for measure in run.shown if measure.measure.definition.name == "Success"]
 
 
 def rates_plot(run: RunData) -> Plot:
-    """Every predictor's hit rates with their intervals."""
+    """Every hit rate with its interval, where nothing is compared."""
     return plots.rates(
         [
             (row.predictor, measure.name, row.estimates[measure.name])
             for row in run.summary_rows
-            for measure in _hits(run)
+            for measure in run.shown
+            if is_share(measure.name)
         ]
+    )
+
+
+def _means(run: RunData) -> Table:
+    """The measures that are no hit rates, with intervals."""
+    columns = [measure for measure in run.shown if not is_share(measure.name)]
+    answered = f"the {plural(len(run.scores.answerable), 'question')} with an answer"
+    return Table(
+        caption=f"Means over {answered}, with 95% intervals",
+        headings=("predictor", *(measure.name.replace("_", " ") for measure in columns)),
+        rows=tuple(
+            (
+                named(row.predictor, run.judgement),
+                *(interval(row.estimates[measure.name], measure.name) for measure in columns),
+            )
+            for row in run.summary_rows
+        ),
     )
 
 
@@ -176,11 +136,18 @@ def _bold_words(judgement: Judgement) -> str:
     )
 
 
-def _verdicts(judgement: Judgement) -> list[Block]:
-    if not judgement.comparisons:
-        return [Paragraph(text="There is nothing to compare: one predictor, or no answerable question.")]
-    compared = Points(items=tuple((Strong(opening(c)), sentence(c)) for c in judgement.comparisons))
-    return [compared]
+def _verdicts(run: RunData) -> Points:
+    """Each verdict with its figures, and with the cautions that concern the two systems."""
+    return Points(
+        items=tuple(
+            (
+                Strong(opening(each)),
+                sentence(each),
+                *(f"Warning: {text}" for text in about(run, each.candidate, each.baseline)),
+            )
+            for each in run.judgement.comparisons
+        )
+    )
 
 
 def _flips(run: RunData) -> list[Block]:
@@ -204,7 +171,8 @@ def statistics(run: RunData) -> Section:
     """The figures behind the verdicts, and the other measures without verdicts."""
     judgement = run.judgement
     if not judgement.comparisons:
-        return Section(title="Statistics", blocks=(Paragraph(text="Nothing was compared."),))
+        nothing = Paragraph(text="There is nothing to compare: one predictor, or no answerable question.")
+        return Section(title="Statistics", blocks=(_means(run), nothing))
     first = judgement.comparisons[0]
     one = len(judgement.baselines) == 1
     tests = Table(
@@ -231,23 +199,25 @@ def statistics(run: RunData) -> Section:
     return Section(
         title="Statistics",
         blocks=(
+            _verdicts(run),
             Paragraph(
                 text=f"Primary measure: {judgement.measure}. {_baselines(judgement)}. "
                 f"{_declared(run)} {plural(first.n, 'question')} in "
                 f"{plural(first.clusters, 'cluster')} of one gold source each. Family of "
                 f"{plural(first.family, 'comparison')}: tests corrected by Holm, intervals by Bonferroni; "
-                f"alpha {first.alpha:g}, delta {100 * first.delta:g} points."
+                f"alpha {first.alpha:g}, delta {margin(first.delta, first.measure)}."
             ),
             tests,
             Paragraph(
                 text="p-floor: the smallest p that so many differing clusters can give. Detectable: the "
-                "smallest true difference, in points, that the test finds with 80% power, given how often "
+                "smallest true difference that the test finds with 80% power, given how often "
                 "the two disagree and how alike the questions of one page are. Questions needed: to "
                 "confirm the observed difference with 80% power. Labels that carry it: how many gold "
                 "labels would have to change before the test no longer rejects, of those that favour the "
                 "leader. Effect size: the odds ratio is wins over losses, 1 for no difference; d_z is the "
                 "mean difference over the standard deviation of the differences."
             ),
+            _means(run),
             _exploratory(run),
         ),
     )
@@ -277,14 +247,14 @@ def _test_row(each: Comparison, run: RunData, baseline: tuple[str, ...]) -> tupl
         *baseline,
         each.verdict,
         each.test,
-        f"{points(each.difference)} ({points_between(each.ci_low, each.ci_high)})",
+        f"{gap(each.difference, each.measure)} ({gap_between(each.ci_low, each.ci_high, each.measure)})",
         effect(each),
         record(each),
         p_value(each.p),
         p_value(each.p_adjusted),
         p_value(each.p_floor),
         NOTHING if each.p_mcnemar is None else p_value(each.p_mcnemar),
-        NOTHING if each.mde is None else f"{100 * each.mde:.1f}",
+        NOTHING if each.mde is None else size(each.mde, each.measure),
         NOTHING if each.questions_needed is None else str(each.questions_needed),
         _carrying(each, run),
     )
@@ -318,10 +288,10 @@ def _exploratory(run: RunData) -> Table:
 
     def cell(baseline: str, candidate: str, measure: str) -> str:
         found = difference(run, values[baseline, measure], values[candidate, measure])
-        return f"{points(found.value)} ({points_between(found.low, found.high)})"
+        return f"{gap(found.value, measure)} ({gap_between(found.low, found.high, measure)})"
 
     return Table(
-        caption=f"Other measures, exploratory: difference from {whom} in points (95% interval)",
+        caption=f"Other measures, exploratory: difference from {whom} (95% interval)",
         headings=(
             *(("candidate",) if one else ("candidate", "baseline")),
             *(measure.name.replace("_", " ") for measure in measures),
@@ -359,7 +329,7 @@ def passages(run: RunData) -> Section:
                 rows=tuple(
                     (
                         named(row.predictor, judgement),
-                        *(percent(row.rates[name]) for name in strict),
+                        *(score(row.rates[name], name) for name in strict),
                         number(row.lines_per_hit),
                         number(row.characters_per_hit, 0),
                         number(row.tokens_per_hit, 0),
@@ -383,40 +353,21 @@ def passages(run: RunData) -> Section:
 def trade_off(run: RunData) -> Section:
     """Quality, latency and LLM cost together."""
     found = standings(run)
+    title = "Quality, latency and cost"
     if not found or not run.scores.answerable:
         text = "Latency was not measured, so there is no trade-off to show."
-        return Section(title="Quality, latency and cost", blocks=(Paragraph(text=text),))
+        return Section(title=title, blocks=(Paragraph(text=text),))
     best, chosen = choice(run, found)
-    efficient = {each.name for each in best}
-    unit = _cost_unit(run)
     measure = run.primary.name
-    others = ", ".join(chosen.not_inferior)
-    return Section(
-        title="Quality, latency and cost",
-        blocks=(
-            Table(
-                caption=f"Every predictor, by {measure}",
-                headings=("predictor", measure.replace("_", " "), "p95 ms", unit, "on the frontier"),
-                rows=tuple(
-                    (
-                        each.name,
-                        percent(each.quality),
-                        milliseconds(each.p95_ms),
-                        number(each.cost, 6 if run.record.prices else 0),
-                        "yes" if each.name in efficient else "no",
-                    )
-                    for each in sorted(found, key=lambda each: (-each.quality, each.name))
-                ),
-            ),
-            Paragraph(
-                text="On the frontier: no other predictor is at least as good in quality, p95 and cost "
-                f"together. Not inferior to {chosen.best}, the best observed, by {100 * chosen.delta:g} "
-                f"points or more: {others}. The cheapest of these, then the fastest: "
-                f"{chosen.cheapest.name}."
-            ),
-            plots.frontier(found, efficient, measure),
-        ),
+    others = [name for name in chosen.not_inferior if name != chosen.best]
+    text = (
+        f"Best observed: {chosen.best}. Shown to be less than {margin(chosen.delta, measure)} worse: "
+        f"{', '.join(others) or 'no other system'}."
     )
+    if others:
+        text += f" Cheapest of these, then fastest: {chosen.cheapest.name}."
+    plot = plots.frontier(found, {each.name for each in best}, measure, _cost_unit(run))
+    return Section(title=title, blocks=(plot, Paragraph(text=text)))
 
 
 def _cost_unit(run: RunData) -> str:

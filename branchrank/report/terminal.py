@@ -9,13 +9,15 @@ from rich.console import Console
 from rich.table import Table as RichTable
 from rich.text import Text
 
+from branchrank.measures.names import NamedMeasure
+from branchrank.measures.verdicts import Comparison
 from branchrank.printable import safe
 from branchrank.report.blocks import Cell, Strong, Table
 from branchrank.report.content import heading
+from branchrank.report.recommendation import recommendation
 from branchrank.report.result import named
 from branchrank.runs.run import RunData, with_primary
-from branchrank.runs.scores import NamedMeasure
-from branchrank.runs.words import milliseconds, number, opening, percent, plural, sentence
+from branchrank.runs.words import milliseconds, number, opening, plural, score, sentence, verdict_words
 
 #: Wide enough that a line stays one line for whatever reads the output next.
 PIPE_WIDTH = 400
@@ -25,6 +27,15 @@ _RATES = {
     "strict_hit@5": "S@5",
     "relaxed_hit@1": "R@1",
     "relaxed_hit@5": "R@5",
+}
+#: The longest name of a model that the table shows whole.
+_MODEL_CHARACTERS = 12
+_VERDICT_STYLES = {
+    "better": "bold green",
+    "worse": "bold red",
+    "equivalent within delta": "bold cyan",
+    "inconclusive": "bold",
+    "too few questions to tell": "bold",
 }
 
 
@@ -40,7 +51,7 @@ def summary_table(run: RunData) -> Table:
         (
             named(row.predictor, run.judgement),
             row.llm,
-            *(percent(row.rates[measure.name]) for measure in shown),
+            *(score(row.rates[measure.name], measure.name) for measure in shown),
             number(row.lines_per_hit),
             milliseconds(row.latency_p50_ms),
             milliseconds(row.latency_p95_ms),
@@ -70,21 +81,6 @@ def legend(run: RunData) -> str:
     return f"{'; '.join(parts)}, {over}; lines per hit; p50, p95 in ms; LLM calls and tokens per query"
 
 
-def notices(run: RunData) -> list[str]:
-    """The run's warnings, and each predictor's failures and fallbacks."""
-    found = list(run.record.warnings)
-    for row in run.summary_rows:
-        if row.failures or row.fallbacks:
-            text = f"{row.predictor}: {row.failures} failed queries, {row.fallbacks} with a fallback"
-            errors = Counter(
-                each.error for each in run.rows if each.predictor == row.predictor and each.error
-            )
-            for error, _ in errors.most_common(1):
-                text += f"; most often: {error}"
-            found.append(text)
-    return found
-
-
 def cached_calls(run: RunData) -> str:
     """How many LLM calls of each predictor the decision cache answered; empty when it answered none."""
     asked = Counter(call.predictor for call in run.ledger)
@@ -99,28 +95,60 @@ def verdicts(run: RunData) -> list[str]:
 
 
 def print_summary(run: RunData) -> None:
-    """Print one line per predictor, a legend, and the verdicts; 80 columns are enough."""
-    content = summary_table(run)
+    """Print the recommendation with its warnings, one line per predictor, the verdicts, and a legend.
+
+    80 columns are enough. Colours are for terminals, and for none that sets NO_COLOR.
+    """
+    console = Console()
+    if not console.is_terminal:
+        console = Console(width=PIPE_WIDTH)
+    callout = recommendation(run)
+    say(console, title(run), style="bold")
+    console.print()
+    console.print(Text(" ").join(map(_text, callout.text)))
+    for caution in callout.cautions:
+        say(console, f"Warning: {caution}", style="yellow")
+    console.print()
+    console.print(_table(summary_table(run)))
+    if run.judgement.comparisons:
+        console.print()
+        for each in run.judgement.comparisons:
+            console.print(_verdict(each))
+    console.print()
+    say(console, legend(run), style="dim")
+    if cached := cached_calls(run):
+        say(console, cached, style="dim")
+
+
+def _table(content: Table) -> RichTable:
     table = RichTable(box=None, pad_edge=False, padding=(0, 1, 0, 0), header_style="underline")
     for place, name in enumerate(content.headings):
         if place < content.labels:
             table.add_column(name, overflow="fold")
         else:
             table.add_column(name, justify="right", no_wrap=True)
-    for row in content.rows:
-        table.add_row(*(_text(cell) for cell in row))
-    console = Console()
-    if not console.is_terminal:
-        console = Console(width=PIPE_WIDTH)
-    say(console, title(run), style="bold")
-    console.print(table)
-    say(console, legend(run), style="dim")
-    if cached := cached_calls(run):
-        say(console, cached, style="dim")
-    for notice in notices(run):
-        say(console, notice, style="yellow")
-    for verdict in verdicts(run):
-        say(console, verdict)
+    for predictor, llm, *figures in content.rows:
+        table.add_row(_text(predictor), short_model(safe(str(llm))), *map(_text, figures))
+    return table
+
+
+def short_model(name: str) -> str:
+    """A model's name without its publisher, its middle cut out where it is long.
+
+    >>> short_model("openai/gpt-oss-20b"), short_model("meta-llama/Llama-3.3-70B-Instruct")
+    ('gpt-oss-20b', 'Llama…uct')
+    """
+    own = name.rpartition("/")[2] or name
+    return own if len(own) <= _MODEL_CHARACTERS else f"{own[:5]}…{own[-3:]}"
+
+
+def _verdict(comparison: Comparison) -> Text:
+    """The verdict in its colour, and the sentence with its figures."""
+    verdict = verdict_words(comparison)
+    names = opening(comparison).removesuffix(f"{verdict}.")
+    return Text.assemble(
+        safe(names), (verdict, _VERDICT_STYLES[comparison.verdict]), f". {safe(sentence(comparison))}"
+    )
 
 
 def _text(cell: Cell) -> Text:

@@ -10,24 +10,17 @@ from branchrank.artifacts import storage_errors
 from branchrank.corpus.loading import digest_now
 from branchrank.progress import Notify, Progress, no_notice
 from branchrank.progress_bars import shown_progress
-from branchrank.report.blocks import Plot, Report
 from branchrank.report.content import report_content
 from branchrank.report.documents import Passages, gather_passages
 from branchrank.report.html import html
 from branchrank.report.markdown import markdown
-from branchrank.report.plots import draw, standalone
+from branchrank.report.plots.drawing import drawings, standalone
 from branchrank.runs import directory as names
 from branchrank.runs.run import RunData
 from branchrank.safe_open import write_beneath
 
 if TYPE_CHECKING:
     from branchrank.bench import Plan
-
-
-def drawings(report: Report) -> dict[str, str]:
-    """Every plot of a report as SVG, by name."""
-    blocks = (block for section in report.sections for block in section.blocks)
-    return {block.name: draw(block) for block in blocks if isinstance(block, Plot)}
 
 
 def write_report(
@@ -47,7 +40,7 @@ def write_report(
     """
     directory = into or run.directory
     report = report_content(run)
-    drawn = drawings(report)
+    drawn = drawings(report.plots)
     shared = run.settings.question_text == "hash"
     passages = searched_text(run, corpus) if with_text and not shared else None
     if corpus is not None and with_text and not shared and passages is None:

@@ -11,9 +11,10 @@ from collections.abc import Sequence
 
 from branchrank.errors import UsageError, suggestion
 from branchrank.measures.matching import source_cluster
+from branchrank.measures.names import NamedMeasure, named_measure
 from branchrank.measures.verdicts import Comparison, compare_pairs
 from branchrank.records import Record
-from branchrank.runs.scores import NamedMeasure, Scores, extra_measures, named_measure
+from branchrank.runs.scores import Scores, extra_measures
 from branchrank.settings import BenchmarkSettings
 
 #: The baseline that stands for every pair of predictors.

@@ -14,9 +14,10 @@ from branchrank.llm.ledger import totals
 from branchrank.measures.frontier import Choice, Standing, cheapest_not_inferior, frontier
 from branchrank.measures.intervals import difference_interval, mean_interval
 from branchrank.measures.latency import Percentile, percentile
+from branchrank.measures.names import NamedMeasure
 from branchrank.measures.repeats import flip_rate as flipping
 from branchrank.records import Record
-from branchrank.runs.scores import NamedMeasure, mean
+from branchrank.runs.scores import mean
 from branchrank.runs.timings import WARM, Timing
 
 if TYPE_CHECKING:

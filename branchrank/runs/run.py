@@ -18,13 +18,14 @@ import msgspec
 
 from branchrank.artifacts import read_jsonl
 from branchrank.errors import QuestionError, RunError
+from branchrank.measures.names import NamedMeasure, named_measure
 from branchrank.questions.question_files import load_questions, questions_digest
 from branchrank.records import LLMCall, Question
 from branchrank.runs import directory as names
 from branchrank.runs.comparisons import Judgement, clusters_of, judge, primary_measure
 from branchrank.runs.directory import RunRecord, check_files, read_run
 from branchrank.runs.rows import Row, read_rows
-from branchrank.runs.scores import NamedMeasure, Scores, extra_measures, named_measure, standard_measures
+from branchrank.runs.scores import Scores, extra_measures, standard_measures
 from branchrank.runs.slices import GoldFacts
 from branchrank.runs.summary import SummaryRow, summarise
 from branchrank.runs.timings import Timing, read_timings

@@ -7,33 +7,16 @@ curve of their own.
 
 from __future__ import annotations
 
-import re
 from collections.abc import Iterable, Mapping, Sequence
 
-from branchrank.measures.matching import Mode
-from branchrank.measures.measures import Measure, parse_measure
+from branchrank.measures.names import NamedMeasure, measure_names, named_measure, named_measures
 from branchrank.measures.passage_size import PassageSize, passage_size
-from branchrank.records import Question, Record
+from branchrank.records import Question
 from branchrank.runs.judging import hits_of, judged_row
 from branchrank.runs.rows import Row, RowHit
 
 #: Hits that the passage sizes are taken over.
 PASSAGE_DEPTH = 5
-
-
-class NamedMeasure(Record, frozen=True, kw_only=True):
-    """A measure under one scoring: ``strict_hit@1``, ``relaxed_MRR@5``, ``graded_nDCG@10``, ``Success@1``.
-
-    ``name`` is as it was typed.
-    """
-
-    name: str
-    mode: Mode
-    measure: Measure
-
-    def same(self, other: NamedMeasure) -> bool:
-        """Whether the other one gives the same values, perhaps by another name."""
-        return (self.mode, self.measure) == (other.mode, other.measure)
 
 
 STANDARD = (
@@ -45,33 +28,11 @@ STANDARD = (
     "strict_nDCG@5",
     "relaxed_MRR@5",
 )
-_MODES: tuple[Mode, ...] = ("strict", "relaxed", "graded")
-
-
-def named_measure(name: str) -> NamedMeasure:
-    """Read a measure's name. Raises :class:`UsageError`.
-
-    A name of ir-measures is scored on the strict gold; ``strict_``, ``relaxed_`` or ``graded_`` before it
-    says otherwise.
-
-    >>> named_measure("nDCG@10").mode, named_measure("relaxed_MRR@5").mode
-    ('strict', 'relaxed')
-    """
-    for mode in _MODES:
-        if name.startswith(f"{mode}_"):
-            measure = parse_measure(name.removeprefix(f"{mode}_"), f"{mode}_")
-            return NamedMeasure(name=name, mode=mode, measure=measure)
-    return NamedMeasure(name=name, mode="strict", measure=parse_measure(name))
-
-
-def measure_names(text: str) -> list[str]:
-    """The names in a list separated by commas; commas within parentheses belong to a name."""
-    return [name.strip() for name in re.split(r",(?![^()]*\))", text) if name.strip()]
 
 
 def extra_measures(primary: NamedMeasure, measures: str) -> tuple[NamedMeasure, ...]:
     """The primary measure and those named in ``measures``, each once. Raises :class:`UsageError`."""
-    found = [primary, *map(named_measure, measure_names(measures))]
+    found = [primary, *named_measures(measure_names(measures))]
     return tuple({measure.name: measure for measure in found}.values())
 
 

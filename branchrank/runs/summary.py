@@ -5,17 +5,13 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 
 from branchrank.measures.latency import percentile
+from branchrank.measures.names import NamedMeasure
 from branchrank.measures.passage_size import summarise_passages
 from branchrank.records import Record
 from branchrank.runs.comparisons import clusters_of
 from branchrank.runs.estimates import Estimate, estimate
 from branchrank.runs.rows import RowHit
-from branchrank.runs.scores import (
-    STANDARD,
-    NamedMeasure,
-    Scores,
-    mean,
-)
+from branchrank.runs.scores import STANDARD, Scores, mean
 from branchrank.runs.timings import COMPUTE, CPU, LLM_WAIT, TOTAL, WARM, Timing
 
 

@@ -6,6 +6,7 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
 from branchrank.artifacts import write_text
+from branchrank.measures.names import NamedMeasure, named_measure
 from branchrank.measures.verdicts import Comparison
 from branchrank.questions.question_files import write_questions
 from branchrank.records import LLMCall, Question
@@ -13,7 +14,7 @@ from branchrank.runs import directory as names
 from branchrank.runs.csv_text import table_csv
 from branchrank.runs.estimates import Estimate
 from branchrank.runs.rows import Row
-from branchrank.runs.scores import STANDARD, NamedMeasure, Scores, named_measure, outcome_of
+from branchrank.runs.scores import STANDARD, Scores, outcome_of
 from branchrank.runs.summary import SummaryRow
 
 if TYPE_CHECKING:

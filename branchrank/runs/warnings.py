@@ -5,6 +5,9 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Iterable, Sequence
 
+from branchrank.questions.labels import llm_gold
+from branchrank.questions.question_files import EXAMPLE
+from branchrank.records import Question
 from branchrank.runs.directory import IndexFacts, PredictorRecord, RunRecord
 from branchrank.runs.rows import Row
 from branchrank.settings import DISTANCE_THRESHOLD
@@ -14,9 +17,11 @@ from branchrank.systems.branches import label
 DEEPEST = 5
 
 
-def warnings_of(rows: Sequence[Row], run: RunRecord) -> tuple[str, ...]:
-    """Every warning of a run."""
+def warnings_of(rows: Sequence[Row], run: RunRecord, questions: Sequence[Question]) -> tuple[str, ...]:
+    """Every warning of a run that asked these questions."""
     return (
+        *examples(questions),
+        *labelled_by_llm(questions),
         *total_failures(rows, run.predictors),
         *shallow(run.top_k),
         *lost_branches(rows, run.predictors, run.indexes),
@@ -46,6 +51,29 @@ def total_failures(rows: Sequence[Row], predictors: Sequence[PredictorRecord]) -
 def _commonest(reasons: Iterable[str]) -> str:
     counts = Counter(reasons)
     return min(counts, key=lambda reason: (-counts[reason], reason))
+
+
+def examples(questions: Sequence[Question]) -> list[str]:
+    """Questions that are examples of ``branchrank init``, and show nothing about a system."""
+    count = sum(EXAMPLE in question.extra for question in questions)
+    if not count:
+        return []
+    return [
+        f"{count} of {len(questions)} questions are examples that `branchrank init` wrote; replace them by "
+        "questions of your readers before you believe a rate"
+    ]
+
+
+def labelled_by_llm(questions: Sequence[Question]) -> list[str]:
+    """Gold that an LLM labelled and no person looked at."""
+    count, models = llm_gold(questions)
+    if not count:
+        return []
+    total = sum(len(question.gold) for question in questions)
+    return [
+        f"{count} of {total} gold passages were labelled by an LLM ({', '.join(models)}); rates of "
+        "systems that use an LLM may be too high"
+    ]
 
 
 def shallow(top_k: int) -> list[str]:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from math import isinf
 
 from branchrank.measures.verdicts import Comparison
@@ -18,25 +19,51 @@ def percent(value: float | None) -> str:
     return NOTHING if value is None else f"{100 * value:.1f}%"
 
 
-def interval(found: Estimate | None) -> str:
-    """A rate in percent with its interval."""
+def is_share(measure: str) -> bool:
+    """Whether a measure is a share of the questions, written in percent; others are decimals, as in papers.
+
+    >>> is_share("strict_hit@1"), is_share("relaxed_MRR@5"), is_share("nDCG@10")
+    (True, False, False)
+    """
+    return re.search(r"(?:^|_)(?:hit|Success)(?:\(.*\))?@", measure) is not None
+
+
+def score(value: float | None, measure: str) -> str:
+    """A mean of a measure: hit rates in percent, other measures as decimals."""
+    return percent(value) if is_share(measure) else number(value, 3)
+
+
+def interval(found: Estimate | None, measure: str) -> str:
+    """A mean of a measure with its interval."""
     if found is None:
         return NOTHING
     if found.low is None or found.high is None:
-        return f"{percent(found.value)} ({FEW_PAGES})"
-    return f"{percent(found.value)} ({100 * found.low:.1f}–{100 * found.high:.1f})"
+        return f"{score(found.value, measure)} ({FEW_PAGES})"
+    if is_share(measure):
+        return f"{percent(found.value)} ({100 * found.low:.1f}–{100 * found.high:.1f})"
+    return f"{number(found.value, 3)} ({found.low:.3f}–{found.high:.3f})"
 
 
-def points(value: float) -> str:
-    """A difference in percentage points, with its sign."""
-    return f"{100 * value:+.1f}".replace("-", MINUS)
+def gap(value: float, measure: str) -> str:
+    """A difference with its sign: of hit rates in percentage points, of other measures as a decimal."""
+    return (f"{100 * value:+.1f}" if is_share(measure) else f"{value:+.3f}").replace("-", MINUS)
 
 
-def points_between(low: float | None, high: float | None) -> str:
-    """The interval of a difference in percentage points."""
+def gap_between(low: float | None, high: float | None, measure: str) -> str:
+    """The interval of a difference."""
     if low is None or high is None:
         return FEW_PAGES
-    return f"{points(low)} to {points(high)}"
+    return f"{gap(low, measure)} to {gap(high, measure)}"
+
+
+def size(value: float, measure: str) -> str:
+    """The size of a difference with its unit: ``13.9 points``, ``0.042``."""
+    return f"{100 * value:.1f} points" if is_share(measure) else f"{value:.3f}"
+
+
+def margin(delta: float, measure: str) -> str:
+    """A delta with its unit, without zeros at its end: ``2 points``, ``0.02``."""
+    return f"{100 * delta:g} points" if is_share(measure) else f"{delta:g}"
 
 
 def milliseconds(value: float | None) -> str:
@@ -66,21 +93,25 @@ def record(comparison: Comparison) -> str:
     return f"{comparison.wins}/{comparison.ties}/{comparison.losses}"
 
 
+def verdict_words(comparison: Comparison) -> str:
+    """The verdict, with the size of delta where it needs one."""
+    if comparison.verdict == "equivalent within delta":
+        return f"equivalent within {margin(comparison.delta, comparison.measure)}"
+    return str(comparison.verdict)
+
+
 def opening(comparison: Comparison) -> str:
     """Who against whom, and the verdict."""
-    verdict = comparison.verdict
-    if verdict == "equivalent within delta":
-        verdict_words = f"equivalent within {100 * comparison.delta:g} points"
-    else:
-        verdict_words = str(verdict)
-    return f"{comparison.candidate} vs {comparison.baseline}: {verdict_words}."
+    return f"{comparison.candidate} vs {comparison.baseline}: {verdict_words(comparison)}."
 
 
 def sentence(comparison: Comparison) -> str:
     """The figures behind a verdict."""
+    measure = comparison.measure
+    unit = " points" if is_share(measure) else ""
     parts = [
-        f"{comparison.measure} {percent(comparison.mean_b)} vs {percent(comparison.mean_a)}, "
-        f"{points(comparison.difference)} points ({_interval_words(comparison)}).",
+        f"{measure} {score(comparison.mean_b, measure)} vs {score(comparison.mean_a, measure)}, "
+        f"{gap(comparison.difference, measure)}{unit} ({_interval_words(comparison)}).",
         f"{plural(comparison.wins, 'win')}, {plural(comparison.ties, 'tie')}, "
         f"{comparison.losses} loss{'' if comparison.losses == 1 else 'es'}; "
         f"adjusted p {p_value(comparison.p_adjusted)}.",
@@ -115,7 +146,9 @@ def _ratio(value: float) -> str:
 def _interval_words(comparison: Comparison) -> str:
     if comparison.ci_low is None:
         return f"no interval: {FEW_PAGES}"
-    return f"{confidence(comparison)}: {points_between(comparison.ci_low, comparison.ci_high)}"
+    return (
+        f"{confidence(comparison)}: {gap_between(comparison.ci_low, comparison.ci_high, comparison.measure)}"
+    )
 
 
 def _what_would_settle(comparison: Comparison) -> str:
@@ -124,7 +157,8 @@ def _what_would_settle(comparison: Comparison) -> str:
         return f"The {n:,} questions are on too few pages to tell."
     if comparison.mde is None:
         return f"The two systems disagree on too few of the {n:,} questions to tell."
-    detectable = f"{n:,} questions can detect a gap of {100 * comparison.mde:.1f} points or more"
+    gap_size = size(comparison.mde, comparison.measure)
+    detectable = f"{n:,} questions can detect a gap of {gap_size} or more"
     if comparison.questions_needed is None:
         return f"{detectable}."
     return f"{detectable}; confirming this one needs about {comparison.questions_needed:,}."

@@ -10,13 +10,13 @@
 from __future__ import annotations
 
 import hmac
-import ipaddress
 import os
 import re
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 
 from branchrank.errors import UsageError
+from branchrank.hosts import is_loopback
 from branchrank.records import Record
 
 VARIABLE = "BRANCHRANK_TOKEN"
@@ -92,16 +92,6 @@ def access_for(
         origins=tuple(origins),
         token=token,
     )
-
-
-def is_loopback(host: str) -> bool:
-    """Whether an address can only be reached from this machine. Of names only ``localhost`` is trusted."""
-    if host.lower() == "localhost":
-        return True
-    try:
-        return ipaddress.ip_address(host).is_loopback
-    except ValueError:
-        return False
 
 
 def bracketed(host: str) -> str:

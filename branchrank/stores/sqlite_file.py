@@ -1,6 +1,6 @@
 """One SQLite file that holds chunks and their FTS5 index.
 
-1. A file is built whole under a temporary name, with its digests, and renamed: it never changes after.
+1. A file is built whole elsewhere, with its digests, then copied to its folder and renamed. It never changes.
 2. It is opened read-only and immutable, with ``trusted_schema`` off. Another application id, a schema that
    is not exactly this one (a view, a trigger), or a failed ``quick_check`` is refused.
 3. Everything that is read is checked: the FTS5 index against its digest, each chunk against the checksum
@@ -13,8 +13,8 @@ from __future__ import annotations
 
 import contextlib
 import hashlib
-import os
 import sqlite3
+import tempfile
 import threading
 from collections.abc import Iterator, Sequence
 from functools import cache
@@ -22,9 +22,10 @@ from pathlib import Path
 
 import msgspec
 
-from branchrank.artifacts import create_beside, fsync_directory, storage_errors
+from branchrank.artifacts import storage_errors
 from branchrank.errors import ArtifactError
 from branchrank.records import Chunk, Record
+from branchrank.safe_open import check_opened, write_stream_beneath
 
 APPLICATION_ID = 0x42524B31
 SCHEMA_VERSION = 2
@@ -59,17 +60,22 @@ class SqliteHeader(Record, frozen=True, kw_only=True):
 class SqliteFile:
     """An open file. Safe for several threads, which take turns."""
 
-    def __init__(self, path: Path) -> None:
-        """Open and check ``path``. Raises :class:`ArtifactError` when it is missing, foreign or damaged."""
+    def __init__(self, path: Path, root: Path | None = None) -> None:
+        """Open and check ``path``; below ``root`` (default: its folder) no link is followed.
+
+        Raises :class:`ArtifactError` when it is missing, foreign or damaged, or a link stands in its place.
+        """
         if not path.is_file():
-            raise ArtifactError(f"there is no search file {path}", remedy="branchrank index")
+            raise ArtifactError(f"there is no search file {path}", remedy=REMEDY)
+        root = root or path.parent
         self.path = path
         self._lock = threading.Lock()
         with self._damage():
-            uri = f"{path.resolve().as_uri()}?mode=ro&immutable=1"
+            uri = f"{path.absolute().as_uri()}?mode=ro&immutable=1"
             self._connection = sqlite3.connect(uri, uri=True, check_same_thread=False)
         try:
             with self._damage():
+                check_opened(root, path.relative_to(root).as_posix())
                 self.header = self._checked_header()
         except BaseException:
             self._connection.close()
@@ -127,32 +133,28 @@ class SqliteFile:
     def _damage(self) -> Iterator[None]:
         try:
             yield
-        except (sqlite3.Error, msgspec.DecodeError, TypeError, UnicodeDecodeError) as error:
+        except (sqlite3.Error, msgspec.DecodeError, TypeError, UnicodeDecodeError, OSError) as error:
             raise self._damaged(str(error)) from error
 
 
-def build_sqlite(path: Path, chunks: Sequence[Chunk], *, corpus_digest: str) -> None:
-    """Write the search file for ``chunks``.
+def build_sqlite(
+    path: Path, chunks: Sequence[Chunk], *, corpus_digest: str, root: Path | None = None
+) -> None:
+    """Write the search file for ``chunks``; below ``root`` (default: its folder) no link is followed.
 
     Raises :class:`ArtifactError` for repeated ids, :class:`~branchrank.errors.StorageError` when the disk
     refuses; ``path`` then keeps its old content.
     """
     # Rows ascend with ids, so that a tie broken by row is broken by id.
     ordered = sorted(chunks, key=lambda chunk: chunk.id)
+    root = root or path.parent
     with storage_errors(path):
-        path.parent.mkdir(parents=True, exist_ok=True)
-        descriptor, name = create_beside(path)
-        os.close(descriptor)
-    try:
-        _write(name, ordered, corpus_digest)
-        with storage_errors(path):
-            with open(name, "rb") as stream:
-                os.fsync(stream.fileno())
-            os.replace(name, path)
-            fsync_directory(path.parent)
-    finally:
-        with contextlib.suppress(FileNotFoundError):
-            os.unlink(name)
+        root.mkdir(parents=True, exist_ok=True)
+        with tempfile.TemporaryDirectory(prefix="branchrank-") as folder:
+            made = Path(folder) / path.name
+            _write(made, ordered, corpus_digest)
+            with made.open("rb") as stream:
+                write_stream_beneath(root, path.relative_to(root).as_posix(), stream)
 
 
 def _write(path: Path, chunks: Sequence[Chunk], corpus_digest: str) -> None:

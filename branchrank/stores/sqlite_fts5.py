@@ -80,9 +80,9 @@ def _literal(terms: Iterable[str]) -> re.Pattern[str]:
 class Fts5Table:
     """The keyword search of one file. Safe for several threads."""
 
-    def __init__(self, path: Path) -> None:
-        """Open ``path``. Raises :class:`ArtifactError` when it is missing, foreign or damaged."""
-        self.file = SqliteFile(path)
+    def __init__(self, path: Path, root: Path | None = None) -> None:
+        """Open ``path`` as :class:`~branchrank.stores.sqlite_file.SqliteFile` does; it raises the same."""
+        self.file = SqliteFile(path, root)
 
     def matches(self, query: str, n: int) -> list[KeywordMatch]:
         """At most ``n`` chunks that hold a term of the query: exact matches first, by BM25, ties by id."""

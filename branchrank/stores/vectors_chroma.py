@@ -31,6 +31,7 @@ from branchrank.environment import preserved_random_state
 from branchrank.errors import ArtifactError, UsageError
 from branchrank.http_client import Transport, get
 from branchrank.records import Scored
+from branchrank.safe_open import check_opened
 from branchrank.stores.ordering import IntArray
 from branchrank.stores.vectors import check_query
 from branchrank.stores.vectors_exact import ExactVectors
@@ -83,7 +84,8 @@ def _chroma_errors(location: Location) -> Iterator[None]:
         raise ArtifactError(f"Chroma at {location}: {reason}", remedy=remedy) from error
 
 
-def _connect(location: Location) -> Any:
+def _connect(location: Location, root: Path | None = None) -> Any:
+    """A client; the file of an embedded database must not be reached through a link below ``root``."""
     with preserved_random_state():
         import chromadb
     from chromadb.config import Settings
@@ -91,7 +93,14 @@ def _connect(location: Location) -> Any:
     # A .env file of the current folder could name other classes to load.
     settings = Settings(_env_file=None, anonymized_telemetry=False)
     if isinstance(location, Path):
-        return chromadb.PersistentClient(path=str(location), settings=settings)
+        client = chromadb.PersistentClient(path=str(location), settings=settings)
+        try:
+            place = location / "chroma.sqlite3"
+            check_opened(root or location, place.relative_to(root or location).as_posix())
+        except BaseException:
+            _disconnect(client)
+            raise
+        return client
     parts = urlsplit(location)
     try:
         port = parts.port or (443 if parts.scheme == "https" else 8000)
@@ -165,10 +174,13 @@ def _servers(client: Any) -> list[Any]:
 
 
 @contextlib.contextmanager
-def connected(location: Location) -> Iterator[Any]:
-    """A client of the database or server at ``location``. Raises :class:`ArtifactError`."""
+def connected(location: Location, root: Path | None = None) -> Iterator[Any]:
+    """A client of the database or server at ``location``; see :class:`ChromaVectors` for ``root``.
+
+    Raises :class:`ArtifactError`.
+    """
     with _chroma_errors(location):
-        client = _connect(location)
+        client = _connect(location, root)
         try:
             yield client
         finally:
@@ -212,18 +224,22 @@ def build_collection(
     name: str,
     ids: Sequence[str],
     matrix: Vectors,
+    *,
+    root: Path | None = None,
 ) -> None:
     """Create the collection ``name`` with unit vectors ``(len(ids), d)``, in place of one that is there.
+
+    For ``root`` see :class:`ChromaVectors`.
 
     The collection is probed; a graph that doesn't reach its vectors is built again. Raises
     :class:`ArtifactError`.
     """
     for last in (*[False] * (_BUILDS - 1), True):
         if isinstance(location, str) or (location / "chroma.sqlite3").is_file():
-            drop_collection(location, name)
-        _fill(location, name, ids, matrix)
+            drop_collection(location, name, root)
+        _fill(location, name, ids, matrix, root)
         try:
-            ChromaVectors(location, name, ids, matrix).close()
+            ChromaVectors(location, name, ids, matrix, root=root).close()
         except UnreachableError as error:
             if last:
                 raise UnreachableError(error.message, remedy="use --vector-store exact") from error
@@ -236,8 +252,9 @@ def _fill(
     name: str,
     ids: Sequence[str],
     matrix: Vectors,
+    root: Path | None,
 ) -> None:
-    with connected(location) as client:
+    with connected(location, root) as client:
         collection = client.create_collection(
             name,
             embedding_function=None,
@@ -259,9 +276,9 @@ def _fill(
             collection.add(ids=list(ids[start:end]), embeddings=np.asarray(matrix[start:end]))
 
 
-def drop_collection(location: Location, name: str) -> None:
+def drop_collection(location: Location, name: str, root: Path | None = None) -> None:
     """Delete a collection, if it is there. Raises :class:`ArtifactError` when the server can't be reached."""
-    with connected(location) as client:
+    with connected(location, root) as client:
         from chromadb.errors import NotFoundError
 
         with contextlib.suppress(NotFoundError):
@@ -271,9 +288,12 @@ def drop_collection(location: Location, name: str) -> None:
 class ChromaVectors:
     """Chroma's candidates, scored from the index's own vectors."""
 
-    def __init__(self, location: Location, name: str, ids: Sequence[str], matrix: Vectors) -> None:
+    def __init__(
+        self, location: Location, name: str, ids: Sequence[str], matrix: Vectors, *, root: Path | None = None
+    ) -> None:
         """Open the collection ``name`` and probe it against ``ids`` and ``matrix``.
 
+        Below the folder ``root`` (default: ``location``) an embedded database is not reached through a link.
         Raises :class:`ArtifactError` when it is missing, damaged or foreign, or the server is away.
         """
         if isinstance(location, Path) and not (location / "chroma.sqlite3").is_file():
@@ -281,7 +301,7 @@ class ChromaVectors:
         self._location = location
         self._exact = ExactVectors(ids, matrix)
         with _chroma_errors(location):
-            self._client = _connect(location)
+            self._client = _connect(location, root)
         try:
             with _chroma_errors(location):
                 self._collection = self._client.get_collection(name, embedding_function=None)

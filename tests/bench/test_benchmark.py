@@ -70,7 +70,8 @@ def test_every_pair_or_several_baselines_by_flag_file_and_library(project: Path,
     assert "leave out one" in result.output
     for declared in ('"all-pairs"', '["local", "bm25"]'):
         file = tmp_path / "pairs.toml"
-        text = f"workspace = '{project / 'data'}'\n[benchmark]\nlatency_sample = 0\nbaseline = {declared}\n"
+        text = f"name = 'pairs'\ndata_dir = '{project / 'data'}'\n"
+        text += f"[benchmark]\nlatency_sample = 0\nbaseline = {declared}\n"
         file.write_text(text + "[systems.local]\n[systems.bm25]\n[systems.dense]\n", encoding="utf-8")
         result = invoke("run", file, "--reports", tmp_path / "file", "--quiet", "--fresh")
         assert result.exit_code == 0, result.output

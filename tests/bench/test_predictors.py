@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import inspect
 import json
 import re
 import socket
@@ -59,9 +58,9 @@ def test_a_class_that_fails_on_a_question_misses_it(project: Path) -> None:
 
 
 def test_the_example_of_the_documentation_is_the_example_file() -> None:
-    page = (ROOT / "docs" / "predictors.rst").read_text(encoding="utf-8")
-    block = re.findall(r"(?m)^\.\. code-block:: python\n\n((?:(?:    .*)?\n)+)", page)[0]
-    assert inspect.cleandoc(block) + "\n" == (ROOT / "examples" / "titles.py").read_text(encoding="utf-8")
+    page = (ROOT / "docs" / "predictors.md").read_text(encoding="utf-8")
+    block = re.findall(r"(?ms)^```python\n(.*?)^```", page)[0]
+    assert block == (ROOT / "examples" / "titles.py").read_text(encoding="utf-8")
 
 
 def test_the_example_predictor_competes(

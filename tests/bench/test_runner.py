@@ -11,9 +11,10 @@ from support.predictors import Scripted, passage
 from branchrank.bench.quality_pass import FATAL, answer, quality_pass, shortened
 from branchrank.errors import ReplayError, StorageError, UsageError
 from branchrank.llm.request import BudgetError
+from branchrank.measures.names import named_measure
 from branchrank.records import Question, Retrieval, Span, StageTrace
 from branchrank.runs.rows import Row, RowLog, read_rows
-from branchrank.runs.scores import Scores, named_measure, standard_measures
+from branchrank.runs.scores import Scores, standard_measures
 from branchrank.runs.summary import summarise
 
 

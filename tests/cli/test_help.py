@@ -13,7 +13,7 @@ from click.testing import CliRunner
 from support.commands import ROOT, invoke, make_project, program
 
 from branchrank.cli.help import COMMON
-from branchrank.cli.main import VERBS, main
+from branchrank.cli.main import HEADINGS, VERBS, main
 from branchrank.settings import PARTS, settings_of
 
 HEAVY = ("torch", "chromadb", "pandas", "openai", "sentence_transformers")
@@ -116,6 +116,12 @@ def test_the_overview_names_every_verb() -> None:
     for verb, (_, line) in VERBS.items():
         assert verb in result.stdout
         assert line.split(".")[0].split()[0] in result.stdout
+
+
+def test_every_verb_is_below_one_heading() -> None:
+    assert sorted(verb for verbs in HEADINGS.values() for verb in verbs) == sorted(VERBS)
+    found = sections(("--help",))
+    assert [name for name in found if name in HEADINGS] == list(HEADINGS)
 
 
 def test_flags_state_their_default_and_range() -> None:

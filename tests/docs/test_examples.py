@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import inspect
 import re
 import sys
 from pathlib import Path
@@ -19,8 +18,7 @@ DOCS = Path(__file__).parents[2] / "docs"
 
 def examples(page: str) -> list[str]:
     text = (DOCS / page).read_text(encoding="utf-8")
-    blocks = re.findall(r"(?m)^\.\. code-block:: python\n\n((?:(?:    .*)?\n)+)", text)
-    return [inspect.cleandoc(block) for block in blocks]
+    return re.findall(r"(?ms)^```python\n(.*?)^```", text)
 
 
 @pytest.fixture
@@ -36,7 +34,7 @@ def project(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 
 
 def test_the_example_predictor_answers(project: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    (project / "titles.py").write_text(examples("predictors.rst")[0])
+    (project / "titles.py").write_text(examples("predictors.md")[0])
     monkeypatch.syspath_prepend(str(project))
     monkeypatch.delitem(sys.modules, "titles", raising=False)
     predictor = load_class_predictor("titles:Titles")
@@ -46,5 +44,5 @@ def test_the_example_predictor_answers(project: Path, monkeypatch: pytest.Monkey
 
 
 def test_the_library_example_prints_hits(project: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    exec(compile(examples("predictors.rst")[1], "predictors.rst", "exec"), {})
+    exec(compile(examples("predictors.md")[1], "predictors.md", "exec"), {})
     assert capsys.readouterr().out.startswith("a.md 1 3 ")

@@ -49,6 +49,8 @@ def compared(n, wins, losses, **options):
         ("R@k (recall)", "R@5", "R@5 = 1/1 = 1"),
         ("P@k (precision)", "P@5", "P@5 = 1/5 = 0.2"),
         ("Judged@k", "Judged@5", "Judged@5 = 0.3333"),
+        ("Bpref", "Bpref", "Bpref = 1"),
+        ("RBP and RBP@k (rank-biased precision)", "RBP", "0.8 = 0.16"),
     ],
 )
 def test_measures(heading, measure, printed):

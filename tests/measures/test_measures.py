@@ -24,7 +24,7 @@ from branchrank.records import Scored
 NAMES = [
     "Success@1", "Success(rel=2)@1", "Success@5", "Success(rel=2)@5", "RR", "RR(rel=2)", "RR@5",
     "nDCG", "nDCG@5", "nDCG@10", "AP", "AP(rel=2)@10", "R@5", "R(rel=2)@5", "P@5", "P(rel=2)@3",
-    "Judged@5", "Judged@10",
+    "Judged@5", "Judged@10", "Bpref", "Bpref(rel=2)",
 ]  # fmt: skip
 
 
@@ -65,6 +65,11 @@ HAND = Ranking(gains=((2, 1), (3, 2), (6, 0)), returned=8, gold=(2, 2, 1))
         ("nDCG@1", 0.0),
         ("Judged@5", 2 / 5),
         ("Judged@10", 3 / 8),
+        ("Bpref", 2 / 3),
+        ("Bpref(rel=2)", (1 - 1 / 1) / 2),
+        ("RBP", 0.2 * (0.8 + 0.8**2)),
+        ("RBP@2", 0.2 * 0.8),
+        ("RBP(p=0.5,rel=2)", 0.5 * 0.5**2),
     ],
 )
 def test_values_worked_out_by_hand(name, value):
@@ -89,6 +94,9 @@ def test_names_are_those_of_ir_measures():
     assert str(parse_measure("MRR@5")) == "RR@5"
     assert str(parse_measure(" hit( rel = 2 )@1")) == "Success(rel=2)@1"
     assert str(parse_measure("nDCG(cutoff=10)")) == "nDCG@10"
+    assert str(parse_measure("bpref")) == "Bpref"
+    assert str(parse_measure("RBP(p=0.5, rel=2)@10")) == "RBP(rel=2,p=0.5)@10"
+    assert ir_measures.parse_measure("RBP(rel=2,p=0.5)@10") == ir_measures.RBP(rel=2, p=0.5) @ 10
 
 
 @pytest.mark.parametrize(
@@ -104,6 +112,10 @@ def test_names_are_those_of_ir_measures():
         "RR(x=1)",
         "RR(rel=)",
         "R@5 x",
+        "Bpref@10",
+        "RBP(p=1.0)",
+        "RBP(p=0)",
+        "AP(p=0.8)",
     ],
 )
 def test_a_wrong_name_is_an_error_with_a_remedy(name):
@@ -186,6 +198,13 @@ def test_agrees_with_ir_measures_on_exported_runs(cases):
     theirs = ir_measures.nDCG(gains={1: 0}) @ 5
     ours = mean(score(parse_measure("nDCG@5"), strict, qrels))
     assert ours == pytest.approx(ir_measures.calc_aggregate([theirs], qrels, runs)[theirs], abs=5e-5)
+
+
+def test_bpref_counts_the_hits_judged_wrong_above_each_right_one():
+    """Two of four judged wrong stand above the first right hit, of two; unjudged hits don't matter."""
+    qrels = {"a": 1, "b": 1, "w": 0, "x": 0, "y": 0, "z": 0}
+    run = [Scored(key, -place) for place, key in enumerate(["w", "unjudged", "a", "x", "b"])]
+    assert parse_measure("Bpref")(run_ranking(run, qrels)) == pytest.approx((1 / 2 + 0) / 2)
 
 
 def test_an_empty_run_finds_nothing():

@@ -15,11 +15,11 @@ from support.commands import ROOT, json_lines, program, write_lines
 from support.worlds import write_pages
 
 PACKAGE = ROOT / "tests" / "plugin_package"
-GUIDE = (ROOT / "CONTRIBUTING.md").read_text(encoding="utf-8")
+GUIDE = (ROOT / "docs" / "extending.md").read_text(encoding="utf-8")
 
 
 def example(language: str, containing: str) -> str:
-    """The code block of CONTRIBUTING that contains a text."""
+    """The code block of the guide that contains a text."""
     (block,) = (b for b in re.findall(rf"```{language}\n(.*?)```", GUIDE, re.DOTALL) if containing in b)
     return block
 

@@ -23,12 +23,12 @@ from support.made_runs import run_of
 from branchrank.corpus.beir import entry_source, read_entry, unpack_beir
 from branchrank.errors import InputError, QuestionError
 from branchrank.index.workspace_folder import WorkspaceFolder
+from branchrank.measures.names import named_measure
 from branchrank.questions.beir import beir_questions
 from branchrank.questions.question_files import load_questions
 from branchrank.records import GoldItem, Question, Span
 from branchrank.runs.rows import Row, RowHit
 from branchrank.runs.run import load_run
-from branchrank.runs.scores import named_measure
 from branchrank.runs.trec_files import export_trec, read_trec
 from branchrank.settings import Bm25Settings
 from branchrank.stores.analyzer import STOP_WORDS

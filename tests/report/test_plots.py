@@ -3,64 +3,190 @@
 from __future__ import annotations
 
 import re
+from pathlib import Path
 
+import msgspec
 import pytest
-from support.made_runs import luck
+from support.made_runs import Planned, luck, make_questions, make_run
 
 from branchrank.measures.frontier import Standing
-from branchrank.report.plots import _label_heights, draw, frontier, rates, standalone
+from branchrank.measures.verdicts import Comparison, compare_predictors
+from branchrank.report.plots import Swept, differences, frontier, losses, rates, risks, sweep
+from branchrank.report.plots.drawing import draw, drawings, standalone
+from branchrank.report.plots.labels import place_labels
+from branchrank.report.plots.style import NARROW, WIDE, Frame
+from branchrank.report.sweeps import sweeps
 from branchrank.runs.estimates import Estimate
 
 
+def compared(*names: str, measure: str = "strict_hit@1", delta: float = 0.05) -> tuple[Comparison, ...]:
+    """Comparisons of systems with a baseline over sixty questions."""
+    ids = [f"q{number}" for number in range(60)]
+    scores = {name: {key: float(luck(name, key) < 0.6) for key in ids} for name in ("local", *names)}
+    return compare_predictors(
+        scores, {key: key for key in ids}, baseline="local", measure=measure, delta=delta
+    )
+
+
+def standing(name: str, quality: float = 0.5, p95_ms: float = 12.0, cost: float = 0.0) -> Standing:
+    return Standing(name=name, quality=quality, p95_ms=p95_ms, cost=cost)
+
+
+def values(spec: dict) -> list[dict]:
+    """The rows of the first data set with words."""
+    found = [spec.get("data", {}), *(layer.get("data", {}) for layer in spec.get("layer", []))]
+    return next(each["values"] for each in found if "words" in (each.get("values") or [{}])[0])
+
+
 @pytest.mark.parametrize("crowd", [1, 2, 9, 40])
-def test_no_label_covers_a_label_or_a_point(crowd: int) -> None:
-    points = [(480 * luck("x", n) ** 3, 260 * luck("y", n) ** 3) for n in range(crowd)]
+@pytest.mark.parametrize("frame", [WIDE, NARROW])
+def test_no_label_covers_a_label_or_a_point(crowd: int, frame: Frame) -> None:
+    points = [(frame.width * luck("x", n) ** 3, frame.height * luck("y", n) ** 3) for n in range(crowd)]
     names = [f"system {n}" for n in range(crowd)]
-    boxes = [
-        (x + 14, x + 14 + 7 * len(name), height)
-        for (x, _), name, height in zip(points, names, _label_heights(points, names), strict=True)
-    ]
+    boxes = []
+    labels = place_labels(points, names, [5.0] * crowd, frame)
+    for label, name in zip(labels, names, strict=True):
+        left = label.x if label.side == "right" else label.x - frame.text_pixels(name)
+        assert left >= 0
+        assert left + frame.text_pixels(name) <= frame.width
+        boxes.append((left, left + frame.text_pixels(name), label.y))
     for number, (left, right, height) in enumerate(boxes):
         others = [box for place, box in enumerate(boxes) if place != number]
-        others += [(x - 5, x + 5, y) for place, (x, y) in enumerate(points) if place != number]
         for start, end, other in others:
-            assert right < start or end < left or abs(height - other) >= 13.9
+            assert right <= start or end <= left or abs(height - other) >= frame.font
+        for x, y in points:
+            assert right <= x - 5 or x + 5 <= left or abs(height - y) >= frame.font / 2
 
 
 def test_a_label_with_room_stands_beside_its_point() -> None:
-    assert _label_heights([(10.0, 20.0), (10.0, 200.0)], ["a", "b"]) == [20.0, 200.0]
+    labels = place_labels([(10.0, 20.0), (10.0, 200.0), (630.0, 100.0)], ["a", "b", "c"], [5.0] * 3, WIDE)
+    assert [label.y for label in labels] == [20.0, 200.0, 100.0]
+    assert [label.side for label in labels] == ["right", "right", "left"]
+
+
+def test_the_largest_difference_stands_first_and_every_row_says_its_figures() -> None:
+    [a, b] = compared("a", "b")
+    plot = differences((a, b))
+    rows = values(plot.spec)
+    assert rows[0]["difference"] >= rows[1]["difference"]
+    for row, each in zip(rows, sorted((a, b), key=lambda each: -each.difference), strict=True):
+        assert row["difference"] == pytest.approx(100 * each.difference)
+        assert (row["low"], row["high"]) == pytest.approx((100 * each.ci_low, 100 * each.ci_high))
+        assert row["words"].startswith(f"{each.candidate} vs local: ")
+
+
+def test_the_margin_is_a_band_around_no_difference() -> None:
+    plot = differences(compared("a", delta=0.05))
+    [band] = plot.spec["layer"][0]["data"]["values"] if "data" in plot.spec["layer"][0] else [{}]
+    assert (band["from"], band["zero"], band["to"]) == (-5.0, 0, 5.0)
+    assert "5 points" in plot.caption
+    assert "band" not in differences(compared("a", delta=0.0)).caption
+
+
+def test_the_axis_of_the_differences_fits_them() -> None:
+    rows = compared("a", "b")
+    plot = differences(rows)
+    low, high = plot.spec["layer"][0]["encoding"]["x"]["scale"]["domain"]
+    lowest, highest = min(100 * each.ci_low for each in rows), max(100 * each.ci_high for each in rows)
+    assert low < min(lowest, -5) < max(highest, 5) < high
+    assert high - low < 1.2 * (max(highest, 5) - min(lowest, -5))
+
+
+def test_differences_of_mrr_are_decimals() -> None:
+    plot = differences(compared("a", measure="strict_MRR@5"))
+    [row] = values(plot.spec)
+    assert abs(row["difference"]) < 1
+    assert "points" not in plot.description + plot.caption
+    assert re.search(r"[+−]0\.\d{3} ", row["shown"])
 
 
 def test_names_are_text_in_a_drawing_and_in_its_description() -> None:
     nasty = '<script>x</script> & "y"'
-    plot = rates([(nasty, "strict_hit@1", Estimate(value=0.5, low=0.4, high=0.6, n=10))])
-    svg = draw(plot)
-    assert "<script" not in svg
-    assert "&lt;script" in svg
+    plot = differences(compared(nasty))
+    for svg in drawings([plot]).values():
+        assert "<script" not in svg
+        assert "&lt;script" in svg
     assert nasty in plot.description
-    assert "50.0% (40.0–60.0)" in plot.description
 
 
 def test_a_drawing_takes_the_colour_of_the_page() -> None:
-    standing = Standing(name="local", quality=0.5, p95_ms=12.0, cost=0.0)
-    svg = draw(frontier([standing], {"local"}, "strict_hit@1"))
+    plot = frontier([standing("local")], {"local"}, "strict_hit@1", "LLM tokens per query")
+    svg = draw(plot.spec)
     assert "currentColor" in svg
     assert not re.search('#010203|<rect[^>]*fill="white"', svg)
     assert "prefers-color-scheme:dark" in standalone(svg)
 
 
+def test_every_figure_of_the_frontier_is_a_mark_with_words() -> None:
+    points = [standing("local"), standing("asks", 0.7, 900.0, 1050.0)]
+    plot = frontier(points, {"local", "asks"}, "strict_hit@1", "LLM tokens per query")
+    for svg in drawings([plot]).values():
+        labels = re.findall(r'aria-label="([^"]*)" role="graphics-symbol" aria-roledescription="point"', svg)
+        assert labels == [
+            "local 50.0% at 12.0 ms, on the frontier",
+            "asks 70.0% at 900 ms, 1050 LLM tokens per query, on the frontier",
+        ]
+
+
+def test_the_axes_of_the_frontier_fit_the_points() -> None:
+    points = [standing("a", 0.70, 10.0), standing("b", 0.74, 14.0)]
+    rows = frontier(points, {"a"}, "strict_hit@1", "tokens").spec["layer"]
+    [lowest, highest] = rows[0]["encoding"]["y"]["scale"]["domain"]
+    [fastest, slowest] = rows[0]["encoding"]["x"]["scale"]["domain"]
+    assert 0.68 < lowest < 0.70 < 0.74 < highest < 0.76
+    assert 5 < fastest < 10 < 14 < slowest < 30
+
+
 def test_equal_drawings_have_equal_bytes() -> None:
-    estimates = [
-        ("a", "strict_hit@1", Estimate(value=1 / 3, low=0.2, high=0.5, n=9)),
-        ("b", "strict_hit@1", None),
-    ]
-    assert draw(rates(estimates)) == draw(rates(estimates))
+    assert drawings([differences(compared("a", "b"))]) == drawings([differences(compared("a", "b"))])
 
 
 def test_control_characters_in_a_name_do_not_end_the_process() -> None:
     """The drawing library aborts the process at some of them; no XML holds any."""
     nasty = ["a\0b", "a\x01\x1b[31mb", "a\ufffe\ud800b", "a\u202eb", "plain"]
-    estimates = [(name, "strict_hit@1", Estimate(value=0.5, low=0.4, high=0.6, n=10)) for name in nasty]
-    svg = draw(rates(estimates))
-    assert svg.count("\N{REPLACEMENT CHARACTER}") >= 5
-    assert not set(svg) & set("\0\x01\x1b\ufffe\u202e")
+    estimate = Estimate(value=0.5, low=0.4, high=0.6, n=10)
+    swept = [Swept(name=name, values={"k": name}, estimate=estimate) for name in nasty]
+    for plot in (
+        rates([(name, "strict_hit@1", estimate) for name in nasty]),
+        losses([(name, "failed", 1) for name in nasty]),
+        frontier([standing(name) for name in nasty], set(nasty), "strict_hit@1", "tokens"),
+        risks([(name, [(0.5, 0.2), (1.0, 0.4)]) for name in nasty]),
+        sweep("nasty", swept, "k", "strict_hit@1", 1),
+    ):
+        for svg in drawings([plot]).values():
+            assert svg.count("\N{REPLACEMENT CHARACTER}") >= 4
+            assert not set(svg) & set("\0\x01\x1b\ufffe\u202e")
+
+
+def test_a_sweep_has_a_curve_for_each_setting_with_its_intervals(tmp_path: Path) -> None:
+    arms = [Planned(f"s[k={k}, weight={weight}]", 0.4) for k in (10, 60) for weight in (0.5, 1.0)]
+    run = make_run(tmp_path, [Planned("local", 0.5), *arms], make_questions(20), latency_sample=0)
+    section = sweeps(run)
+    assert section is not None
+    by_k, by_weight = section.blocks[:2]
+    assert (by_k.name, by_weight.name) == ("sweep-1", "sweep-2")
+    rows = values(by_k.spec)
+    assert [(row["value"], row["others"]) for row in rows] == [
+        (10.0, "weight=0.5"),
+        (10.0, "weight=1.0"),
+        (60.0, "weight=0.5"),
+        (60.0, "weight=1.0"),
+    ]
+    for row, arm in zip(rows, run.summary_rows[1:], strict=True):
+        assert row["mean"] == arm.rates["strict_hit@1"]
+        assert row["low"] <= row["mean"] <= row["high"]
+    assert len(drawings([by_k, by_weight])) == 4
+
+
+@pytest.mark.parametrize("names", [("a[k=1]",), ("a", "b"), ("a[k=1]", "a[j=2]"), ("a[1]", "a[2]")])
+def test_without_two_values_there_is_no_sweep(tmp_path: Path, names: tuple[str, ...]) -> None:
+    run = make_run(tmp_path, [Planned(name, 0.5) for name in names], make_questions(5), latency_sample=0)
+    assert sweeps(run) is None
+
+
+def test_words_of_a_setting_are_drawn_in_their_order() -> None:
+    estimate = Estimate(value=0.5, low=None, high=None, n=10)
+    swept = [Swept(name=name, values={"embedder": name}, estimate=estimate) for name in ("z", "a")]
+    plot = sweep("s", swept, "embedder", "strict_MRR@5", 1)
+    assert msgspec.to_builtins(plot.spec)["layer"][0]["encoding"]["x"]["sort"] == ["z", "a"]
+    assert "0.500" in plot.description

@@ -11,7 +11,7 @@ from markdown_it import MarkdownIt
 from support.made_runs import Planned, make_corpus, make_questions, make_run
 
 from branchrank.llm.ledger import ModelPrice, PriceTable
-from branchrank.report.blocks import Paragraph, Plot, Report, Section, Strong, Table
+from branchrank.report.blocks import Callout, Paragraph, Plot, Report, Section, Strong, Table
 from branchrank.report.content import heading, report_content
 from branchrank.report.markdown import escape, markdown
 from branchrank.report.verify import verify_run
@@ -45,13 +45,16 @@ def test_the_same_files_give_the_same_bytes(paired: RunData, text: str) -> None:
     written = {path.name: path.read_bytes() for path in write_report(paired)}
     assert written["report.md"].decode() == text
     assert {path.name: path.read_bytes() for path in write_report(paired)} == written
-    assert set(written) == {"report.md", "report.html", "rates.svg", "frontier.svg", "losses.svg"}
+    plots = ("differences", "frontier", "losses")
+    drawn = {f"{name}{width}.svg" for name in plots for width in ("", "-narrow")}
+    assert set(written) == {"report.md", "report.html", *drawn}
 
 
 def test_under_fifty_questions_the_heading_says_pilot(tmp_path: Path) -> None:
     small = make_run(tmp_path / "a", questions=make_questions(49), latency_sample=0)
     assert heading(small) == "Pilot: made, 49 questions"
-    assert markdown(report_content(small)).startswith("# Pilot: made, 49 questions\n\nThis is a pilot")
+    assert markdown(report_content(small)).startswith("# Pilot: made, 49 questions\n")
+    assert "- Warning: This is a pilot" in markdown(report_content(small))
     large = make_run(tmp_path / "b", questions=make_questions(50), latency_sample=0)
     assert heading(large) == "made, 50 questions"
     questions = make_questions(49, unanswerable=3)
@@ -189,7 +192,7 @@ def test_repeats_count_an_unanswerable_question_once(tmp_path: Path) -> None:
 
 
 def _hit1():
-    from branchrank.runs.scores import named_measure
+    from branchrank.measures.names import named_measure
 
     return named_measure("strict_hit@1")
 
@@ -227,10 +230,15 @@ def test_a_mode_shows_its_own_measures_alone(tmp_path: Path, mode: str) -> None:
 def test_text_is_no_markup(nasty: str) -> None:
     report = Report(
         title=nasty,
-        lead=(Paragraph(text=nasty),),
+        facts=(nasty,),
         sections=(
             Section(
-                title="x", blocks=(Table(caption="c", headings=("a", "b"), rows=((nasty, Strong(nasty)),)),)
+                title="x",
+                blocks=(
+                    Paragraph(text=nasty),
+                    Callout(text=(nasty,), cautions=(nasty,)),
+                    Table(caption="c", headings=("a", "b"), rows=((nasty, Strong(nasty)),)),
+                ),
             ),
         ),
     )
@@ -238,7 +246,7 @@ def test_text_is_no_markup(nasty: str) -> None:
         MarkdownIt("commonmark", {"html": True}).enable(["table", "strikethrough"]).render(markdown(report))
     )
     tags = set(re.findall(r"<(\w+)", rendered))
-    assert tags == {"h1", "h2", "p", "table", "thead", "tbody", "tr", "th", "td", "strong"}
+    assert tags == {"h1", "h2", "p", "ul", "li", "table", "thead", "tbody", "tr", "th", "td", "strong"}
     assert rendered.count("<td") == 2
     assert "\x1b" not in rendered
 

@@ -18,7 +18,7 @@ from support.real_runs import drawn_once
 from branchrank.artifacts import write_jsonl
 from branchrank.errors import RunError
 from branchrank.questions.question_files import load_questions, questions_digest
-from branchrank.report import plots
+from branchrank.report.plots.drawing import drawn_by, same_to_the_eye
 from branchrank.report.verify import Verification, verify_run
 from branchrank.report.writing import write_report
 from branchrank.runs.directory import read_run, sealed, write_run
@@ -84,7 +84,7 @@ def moved_gold(run: Path) -> None:
 
 def doctored_verdict(run: Path) -> None:
     path = run / "report.md"
-    text, count = re.subn(r"reranked vs local: [a-z ]+", "reranked vs local: best", path.read_text())
+    text, count = re.subn(r"\*\*reranked vs local: [a-z ]+", "**reranked vs local: best", path.read_text())
     assert count == 1
     path.write_text(text)
 
@@ -148,7 +148,7 @@ TAMPERINGS: dict[str, tuple[Callable[[Path], None], str]] = {
         replaced("report.html", '"where does kettle 7', '"where does kettle 8'),
         "html: line",
     ),
-    "a plot": (replaced("plots/rates.svg", "local", "LOCAL"), "plots/rates.svg: line"),
+    "a plot": (replaced("plots/differences.svg", "local", "LOCAL"), "plots/differences.svg: line"),
     "a time": (timing, "timings.csv: was changed"),
     "the seed": (replaced("run.json", '"seed": 42', '"seed": 43'), "run.json: seed: is 43"),
     "the gold": (moved_gold, "questions.jsonl: was changed"),
@@ -227,13 +227,13 @@ def test_a_credit_by_quote_may_stand_where_the_span_misses(tmp_path: Path) -> No
 
 
 def test_a_plot_by_another_version_is_compared_with_what_this_one_draws(copied: Path) -> None:
-    path = copied / "plots" / "rates.svg"
-    path.write_text(path.read_text().replace(plots.drawn_by(), "<!-- altair 1.0, vl-convert 0.1 -->"))
+    path = copied / "plots" / "differences.svg"
+    path.write_text(path.read_text().replace(drawn_by(), "<!-- altair 1.0, vl-convert 0.1 -->"))
     verified = verify_run(copied)
     assert verified.findings == ()
-    assert verified.notes == ("plots/rates.svg was drawn by another version and shows the same",)
+    assert verified.notes == ("plots/differences.svg was drawn by another version and shows the same",)
     path.write_text(path.read_text().replace("local", "LOCAL", 1))
-    assert {finding.file for finding in verify_run(copied).findings} == {"plots/rates.svg"}
+    assert {finding.file for finding in verify_run(copied).findings} == {"plots/differences.svg"}
 
 
 @pytest.mark.parametrize(
@@ -246,7 +246,7 @@ def test_a_plot_by_another_version_is_compared_with_what_this_one_draws(copied: 
     ],
 )
 def test_drawings_are_the_same_to_the_eye_within_a_pixel(one: str, other: str, same: bool) -> None:
-    assert plots.same_to_the_eye(one, other) is same
+    assert same_to_the_eye(one, other) is same
 
 
 #: ``ru_maxrss`` of a process starts at the size of the one that forked it; ``VmHWM`` is its own.

@@ -12,6 +12,7 @@ from support.made_runs import Planned, luck, make_questions, make_run
 from branchrank.errors import RunError, UsageError
 from branchrank.llm.ledger import ModelPrice, PriceTable
 from branchrank.measures.intervals import difference_interval, mean_interval
+from branchrank.measures.names import named_measure
 from branchrank.measures.significance import holm
 from branchrank.report.content import report_content
 from branchrank.report.markdown import markdown
@@ -24,7 +25,6 @@ from branchrank.runs.pilot import pilot
 from branchrank.runs.predictor_comparison import compare_all
 from branchrank.runs.run import RunData
 from branchrank.runs.run_comparison import compare_runs
-from branchrank.runs.scores import named_measure
 from branchrank.runs.timings import Timing
 from branchrank.runs.words import FEW_PAGES, interval, sentence
 from branchrank.settings import BenchmarkSettings
@@ -187,7 +187,7 @@ def test_every_place_has_the_same_interval(planned: RunData) -> None:
     line = planned.summary.set_index("predictor").loc["local"]
     bounds = (line["strict_hit@1_low"], line["strict_hit@1_high"])
     assert bounds == pytest.approx((found.low, found.high), abs=1e-6)
-    assert interval(found) in str(result(planned))
+    assert interval(found, HIT1.name) in str(result(planned))
 
 
 def test_a_verdicts_interval_is_of_its_family_and_others_are_alone(planned: RunData) -> None:
@@ -209,7 +209,7 @@ def test_few_pages_print_no_interval_and_no_equivalence(tmp_path: Path) -> None:
     made = make_run(tmp_path, arms, make_questions(60, per_page=20), latency_sample=0)
     [found] = made.judgement.comparisons
     assert (found.clusters, found.ci_low, found.verdict) == (3, None, "too few questions to tell")
-    for text in (sentence(found), interval(made.summary_rows[0].estimates["strict_hit@1"])):
+    for text in (sentence(found), interval(made.summary_rows[0].estimates["strict_hit@1"], "strict_hit@1")):
         assert FEW_PAGES in text
     assert made.summary["strict_hit@1_low"].isna().all()
 

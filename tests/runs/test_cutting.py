@@ -90,7 +90,7 @@ def test_show_prints_a_cut_and_writes_its_report(tmp_path: Path, whole: RunData)
     text = (tmp_path / "lookup" / "report.md").read_text(encoding="utf-8")
     assert "This is a cut of the run, kind=lookup" in text
     assert "kind=lookup" in (tmp_path / "lookup" / "report.html").read_text(encoding="utf-8")
-    assert (tmp_path / "lookup" / "plots" / "rates.svg").is_file()
+    assert (tmp_path / "lookup" / "plots" / "differences.svg").is_file()
     after = (directory / "report.md").read_bytes() if (directory / "report.md").exists() else None
     assert after == before
     refused = invoke("show", directory, "--where", "kind=lookup", "--output", directory)

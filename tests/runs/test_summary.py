@@ -17,10 +17,11 @@ from support.predictors import Scripted, passage
 
 from branchrank.bench.quality_pass import answer
 from branchrank.errors import UsageError
+from branchrank.measures.names import named_measure
 from branchrank.records import LLMCall, Question, Retrieval
 from branchrank.runs.csv_text import cell, table_csv, text_of
 from branchrank.runs.run import RunData
-from branchrank.runs.scores import STANDARD, named_measure, outcome_of
+from branchrank.runs.scores import STANDARD, outcome_of
 from branchrank.runs.tables import calls_csv, questions_csv, summary_csv
 from branchrank.runs.timings import TOTAL, Timing
 

@@ -2,22 +2,15 @@
 
 from __future__ import annotations
 
-import contextlib
-import fcntl
-import os
-import pty
 import re
-import select
 import signal
-import struct
-import subprocess
 import sys
 import termios
-import time
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 
 import msgspec
 import pytest
+from support.pseudo_terminal import Terminal
 from support.scripted_llm import ScriptedLLM, first_shown
 from support.small_index import small_workspace
 from textual.pilot import Pilot
@@ -262,36 +255,6 @@ def test_a_source_that_is_gone_is_said(searches: Searches) -> None:
     source = searches.source(msgspec.structs.replace(found.hit, source="../none"))
     assert source.lines == ()
     assert source.fault.startswith("[ERROR: ")
-
-
-class Terminal:
-    """A process on a pseudo-terminal."""
-
-    def __init__(self, command: list[str]) -> None:
-        self._master, slave = pty.openpty()
-        fcntl.ioctl(slave, termios.TIOCSWINSZ, struct.pack("HHHH", 40, 130, 0, 0))
-        self.before = termios.tcgetattr(slave)
-        self.slave = slave
-        self.output = b""
-        environment = {**os.environ, "TERM": "xterm-256color", "COLORTERM": "truecolor"}
-        self.process = subprocess.Popen(command, stdin=slave, stdout=slave, stderr=slave, env=environment)
-
-    def read_until(self, done: Callable[[], bool]) -> bool:
-        deadline = time.monotonic() + 30
-        while not done() and time.monotonic() < deadline:
-            if select.select([self._master], [], [], 0.05)[0]:
-                self.output += os.read(self._master, 65_536)
-        return done()
-
-    def send(self, keys: bytes) -> None:
-        os.write(self._master, keys)
-
-    def close(self) -> None:
-        with contextlib.suppress(ProcessLookupError):
-            self.process.kill()
-        self.process.wait(30)
-        os.close(self._master)
-        os.close(self.slave)
 
 
 @pytest.fixture

@@ -16,8 +16,7 @@ from support.worlds import make_index
 from branchrank import Workspace
 from branchrank.artifacts import write_jsonl
 from branchrank.records import Hit
-from branchrank.report import plots, writing
-from branchrank.report.blocks import Plot
+from branchrank.report.plots import drawing
 from branchrank.workspace import Run
 
 PARTS = ("kettle", "spout", "handle", "filter", "lid")
@@ -105,12 +104,14 @@ def drawn_once() -> Iterator[None]:
     """Draw equal plots once: drawing takes longer than everything else in a report."""
     drawn: dict[bytes, str] = {}
 
-    def draw(plot: Plot) -> str:
-        key = msgspec.json.encode(plot.spec)
+    really = drawing.draw
+
+    def draw(spec: dict[str, Any]) -> str:
+        key = msgspec.json.encode(spec)
         if key not in drawn:
-            drawn[key] = plots.draw(plot)
+            drawn[key] = really(spec)
         return drawn[key]
 
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(writing, "draw", draw)
+        patch.setattr(drawing, "draw", draw)
         yield

@@ -6,7 +6,8 @@ from pathlib import Path
 
 from branchrank.report.content import report_content
 from branchrank.report.html import html, kept_passages
-from branchrank.report.writing import drawings, write_report
+from branchrank.report.plots.drawing import drawings
+from branchrank.report.writing import write_report
 from branchrank.runs.directory import REPORT_HTML, read_run, sealed, write_run
 from branchrank.runs.run import load_run
 from branchrank.runs.tables import write_tables
@@ -23,5 +24,5 @@ def refinish(directory: Path) -> None:
     passages = kept_passages((directory / REPORT_HTML).read_text(encoding="utf-8"))
     write_report(run, with_text=False)
     report = report_content(run)
-    page = html(run, report, drawings(report), passages)
+    page = html(run, report, drawings(report.plots), passages)
     (directory / REPORT_HTML).write_text(page, encoding="utf-8")

@@ -416,13 +416,13 @@ def moved_bar(svg: str) -> str:
 
 
 def stamped_plot(run: Path) -> None:
-    path = run / "plots" / "rates.svg"
+    path = run / "plots" / "differences.svg"
     svg = moved_bar(path.read_text())
     path.write_text(re.sub(r"<!-- altair .*-->", "<!-- altair 1.0, vl-convert 0.1 -->", svg))
 
 
 def stamped_and_inlined(run: Path) -> None:
-    before = (run / "plots" / "rates.svg").read_text().rpartition("\n<!--")[0]
+    before = (run / "plots" / "differences.svg").read_text().rpartition("\n<!--")[0]
     before = re.sub(r"<style>svg\{.*?</style>", "", before, count=1)
     stamped_plot(run)
     page = (run / "report.html").read_text()
@@ -487,7 +487,7 @@ TAMPERINGS = (
         replaced("report.html", "number of the kettle", "number of the cattle"),
         says="html: line",
     ),
-    edited("a plot", replaced("plots/rates.svg", "local", "LOCAL"), says="plots/rates.svg: line"),
+    edited("a plot", replaced("plots/differences.svg", "local", "LOCAL"), says="plots/differences.svg: line"),
     edited("a time in timings.csv", on_timings(half_time), says="timings.csv: was changed"),
     edited("the seed", on_record(lambda record: record.update(seed=43)), says="seed: is 43"),
     edited(
@@ -511,10 +511,12 @@ TAMPERINGS = (
     edited(
         "a plot replaced, said to be drawn by another version",
         stamped_plot,
-        says="plots/rates.svg",
+        says="plots/differences.svg",
         before=False,
     ),
-    edited("the same, in report.html as well", stamped_and_inlined, says="plots/rates.svg", before=False),
+    edited(
+        "the same, in report.html as well", stamped_and_inlined, says="plots/differences.svg", before=False
+    ),
     Tampering("names of two systems swapped in the rows", on_rows(swap_names), says="which 'local' does not"),
     Tampering(
         "a hit's id from another section",

@@ -4,10 +4,11 @@
   const run = data("run");
   const questions = data("questions");
   let passages; // read when the first passage is shown
-  const PAGE = 25, SHOWN_HITS = 5, AROUND = 2, LONGEST = 200;
+  const PAGE = 10, SHOWN_HITS = 5, AROUND = 2, LONGEST = 200;
   const HIT = 0, TOP5 = 1, SAME_PAGE = 2, UNANSWERABLE = 5;
   const ANY = "", DISAGREE = "disagree";
   const TONES = ["good", "near", "near", "bad", "bad", "soft"];
+  const SIGNS = ["●", "◐", "◔", "○", "✕", "–"];
 
   // Every text becomes a text node: nothing of a document is ever parsed as markup.
   function make(tag, attributes = {}, ...children) {
@@ -68,7 +69,7 @@
     const headings = ["predictor", "answers", "strict hit@1", "strict hit@5", "relaxed hit@5"];
     return make("div", { class: "table", role: "region", "aria-label": "Rates of the filtered questions", tabindex: "0" },
       make("table", {},
-        make("caption", {}, "Rates of the filtered questions, exploratory"),
+        make("caption", {}, make("span", {}, "Rates of the filtered questions, exploratory")),
         make("thead", {}, make("tr", {}, ...headings.map((text, place) =>
           make("th", place ? { scope: "col", class: "figure" } : { scope: "col" }, text)))),
         body));
@@ -142,9 +143,15 @@
     return [make("div", { class: "answer" }, ...parts)];
   }
 
+  // A name with the sign of its outcome; the outcome in words is for screen readers and for the legend.
+  const sign = (kind, ...words) =>
+    make("span", { class: `chip ${TONES[kind]}` }, make("span", { "aria-hidden": "true" }, `${SIGNS[kind]} `), ...words);
+
   function entry(question) {
     const chips = make("span", { class: "chips" });
-    for (const row of question[5]) chips.append(make("span", {}, `${named(row)} `, outcome(row)));
+    for (const row of question[5]) {
+      chips.append(sign(row[2], named(row), make("span", { class: "unseen" }, ` ${run.outcomes[row[2]]}`)), " ");
+    }
     const summary = [make("span", { class: "id" }, question[0]), make("span", { class: "text" }, question[1]), chips];
     return lazy({ class: "question" }, summary, () => answers(question));
   }
@@ -161,7 +168,7 @@
       made.disabled = !possible;
       made.addEventListener("click", () => {
         turn(target);
-        document.getElementById("questions-heading").scrollIntoView();
+        document.getElementById("questions").scrollIntoView();
       });
       return made;
     };
@@ -172,11 +179,74 @@
   function filter() {
     found = matching();
     document.getElementById("count").textContent = `${found.length} of ${questions.length} questions`;
-    document.getElementById("tally").replaceChildren(tally(found));
+    // Of all questions, the table of the result says the same.
+    document.getElementById("tally").replaceChildren(...(found.length < questions.length ? [tally(found)] : []));
     turn(0);
   }
 
+  const kinds = [...new Set(questions.flatMap((question) => question[5].map((row) => row[2])))].sort();
+  document.getElementById("legend").append(...kinds.map((kind) => sign(kind, run.outcomes[kind])));
   form.addEventListener("input", filter);
   form.addEventListener("submit", (event) => event.preventDefault());
   filter();
+})();
+
+// Plots: every mark that carries a figure says it in words. One tab stop a plot; arrow keys go from mark to mark.
+(() => {
+  const REACH = 18; // pixels around the pointer
+  const tip = document.createElement("div");
+  tip.className = "tip";
+  tip.setAttribute("aria-hidden", "true"); // the mark's own label says the same
+  tip.hidden = true;
+  document.body.append(tip);
+
+  function hide() {
+    tip.hidden = true;
+  }
+
+  function show(mark) {
+    const box = mark.getBoundingClientRect();
+    tip.textContent = mark.getAttribute("aria-label");
+    tip.hidden = false;
+    const room = document.documentElement.clientWidth - tip.offsetWidth - 8;
+    const above = box.top - tip.offsetHeight - 8;
+    tip.style.left = `${Math.max(8, Math.min(room, box.left + box.width / 2 - tip.offsetWidth / 2))}px`;
+    tip.style.top = `${above > 8 ? above : box.bottom + 8}px`;
+  }
+
+  function distance(mark, x, y) {
+    const box = mark.getBoundingClientRect();
+    return Math.hypot(Math.max(box.left - x, 0, x - box.right), Math.max(box.top - y, 0, y - box.bottom));
+  }
+
+  for (const drawing of document.querySelectorAll(".plot svg")) {
+    const marks = [...drawing.querySelectorAll(".role-mark > [aria-label]")];
+    const focus = (mark) => {
+      for (const each of marks) each.setAttribute("tabindex", each === mark ? "0" : "-1");
+      mark.focus();
+    };
+    marks.forEach((mark, place) => {
+      mark.setAttribute("tabindex", place ? "-1" : "0");
+      mark.addEventListener("focus", () => show(mark));
+      mark.addEventListener("blur", hide);
+    });
+    drawing.addEventListener("keydown", (event) => {
+      const place = marks.indexOf(document.activeElement);
+      const to = {
+        ArrowRight: place + 1, ArrowDown: place + 1, ArrowLeft: place - 1, ArrowUp: place - 1, Home: 0, End: marks.length - 1,
+      }[event.key];
+      if (event.key === "Escape") hide();
+      if (to === undefined || place < 0) return;
+      event.preventDefault();
+      focus(marks[(to + marks.length) % marks.length]);
+    });
+    drawing.addEventListener("pointermove", ({ clientX, clientY }) => {
+      const [near] = marks.map((mark) => [distance(mark, clientX, clientY), mark]).sort((a, b) => a[0] - b[0]);
+      if (near && near[0] <= REACH) show(near[1]);
+      else hide();
+    });
+    drawing.addEventListener("pointerleave", hide);
+  }
+  addEventListener("keydown", (event) => event.key === "Escape" && hide());
+  addEventListener("scroll", hide, { passive: true });
 })();

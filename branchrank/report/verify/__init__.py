@@ -20,7 +20,7 @@ from branchrank.report.content import report_content
 from branchrank.report.documents import Passages
 from branchrank.report.html import html, kept_passages
 from branchrank.report.markdown import markdown
-from branchrank.report.plots import drawn_elsewhere, same_to_the_eye, standalone
+from branchrank.report.plots.drawing import drawings, drawn_elsewhere, same_to_the_eye, standalone
 from branchrank.report.verify.corpus import searched_corpus
 from branchrank.report.verify.findings import Finding, compare_lines, read_text
 from branchrank.report.verify.record import check_gold_facts, check_record, check_seal_copy, check_timings
@@ -28,7 +28,6 @@ from branchrank.report.verify.rerun import Rerun, ask_again
 from branchrank.report.verify.rows import check_rows
 from branchrank.report.verify.systems import check_systems
 from branchrank.report.verify.tables import check_digests, check_tables
-from branchrank.report.writing import drawings
 from branchrank.runs import directory as names
 from branchrank.runs.directory import check_files, read_run
 from branchrank.runs.run import RunData, load_run
@@ -96,7 +95,7 @@ def _check_report(run: RunData) -> tuple[list[Finding], Passages | None, list[st
     """Make the reports again. Returns the page's passages as well, and a note on every drawing that another
     version made and that shows the same."""
     report = report_content(run)
-    drawn, notes = drawings(report), []
+    drawn, notes = drawings(report.plots), []
     findings: list[Finding] = []
     for name, svg in drawn.items():
         file = f"{names.PLOTS}/{name}.svg"

@@ -45,7 +45,7 @@ def check_record(run: RunData) -> list[Finding]:
     counted = {
         "failures": (record.failures, sum(row.status == "failed" for row in run.rows)),
         "fallbacks": (record.fallbacks, sum(bool(row.fallbacks) for row in run.rows)),
-        "warnings": (record.warnings, warnings_of(run.rows, record)),
+        "warnings": (record.warnings, warnings_of(run.rows, record, run.asked)),
     }
     found += [
         (place, f"is {value}, should be {again}")

@@ -26,6 +26,7 @@ from textual.worker import get_current_worker
 from branchrank.errors import BranchRankError
 from branchrank.library import Found, SearchStatus
 from branchrank.printable import safe
+from branchrank.records import Hit, Record
 from branchrank.serve.tui.searching import Searches, preview, why
 from branchrank.serve.tui.source_view import SourceView
 
@@ -41,8 +42,15 @@ class Heard(Message):
         self.status = status
 
 
-class SearchApp(App[None]):
-    """Search one workspace."""
+class Choice(Record, frozen=True, kw_only=True):
+    """The result that a person chose, and the query that found it."""
+
+    query: str
+    hit: Hit
+
+
+class SearchApp(App[Choice]):
+    """Search one workspace; with ``choosing`` it ends with the result that F4 takes."""
 
     ENABLE_COMMAND_PALETTE = False
     TITLE = "BranchRank"
@@ -71,13 +79,18 @@ class SearchApp(App[None]):
         Binding("f2", "next_mode", "Next mode", priority=True),
         Binding("escape", "to_query", "Query"),
         Binding("f3", "to_source", "Source", priority=True),
+        Binding("f4", "choose", "Take as gold", priority=True),
         Binding("ctrl+l", "clear_log", "Clear log"),
         Binding("ctrl+q", "quit", "Quit", priority=True),
     ]
 
-    def __init__(self, searches: Searches, *, mode: str = "", query: str = "") -> None:
+    def __init__(
+        self, searches: Searches, *, mode: str = "", query: str = "", choosing: bool = False
+    ) -> None:
         """Without ``mode`` it opens in the best one."""
         super().__init__()
+        self._choosing = choosing
+        self._asked = ""
         self._searches = searches
         self._mode = mode or searches.best
         self._first_query = query
@@ -132,6 +145,16 @@ class SearchApp(App[None]):
         """Go to the source."""
         self.query_one(SourceView).focus()
 
+    def check_action(self, action: str, parameters: tuple[object, ...]) -> bool | None:
+        """Offer F4 only where a result is to be chosen."""
+        return self._choosing if action == "choose" else super().check_action(action, parameters)
+
+    def action_choose(self) -> None:
+        """End with the highlighted result."""
+        number = self.query_one("#results", OptionList).highlighted
+        if number is not None and number < len(self._results):
+            self.exit(Choice(query=self._asked, hit=self._results[number].hit))
+
     def action_clear_log(self) -> None:
         """Empty the log."""
         self.query_one(RichLog).clear()
@@ -155,6 +178,7 @@ class SearchApp(App[None]):
         exact = keywords.value if keywords.display else ""
         if query.strip() or exact.strip():
             self.query_one("#count", Static).update("searching ...")
+            self._asked = query.strip() or exact.strip()
             self._search_in_thread(self._mode, query, exact)
 
     @work(thread=True, exclusive=True)

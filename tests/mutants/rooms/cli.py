@@ -73,4 +73,32 @@ MUTANTS = (
             "::test_sparse_search_with_filters",
         ),
     ),
+    Mutant(
+        "demo-overwrites-files",
+        "branchrank/demo.py",
+        "        if not target.exists():\n",
+        "        if target:\n",
+        ("tests/cli/test_demo.py::test_a_second_call_finishes_a_copy_that_was_interrupted",),
+    ),
+    Mutant(
+        "demo-takes-any-folder",
+        "branchrank/demo.py",
+        "if not ours and any(folder.iterdir()):",
+        "if not folder.exists():",
+        ("tests/cli/test_demo.py::test_a_folder_with_something_else_stays_as_it_is",),
+    ),
+    Mutant(
+        "init-overwrites-files",
+        "branchrank/starter_files.py",
+        "for path, text in texts.items() if path not in kept}",
+        "for path, text in texts.items()}",
+        ("tests/cli/test_init.py::test_nothing_is_overwritten",),
+    ),
+    Mutant(
+        "examples-are-not-warned-of",
+        "branchrank/runs/warnings.py",
+        "    count = sum(EXAMPLE in question.extra for question in questions)\n",
+        "    count = 0\n",
+        ("tests/cli/test_init.py::test_the_printed_commands_work_in_their_order",),
+    ),
 )

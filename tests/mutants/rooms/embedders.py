@@ -174,4 +174,11 @@ MUTANTS = (
             "::test_a_misspelt_name_is_told_the_known_one_and_no_hub_is_asked",
         ),
     ),
+    Mutant(
+        "cache-not-compared-with-what-was-opened",
+        "branchrank/embedders/sqlite_blobs.py",
+        "        check_opened(root, relative)\n",
+        "",
+        ("tests/index/test_links.py::test_a_cache_is_not_used_through_a_link_that_is_swapped_in",),
+    ),
 )

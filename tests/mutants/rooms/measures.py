@@ -80,6 +80,20 @@ MUTANTS = (
         (f"{TEST_MEASURES}::test_values_worked_out_by_hand",),
     ),
     Mutant(
+        "bpref-punishes-unjudged-hits",
+        MEASURES,
+        "        elif gain >= 0:\n            above += 1",
+        "        else:\n            above += 2",
+        (f"{TEST_MEASURES}::test_bpref_counts_the_hits_judged_wrong_above_each_right_one",),
+    ),
+    Mutant(
+        "rbp-counts-from-rank-zero",
+        MEASURES,
+        "p ** (rank - 1) for rank in",
+        "p**rank for rank in",
+        (f"{TEST_MEASURES}::test_values_worked_out_by_hand",),
+    ),
+    Mutant(
         "verdict-ignores-the-family",
         VERDICTS,
         "if p_adjusted < alpha:",

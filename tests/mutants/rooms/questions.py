@@ -7,6 +7,9 @@ SPLITS = "branchrank/questions/splits.py"
 TEST_FILES = "tests/questions/test_questions.py"
 TEST_SPLITS = "tests/questions/test_splits.py"
 
+LABELS = "branchrank/questions/labels.py"
+TEST_LABELLING = "tests/questions/test_labelling.py"
+
 MUTANTS = (
     Mutant(
         "sample-ignores-the-seed",
@@ -77,5 +80,68 @@ MUTANTS = (
         "elif len(words) >= LEAKING_WORDS and shares.get(question.id) == 1:",
         "elif len(words) >= LEAKING_WORDS and shares.get(question.id, 0) >= 0.5:",
         ("tests/questions/test_question_checks.py::test_leakage",),
+    ),
+    Mutant(
+        "partly-is-gold",
+        LABELS,
+        'wanted = label == "yes" and (by == "person" or accept)',
+        'wanted = label != "no" and (by == "person" or accept)',
+        (f"{TEST_LABELLING}::test_a_yes_becomes_gold_and_the_rest_is_recorded",),
+    ),
+    Mutant(
+        "an-llms-proposal-is-gold",
+        "branchrank/cli/labelling.py",
+        "                    _label(word),\n",
+        "                    proposed or _label(word),\n",
+        (f"{TEST_LABELLING}::test_proposals_are_shown_and_only_a_person_decides",),
+    ),
+    Mutant(
+        "an-llms-gold-is-not-marked",
+        "branchrank/cli/labelling.py",
+        'proposed, by="llm", model=proposals.model, accept=True',
+        "proposed, model=proposals.model, accept=True",
+        (f"{TEST_LABELLING}::test_accepted_proposals_are_marked_and_the_report_says_so",),
+    ),
+    Mutant(
+        "labels-add-overlapping-gold",
+        LABELS,
+        "    if wanted and not _overlaps(found, question, gold):\n",
+        "    if wanted:\n",
+        (f"{TEST_LABELLING}::test_a_page_as_gold_gets_pages",),
+    ),
+    Mutant(
+        "passages-in-the-systems-order",
+        "branchrank/runs/labelling.py",
+        'spans = sorted(self._pool[key], key=lambda span: self._drawn(f"{span.source}:{span.line_start}"))',
+        "spans = list(self._pool[key])",
+        (f"{TEST_LABELLING}::test_no_system_and_no_rank_is_shown_and_the_seed_orders",),
+    ),
+    Mutant(
+        "labels-are-asked-for-again",
+        "branchrank/runs/labelling.py",
+        "        return not settled and not is_labelled(question, span, self.annotator, self.lines)\n",
+        "        return not settled\n",
+        (f"{TEST_LABELLING}::test_an_interrupted_pass_goes_on_where_it_stopped",),
+    ),
+    Mutant(
+        "kappa-without-chance",
+        "branchrank/measures/agreement.py",
+        "kappa = (observed - expected) / (1 - expected)",
+        "kappa = observed",
+        (f"{TEST_LABELLING}::test_kappa_is_that_of_the_textbook",),
+    ),
+    Mutant(
+        "kappas-error-without-the-cells-apart",
+        "branchrank/measures/agreement.py",
+        "spread = agreed + (1 - kappa) ** 2 * apart",
+        "spread = agreed",
+        (f"{TEST_LABELLING}::test_kappa_is_that_of_the_textbook",),
+    ),
+    Mutant(
+        "added-questions-have-no-digest",
+        "branchrank/questions/writing.py",
+        "        answer_digest=lines_digest(_text(span, lines)),\n",
+        "        answer_digest=None,\n",
+        ("tests/questions/test_adding.py::test_the_line_has_the_digest_of_its_lines",),
     ),
 )

@@ -106,7 +106,7 @@ MUTANTS = (
     ),
     Mutant(
         "verify-trusts-foreign-drawings",
-        "branchrank/report/plots.py",
+        "branchrank/report/plots/drawing.py",
         "    if _NUMBER.split(svg) != _NUMBER.split(other):\n        return False\n",
         "    if _NUMBER.split(svg) != _NUMBER.split(other):\n        return True\n",
         (f"{TEST_VERIFY}::test_drawings_are_the_same_to_the_eye_within_a_pixel",),

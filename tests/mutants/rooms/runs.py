@@ -4,6 +4,7 @@ from mutants.mutant import Mutant
 
 SUMMARY = "branchrank/runs/summary.py"
 SCORES = "branchrank/runs/scores.py"
+NAMES = "branchrank/measures/names.py"
 ROWS = "branchrank/runs/rows.py"
 TEST_SUMMARY = "tests/runs/test_summary.py"
 TEST_ROWS = "tests/runs/test_rows.py"
@@ -57,8 +58,8 @@ MUTANTS = (
     ),
     Mutant(
         "plain-measures-are-relaxed",
-        SCORES,
-        'return NamedMeasure(name=name, mode="strict", measure=parse_measure(name))',
+        NAMES,
+        "return NamedMeasure(name=name, mode=mode, measure=parse_measure(name))",
         'return NamedMeasure(name=name, mode="relaxed", measure=parse_measure(name))',
         (f"{TEST_SUMMARY}::test_a_plain_name_is_scored_on_the_strict_gold",),
     ),

@@ -141,4 +141,21 @@ MUTANTS = (
         "if not name:",
         (f"{TEST_EXISTING}::test_a_class_that_is_no_record_is_refused",),
     ),
+    Mutant(
+        "search-file-not-compared-with-what-was-opened",
+        "branchrank/stores/sqlite_file.py",
+        "                check_opened(root, path.relative_to(root).as_posix())\n",
+        "",
+        (
+            "tests/index/test_links.py::"
+            "test_a_link_that_is_swapped_in_before_sqlite_opens_the_search_file_is_refused",
+        ),
+    ),
+    Mutant(
+        "chroma-not-compared-with-what-was-opened",
+        "branchrank/stores/vectors_chroma.py",
+        "            check_opened(root or location, place.relative_to(root or location).as_posix())\n",
+        "            pass\n",
+        ("tests/index/test_links.py::test_chromas_database_is_not_read_through_a_link_that_is_swapped_in",),
+    ),
 )

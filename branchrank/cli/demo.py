@@ -1,0 +1,43 @@
+"""``branchrank demo``: the bundled sample, indexed and measured."""
+
+from __future__ import annotations
+
+import shlex
+import webbrowser
+from pathlib import Path
+
+import click
+
+from branchrank.cli.terminal import Command, safe, say
+
+
+@click.command("demo", cls=Command)
+@click.argument("folder", default="branchrank-demo", type=click.Path(path_type=Path, file_okay=False))
+@click.option("--open", "open_report", is_flag=True, help="Open the report in the browser.")
+@click.option("--fresh", is_flag=True, help="Measure again where a finished run exists.")
+@click.option("--quiet", is_flag=True, help="No progress.")
+def command(folder: Path, open_report: bool, fresh: bool, quiet: bool) -> None:
+    """Compare three systems on the bundled sample, in FOLDER (default: branchrank-demo).
+
+    The sample is 31 documents with 161 questions about them. It is copied into FOLDER, indexed, and searched
+    by the predictors local, pageindex and hybrid, without an LLM and without the network.
+    A second call finishes what was interrupted. Nothing that is in FOLDER is overwritten.
+    """
+    from branchrank import library
+
+    run = library.demo(folder, fresh=fresh, notify=say, progress=not quiet)
+    run.print()
+    report = run.directory / "report.html"
+    click.echo(f"report: {safe(_shown(report))}")
+    place = shlex.quote(str(folder))
+    click.echo("\nnext:")
+    click.echo(safe(f'  branchrank retrieve --data-dir {place} "how do I compare two runs"'))
+    click.echo("  branchrank init PATH/TO/YOUR/DOCS")
+    if open_report and not webbrowser.open(report.as_uri()):
+        say(f"no browser could be opened; the report is {report}")
+
+
+def _shown(path: Path) -> str:
+    """The path, relative to the working directory where it lies below it."""
+    here = Path.cwd()
+    return str(path.relative_to(here) if path.is_relative_to(here) else path)

@@ -1,0 +1,50 @@
+"""``branchrank init``: what a benchmark of one's own documents starts from."""
+
+from __future__ import annotations
+
+import shlex
+import sys
+from pathlib import Path
+
+import click
+
+from branchrank.cli.options import DEFAULT_DATA_DIR, data_dir_option
+from branchrank.cli.terminal import Command, safe, say
+from branchrank.errors import CorpusError
+
+
+@click.command("init", cls=Command)
+@click.argument("folder", required=False)
+@data_dir_option
+def command(folder: str | None, data_dir: Path) -> None:
+    """Start a benchmark of the documents in FOLDER (default: docs or doc), in the working directory.
+
+    Writes branchrank.toml into the workspace, questions.jsonl with three example questions about these
+    documents, and experiment.toml, which compares three systems. Files that exist are kept.
+    """
+    from branchrank import library
+
+    try:
+        made = library.init(folder, data_dir)
+    except CorpusError as error:
+        if folder is not None or not sys.stdin.isatty():
+            raise
+        say(error.message)
+        made = library.init(click.prompt("Folder of the documents", err=True), data_dir)
+    click.echo(safe(f"{made.documents} documents in {made.corpus}"))
+    for path in made.written:
+        click.echo(safe(f"written: {path}"))
+    for path in made.kept:
+        click.echo(safe(f"kept, as it was there already: {path}"))
+    place = "" if data_dir == DEFAULT_DATA_DIR else f" --data-dir {shlex.quote(str(data_dir))}"
+    click.echo("\nnext:")
+    for line in (
+        f'branchrank retrieve{place} "something that you always have to look up"',
+        "branchrank run experiment.toml",
+        f"branchrank questions add questions.jsonl{place}",
+    ):
+        click.echo(safe(f"  {line}"))
+    click.echo(
+        "\nThe first of them builds the index. Replace the examples in questions.jsonl before you believe"
+    )
+    click.echo("a rate: only questions that your readers ask show which system is better.")

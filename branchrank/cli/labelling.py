@@ -1,0 +1,237 @@
+"""``branchrank questions label`` and ``agreement``: is the passage that a system found an answer?"""
+
+from __future__ import annotations
+
+import contextlib
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import click
+
+import branchrank
+from branchrank.cli.generation import llm_options
+from branchrank.cli.options import data_dir_option, given_flags
+from branchrank.cli.runs import RUN
+from branchrank.cli.terminal import Command, safe, say
+from branchrank.errors import BranchRankError, UsageError
+from branchrank.records import Span
+
+if TYPE_CHECKING:
+    from branchrank.questions.proposals import Proposals
+    from branchrank.runs.labelling import Labelling, Passage
+
+#: What a person may type, and the label that it means.
+KEYS = {"y": "yes", "yes": "yes", "p": "partly", "partly": "partly", "n": "no", "no": "no"}
+HINT = "y(es), p(artly), n(o), s(kip), q(uit); y 12-14: only these lines answer"
+#: Lines of a passage shown at most.
+MOST_LINES = 60
+
+
+@click.command("label", cls=Command)
+@click.argument("run", type=RUN)
+@data_dir_option
+@click.option(
+    "--output",
+    type=click.Path(path_type=Path, dir_okay=False),
+    required=True,
+    help="The question file that gets the labels; one that exists is continued.",
+)
+@click.option("--annotator", required=True, help="Who labels. Kept with each label.")
+@click.option(
+    "--depth",
+    type=click.IntRange(1, 1000),
+    default=5,
+    show_default=True,
+    help="First hits of every system that are labelled.",
+)
+@click.option(
+    "--questions",
+    "questions_file",
+    type=click.Path(path_type=Path, dir_okay=False),
+    help="The question file of a run that keeps no wording.",
+)
+@click.option(
+    "--accept-proposals",
+    is_flag=True,
+    help="Take the LLM's labels without a person. They are marked as the LLM's, in reports too.",
+)
+@llm_options(required=False)
+def label(
+    run: Path,
+    data_dir: Path,
+    output: Path,
+    annotator: str,
+    depth: int,
+    questions_file: Path | None,
+    accept_proposals: bool,
+    base_url: str,
+    model: str,
+    seed: int,
+    quiet: bool,
+) -> None:
+    """Label what the systems of RUN found: does the passage answer the question?
+
+    The first hits of all systems are pooled and shown in an order drawn by the seed, without the systems that
+    found them. Passages that touch gold are left out. `yes` makes the passage gold in the file --output;
+    `partly` and `no` are recorded. Answers are read line by line, from a terminal or a pipe. Every label is
+    written at once: the same command goes on where it was interrupted.
+
+    With --base-url an LLM proposes a label for each passage.
+    """
+    if accept_proposals and not base_url:
+        raise UsageError("--accept-proposals needs an LLM", remedy="--base-url URL --model NAME")
+    with contextlib.ExitStack() as opened:
+        workspace = opened.enter_context(
+            branchrank.Workspace.open(data_dir, settings=given_flags(), notify=say)
+        )
+        labelling = workspace.questions.label(
+            branchrank.Run.load(run),
+            output,
+            annotator=annotator,
+            depth=depth,
+            seed=seed,
+            questions=questions_file,
+        )
+        proposals = None
+        if base_url:
+            proposals = opened.enter_context(
+                workspace.questions.label_proposals(base_url=base_url, model=model)
+            )
+        if accept_proposals and proposals is not None:
+            _accept(labelling, proposals)
+        else:
+            _ask(labelling, proposals, quiet=quiet)
+    _print_counts(labelling)
+
+
+def _ask(labelling: Labelling, proposals: Proposals | None, *, quiet: bool) -> None:
+    """Show each passage and read its label, until the end of the input."""
+    passages = labelling.waiting()
+    answers = _answers()
+    if not quiet and passages:
+        say(f"{len(passages)} passages to label; {HINT}")
+    asked = ""
+    for number, passage in enumerate(passages, start=1):
+        if passage.question.id != asked:
+            click.echo()
+            click.secho(safe(passage.question.question), bold=True)
+            asked = passage.question.id
+        _show(passage, f"[{number}/{len(passages)}]")
+        proposed = None
+        if proposals is not None:
+            proposed = proposals(passage.question, passage.heading, passage.text)
+            click.echo(f"{proposals.model} proposes: {proposed or 'nothing, the call failed'}")
+        for answer in answers:
+            word, _, lines = answer.partition(" ")
+            if word in ("q", "quit"):
+                return
+            if word in ("s", "skip"):
+                break
+            try:
+                labelling.add(
+                    passage,
+                    _label(word),
+                    answer=_narrowed(passage, word, lines),
+                    proposed=proposed,
+                    model=proposals.model if proposals is not None and proposed else "",
+                )
+            except UsageError as error:
+                say(error.message)
+                continue
+            break
+        else:
+            return  # the input has ended
+
+
+def _accept(labelling: Labelling, proposals: Proposals) -> None:
+    """Take the LLM's label of every passage."""
+    for passage in labelling.waiting():
+        proposed = proposals(passage.question, passage.heading, passage.text)
+        if proposed is not None:
+            labelling.add(passage, proposed, by="llm", model=proposals.model, accept=True)
+
+
+def _answers() -> Iterator[str]:
+    """What the person types, line by line, in small letters; blank lines are passed over."""
+    interactive = sys.stdin.isatty()
+    while True:
+        try:
+            line = input("answers it? " if interactive else "")
+        except EOFError:
+            return
+        if text := " ".join(line.lower().split()):
+            yield text
+
+
+def _label(word: str) -> branchrank.library.LabelChoice:
+    if word not in KEYS:
+        raise UsageError(f"{word!r} is no answer: {HINT}")
+    return KEYS[word]  # type: ignore[return-value]
+
+
+def _narrowed(passage: Passage, word: str, lines: str) -> Span | None:
+    """The lines that a person names after their yes."""
+    if not lines:
+        return None
+    if KEYS.get(word) != "yes":
+        raise UsageError(f"only a yes takes lines, not {word!r}")
+    try:
+        start, end = branchrank.library.read_lines(lines)
+    except BranchRankError as error:
+        raise UsageError(error.message) from None
+    return Span(source=passage.span.source, line_start=start, line_end=end)
+
+
+def _show(passage: Passage, place: str) -> None:
+    span = passage.span
+    click.secho(
+        safe(f"{place} {span.source}:{span.line_start}-{span.line_end}  {passage.heading}"), fg="cyan"
+    )
+    lines = passage.text.split("\n")
+    for number, line in enumerate(lines[:MOST_LINES], start=span.line_start):
+        click.echo(f"{number:>6}  {safe(line.rstrip())}")
+    if len(lines) > MOST_LINES:
+        click.echo(f"        ... {len(lines) - MOST_LINES} more lines")
+
+
+def _print_counts(labelling: Labelling) -> None:
+    counts, left = labelling.counts(), len(labelling.waiting())
+    done = ", ".join(f"{count} {name}" for name, count in counts.items())
+    if not sum(counts.values()):
+        click.echo("nothing was labelled" if left else "no passage needs a label")
+        return
+    click.echo(safe(f"{labelling.output}: labels of {labelling.annotator}: {done}; {left} passages left"))
+
+
+@click.command("agreement", cls=Command)
+@click.argument("first", type=click.Path(path_type=Path, dir_okay=False))
+@click.argument("second", type=click.Path(path_type=Path, dir_okay=False))
+@click.option(
+    "--annotator",
+    "annotators",
+    multiple=True,
+    help="Whose labels to take, where a file has those of several: once for FIRST, once for SECOND.",
+)
+def agreement(first: Path, second: Path, annotators: tuple[str, ...]) -> None:
+    """Print how far the annotators of two question files agree beyond chance: Cohen's kappa.
+
+    Compared are the passages that both have labelled. The intervals take the passages as independent.
+    """
+    labels, gold = branchrank.library.agreement(first, second, annotators)
+    click.echo(
+        f"{labels.n} passages labelled by both; rows: {safe(str(first))}, columns: {safe(str(second))}"
+    )
+    click.echo("".join(f"{name:>8}" for name in ("", *labels.categories)))
+    for name, row in zip(labels.categories, labels.table, strict=True):
+        click.echo("".join(f"{each:>8}" for each in (name, *row)))
+    for title, found in (("yes, partly, no", labels), ("yes or not (gold)", gold)):
+        click.echo(f"{title}: {_kappa(found)}")
+
+
+def _kappa(found: branchrank.library.Agreement) -> str:
+    agreed = f"they agree on {found.observed:.0%}"
+    if found.kappa is None or found.low is None or found.high is None:
+        return f"{agreed}; kappa is not defined, as both gave one label alone"
+    return f"kappa {found.kappa:.2f} (95% interval {found.low:.2f} to {found.high:.2f}); {agreed}"

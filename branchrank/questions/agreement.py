@@ -1,0 +1,60 @@
+"""Two annotators' labels of the same passages, compared."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from pathlib import Path
+
+from branchrank.errors import QuestionError, UsageError, or_else
+from branchrank.measures.agreement import Agreement, cohens_kappa
+from branchrank.questions.labels import CHOICES, annotators, by_passage
+from branchrank.questions.question_files import load_questions
+from branchrank.records import Question
+
+#: What decides about gold: yes, or one of the others.
+BINARY = ("yes", "not yes")
+
+
+def agreement_of(first: Path, second: Path, names: Sequence[str] = ()) -> tuple[Agreement, Agreement]:
+    """The agreement over all labels, and that over yes or not, on the passages labelled in both files.
+
+    ``names`` are the annotators, one of each file; without them each file must have the labels of one alone.
+    Raises :class:`UsageError` for a name that a file lacks, :class:`QuestionError` without common labels.
+    """
+    if len(names) not in (0, 2):
+        raise UsageError("name two annotators, or none", remedy="--annotator FIRST --annotator SECOND")
+    loaded = [load_questions(path) for path in (first, second)]
+    given = names or ("", "")
+    chosen = [
+        _annotator(questions, name, path)
+        for questions, name, path in zip(loaded, given, (first, second), strict=True)
+    ]
+    labels = [by_passage(questions, name) for questions, name in zip(loaded, chosen, strict=True)]
+    common = sorted(labels[0].keys() & labels[1].keys())
+    if not common:
+        raise QuestionError(
+            f"{chosen[0]} and {chosen[1]} have labelled no passage in common",
+            remedy="let both label one run: branchrank questions label RUN --output FILE --annotator NAME",
+        )
+    pairs = [(labels[0][key], labels[1][key]) for key in common]
+    decided = [(_decision(one), _decision(other)) for one, other in pairs]
+    return cohens_kappa(pairs, CHOICES), cohens_kappa(decided, BINARY)
+
+
+def _annotator(questions: Sequence[Question], name: str, path: Path) -> str:
+    there = annotators(questions)
+    if name and name not in there:
+        raise UsageError(
+            f"{path} has no labels of {name!r}{or_else(name, there)}", remedy="correct --annotator"
+        )
+    if not name and len(there) != 1:
+        listed = ", ".join(there) or "nobody"
+        raise UsageError(
+            f"{path} has labels of {listed}; one annotator is compared",
+            remedy="--annotator FIRST --annotator SECOND",
+        )
+    return name or there[0]
+
+
+def _decision(label: str) -> str:
+    return BINARY[label != "yes"]

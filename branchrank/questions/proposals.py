@@ -1,0 +1,67 @@
+"""An LLM proposes labels: whether a passage answers a question, helps, or neither."""
+
+from __future__ import annotations
+
+import re
+
+from branchrank.errors import LLMError
+from branchrank.llm.gateway import Gateway
+from branchrank.llm.parsing import read_json
+from branchrank.llm.prompts import label_messages, label_schema
+from branchrank.llm.request import CallContext, LLMReply, LLMRequest, ReplyError
+from branchrank.questions.labels import CHOICES, Choice
+from branchrank.records import Question
+
+STAGE = "label"
+#: Failed calls in a row that end the proposals.
+MOST_FAILED = 3
+_PASSAGE_CHARS = 6000
+_WORD = re.compile(r"[a-z]+")
+
+
+class Proposals:
+    """Asks one LLM for labels. ``model`` is its name, ``failed`` the calls in a row that gave none."""
+
+    def __init__(self, llm: Gateway) -> None:
+        self._llm = llm
+        self.model = llm.model
+        self.failed = 0
+
+    def __call__(self, question: Question, heading: str, text: str) -> Choice | None:
+        """The label of a passage; ``None`` where the call failed.
+
+        Raises :class:`LLMError` after three failed calls in a row, and what :meth:`Gateway.ask` raises.
+        """
+        request = LLMRequest(
+            stage=STAGE,
+            messages=label_messages(question.question, heading, text[:_PASSAGE_CHARS]),
+            schema=label_schema(CHOICES),
+            max_tokens=self._llm.max_tokens,
+            context=CallContext(question_id=question.id, predictor="questions", seed=0),
+        )
+        answer = self._llm.ask(request, read_label)
+        self.failed = 0 if answer.fault is None else self.failed + 1
+        if self.failed >= MOST_FAILED:
+            raise LLMError(
+                f"{self.failed} calls in a row gave no label: {answer.detail or answer.fault}",
+                remedy="correct what the server says, and run the command again; labels are kept",
+            )
+        return answer.value
+
+
+def read_label(reply: LLMReply) -> Choice:
+    """The label that a reply gives, as JSON or as its first word that is one.
+
+    >>> read_label(LLMReply(text='{"label": "Partly"}')), read_label(LLMReply(text="No, it does not."))
+    ('partly', 'no')
+    """
+    try:
+        value = read_json(reply.text)
+        said = str(value.get("label", "")) if isinstance(value, dict) else ""
+    except ReplyError:
+        said = reply.text
+    words = _WORD.findall(said.lower())
+    found = next((choice for word in words for choice in CHOICES if word == choice), None)
+    if found is None:
+        raise ReplyError("no label")
+    return found

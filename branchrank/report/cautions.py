@@ -1,0 +1,69 @@
+"""What a reader must know before believing a verdict, each with the predictor that it concerns."""
+
+from __future__ import annotations
+
+from collections import Counter
+
+from branchrank.measures.verdicts import PILOT_BELOW
+from branchrank.records import Record
+from branchrank.runs.run import RunData
+
+
+class Caution(Record, frozen=True, kw_only=True):
+    """A warning; ``predictor`` is empty where it concerns the whole run."""
+
+    text: str
+    predictor: str = ""
+
+
+def is_pilot(run: RunData) -> bool:
+    """Whether the run asked too few questions to settle anything but large differences."""
+    return len(run.scores.answerable) < PILOT_BELOW
+
+
+def cautions(run: RunData) -> list[Caution]:
+    """Every caution of a run: what concerns all of it first."""
+    found = []
+    if is_pilot(run):
+        text = f"This is a pilot: under {PILOT_BELOW} questions, differences of ten points are noise."
+        found.append(Caution(text=text))
+    if not run.record.split:
+        found.append(
+            Caution(text="No --split was given. Scores on questions used for tuning are not evidence.")
+        )
+    longest_first = sorted(run.predictors, key=len, reverse=True)
+    for warning in run.record.warnings:
+        name = next((each for each in longest_first if warning.startswith(f"{each}: ")), "")
+        found.append(Caution(text=warning, predictor=name))
+    return sorted(found, key=lambda each: bool(each.predictor)) + _failures(run)
+
+
+def _failures(run: RunData) -> list[Caution]:
+    """Predictors with failed queries or fallbacks, and their commonest error."""
+    found = []
+    for row in run.summary_rows:
+        if not (row.failures or row.fallbacks):
+            continue
+        rows = run.scores.rows(row.predictor)
+        parts = []
+        if row.failures:
+            errors = Counter(each.error for each in rows if each.error)
+            often = "".join(f", most often with: {error}" for error, _ in errors.most_common(1))
+            miss = "counts as a miss" if row.failures == 1 else "count as misses"
+            parts.append(f"{row.failures} of {plural_queries(len(rows))} failed and {miss}{often}")
+        if row.fallbacks:
+            reasons = Counter(reason for each in rows for reason in each.fallbacks)
+            often = "".join(f" ({reason})" for reason, _ in reasons.most_common(1))
+            parts.append(f"{row.fallbacks} of {len(rows)} answers fell back{often}")
+        found.append(Caution(text=f"{row.predictor}: {'; '.join(parts)}", predictor=row.predictor))
+    return found
+
+
+def plural_queries(count: int) -> str:
+    """A count of queries."""
+    return "1 query" if count == 1 else f"{count} queries"
+
+
+def about(run: RunData, *predictors: str) -> list[str]:
+    """The cautions that concern these predictors, not the whole run."""
+    return [each.text for each in cautions(run) if each.predictor in predictors]

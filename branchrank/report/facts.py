@@ -1,0 +1,97 @@
+"""What was run, on what, with what."""
+
+from __future__ import annotations
+
+from branchrank.report.blocks import Section, Table
+from branchrank.runs.directory import IndexFacts
+from branchrank.runs.run import RunData
+from branchrank.runs.words import plural
+from branchrank.systems.query import read_filters
+
+
+def asked(run: RunData) -> str:
+    """How many questions were asked, and how many of them have no answer."""
+    without = len(run.asked) - len(run.scores.answerable)
+    return plural(len(run.asked), "question") + (f", {without} of them unanswerable" if without else "")
+
+
+def in_short(run: RunData) -> tuple[str, ...]:
+    """A few words on the run for the head of a report."""
+    pages = len(set(run.clusters.values()))
+    split = (f"split {run.record.split}",) if run.record.split else ()
+    systems = plural(len(run.predictors), "system")
+    return (
+        systems,
+        f"gold on {plural(pages, 'page')}",
+        *split,
+        f"seed {run.record.seed}",
+        run.record.created[:10],
+    )
+
+
+def facts(run: RunData) -> Section:
+    """Everything that names what was run."""
+    record, clusters = run.record, len(set(run.clusters.values()))
+    rows = [
+        ("questions", f"{asked(run)}, from {plural(clusters, 'source')}; {record.questions_file}"),
+        ("questions' digest", record.questions_digest[:16]),
+        ("split", record.split or "none given; scores on questions used for tuning are not evidence"),
+        (
+            "corpus",
+            f"{record.corpus or 'none'} (digest {record.corpus_digest[:16]})" if record.corpus else "none",
+        ),
+    ]
+    for index in record.indexes:
+        name = "index" if len(record.indexes) == 1 else f"index {index.name}"
+        rows.append(
+            (
+                name,
+                f"{index.embedder}, {index.dimension} dimensions; {index.vector_store}{_recall(index)}; "
+                f"{plural(index.chunks, 'chunk')}, {plural(index.nodes, 'node')}; "
+                f"digest {index.digest[:16]}",
+            )
+        )
+        rows.append(
+            (f"{name}, build", f"{index.build_seconds:.1f} s, {index.bytes / 1e6:.1f} MB on the disk")
+        )
+        if index.distance.words and _calibrated(run, index.name):
+            rows.append((f"{name}, threshold", index.distance.words))
+    if record.filters:
+        rows.append(("filters", f"{' and '.join(record.filters)}: {_filtered(run)}"))
+    seal = "none" if record.seal is None else f"{record.seal.file} (digest {record.seal.digest[:16]})"
+    rows += [
+        ("seal", seal),
+        ("hits kept", str(record.top_k)),
+        ("seed", str(record.seed)),
+        ("made", record.created),
+    ]
+    table = Table(
+        caption="Questions, corpus, index and settings", headings=("", "value"), rows=tuple(rows), labels=2
+    )
+    return Section(title="What was run", blocks=(table,))
+
+
+def _recall(index: IndexFacts) -> str:
+    """What an approximate vector store found of the true nearest chunks."""
+    return "" if index.recall is None else f" (recall@{index.recall_depth} {index.recall:.4f})"
+
+
+def _filtered(run: RunData) -> str:
+    """How many questions can be answered at all from the documents that the filters admit."""
+    filters = read_filters(run.record.filters)
+    answerable = [question for question in run.asked if question.gold]
+    inside = sum(
+        any(all(each.admits(gold.source_file) for each in filters) for gold in question.gold)
+        for question in answerable
+    )
+    return f"{inside} of {plural(len(answerable), 'answerable question')} have an answer in these documents"
+
+
+def _calibrated(run: RunData, index: str) -> bool:
+    """Whether a predictor on this index drops chunks by the index's own threshold."""
+    return any(
+        branch.threshold == "calibrated"
+        for each in run.record.predictors
+        if each.index == index and each.system is not None
+        for branch in each.system.branches
+    )

@@ -1,0 +1,66 @@
+"""Drawing a plot as SVG with vl-convert, and comparing a drawing with one that another version made.
+
+Text and lines take the colour of the page around them, so that one drawing serves light and dark pages.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable
+from importlib.metadata import version
+
+from branchrank.report.blocks import Plot
+from branchrank.report.plots.style import INK
+
+
+def draw(spec: dict[str, object]) -> str:
+    """A specification as SVG whose text takes the colour of what surrounds it."""
+    import vl_convert
+
+    svg: str = vl_convert.vegalite_to_svg(spec)
+    return _rounded(svg.replace(INK, "currentColor"))
+
+
+def drawings(plots: Iterable[Plot]) -> dict[str, str]:
+    """Every plot as SVG by the name of its file, each for wide and for narrow screens."""
+    return {
+        name: draw(spec)
+        for plot in plots
+        for name, spec in ((plot.name, plot.spec), (plot.narrow_name, plot.narrow))
+    }
+
+
+def _rounded(svg: str) -> str:
+    """Coordinates to a hundredth of a pixel, which is all that can be seen."""
+    return re.sub(r"(\d\.\d\d)\d+", r"\1", svg)
+
+
+_NUMBER = re.compile(r"-?\d+(?:\.\d+)?")
+_STYLE = "<style>svg{color:#1f2328}@media(prefers-color-scheme:dark){svg{color:#e6edf3}}</style>"
+
+
+def drawn_by() -> str:
+    """What draws, with its versions: another version may draw the same figures a little differently."""
+    return f"<!-- altair {version('altair')}, vl-convert {version('vl-convert-python')} -->"
+
+
+def standalone(svg: str) -> str:
+    """A drawing as a file of its own, dark where the reader's system is."""
+    head, _, rest = svg.partition(">")
+    return f"{head}>{_STYLE}{rest}\n{drawn_by()}\n"
+
+
+def drawn_elsewhere(file: str) -> str | None:
+    """The drawing in such a file if it says that another version drew it, else ``None``."""
+    svg, _, drawer = file.rstrip("\n").rpartition("\n")
+    if drawer == drawn_by() or not drawer.startswith("<!-- altair "):
+        return None
+    return svg.replace(_STYLE, "", 1)
+
+
+def same_to_the_eye(svg: str, other: str) -> bool:
+    """Whether two drawings have the same marks and texts, no coordinate a pixel or more apart."""
+    if _NUMBER.split(svg) != _NUMBER.split(other):
+        return False
+    pairs = zip(_NUMBER.findall(svg), _NUMBER.findall(other), strict=True)
+    return all(abs(float(number) - float(drawn)) < 1 for number, drawn in pairs)

@@ -1,0 +1,263 @@
+"""One sentence that says which system to use, how sure that is, and what it costs.
+
+1. The leader is the system with the best mean of the primary measure, the baseline where several are best.
+   Systems that failed every query are left out.
+2. The leader was compared with its baselines, or, if it is the baseline, with every candidate. Where it is
+   better in each of these comparisons, it is recommended.
+3. Else there is no clear difference from at least one rival. The leader is still recommended, unless such a
+   rival does without the LLM that the leader asks, or answers in less than half its time and 50 ms sooner.
+   Then that rival is recommended.
+"""
+
+from __future__ import annotations
+
+from branchrank.measures.names import NamedMeasure
+from branchrank.measures.verdicts import Comparison
+from branchrank.records import Record
+from branchrank.report.blocks import Callout, Cell, Strong
+from branchrank.report.cautions import cautions, is_pilot
+from branchrank.runs.estimates import choice, standings
+from branchrank.runs.run import RunData
+from branchrank.runs.summary import SummaryRow
+from branchrank.runs.words import (
+    gap,
+    gap_between,
+    interval,
+    is_share,
+    margin,
+    milliseconds,
+    number,
+    plural,
+    score,
+)
+
+#: A rival is worth its lower score only if the user would notice the time that it saves.
+_NOTICED_MS = 50.0
+
+
+class _Rival(Record, frozen=True, kw_only=True):
+    """One comparison of a system, seen from its side: a positive difference is in its favour."""
+
+    name: str
+    difference: float
+    low: float | None
+    high: float | None
+    verdict: str
+    comparison: Comparison
+
+    @property
+    def is_beaten(self) -> bool:
+        return self.verdict == "better"
+
+
+def recommendation(run: RunData) -> Callout:
+    """The sentence, and every caution of the run beside it."""
+    return Callout(text=_sentence(run), cautions=tuple(each.text for each in cautions(run)))
+
+
+def recommendation_text(run: RunData) -> str:
+    """The sentence alone, as plain text."""
+    return " ".join(cell.text if isinstance(cell, Strong) else cell for cell in _sentence(run))
+
+
+def _sentence(run: RunData) -> tuple[Cell, ...]:
+    if not run.scores.answerable:
+        return (Strong("No recommendation:"), "none of the questions has an answer in the corpus.")
+    failed = {
+        row.predictor for row in run.summary_rows if row.failures == len(run.scores.rows(row.predictor))
+    }
+    usable = [row.predictor for row in run.summary_rows if row.predictor not in failed]
+    if not usable:
+        return (Strong("No recommendation:"), "every query failed.")
+    # Of equals, the baseline: there is no reason to change.
+    leader = max(
+        usable, key=lambda name: (run.scores.average(name, run.primary), name == run.judgement.baseline)
+    )
+    rivals = [each for each in _rivals(run, leader) if each.name not in failed]
+    if not rivals:
+        return _single(run, leader)
+    unsettled = [each for each in rivals if not each.is_beaten]
+    if not unsettled:
+        return _winner(run, leader, rivals)
+    cheaper = [each for each in unsettled if _is_cheaper(run, each.name, leader)]
+    if cheaper:
+        return _cheaper(run, leader, min(cheaper, key=lambda each: each.difference))
+    return _tie(run, leader, rivals)
+
+
+def _rivals(run: RunData, name: str) -> list[_Rival]:
+    """The comparisons that a system takes part in, the closest rival first."""
+    found = [
+        _seen_from(each, name)
+        for each in run.judgement.comparisons
+        if name in (each.candidate, each.baseline)
+    ]
+    return sorted(found, key=lambda each: (each.difference, each.name))
+
+
+def _seen_from(each: Comparison, name: str) -> _Rival:
+    if each.candidate == name:
+        return _Rival(
+            name=each.baseline,
+            difference=each.difference,
+            low=each.ci_low,
+            high=each.ci_high,
+            verdict=each.verdict,
+            comparison=each,
+        )
+    turned = {"better": "worse", "worse": "better"}
+    return _Rival(
+        name=each.candidate,
+        difference=-each.difference,
+        low=None if each.ci_high is None else -each.ci_high,
+        high=None if each.ci_low is None else -each.ci_low,
+        verdict=turned.get(each.verdict, each.verdict),
+        comparison=each,
+    )
+
+
+def _single(run: RunData, name: str) -> tuple[Cell, ...]:
+    why = "the only system" if len(run.predictors) == 1 else "the only system that answered"
+    [row] = [row for row in run.summary_rows if row.predictor == name]
+    estimate = row.estimates[run.primary.name]
+    likely = ""
+    if estimate is not None and estimate.low is not None:
+        likely = f" (95% interval {interval(estimate, run.primary.name).partition('(')[2]}"
+    text = f"{_found(run, name)}{likely}, {_cost(row)}. It is {why} of this run, so nothing was compared."
+    return (Strong(f"{name}:"), text)
+
+
+def _winner(run: RunData, name: str, rivals: list[_Rival]) -> tuple[Cell, ...]:
+    closest = rivals[0]
+    others = len(rivals) - 1
+    over = f"better than {closest.name} ({_difference(closest)})"
+    if others:
+        over += f" and than {'the other system' if others == 1 else f'the {others} others'} compared with it"
+    text = f"{_found(run, name)}, {over}, {_cost(_row(run, name), against=_row(run, closest.name))}."
+    return (Strong(f"Use {name}:"), text, *_not_inferior(run, name))
+
+
+def _tie(run: RunData, name: str, rivals: list[_Rival]) -> tuple[Cell, ...]:
+    unsettled = [each for each in rivals if not each.is_beaten]
+    closest, beaten = unsettled[0], len(rivals) - len(unsettled)
+    text = f"{_found(run, name)}, {_unclear(closest)}"
+    if others := len(unsettled) - 1:
+        text += f", nor from {'1 other system' if others == 1 else f'{others} other systems'}"
+    if beaten:
+        text += f", and better than {'1 system' if beaten == 1 else f'{beaten} systems'}"
+    text += f", {_cost(_row(run, name), against=_row(run, closest.name))}."
+    return (Strong(f"{_verb(run)} {name}:"), text)
+
+
+def _cheaper(run: RunData, leader: str, rival: _Rival) -> tuple[Cell, ...]:
+    """The cheaper system where the leader's lead is not clear."""
+    cheap, dear = _row(run, rival.name), _row(run, leader)
+    text = (
+        f"{_found(run, rival.name)}, {_cost(cheap)}. {leader} scored {_score(run, leader)} "
+        f"({_difference(rival)}, {_why(rival)}) {_cost(dear)}: {_what_for(cheap, dear)} for "
+        "a difference that may be chance."
+    )
+    return (Strong(f"{_verb(run)} {rival.name}:"), text)
+
+
+def _what_for(cheap: SummaryRow, dear: SummaryRow) -> str:
+    return "an LLM" if dear.llm_calls_per_query and not cheap.llm_calls_per_query else "a longer wait"
+
+
+def _verb(run: RunData) -> str:
+    return "For now, use" if is_pilot(run) else "Use"
+
+
+def _row(run: RunData, name: str) -> SummaryRow:
+    return next(row for row in run.summary_rows if row.predictor == name)
+
+
+def _is_cheaper(run: RunData, rival: str, leader: str) -> bool:
+    cheap, dear = _row(run, rival), _row(run, leader)
+    if bool(cheap.llm_calls_per_query) != bool(dear.llm_calls_per_query):
+        return not cheap.llm_calls_per_query
+    if cheap.latency_p50_ms is None or dear.latency_p50_ms is None:
+        return False
+    saved = dear.latency_p50_ms - cheap.latency_p50_ms
+    return saved >= _NOTICED_MS and dear.latency_p50_ms > 2 * cheap.latency_p50_ms
+
+
+def _found(run: RunData, name: str) -> str:
+    """``right passage first for 48 of 100 questions``; other measures by name."""
+    asked = plural(len(run.scores.answerable), "question")
+    if not _is_hit(run.primary):
+        return f"{run.primary.name.replace('_', ' ')} {_score(run, name)} over {asked}"
+    depth = run.primary.measure.cutoff or 1
+    what = {"strict": "right passage", "relaxed": "right page"}.get(run.primary.mode, "right passage")
+    where = "first" if depth == 1 else f"in the first {depth} hits"
+    hits = run.scores.average(name, run.primary) * len(run.scores.answerable)
+    if abs(hits - round(hits)) < 1e-6:
+        return f"{what} {where} for {round(hits)} of {asked}"
+    return f"{what} {where} for {_score(run, name)} of {asked}"
+
+
+def _is_hit(measure: NamedMeasure) -> bool:
+    return is_share(measure.name)
+
+
+def _score(run: RunData, name: str) -> str:
+    return score(run.scores.average(name, run.primary), run.primary.name)
+
+
+def _difference(rival: _Rival) -> str:
+    """``difference +1.9 points, 95% interval −5.0 to +9.0``."""
+    measure = rival.comparison.measure
+    unit = " points" if is_share(measure) else ""
+    found = f"difference {gap(rival.difference, measure)}{unit}"
+    if rival.low is None:
+        return f"{found}, no interval: too few pages"
+    level = f"{100 * (1 - rival.comparison.alpha):g}%"
+    return f"{found}, {level} interval {gap_between(rival.low, rival.high, measure)}"
+
+
+def _unclear(rival: _Rival) -> str:
+    if rival.verdict == "equivalent within delta":
+        within = margin(rival.comparison.delta, rival.comparison.measure)
+        return f"as good as {rival.name} within {within} ({_difference(rival)})"
+    return f"no clear difference from {rival.name} ({_difference(rival)}, {_why(rival)})"
+
+
+def _why(rival: _Rival) -> str:
+    """Why a difference is not clear."""
+    if rival.verdict == "equivalent within delta":
+        return "too small to matter"
+    needed = rival.comparison.questions_needed
+    if rival.verdict == "inconclusive" and needed is not None and needed > rival.comparison.n:
+        return f"too few questions to tell, it takes about {needed:,}"
+    return "too few questions to tell"
+
+
+def _cost(row: SummaryRow, against: SummaryRow | None = None) -> str:
+    """``at 12 ms a query and no LLM``; beside a rival that is much faster, its time as well."""
+    if row.latency_p50_ms is None:
+        time = "latency not measured"
+    else:
+        time = f"at {milliseconds(row.latency_p50_ms)} ms a query"
+        other = None if against is None else against.latency_p50_ms
+        if against is not None and other is not None and row.latency_p50_ms > 2 * other:
+            time += f" ({against.predictor}: {milliseconds(other)} ms)"
+    if not row.llm_calls_per_query:
+        return f"{time} and no LLM"
+    calls = number(row.llm_calls_per_query, 1).removesuffix(".0")
+    return (
+        f"{time} and {calls} LLM call{'' if calls == '1' else 's'} "
+        f"({row.llm_tokens_per_query:,.0f} tokens) a query"
+    )
+
+
+def _not_inferior(run: RunData, name: str) -> tuple[Cell, ...]:
+    """The cheapest system that is not worse than the winner by delta, where that is another one."""
+    found = standings(run)
+    if name not in {each.name for each in found}:
+        return ()
+    chosen = choice(run, found)[1]
+    if chosen.best != name or chosen.cheapest.name == name:
+        return ()
+    cheap = chosen.cheapest.name
+    by = margin(chosen.delta, run.primary.name)
+    return (f"{cheap} is not worse by {by} or more, {_cost(_row(run, cheap))}.",)

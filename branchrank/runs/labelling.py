@@ -1,0 +1,192 @@
+"""Labelling what the systems of a run found: the pool, and the question file that the labels go into.
+
+1. The first ``depth`` hits of every system, repeat and question are pooled (Sparck Jones and van Rijsbergen
+   1975; as TREC does): each passage once, without blank lines at its ends and the systems that found it.
+2. Passages that touch the gold that was there before any label, or lie in an excluded span, need no label.
+3. Questions, and the passages of each, come in an order drawn by the seed, so that nobody sees a rank.
+4. Every label is written at once, so that an interruption loses none; labels that are there are not asked
+   for again.
+"""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Literal
+
+from branchrank.corpus.loading import digest_now
+from branchrank.errors import QuestionError, RunError, UsageError
+from branchrank.questions.anchoring import Lines, corpus_lines
+from branchrank.questions.labels import CHOICES, Choice, is_labelled, labels_of, unlabelled_gold, with_label
+from branchrank.questions.question_files import check_wording, load_questions, write_questions
+from branchrank.records import Question, Record, Span
+from branchrank.runs.run import RunData
+
+
+class Passage(Record, frozen=True, kw_only=True):
+    """A passage to label: its question, its place, the heading of its section, its text."""
+
+    question: Question
+    span: Span
+    heading: str
+    text: str
+
+
+class Labelling:
+    """The labels of one annotator over the pool of a run, kept in the question file ``output``.
+
+    The file is made from the run's questions; one that exists is continued, and gets the questions that it
+    lacks. Raises :class:`RunError` where the corpus is not the run's, and :class:`QuestionError` where a
+    question of the file is another one.
+    """
+
+    def __init__(
+        self,
+        run: RunData,
+        output: Path,
+        *,
+        annotator: str,
+        root: Path,
+        exclude: Sequence[str] = (),
+        depth: int = 5,
+        seed: int = 42,
+        questions: Path | None = None,
+    ) -> None:
+        if not annotator.strip():
+            raise UsageError("the annotator has no name", remedy="--annotator NAME")
+        if digest_now(root, exclude) != run.record.corpus_digest:
+            raise RunError(
+                f"the documents in {root} are not those that the run {run.directory.name} searched",
+                remedy="run the benchmark again, or name its workspace with --data-dir",
+            )
+        self.output = output
+        self.annotator = annotator.strip()
+        self.lines: Lines = corpus_lines(root, exclude)
+        self._seed = seed
+        asked = run.asked if questions is None else _named(run, questions)
+        check_wording(asked, run.directory / "questions.jsonl")
+        self._questions = _continued(asked, output)
+        self._pool = _pooled(run, depth, self.lines)
+        for question in self._questions.values():
+            labels_of(question)  # a key of the user's own is refused before any work
+
+    @property
+    def questions(self) -> tuple[Question, ...]:
+        """The questions with the labels so far."""
+        return tuple(self._questions.values())
+
+    def waiting(self) -> list[Passage]:
+        """The passages that this annotator has not labelled, in the order drawn."""
+        found: list[Passage] = []
+        for key in sorted(self._pool, key=self._drawn):
+            question = self._questions[key]
+            spans = sorted(self._pool[key], key=lambda span: self._drawn(f"{span.source}:{span.line_start}"))
+            found += [self._passage(key, span) for span in spans if self._needs_label(question, span)]
+        return found
+
+    def add(
+        self,
+        passage: Passage,
+        label: Choice,
+        *,
+        answer: Span | None = None,
+        by: Literal["person", "llm"] = "person",
+        model: str = "",
+        proposed: Choice | None = None,
+        accept: bool = False,
+    ) -> None:
+        """Write a label into the file. The arguments are those of
+        :func:`~branchrank.questions.labels.with_label`.
+
+        Raises :class:`UsageError` for an ``answer`` outside of the passage.
+        """
+        if answer is not None and answer.overlap(passage.span) != answer.lines:
+            raise UsageError(
+                f"lines {answer.line_start}-{answer.line_end} are not all in the passage",
+                remedy=f"name lines from {passage.span.line_start} to {passage.span.line_end}",
+            )
+        key = passage.question.id
+        self._questions[key] = with_label(
+            self._questions[key],
+            passage.span,
+            label,
+            self.lines,
+            annotator=self.annotator,
+            answer=answer,
+            by=by,
+            model=model,
+            proposed=proposed,
+            accept=accept,
+        )
+        write_questions(self.output, self.questions)
+
+    def counts(self) -> dict[Choice, int]:
+        """How many passages this annotator has given each label."""
+        given = [each for question in self.questions for each in labels_of(question)]
+        return {
+            choice: sum(each.label == choice and each.annotator == self.annotator for each in given)
+            for choice in CHOICES
+        }
+
+    def _needs_label(self, question: Question, span: Span) -> bool:
+        touched = any(
+            item.source_file == span.source
+            if question.gold_level == "file"
+            else item.span is not None and item.span.overlap(span)
+            for item in unlabelled_gold(question)
+        )
+        excluded = any(span.overlap(other) == span.lines for other in question.excluded_spans)
+        settled = touched or excluded
+        return not settled and not is_labelled(question, span, self.annotator, self.lines)
+
+    def _passage(self, key: str, span: Span) -> Passage:
+        text = "\n".join(self.lines[span.source][span.line_start - 1 : span.line_end])
+        # A node's id is its file and the path of its headings.
+        heading = (
+            (self._pool[key][span] or span.source).partition("#")[2].replace("/", " > ").replace("-", " ")
+        )
+        return Passage(question=self._questions[key], span=span, heading=heading, text=text)
+
+    def _drawn(self, name: str) -> str:
+        return hashlib.sha256(f"{self._seed}\0{name}".encode()).hexdigest()
+
+
+def _pooled(run: RunData, depth: int, lines: Lines) -> dict[str, dict[Span, str | None]]:
+    """The passages of each question without blank lines at their ends, and the section of each."""
+    pool: dict[str, dict[Span, str | None]] = {}
+    for row in run.rows:
+        for hit in row.hits[:depth]:
+            filled = [
+                number
+                for number in range(hit.line_start, hit.line_end + 1)
+                if lines[hit.source][number - 1].strip()
+            ]
+            if filled:
+                span = Span(source=hit.source, line_start=filled[0], line_end=filled[-1])
+                pool.setdefault(row.question_id, {}).setdefault(span, hit.node_id)
+    return pool
+
+
+def _named(run: RunData, path: Path) -> tuple[Question, ...]:
+    """The run's questions from a file that has their wording."""
+    there = {question.id: question for question in load_questions(path)}
+    missing = [each.id for each in run.asked if each.id not in there]
+    if missing:
+        raise QuestionError(
+            f"{path} lacks the question {missing[0]!r} of the run", remedy="name the run's questions"
+        )
+    return tuple(there[each.id] for each in run.asked)
+
+
+def _continued(asked: Sequence[Question], output: Path) -> dict[str, Question]:
+    """The questions of the file, if there is one, and those of the run that it lacks."""
+    there = {each.id: each for each in load_questions(output)} if output.exists() else {}
+    for question in asked:
+        known = there.setdefault(question.id, question)
+        if known.question != question.question:
+            raise QuestionError(
+                f"{output} has another question {question.id!r} than the run: {known.question!r}",
+                remedy="name another file with --output",
+            )
+    return there

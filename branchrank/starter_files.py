@@ -1,0 +1,210 @@
+"""The files that a benchmark of one's own documents starts from: what ``branchrank init`` writes.
+
+1. ``branchrank.toml`` in the workspace's folder says which documents are indexed, and how.
+2. ``questions.jsonl`` has three example questions. Each asks about a real section, and its gold is a
+   real paragraph of it. They are marked as examples: a run with them says that it shows nothing yet.
+3. ``experiment.toml`` compares three systems without an LLM. ``branchrank run`` passes with it at once.
+
+A file that exists is kept as it is.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+
+import msgspec
+
+from branchrank.artifacts import write_text
+from branchrank.corpus.discovery import discover
+from branchrank.corpus.document import Block, Document, Section
+from branchrank.corpus.loading import load_corpus
+from branchrank.corpus.named import locate_corpus
+from branchrank.embedders.minilm import MODEL
+from branchrank.errors import CorpusError, UsageError
+from branchrank.index.config_file import read_config
+from branchrank.index.workspace_folder import CONFIG
+from branchrank.questions.anchoring import corpus_lines, lines_digest
+from branchrank.questions.question_files import EXAMPLE, question_line
+from branchrank.records import GoldItem, Question, Record
+
+#: Where documents usually are, in the order in which they are looked for.
+USUAL_FOLDERS = ("docs", "doc")
+QUESTIONS, EXPERIMENT = Path("questions.jsonl"), Path("experiment.toml")
+EXAMPLES = 3
+#: An example's gold is a paragraph of at least so many words, cut after so many lines.
+WORDS, LINES = 8, 8
+
+_CONFIG = """\
+# What BranchRank indexes, and how. Paths are relative to this file.
+corpus = {corpus}
+questions = {questions}
+{exclude}
+[index]
+# The weights come from a package and run on a CPU. For better vectors on a machine with a GPU or with time:
+# embedder = "nomic-ai/CodeRankEmbed"   (550 MB, downloaded from the model hub when it is first used)
+embedder = "{embedder}"
+"""
+_EXPERIMENT = """\
+# Compare three systems on your questions:  branchrank run {name}
+# The index is built first, if it is missing. Paths are relative to the working directory.
+name = "first comparison"
+data_dir = {data_dir}
+questions = {questions}
+
+[benchmark]
+primary = "strict_hit@1"   # the share of questions whose first hit covers the right lines
+baseline = "local"         # the system that the others are compared with
+
+# Vectors and BM25 over passages, fused by rank.
+[systems.local]
+
+# The same over sections, which recommend their neighbours in the tree of headings; without an LLM.
+[systems.hybrid]
+rerank.method = "none"
+
+# The passages of `local` reordered by comparing token vectors.
+[systems.late-interaction]
+"""
+_NOTE = "an example by `branchrank init`: replace it by a question that your readers ask"
+
+
+class StarterFiles(Record, frozen=True, kw_only=True):
+    """The files that a benchmark starts from: those that were ``written``, and those that were ``kept``.
+
+    ``corpus`` is the folder of the documents, ``documents`` their number.
+    """
+
+    corpus: Path
+    documents: int
+    written: tuple[Path, ...]
+    kept: tuple[Path, ...]
+
+
+def usual_folder() -> Path:
+    """The folder below the working directory that usually holds documents.
+
+    Raises :class:`CorpusError` where there is none.
+    """
+    for name in USUAL_FOLDERS:
+        try:
+            discover(Path(name))
+        except CorpusError:
+            continue
+        return Path(name)
+    raise CorpusError(
+        f"there are no documents in {' or '.join(f'{name}/' for name in USUAL_FOLDERS)}",
+        remedy="branchrank init FOLDER",
+    )
+
+
+def write_starter_files(corpus: str | Path | None, data_dir: Path) -> StarterFiles:
+    """Write the files that are missing, for the documents in ``corpus`` (a folder, or a corpus's name).
+
+    Raises :class:`CorpusError` without documents, and :class:`UsageError` where ``data_dir`` is the workspace
+    of other documents; nothing is written then.
+    """
+    root = locate_corpus(usual_folder() if corpus is None else corpus)
+    exclude = tuple(_own_folders(root, data_dir))
+    documents = load_corpus(root, exclude).documents
+    config = data_dir / CONFIG
+    _check_same(config, root, data_dir)
+    texts = {
+        config: _config(root, data_dir, exclude),
+        QUESTIONS: _lines(example_questions(documents, corpus_lines(root, exclude))),
+        EXPERIMENT: _EXPERIMENT.format(
+            name=EXPERIMENT, data_dir=_quoted(data_dir.as_posix()), questions=_quoted(str(QUESTIONS))
+        ),
+    }
+    kept = tuple(path for path in texts if path.exists() or path.is_symlink())
+    made = {path: text for path, text in texts.items() if path not in kept}
+    for path, text in made.items():
+        write_text(path, text)
+    return StarterFiles(corpus=root, documents=len(documents), written=tuple(made), kept=kept)
+
+
+def _config(root: Path, data_dir: Path, exclude: Sequence[str]) -> str:
+    return _CONFIG.format(
+        corpus=_quoted(_relative(root, data_dir)),
+        questions=_quoted(_relative(QUESTIONS, data_dir)),
+        exclude=f"exclude = {msgspec.json.encode(exclude).decode()}\n" if exclude else "",
+        embedder=MODEL,
+    )
+
+
+def example_questions(documents: Sequence[Document], lines: dict[str, list[str]]) -> list[Question]:
+    """Up to three questions about paragraphs of the documents, spread over them; marked so.
+
+    ``lines`` maps each source to its raw lines. Raises :class:`CorpusError` where there are none.
+    """
+    places = [place for document in documents if (place := next(_paragraphs(document), None)) is not None]
+    if len(places) < EXAMPLES:
+        places = [place for document in documents for place in _paragraphs(document)]
+    if not places:
+        raise CorpusError(
+            f"no document has a paragraph of {WORDS} words to ask about",
+            remedy="name a folder with more text",
+        )
+    count = min(EXAMPLES, len(places))
+    chosen = [places[(2 * number + 1) * len(places) // (2 * count)] for number in range(count)]
+    made = []
+    for number, (document, section, block) in enumerate(chosen, start=1):
+        start, end = block.line_start, min(block.line_end, block.line_start + LINES - 1)
+        gold = GoldItem(
+            source_file=document.source,
+            answer_line_start=start,
+            answer_line_end=end,
+            answer_digest=lines_digest(lines[document.source][start - 1 : end]),
+        )
+        made.append(
+            Question(
+                id=f"example-{number}",
+                question=f"What is there to know about {' '.join(section.title.split())}?",
+                gold=(gold,),
+                section_title=section.title,
+                extra={EXAMPLE: _NOTE},
+            )
+        )
+    return made
+
+
+def _paragraphs(document: Document) -> Iterator[tuple[Document, Section, Block]]:
+    """The first paragraph of each section that has a title and enough words; headings below the top first."""
+    for section in sorted(document.sections, key=lambda each: each.level == 0):
+        if not any(character.isalpha() for character in section.title):
+            continue
+        block = next((each for each in section.blocks if each.kind == "prose"), None)
+        if block is not None and len(block.text.split()) >= WORDS:
+            yield document, section, block
+
+
+def _check_same(config: Path, root: Path, data_dir: Path) -> None:
+    """Raise :class:`UsageError` where the workspace indexes other documents."""
+    before = read_config(config)[0].corpus
+    if before and (data_dir / before).resolve() != root.resolve():
+        raise UsageError(
+            f"{config} is there already, and indexes {before!r}; it stays as it is",
+            remedy=f"name another workspace with --data-dir, or run: branchrank index --data-dir {data_dir}",
+        )
+
+
+def _own_folders(root: Path, data_dir: Path) -> Iterator[str]:
+    """The folders below the corpus that BranchRank itself writes to, relative to it."""
+    for folder in (data_dir, Path("reports")):
+        inside = os.path.relpath(folder.resolve(), root.resolve())
+        if inside != "." and not inside.startswith(".."):
+            yield Path(inside).as_posix()
+
+
+def _relative(path: Path, data_dir: Path) -> str:
+    return Path(os.path.relpath(path.resolve(), data_dir.resolve())).as_posix()
+
+
+def _quoted(text: str) -> str:
+    """A TOML string: what JSON writes is one."""
+    return msgspec.json.encode(text).decode().replace("\x7f", "\\u007f")
+
+
+def _lines(questions: Sequence[Question]) -> str:
+    return "".join(msgspec.json.encode(question_line(each)).decode() + "\n" for each in questions)

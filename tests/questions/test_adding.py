@@ -1,0 +1,165 @@
+"""``branchrank questions add``: by flags, and in the terminal UI."""
+
+from __future__ import annotations
+
+import json
+import sys
+from pathlib import Path
+
+import pytest
+from support.commands import invoke, json_lines, make_project, program
+from support.pseudo_terminal import Terminal
+
+from branchrank.errors import UsageError
+from branchrank.questions.anchoring import lines_digest
+from branchrank.questions.writing import read_lines
+
+GOLD = ("--source", "guide/brewing.md", "--lines", "7-8")
+
+
+@pytest.fixture(scope="module")
+def project(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return make_project(tmp_path_factory.mktemp("add"))
+
+
+@pytest.fixture
+def add(project: Path, tmp_path: Path):
+    """Adds to a file of the test's own."""
+    return lambda *words: invoke(
+        "questions", "add", tmp_path / "q.jsonl", "--data-dir", project / "data", "--quiet", *words
+    )
+
+
+def test_the_line_has_the_digest_of_its_lines(project: Path, tmp_path: Path, add) -> None:
+    done = add("--question", " which temperature? ", *GOLD, "--kind", "lookup")
+    assert done.exit_code == 0, done.output
+    (line,) = json_lines(tmp_path / "q.jsonl")
+    lines = (project / "docs" / "guide" / "brewing.md").read_text().splitlines()
+    assert line.pop("id").startswith("q-")
+    assert line == {
+        "question": "which temperature?",
+        "source_file": "guide/brewing.md",
+        "answer_line_start": 7,
+        "answer_line_end": 8,
+        "answer_digest": lines_digest(lines[6:8]),
+        "kind": "lookup",
+    }
+    checked = invoke("questions", "check", tmp_path / "q.jsonl", "--data-dir", project / "data")
+    assert (checked.exit_code, "all gold holds" in checked.output) == (0, True)
+
+
+def test_the_lines_before_stay_byte_for_byte(tmp_path: Path, add) -> None:
+    before = (
+        b'{ "question":"x", "source_file":"install.rst", "answer_line_start":9,"answer_line_end":9,"own":1}'
+    )
+    (tmp_path / "q.jsonl").write_bytes(before)  # and no newline at its end
+    assert add("--question", "which temperature", *GOLD, "--id", "mine").exit_code == 0
+    first, second, rest = (tmp_path / "q.jsonl").read_bytes().split(b"\n")
+    assert (first, json.loads(second)["id"], rest) == (before, "mine", b"")
+
+
+def test_several_places_are_alternates_and_none_is_unanswerable(tmp_path: Path, add) -> None:
+    assert add("--question", "memory", *GOLD, "--source", "install.rst", "--lines", "9").exit_code == 0
+    assert add("--question", "does it sing", "--unanswerable").exit_code == 0
+    several, none = json_lines(tmp_path / "q.jsonl")
+    assert [item["source_file"] for item in several["alternates"]] == ["install.rst"]
+    assert several["alternates"][0]["answer_digest"]
+    assert none["answerable"] is False
+
+
+def test_a_path_from_here_is_the_file_below_the_corpus(
+    project: Path, tmp_path: Path, add, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(project)
+    assert add("--question", "x y", "--source", "docs/guide/brewing.md", "--lines", "7").exit_code == 0
+    assert json_lines(tmp_path / "q.jsonl")[0]["source_file"] == "guide/brewing.md"
+
+
+@pytest.mark.parametrize(
+    ("words", "code", "message"),
+    [
+        (("--source", "guide/brewign.md", "--lines", "7"), 3, "did you mean `guide/brewing.md`?"),
+        (("--source", "brewing.md", "--lines", "7"), 3, "did you mean `guide/brewing.md`?"),
+        (("--source", "../x.md", "--lines", "7"), 3, "the corpus has no file"),
+        (("--source", "install.rst", "--lines", "7-9999"), 3, "lines 7-9999 are not in install.rst"),
+        (("--source", "install.rst", "--lines", "9-7"), 2, "'9-7' names no lines"),
+        (("--source", "install.rst", "--lines", "0"), 2, "'0' names no lines"),
+        (("--source", "install.rst"), 2, "each --source needs its own --lines"),
+        ((*GOLD, "--quote", "not there at all"), 3, "the quote is not in lines 7-8"),
+        ((*GOLD, "--unanswerable"), 2, "contradicts"),
+        ((), 2, "fix: --question TEXT --source FILE --lines 5-8"),
+    ],
+)
+def test_what_does_not_fit_the_corpus_is_refused(
+    tmp_path: Path, add, words: tuple[str, ...], code: int, message: str
+) -> None:
+    done = add("--question", "q", *words)
+    assert (done.exit_code, message in done.output) == (code, True), done.output
+    assert not (tmp_path / "q.jsonl").exists()
+
+
+def test_an_id_is_used_once(tmp_path: Path, add) -> None:
+    assert add("--question", "which temperature", *GOLD).exit_code == 0
+    before = (tmp_path / "q.jsonl").read_bytes()
+    again = add("--question", "which temperature", *GOLD)
+    assert (again.exit_code, "already" in again.output) == (3, True)
+    assert (tmp_path / "q.jsonl").read_bytes() == before
+
+
+def test_leakage_is_warned_of(add) -> None:
+    done = add("--question", "Brewing", "--source", "guide/brewing.md", "--lines", "1-3")
+    assert done.exit_code == 0
+    assert "warning: question" in done.stderr
+
+
+def test_a_range_of_lines() -> None:
+    assert read_lines("5-8") == (5, 8)
+    for wrong in ("", "5-", "-5", "a", "5-8-9", "5 8", "1" * 12):
+        with pytest.raises(UsageError):
+            read_lines(wrong)
+
+
+def test_without_a_terminal_nothing_is_awaited(project: Path) -> None:
+    words = ("-m", "branchrank.cli.main", "questions", "add", "--data-dir", project / "data")
+    done = program(*words, cwd=project, input="\n")
+    assert done.returncode == 2
+    assert "without a terminal, flags say what answers the question" in done.stderr
+
+
+def test_on_a_terminal_a_passage_is_searched_taken_and_narrowed(project: Path, tmp_path: Path) -> None:
+    file = tmp_path / "picked.jsonl"
+    verb = [sys.executable, "-m", "branchrank.cli.main", "questions", "add", str(file), "--quiet"]
+    terminal = Terminal([*verb, "--data-dir", str(project / "data")])
+    try:
+        assert terminal.read_until(lambda: b"Take as gold" in terminal.output)
+        terminal.send(b"which temperature for green tea\r")
+        assert terminal.read_until(lambda: b"brewing.md" in terminal.output)
+        terminal.send(b"\x1bOS")  # F4
+        assert terminal.read_until(lambda: b"Question [which temperature for green tea]:" in terminal.output)
+        terminal.send(b"how hot is green tea\r")
+        assert terminal.read_until(lambda: b"Lines that answer it" in terminal.output)
+        terminal.send(b"none\r")
+        assert terminal.read_until(lambda: b"'none' names no lines" in terminal.output)
+        terminal.send(b"7\r")
+        assert terminal.read_until(lambda: terminal.process.poll() is not None)
+    finally:
+        terminal.close()
+    assert terminal.process.returncode == 0
+    (line,) = json_lines(file)
+    assert line["question"] == "how hot is green tea"
+    assert (line["source_file"], line["answer_line_start"]) == ("guide/brewing.md", 7)
+
+
+def test_leaving_the_terminal_ui_adds_nothing(project: Path, tmp_path: Path) -> None:
+    file = tmp_path / "none.jsonl"
+    verb = [sys.executable, "-m", "branchrank.cli.main", "questions", "add", str(file), "--quiet"]
+    terminal = Terminal([*verb, "--data-dir", str(project / "data")])
+    try:
+        assert terminal.read_until(lambda: b"Take as gold" in terminal.output)
+        terminal.send(b"\x11")
+        assert terminal.read_until(lambda: terminal.process.poll() is not None)
+    finally:
+        terminal.close()
+    assert terminal.process.returncode == 0
+    assert b"nothing was added" in terminal.output
+    assert not file.exists()

@@ -1,0 +1,320 @@
+"""``branchrank questions label`` and ``agreement``: by pipe, on a terminal and by an LLM."""
+
+from __future__ import annotations
+
+import json
+import re
+import shutil
+import signal
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+from support.commands import NO_LLM, QUESTIONS, benchmark, invoke, json_lines, make_project, write_lines
+from support.pseudo_terminal import Terminal
+from support.scripted_llm import ScriptedLLM, say
+
+from branchrank.errors import QuestionError
+from branchrank.measures.agreement import cohens_kappa
+from branchrank.questions.labels import labels_of
+from branchrank.questions.question_files import load_questions
+from branchrank.workspace import Run
+
+SHOWN = re.compile(r"(?m)^\[(\d+)/(\d+)\] (\S+):(\d+)-(\d+)  (.*)$")
+ASKED = ("temperature", "espresso", "api")
+
+
+@pytest.fixture(scope="module")
+def made(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, Path]:
+    """A project and a run of two systems over a span, a page and no gold."""
+    project = make_project(tmp_path_factory.mktemp("label"))
+    asked = [line for line in QUESTIONS if line["id"] in ASKED]
+    questions = write_lines(project / "asked.jsonl", asked)
+    words = ("--predictor", "bm25", "--predictor", "local", "--questions", questions, *NO_LLM)
+    return project, benchmark(project, *words)
+
+
+@pytest.fixture
+def label(made: tuple[Path, Path], tmp_path: Path):
+    """Labels into a file of the test's own."""
+    project, run = made
+
+    def run_it(typed: str = "", *words: object, output: str = "gold.jsonl", who: str = "ada"):
+        verb = ("questions", "label", run, "--data-dir", project / "data", "--output", tmp_path / output)
+        return invoke(*verb, "--annotator", who, *words, typed=typed)
+
+    return run_it
+
+
+def questions_in(path: Path) -> dict[str, dict]:
+    return {line["id"]: line for line in json_lines(path)}
+
+
+def shown(output: str) -> list[tuple[str, int, int]]:
+    return [(source, int(start), int(end)) for _, _, source, start, end, _ in SHOWN.findall(output)]
+
+
+def test_the_pool_is_every_systems_first_hits_without_gold(made: tuple[Path, Path], label) -> None:
+    run = Run.load(made[1])
+    for depth in (1, 3):
+        wanted = set()
+        for row in run.rows:
+            question = next(each for each in run.asked if each.id == row.question_id)
+            for hit in row.hits[:depth]:
+                page = any(item.source_file == hit.source for item in question.gold)
+                if hit.gold is None and not (page and question.gold_level == "file"):
+                    lines = (made[0] / "docs" / hit.source).read_text().split("\n")
+                    start, end = hit.line_start, hit.line_end
+                    while not lines[end - 1].strip():
+                        end -= 1
+                    wanted.add((row.question_id, hit.source, start, end))
+        done = label("q\n", "--depth", depth)
+        assert done.exit_code == 0, done.output
+        assert f"{len(wanted)} passages to label" in done.stderr
+    everything = label("s\n" * 99, "--depth", 3).stdout
+    assert sorted(shown(everything)) == sorted(place[1:] for place in wanted)
+
+
+def test_no_system_and_no_rank_is_shown_and_the_seed_orders(label) -> None:
+    first, again, other = (label("s\n" * 99, "--seed", seed).stdout for seed in (1, 1, 2))
+    assert first == again
+    assert shown(first) != shown(other)
+    assert sorted(shown(first)) == sorted(shown(other))
+    for word in ("bm25", "local", "rank", "score", "dense"):
+        assert word not in first
+
+
+def test_a_yes_becomes_gold_and_the_rest_is_recorded(made: tuple[Path, Path], label, tmp_path: Path) -> None:
+    done = label("y\np\nn\n", "--depth", 2)
+    assert done.exit_code == 0, done.output
+    before = {each.id: each for each in Run.load(made[1]).asked}
+    after = {each.id: each for each in load_questions(tmp_path / "gold.jsonl")}
+    labels = [each for question in after.values() for each in labels_of(question)]
+    assert sorted(each.label for each in labels) == ["no", "partly", "yes"]
+    assert {(each.annotator, each.by, each.model) for each in labels} == {("ada", "person", "")}
+    added = {
+        (key, item.source_file, item.answer_line_start)
+        for key, question in after.items()
+        for item in question.gold
+        if item not in before[key].gold
+    }
+    (yes,) = [each for each in labels if each.label == "yes"]
+    assert len(added) == 1
+    assert {place[1] for place in added} == {yes.source_file}
+    assert all(each.gold is None for each in labels if each.label != "yes")
+    checked = invoke("questions", "check", tmp_path / "gold.jsonl", "--data-dir", made[0] / "data")
+    assert checked.exit_code == 0, checked.output
+
+
+def test_a_question_that_nothing_answered_is_answerable_after_a_yes(label, tmp_path: Path) -> None:
+    label("y\n" * 99)
+    question = questions_in(tmp_path / "gold.jsonl")["espresso"]
+    assert question.get("answerable", True)
+    assert question["answer_digest"]
+
+
+def test_a_page_as_gold_gets_pages(label, tmp_path: Path) -> None:
+    label("y\n" * 99)
+    question = questions_in(tmp_path / "gold.jsonl")["api"]
+    assert question["alternates"]
+    assert all(set(item) == {"source_file"} for item in question["alternates"])
+    sources = [question["source_file"], *(item["source_file"] for item in question["alternates"])]
+    assert len(sources) == len(set(sources))
+
+
+def test_a_yes_may_name_the_lines_that_answer(label, tmp_path: Path) -> None:
+    place = shown(label("q\n").stdout)[0]
+    start = place[1]
+    done = label(f"y {start + 500}\nn {start}\nwhat\ny {start}\nq\n")
+    assert "are not all in the passage" in done.stderr
+    assert "only a yes takes lines" in done.stderr
+    assert "'what' is no answer" in done.stderr
+    labels = [each for line in json_lines(tmp_path / "gold.jsonl") for each in line.get("labels", [])]
+    assert [(each["line_start"], each["gold"]) for each in labels] == [(start, [start, start])]
+
+
+def test_an_interrupted_pass_goes_on_where_it_stopped(label, tmp_path: Path) -> None:
+    everything = shown(label("s\n" * 99).stdout)
+    assert not (tmp_path / "gold.jsonl").exists(), "nothing was labelled"
+    first = label("n\ny\nq\n")
+    assert f"{len(everything) - 2} passages left" in first.stdout
+    rest = label("n\n" * 99)
+    assert shown(rest.stdout) == everything[2:]
+    assert "; 0 passages left" in rest.stdout
+    assert "0 passages left" in label("").stdout
+    whole = label("n\ny\n" + "n\n" * 99, output="whole.jsonl")
+    assert whole.exit_code == 0
+    assert (tmp_path / "whole.jsonl").read_bytes() == (tmp_path / "gold.jsonl").read_bytes()
+
+
+def test_two_annotators_see_the_same_passages(label) -> None:
+    """What one made gold is shown to the other, in the same file and in another."""
+    ada = label("y\n" * 99)
+    assert shown(label("n\n" * 99, who="bob").stdout) == shown(ada.stdout)
+    assert shown(label("n\n" * 99, who="bob", output="bob.jsonl").stdout) == shown(ada.stdout)
+
+
+def test_what_cannot_be_labelled_is_refused(made: tuple[Path, Path], label, tmp_path: Path) -> None:
+    project, run = made
+    other = [{**line, "question": "another"} for line in QUESTIONS if line["id"] == "api"]
+    write_lines(tmp_path / "other.jsonl", other)
+    refused = label("y\n", output="other.jsonl")
+    assert (refused.exit_code, "has another question 'api'" in refused.output) == (3, True)
+    write_lines(tmp_path / "own.jsonl", [{**other[0], "question": "HTTP API", "labels": ["mine"]}])
+    assert "`labels` holds what is no label" in label("y\n", output="own.jsonl").output
+    shutil.copytree(project, tmp_path / "edited", symlinks=True)
+    (tmp_path / "edited" / "docs" / "install.rst").write_text("Changed\n=======\n\nAll of it.\n")
+    verb = ("questions", "label", run, "--data-dir", tmp_path / "edited" / "data", "--annotator", "ada")
+    edited = invoke(*verb, "--output", tmp_path / "x.jsonl", typed="y\n")
+    assert (edited.exit_code, "are not those that the run" in edited.output) == (3, True)
+    assert "--accept-proposals needs an LLM" in label("", "--accept-proposals").output
+    assert label("", who=" ").exit_code == 2
+
+
+def test_a_run_that_keeps_no_wording_needs_the_questions(made: tuple[Path, Path], tmp_path: Path) -> None:
+    project, _ = made
+    words = ("--predictor", "bm25", "--questions", project / "asked.jsonl", "--question-text", "hash")
+    hashed = benchmark(project, *words, reports=tmp_path / "hashed")
+    verb = ("questions", "label", hashed, "--data-dir", project / "data", "--annotator", "ada")
+    verb = (*verb, "--output", tmp_path / "gold.jsonl")
+    assert "holds digests" in invoke(*verb, typed="y\n").output
+    named = invoke(*verb, "--questions", project / "asked.jsonl", typed="n\n")
+    assert named.exit_code == 0, named.output
+    assert questions_in(tmp_path / "gold.jsonl")["api"]["question"] == "HTTP API"
+
+
+def test_on_a_terminal(made: tuple[Path, Path], tmp_path: Path) -> None:
+    project, run = made
+    file = tmp_path / "gold.jsonl"
+    verb = [sys.executable, "-m", "branchrank.cli.main", "questions", "label", str(run), "--annotator", "ada"]
+    terminal = Terminal([*verb, "--data-dir", str(project / "data"), "--output", str(file)])
+    try:
+        assert terminal.read_until(lambda: b"answers it? " in terminal.output)
+        terminal.send(b"y\r")
+        assert terminal.read_until(lambda: terminal.output.count(b"answers it? ") == 2)
+        terminal.process.send_signal(signal.SIGINT)
+        assert terminal.read_until(lambda: terminal.process.poll() is not None)
+    finally:
+        terminal.close()
+    assert terminal.process.returncode == 130
+    assert b"Traceback" not in terminal.output
+    assert sum(len(labels_of(each)) for each in load_questions(file)) == 1
+
+
+@pytest.fixture
+def llm() -> Iterator[ScriptedLLM]:
+    """Says yes, partly, no in turn."""
+    words = ("yes", "partly", "no")
+    with ScriptedLLM(lambda chat, number: say(json.dumps({"label": words[number % 3]}))) as server:
+        yield server
+
+
+def test_proposals_are_shown_and_only_a_person_decides(label, llm: ScriptedLLM, tmp_path: Path) -> None:
+    done = label("n\n" * 99, "--base-url", llm.base_url, "--model", "tiny")
+    assert done.exit_code == 0, done.output
+    assert "tiny proposes: yes" in done.stdout
+    labels = [each for line in json_lines(tmp_path / "gold.jsonl") for each in line.get("labels", [])]
+    assert {each["label"] for each in labels} == {"no"}
+    assert {each["proposed"] for each in labels} == {"yes", "partly", "no"}
+    assert {each["model"] for each in labels} == {"tiny"}
+    assert not any("by" in each or "gold" in each for each in labels)
+
+
+def test_accepted_proposals_are_marked_and_the_report_says_so(
+    made: tuple[Path, Path], label, llm: ScriptedLLM, tmp_path: Path
+) -> None:
+    words = ("--base-url", llm.base_url, "--model", "tiny", "--accept-proposals")
+    done = label("", *words, who="tiny")
+    assert done.exit_code == 0, done.output
+    file = tmp_path / "gold.jsonl"
+    labels = [each for line in json_lines(file) for each in line.get("labels", [])]
+    assert {each["by"] for each in labels} == {"llm"}
+    made_gold = sum("gold" in each for each in labels)
+    assert 0 < made_gold <= sum(each["label"] == "yes" for each in labels)
+    run = benchmark(made[0], "--predictor", "bm25", "--questions", file, reports=tmp_path / "reports")
+    text = (run / "report.md").read_text()
+    assert f"Warning: {made_gold} of" in text
+    assert "gold passages were labelled by an LLM (tiny)" in text
+    assert invoke("verify", run).exit_code == 0
+    # A person says no to all of it: the LLM's gold goes.
+    assert shown(label("n\n" * 99).stdout)
+    before = {each.id: each.gold for each in Run.load(made[1]).asked}
+    assert {each.id: each.gold for each in load_questions(file)} == before
+
+
+def test_an_llm_that_fails_ends_the_pass_and_keeps_the_labels(label, tmp_path: Path) -> None:
+    def script(chat, number):
+        return say('{"label": "no"}' if number == 1 else "what a question")
+
+    with ScriptedLLM(script) as server:
+        words = ("--base-url", server.base_url, "--model", "tiny", "--accept-proposals")
+        done = label("", *words)
+    assert done.exit_code == 7
+    assert "3 calls in a row gave no label" in done.output
+    assert sum(len(line.get("labels", [])) for line in json_lines(tmp_path / "gold.jsonl")) == 1
+
+
+def test_agreement_of_two_files(label, tmp_path: Path) -> None:
+    count = len(shown(label("y\n" * 99).stdout))
+    label("y\n" * (count - 2) + "n\np\n", who="bob", output="bob.jsonl")
+    files = (tmp_path / "gold.jsonl", tmp_path / "bob.jsonl")
+    done = invoke("questions", "agreement", *files)
+    assert done.exit_code == 0, done.output
+    assert f"{count} passages labelled by both" in done.output
+    assert f"they agree on {(count - 2) / count:.0%}" in done.output
+    same = invoke("questions", "agreement", files[0], files[0])
+    assert "kappa is not defined, as both gave one label alone" in same.output
+    label("n\n" * 99, who="cy")  # a second annotator in the first file
+    several = invoke("questions", "agreement", *files)
+    assert (several.exit_code, "has labels of ada, cy" in several.output) == (2, True)
+    named = invoke("questions", "agreement", *files, "--annotator", "ada", "--annotator", "bob")
+    assert named.output == done.output
+    wrong = invoke("questions", "agreement", *files, "--annotator", "ad", "--annotator", "bob")
+    assert "did you mean `ada`?" in wrong.output
+
+
+def test_agreement_without_common_passages(label, tmp_path: Path) -> None:
+    label("n\nq\n")
+    label("s\nn\nq\n", who="bob", output="bob.jsonl")
+    done = invoke("questions", "agreement", tmp_path / "gold.jsonl", tmp_path / "bob.jsonl")
+    assert (done.exit_code, "no passage in common" in done.output) == (3, True)
+
+
+def pairs(table: list[list[int]]) -> list[tuple[str, str]]:
+    return [
+        ("abc"[i], "abc"[j])
+        for i, row in enumerate(table)
+        for j, count in enumerate(row)
+        for _ in range(count)
+    ]
+
+
+def test_kappa_is_that_of_the_textbook() -> None:
+    """Fleiss, Levin and Paik 2003, table 18.1: 100 diagnoses by two raters; kappa .68 (.51 to .85)."""
+    found = cohens_kappa(pairs([[75, 1, 4], [5, 4, 1], [0, 0, 10]]), "abc")
+    assert found.n == 100
+    assert (found.observed, round(found.expected, 4)) == (0.89, 0.66)
+    assert found.kappa == pytest.approx(0.6765, abs=5e-5)
+    assert found.standard_error == pytest.approx(0.0877, abs=5e-5)
+    assert (found.low, found.high) == (pytest.approx(0.5046, abs=5e-5), pytest.approx(0.8484, abs=5e-5))
+
+
+def test_kappa_at_its_ends() -> None:
+    chance = cohens_kappa(pairs([[25, 25, 0], [25, 25, 0], [0, 0, 0]]), "abc")
+    assert chance.kappa == 0
+    opposed = cohens_kappa(pairs([[0, 10, 0], [10, 0, 0], [0, 0, 0]]), "abc")
+    assert (opposed.kappa, opposed.low) == (-1, -1)
+    perfect = cohens_kappa(pairs([[2, 0, 0], [0, 2, 0], [0, 0, 0]]), "abc")
+    assert (perfect.kappa, perfect.high) == (1, 1)
+    assert perfect.low == pytest.approx((0.025**0.25 - 0.5) / 0.5), "four items show little"
+    alone = cohens_kappa(pairs([[5, 0, 0], [0, 0, 0], [0, 0, 0]]), "abc")
+    assert (alone.kappa, alone.low, alone.observed) == (None, None, 1)
+    with pytest.raises(ValueError, match="no items"):
+        cohens_kappa([], "abc")
+
+
+def test_a_label_that_is_none_is_refused(tmp_path: Path) -> None:
+    write_lines(tmp_path / "q.jsonl", [{**QUESTIONS[0], "labels": [{"label": "maybe"}]}])
+    with pytest.raises(QuestionError, match="holds what is no label"):
+        labels_of(load_questions(tmp_path / "q.jsonl")[0])
