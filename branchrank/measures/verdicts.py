@@ -274,15 +274,6 @@ def _comparison(
     odds: Odds | None = None
     if pair.hits:
         odds = matched_odds(pair.differences, sources, level=1 - alpha / family, rejected=p_adjusted < alpha)
-    verdict: Verdict
-    if p_adjusted < alpha:
-        verdict = "better" if difference > 0 else "worse"
-    elif interval and -delta < interval.low and interval.high < delta:
-        verdict = "equivalent within delta"
-    elif floor * family >= alpha:
-        verdict = "too few questions to tell"
-    else:
-        verdict = "inconclusive"
     return Comparison(
         measure=measure,
         baseline=pair.baseline,
@@ -308,12 +299,29 @@ def _comparison(
         family=family,
         alpha=alpha,
         delta=delta,
-        verdict=verdict,
+        verdict=verdict_of(p_adjusted, difference, interval, floor, family, alpha, delta),
         odds_ratio=None if odds is None else odds.ratio,
         odds_low=None if odds is None else odds.low,
         odds_high=None if odds is None else odds.high,
         d_z=None if pair.hits else cohens_d(pair.differences),
     )
+
+
+def verdict_of(
+    p_adjusted: float,
+    difference: float,
+    interval: Interval | None,
+    floor: float,
+    family: int,
+    alpha: float,
+    delta: float,
+) -> Verdict:
+    """The word for a comparison, in the order of step 4; ``floor`` is the smallest p that it could have."""
+    if p_adjusted < alpha:
+        return "better" if difference > 0 else "worse"
+    if interval and -delta < interval.low and interval.high < delta:
+        return "equivalent within delta"
+    return "too few questions to tell" if floor * family >= alpha else "inconclusive"
 
 
 def _sizing(pair: _Pair, sources: Sequence[str], alpha: float) -> tuple[float | None, int | None]:

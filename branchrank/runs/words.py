@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 from math import isinf
 
+from branchrank.measures.stratified import StratifiedComparison
 from branchrank.measures.verdicts import Comparison
 from branchrank.runs.estimates import Estimate
 
@@ -88,12 +89,12 @@ def plural(count: int, noun: str) -> str:
     return f"{count} {noun}" if count == 1 else f"{count} {noun}s"
 
 
-def record(comparison: Comparison) -> str:
+def record(comparison: Comparison | StratifiedComparison) -> str:
     """Wins/ties/losses."""
     return f"{comparison.wins}/{comparison.ties}/{comparison.losses}"
 
 
-def verdict_words(comparison: Comparison) -> str:
+def verdict_words(comparison: Comparison | StratifiedComparison) -> str:
     """The verdict, with the size of delta where it needs one."""
     if comparison.verdict == "equivalent within delta":
         return f"equivalent within {margin(comparison.delta, comparison.measure)}"
@@ -111,7 +112,7 @@ def sentence(comparison: Comparison) -> str:
     unit = " points" if is_share(measure) else ""
     parts = [
         f"{measure} {score(comparison.mean_b, measure)} vs {score(comparison.mean_a, measure)}, "
-        f"{gap(comparison.difference, measure)}{unit} ({_interval_words(comparison)}).",
+        f"{gap(comparison.difference, measure)}{unit} ({interval_words(comparison)}).",
         f"{plural(comparison.wins, 'win')}, {plural(comparison.ties, 'tie')}, "
         f"{comparison.losses} loss{'' if comparison.losses == 1 else 'es'}; "
         f"adjusted p {p_value(comparison.p_adjusted)}.",
@@ -121,7 +122,7 @@ def sentence(comparison: Comparison) -> str:
     return " ".join(parts)
 
 
-def confidence(comparison: Comparison) -> str:
+def confidence(comparison: Comparison | StratifiedComparison) -> str:
     """The name of a comparison's interval: its confidence, and the family that it covers."""
     name = f"{100 * (1 - comparison.alpha):g}% interval"
     return name if comparison.family == 1 else f"{name} over {comparison.family} comparisons"
@@ -143,7 +144,8 @@ def _ratio(value: float) -> str:
     return "∞" if isinf(value) else f"{value:.2g}" if value < 10 else f"{value:.0f}"
 
 
-def _interval_words(comparison: Comparison) -> str:
+def interval_words(comparison: Comparison | StratifiedComparison) -> str:
+    """The interval of a difference with its name."""
     if comparison.ci_low is None:
         return f"no interval: {FEW_PAGES}"
     return (

@@ -188,6 +188,20 @@ MUTANTS = (
         (f"{TEST_VERDICTS}::test_the_interval_says_of_0_what_the_test_says",),
     ),
     Mutant(
+        "large-datasets-count-more",
+        "branchrank/measures/stratified.py",
+        "* (largest / len(each))",
+        "* 1.0",
+        ("tests/measures/test_stratified.py::test_the_test_is_a_sign_flip_of_pages_weighted_by_dataset",),
+    ),
+    Mutant(
+        "macro-interval-as-wide-as-one-datasets",
+        "branchrank/measures/stratified.py",
+        "low=mean - below / len(known)",
+        "low=mean - below / len(known) ** 0.5",
+        ("tests/measures/test_stratified.py::test_the_interval_is_zou_and_donners",),
+    ),
+    Mutant(
         "odds-of-all-questions",
         EFFECTS,
         "won = [float(gap > 0) for gap in differences if gap]",

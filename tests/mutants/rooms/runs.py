@@ -127,6 +127,13 @@ MUTANTS = (
         (f"{TEST_COMPARISONS}::test_a_leader_that_is_not_proved_is_no_winner",),
     ),
     Mutant(
+        "one-dataset-twice",
+        "branchrank/runs/datasets.py",
+        "        if before != name:\n",
+        "        if False:\n",
+        ("tests/report/test_datasets.py::test_runs_that_make_no_table_are_refused",),
+    ),
+    Mutant(
         "two-baselines-are-compared-twice",
         "branchrank/runs/comparisons.py",
         "if name != baseline and name not in baselines[:place]",
