@@ -126,12 +126,19 @@ def paired_t(differences: Sequence[float] | Floats) -> float | None:
 
 
 def holm(p_values: Sequence[float]) -> tuple[float, ...]:
-    """Holm's adjusted p-values, in the order given; family-wise error stays at alpha."""
-    if not p_values:
-        return ()
-    from statsmodels.stats.multitest import multipletests
+    """Holm's adjusted p-values, in the order given; family-wise error stays at alpha.
 
-    return tuple(float(p) for p in multipletests(p_values, method="holm")[1])
+    Written out, for the one of statsmodels runs the garbage collector at each call.
+
+    >>> holm([0.03, 0.01])
+    (0.03, 0.02)
+    """
+    family, largest = len(p_values), 0.0
+    adjusted = [0.0] * family
+    for rank, place in enumerate(sorted(range(family), key=lambda each: p_values[each])):
+        largest = max(largest, min(1.0, (family - rank) * p_values[place]))
+        adjusted[place] = largest
+    return tuple(adjusted)
 
 
 def p_floor(differing: int) -> float:

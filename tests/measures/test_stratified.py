@@ -7,7 +7,7 @@ from branchrank.measures.intervals import Interval, difference_interval
 from branchrank.measures.significance import sign_flip
 from branchrank.measures.stratified import Stratum, compare_strata, macro_average, macro_interval
 
-SAMPLES = 40
+SAMPLES = 400
 
 
 def stratum(name, gaps, pages=None):
