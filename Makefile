@@ -8,7 +8,7 @@ UV := $(shell command -v uv 2>/dev/null)
 # uv does not read pip's find-links by itself.
 export UV_FIND_LINKS ?= $(PIP_FIND_LINKS)
 
-.PHONY: setup demo test lint types imports docs unit test-full mutants test-corpora bench clean
+.PHONY: setup demo test lint types imports docs unit test-full test-pythons mutants test-corpora bench clean
 
 setup: $(VENV)/.ready
 
@@ -51,6 +51,11 @@ unit: setup
 test-full: setup
 	$(BIN)/python -m pytest -m full
 	$(MAKE) test-corpora mutants
+
+# The suite under each version of Python that is supported: PYTHONS="3.12" for one of them.
+PYTHONS ?= 3.11 3.12 3.13
+test-pythons:
+	nice $(PYTHON) .ci/test_pythons.py $(PYTHONS) -n auto --dist loadfile
 
 # Breaks a copy of the product in listed ways, one at a time: every one must make a test fail.
 mutants: setup

@@ -26,6 +26,7 @@ from __future__ import annotations
 
 import difflib
 from collections.abc import Iterable
+from pathlib import Path
 
 
 class BranchRankError(Exception):
@@ -134,6 +135,24 @@ def nearest(name: str, known: Iterable[str]) -> str:
     """Return the known name nearest to ``name``, or "" when none is near."""
     near = difflib.get_close_matches(name, list(known), n=1)
     return near[0] if near else ""
+
+
+def nearest_path(path: Path) -> str:
+    """Return ``; did you mean `docs/questions.jsonl`?`` for the existing path nearest to ``path``, or "".
+
+    Each part of the path that does not exist is replaced by the nearest name that does.
+    """
+    found = Path(path.anchor)
+    for part in path.relative_to(path.anchor).parts:
+        try:
+            names = [each.name for each in found.iterdir()] if not (found / part).exists() else [part]
+        except OSError:
+            return ""
+        near = part if part in names else nearest(part, names)
+        if not near:
+            return ""
+        found /= near
+    return f"; did you mean `{found}`?" if found != path else ""
 
 
 def or_else(name: str, known: Iterable[str]) -> str:

@@ -21,6 +21,25 @@ from branchrank.bench import (
     plan_from_run,
     seal_plan,
 )
+from branchrank.exchange import (
+    ALPHA,
+    BEIR_MEASURES,
+    COMPARED_MEASURES,
+    DELTA,
+    ResultsTable,
+    beir_from_frames,
+    compare_frames,
+    compare_trec,
+    comparison_table,
+    import_beir,
+    latex,
+    qrels_frame,
+    results_frame,
+    run_beir,
+    run_table,
+    topics_frame,
+    write_latex,
+)
 from branchrank.files.grep import Ranking
 from branchrank.files.read_file import FileRefused
 from branchrank.measures.agreement import Agreement
@@ -37,7 +56,6 @@ from branchrank.workspace_questions import Spent
 if TYPE_CHECKING:
     from branchrank.bench.tuning import Tuning
     from branchrank.corpus.named import CorpusPlace
-    from branchrank.questions.beir import BeirQuestions
     from branchrank.records import LLMCall
     from branchrank.report.datasets import DatasetReport
     from branchrank.report.power_analysis import PowerAnalysis
@@ -47,6 +65,10 @@ if TYPE_CHECKING:
     from branchrank.starter_files import StarterFiles
 
 __all__ = [
+    "ALPHA",
+    "BEIR_MEASURES",
+    "COMPARED_MEASURES",
+    "DELTA",
     "FILTER_KEYS",
     "TUNING_BUDGET",
     "TUNING_FOLDS",
@@ -60,6 +82,7 @@ __all__ = [
     "Plan",
     "PlanEstimate",
     "Ranking",
+    "ResultsTable",
     "Seal",
     "SearchStatus",
     "SearchTools",
@@ -67,25 +90,36 @@ __all__ = [
     "ToolAnswer",
     "add_corpus",
     "agreement",
+    "beir_from_frames",
     "compare_datasets",
+    "compare_frames",
+    "compare_trec",
+    "comparison_table",
     "demo",
     "estimate_plan",
     "import_beir",
     "init",
+    "latex",
     "list_corpora",
     "list_runs",
     "plan_from_experiment",
     "plan_from_names",
     "plan_from_run",
     "power",
+    "qrels_frame",
     "read_filters",
     "read_lines",
+    "results_frame",
+    "run_beir",
     "run_benchmark",
+    "run_table",
     "score_trec",
     "seal_plan",
     "spent_line",
+    "topics_frame",
     "tune",
     "verify",
+    "write_latex",
     "write_tuned",
 ]
 
@@ -326,26 +360,11 @@ def score_trec(
     return trec_files.score_trec([Path(path) for path in runs], Path(qrels), measures)
 
 
-def import_beir(
-    folder: str | Path, output: str | Path, *, split: str = "test", remove_query: bool = False
-) -> BeirQuestions:
-    """Write the queries of a BEIR folder and their relevance judgements as a question file.
-
-    With ``remove_query`` a query's own document (of the same id) is never a hit. Raises
-    :class:`~branchrank.errors.QuestionError` or :class:`~branchrank.errors.InputError`.
-    """
-    from branchrank.questions.beir import beir_questions
-    from branchrank.questions.question_files import write_questions
-
-    made = beir_questions(Path(folder), split, remove_query=remove_query)
-    write_questions(Path(output), made.questions)
-    return made
-
-
 def add_corpus(name: str, *, progress: Progress = no_progress) -> Path:
     """Fetch a corpus by name, check it, and return the folder that holds its documents.
 
-    Nothing fetched is executed. Raises :class:`~branchrank.errors.CorpusError`.
+    ``ir:ID`` is a dataset of the package ir-datasets, as a BEIR folder. Nothing fetched is
+    executed. Raises :class:`~branchrank.errors.CorpusError`.
     """
     from branchrank.corpus import named
 

@@ -106,7 +106,7 @@ class Workspace(Searcher):
         ...     workspace.index.manifest.documents
         5
         """
-        from branchrank.corpus.beir import is_beir, unpack_beir
+        from branchrank.corpus.beir import entries_place, is_beir, unpack_beir
         from branchrank.corpus.named import locate_corpus
 
         folder = arguments.path("data_dir", data_dir)
@@ -117,7 +117,7 @@ class Workspace(Searcher):
             opened.check_exists()
         root = None if corpus is None else locate_corpus(_corpus(corpus))
         if root is not None and is_beir(root):
-            root = unpack_beir(root, folder / "beir" / root.resolve().name)
+            root = unpack_beir(root, folder / entries_place(root.resolve().name))
         opened.check_links(root, [Path(each) for each in (chunks, nodes) if each is not None])
         with kept_if_right(folder):
             configure(
@@ -388,14 +388,16 @@ class Run(RunData):
         *,
         predictor: str = "",
         baseline_predictor: str = "",
-        measure: str = "",
+        primary: str = "",
+        measures: str | Sequence[str] = (),
         delta: float = DELTA,
     ) -> RunComparison:
         """Compare this run, the candidate, with a baseline run over the same questions.
 
         Each predictor is compared with the one of the same name, or ``predictor`` with
-        ``baseline_predictor``. A positive difference means that this run is better. Printing the result
-        shows what ``branchrank compare`` shows.
+        ``baseline_predictor``. A positive difference means that this run is better. ``primary`` is the
+        measure that is tested (default: this run's own); ``measures``, and those that this run chose, get an
+        interval. Printing the result shows what ``branchrank compare`` shows.
 
         Raises :class:`~branchrank.errors.RunError` when the questions are not the same, and
         :class:`~branchrank.errors.UsageError` for an unknown predictor or measure.
@@ -407,7 +409,8 @@ class Run(RunData):
             baseline,
             predictor=predictor,
             baseline_predictor=baseline_predictor,
-            measure=measure,
+            primary=primary,
+            measures=arguments.texts("measures", measures, "nDCG@10"),
             delta=delta,
         )
 
@@ -418,11 +421,12 @@ class Run(RunData):
         delta: float = DELTA,
         predictor: str = "",
         baseline_predictor: str = "",
-        measure: str = "",
+        primary: str = "",
+        measures: str | Sequence[str] = (),
     ) -> RunGate:
         """Whether this run is not worse than the baseline by ``delta`` or more: pass, fail or undecided.
 
-        Raises as :meth:`compare_with` does.
+        The primary measure decides; ``measures`` are shown beside it. Raises as :meth:`compare_with` does.
         """
         from branchrank.runs.run_comparison import gate_runs
 
@@ -432,7 +436,8 @@ class Run(RunData):
             delta=delta,
             predictor=predictor,
             baseline_predictor=baseline_predictor,
-            measure=measure,
+            primary=primary,
+            measures=arguments.texts("measures", measures, "nDCG@10"),
         )
 
     def report(
@@ -445,6 +450,9 @@ class Run(RunData):
     ) -> list[Path]:
         """Write ``report.md``, ``report.html`` and the plots; returns their paths.
 
+        In the run's own directory the CSV files are written again too, so that a run of an older version gets
+        the columns of this one.
+
         They go into the run's directory unless ``into`` names another one; a cut needs ``into``.
         ``with_text=False`` leaves the documents' text out. ``corpus`` says where the corpus is now;
         ``notice`` is called with a line when that is not the corpus that was searched.
@@ -453,6 +461,7 @@ class Run(RunData):
         """
         from branchrank.corpus.named import locate_corpus
         from branchrank.report.writing import write_report
+        from branchrank.runs.tables import write_tables
 
         if into is None and self.conditions:
             raise UsageError(
@@ -463,6 +472,8 @@ class Run(RunData):
             raise UsageError(
                 f"{into} is a run, whose report would be replaced", remedy="name another directory"
             )
+        if into is None:
+            write_tables(self)
         return write_report(
             self,
             with_text=with_text,

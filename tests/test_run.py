@@ -231,6 +231,11 @@ def test_measures_by_name_are_columns_after_the_others(run: Run, named: Run) -> 
     assert list(named.questions.columns) == [*run.questions.columns, *asked]
     questions = named.questions[named.questions["outcome"] != "unanswerable"]
     means = questions.groupby("predictor")[asked].mean()
+    text = named.report()[0].read_text(encoding="utf-8")
+    for _, row in named.summary.iterrows():
+        low, value, high = (row[f"AP{end}"] for end in ("_low", "", "_high"))
+        assert low < value < high
+        assert f"{value:.3f} ({low:.3f}–{high:.3f})" in text
     for _, row in named.summary.iterrows():
         for name in asked:
             assert row[name] == pytest.approx(means.loc[row["predictor"], name], abs=1e-5)
@@ -253,7 +258,7 @@ def test_the_primary_measure_is_in_every_table(
     assert lines[0].split()[6] == f"{rate:.3f}"
     text = named.report(into=tmp_path / "report")[0].read_text(encoding="utf-8")
     [heading] = [line for line in text.splitlines() if line.startswith("| predictor | strict MRR@5")]
-    assert heading.endswith("| nDCG@10 |")
+    assert heading.endswith("| nDCG@10 | AP | relaxed R@5 |")
     assert "relaxed hit@5 | nDCG@10 |" in text
     named.report()
     assert named.verify().findings == ()

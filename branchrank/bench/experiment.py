@@ -20,9 +20,9 @@ from typing import Any, Literal, TypeVar
 import msgspec
 
 from branchrank.addresses import explained, laid_over
-from branchrank.errors import UsageError, or_else
+from branchrank.errors import UsageError, nearest_path, or_else
 from branchrank.index.config_file import read_config
-from branchrank.measures.names import named_measure
+from branchrank.measures.names import measure_names, named_measure
 from branchrank.records import Record
 from branchrank.runs.comparisons import ALL_PAIRS
 from branchrank.settings import (
@@ -83,7 +83,9 @@ class _Header(Record, frozen=True, kw_only=True):
 def load_experiment(path: Path, flags: Mapping[str, Any] | None = None) -> Experiment:
     """Read an experiment file. Raises one :class:`UsageError` with every problem of it."""
     if not path.is_file():
-        raise UsageError(f"there is no experiment file {path}", remedy="branchrank run EXPERIMENT.toml")
+        raise UsageError(
+            f"there is no experiment file {path}{nearest_path(path)}", remedy="branchrank run EXPERIMENT.toml"
+        )
     found: list[str] = []
     header = _header(read_toml(path), found)
     config = _attempt(found, lambda: read_config(Path(header.data_dir) / "branchrank.toml"))
@@ -198,10 +200,12 @@ def _declared(settings: Resolved, names: Sequence[str], failed: Sequence[str]) -
     """Problems of the declared primary measure and baseline, which may be a system that has failed."""
     part = settings.part(BenchmarkSettings)
     found: list[str] = []
-    try:
-        named_measure(part.primary)
-    except UsageError as error:
-        found.append(f"primary: {error.message}; {error.remedy}")
+    for key, names_of in (("primary", [part.primary]), ("measures", measure_names(part.measures))):
+        for name in names_of:
+            try:
+                named_measure(name)
+            except UsageError as error:
+                found.append(f"{key}: {error.message}; {error.remedy}")
     declared = (part.baseline,) if isinstance(part.baseline, str) else part.baseline
     for baseline in declared if names or failed else ():
         # Of a sweep that failed, only the table's name is known.

@@ -12,6 +12,8 @@ from functools import partial
 from pathlib import Path
 from typing import Any, TypeVar
 
+import msgspec
+
 from branchrank.bench.experiment import DEFAULT_INDEX, PlannedSystem, load_experiment
 from branchrank.bench.predictors import (
     ApiPredictor,
@@ -22,16 +24,19 @@ from branchrank.bench.predictors import (
 )
 from branchrank.errors import BranchRankError, InputError, UsageError
 from branchrank.index.workspace_folder import WorkspaceFolder
+from branchrank.measures.names import depth_needed
 from branchrank.questions.question_files import check_wording, load_questions, sample_questions
 from branchrank.records import Question, Record
 from branchrank.runs import comparisons
-from branchrank.settings import BenchmarkSettings, IndexSettings, LLMSettings, Resolved
+from branchrank.settings import DEFAULT, BenchmarkSettings, IndexSettings, LLMSettings, Resolved, settings_of
 from branchrank.spec import System
 from branchrank.systems.builtin import builtin_systems
 from branchrank.systems.checks import check_embedder, problems
 from branchrank.systems.query import read_filters
+from branchrank.systems.stages import most_hits
 
 T = TypeVar("T")
+_TOP_K = "benchmark.top_k"
 
 
 class Plan(Record, frozen=True, kw_only=True):
@@ -146,6 +151,11 @@ def _errors(plan: Plan) -> Iterator[BranchRankError]:
             for each in plan.predictors
             if isinstance(each, PlannedSystem) and each.index in plan.indexes
         ),
+        *(
+            partial(check_pool, system, plan.settings.part(BenchmarkSettings))
+            for system in plan.systems
+            if not problems(system)
+        ),
         lambda: read_filters(plan.filters),
         lambda: comparisons.check_plan(plan.settings.part(BenchmarkSettings), names),
         lambda: asked_questions(plan),
@@ -156,6 +166,39 @@ def _errors(plan: Plan) -> Iterator[BranchRankError]:
         found: list[BranchRankError] = []
         _attempt(found, check)
         yield from found
+
+
+def check_pool(system: System, settings: BenchmarkSettings) -> None:
+    """Raise :class:`UsageError` for a measure that looks deeper than the system can answer."""
+    pool = most_hits(system, settings.top_k)
+    for measure in comparisons.declared_measures(settings):
+        cutoff = measure.measure.cutoff or 0
+        if pool is not None and cutoff > pool:
+            raise UsageError(
+                f"measure {measure.name!r} looks at {cutoff} hits, and system {system.name!r} finds at most "
+                f"{pool} (top_n of its branches, cap of its fusion)",
+                remedy=f"raise top_n or cap, or take a cutoff of at most {pool}",
+            )
+
+
+def with_depth(settings: Resolved) -> Resolved:
+    """The settings with as many hits kept as the deepest measure needs, where nobody set ``top_k``."""
+    part = settings.part(BenchmarkSettings)
+    if settings.origins[_TOP_K] != DEFAULT:
+        return settings
+    try:
+        needed = depth_needed(comparisons.declared_measures(part))
+    except UsageError:
+        return settings  # the plan's own check names it
+    [limit] = (int(each.high or 0) for each in settings_of(BenchmarkSettings) if each.name == "top_k")
+    if needed <= part.top_k:
+        return settings
+    deeper = msgspec.structs.replace(part, top_k=min(needed, limit))
+    return msgspec.structs.replace(
+        settings,
+        parts={**settings.parts, part.section: deeper},
+        origins={**settings.origins, _TOP_K: "the deepest measure"},
+    )
 
 
 def _system_remedy(wrong: Sequence[str]) -> str:
@@ -224,7 +267,7 @@ def plan_from_names(
     fields = {"repeats": settings.part(LLMSettings).repeats, **fields}
     plan = Plan(
         data_dir=data_dir,
-        settings=settings,
+        settings=with_depth(settings),
         predictors=tuple(made.values()),
         indexes={DEFAULT_INDEX: settings},
         **fields,
@@ -260,7 +303,7 @@ def plan_from_experiment(path: Path, flags: Mapping[str, Any] | None = None, **f
     used = {planned.index for planned in experiment.systems}
     return Plan(
         data_dir=experiment.data_dir,
-        settings=experiment.settings,
+        settings=with_depth(experiment.settings),
         predictors=experiment.systems,
         indexes={name: each for name, each in experiment.indexes.items() if name in used},
         questions=experiment.questions,

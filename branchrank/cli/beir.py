@@ -1,4 +1,4 @@
-"""``branchrank beir``: questions from BEIR folders."""
+"""``branchrank beir``: benchmarks on BEIR folders, and questions from them."""
 
 from __future__ import annotations
 
@@ -6,12 +6,115 @@ from pathlib import Path
 
 import click
 
-from branchrank.cli.terminal import Group, safe
+from branchrank.cli.latex import latex_option, write_latex
+from branchrank.cli.options import FRESH, QUIET, REPORTS, given_flags, settings_options, typed_command
+from branchrank.cli.terminal import Group, import_from_here, safe, say
+from branchrank.errors import FailedRunError
+from branchrank.settings import (
+    BenchmarkSettings,
+    Bm25Settings,
+    CacheSettings,
+    IndexSettings,
+    LateInteractionSettings,
+    LocalSettings,
+)
+
+_BENCHMARK = ("sample_size", "sample_seed", "top_k", "latency_sample", "baseline", "delta", "alpha")
+_SYSTEMS = ("fusion", "rrf_k", "bm25_weight", "vector_weight", "maxsim_candidates", "maxsim_weight")
+#: The settings of a benchmark and of its systems that a ranking of documents leaves open.
+OPEN_SETTINGS = frozenset(
+    [f"benchmark.{name}" for name in _BENCHMARK]
+    + [f"{section}.{name}" for section in ("local", "late_interaction") for name in _SYSTEMS]
+)
 
 
 @click.group("beir", cls=Group)
 def command() -> None:
-    """Use BEIR folders: `branchrank index FOLDER` indexes one, `beir questions` makes its questions."""
+    """Use BEIR folders: `beir run` benchmarks predictors on one, `beir questions` makes its questions."""
+
+
+@command.command("run", help_name="beir run")
+@click.argument("folder", type=click.Path(path_type=Path, file_okay=False))
+@click.option("--split", default="test", show_default=True, help="The qrels: qrels/SPLIT.tsv.")
+@click.option(
+    "--predictor",
+    "predictors",
+    multiple=True,
+    default=("bm25",),
+    show_default=True,
+    help="bm25, dense, local, late-interaction, another system, or your own as module:Class. Repeatable.",
+)
+@click.option(
+    "--measure",
+    "-m",
+    "measures",
+    multiple=True,
+    default=("nDCG@10", "R@100", "AP"),
+    show_default=True,
+    help="A measure as ir-measures names it; the first is the primary one. Repeatable.",
+)
+@click.option(
+    "--data-dir",
+    type=click.Path(path_type=Path, file_okay=False),
+    help="The workspace. Default: data/ and the folder's name.",
+)
+@click.option("--remove-query", is_flag=True, help="A query's own document (of the same id) is no hit of it.")
+@latex_option
+@REPORTS
+@FRESH
+@QUIET
+@settings_options(IndexSettings, Bm25Settings, CacheSettings)
+@settings_options(BenchmarkSettings, LocalSettings, LateInteractionSettings, only=OPEN_SETTINGS)
+def run(
+    folder: Path,
+    split: str,
+    predictors: tuple[str, ...],
+    measures: tuple[str, ...],
+    data_dir: Path | None,
+    remove_query: bool,
+    latex: Path | None,
+    reports: Path,
+    fresh: bool,
+    quiet: bool,
+) -> None:
+    """Benchmark predictors on FOLDER, a BEIR folder: index it, ask its queries, print the table.
+
+    FOLDER may be ir:ID, a dataset of the package ir-datasets, such as ir:beir/scifact/test. Its data must be
+    on this machine; `branchrank corpus add ir:ID` downloads them.
+
+    Each predictor ranks 1,000 whole documents and is tested against the baseline, the first predictor unless
+    --baseline names another. A new workspace has no embedder: dense, local and late-interaction need one,
+    such as --embedder all-MiniLM-L6-v2. An index that is there is used, and an interrupted run is resumed.
+    """
+    from branchrank import library
+
+    if any(":" in name for name in predictors):
+        import_from_here()
+    made = library.run_beir(
+        folder,
+        predictors,
+        measures,
+        split=split,
+        data_dir=data_dir,
+        remove_query=remove_query,
+        reports=reports,
+        settings=given_flags(),
+        fresh=fresh,
+        command=typed_command(),
+        notify=say,
+        progress=not quiet,
+    )
+    for line in made.failed:
+        click.secho(f"failed: {safe(line)}", fg="red", err=True)
+    table = library.run_table(made)
+    click.echo(str(table))
+    click.echo(f"\nreport: {safe(str(made.directory / 'report.md'))}, report.html")
+    write_latex(latex, table)
+    if made.failed:
+        raise FailedRunError(
+            "the figures mean nothing for " + ", ".join(line.partition(":")[0] for line in made.failed),
+            remedy="correct the cause and run again",
+        )
 
 
 @command.command("questions")

@@ -6,11 +6,20 @@ from pathlib import Path
 
 import click
 
+from branchrank.cli.latex import latex_option, write_latex
 from branchrank.cli.runs import RUN, WHERE
 from branchrank.cli.terminal import Command
 from branchrank.errors import UsageError
 
-MEASURE = click.option("--measure", default="", help="Such as strict_hit@5. Default: the run's primary one.")
+PRIMARY = click.option(
+    "--primary", default="", help="Measure that is tested, such as strict_hit@5. Default: the run's own."
+)
+MEASURES = click.option(
+    "--measure",
+    "measures",
+    multiple=True,
+    help="Another measure to show, such as nDCG@10, with its interval and without a test. Repeatable.",
+)
 BASELINE_PREDICTOR = click.option(
     "--baseline-predictor", default="", help="Predictor of the baseline. Default: the same one."
 )
@@ -29,13 +38,15 @@ EXIT_CODES = {"pass": 0, "fail": 1, "undecided": 10}
     help="Of one run: the predictor to compare the others with. Repeatable. Default: the declared one.",
 )
 @click.option("--all-pairs", is_flag=True, help="Of one run: compare every pair of predictors.")
-@MEASURE
+@PRIMARY
+@MEASURES
 @click.option(
     "--delta",
     type=click.FloatRange(0, 1, min_open=True),
     help="Largest difference that counts as none. Default: 0.02; of one run, the declared one.",
 )
 @WHERE
+@latex_option
 def compare(
     baseline: Path,
     candidate: Path | None,
@@ -43,22 +54,30 @@ def compare(
     baseline_predictor: str,
     baselines: tuple[str, ...],
     all_pairs: bool,
-    measure: str,
+    primary: str,
+    measures: tuple[str, ...],
     delta: float | None,
     where: tuple[str, ...],
+    latex: Path | None,
 ) -> None:
     """Compare a CANDIDATE run with a BASELINE run, question by question, and list the questions that flipped.
 
     The baseline comes first. A positive difference means that the candidate is better. Both runs must have
     asked the same questions. With one run only, its predictors are compared with each other.
     """
+    from branchrank.library import comparison_table
     from branchrank.workspace import Run
 
     _check_compared(candidate, bool(predictor or baseline_predictor), baselines, all_pairs)
     first = Run.load(baseline).where(*where)
     if candidate is None:
+        if measures or latex is not None:
+            raise UsageError(
+                "--measure and --latex are of two runs, and one is given",
+                remedy="name the tested measure with --primary; `branchrank show` prints the others",
+            )
         chosen = "all-pairs" if all_pairs else baselines
-        click.echo(str(first.compare_all(chosen, measure, delta=delta)))
+        click.echo(str(first.compare_all(chosen, primary, delta=delta)))
         return
     compared = (
         Run.load(candidate)
@@ -67,11 +86,13 @@ def compare(
             first,
             predictor=predictor,
             baseline_predictor=baseline_predictor,
-            measure=measure,
+            primary=primary,
+            measures=measures,
             **({} if delta is None else {"delta": delta}),
         )
     )
     click.echo(str(compared))
+    write_latex(latex, comparison_table(compared))
 
 
 def _check_compared(candidate: Path | None, named: bool, baselines: tuple[str, ...], all_pairs: bool) -> None:
@@ -105,7 +126,8 @@ def _check_compared(candidate: Path | None, named: bool, baselines: tuple[str, .
 )
 @click.option("--predictor", default="", help="Predictor of RUN. Default: each that both runs have.")
 @BASELINE_PREDICTOR
-@MEASURE
+@PRIMARY
+@MEASURES
 @WHERE
 @click.pass_context
 def gate(
@@ -115,7 +137,8 @@ def gate(
     delta: float,
     predictor: str,
     baseline_predictor: str,
-    measure: str,
+    primary: str,
+    measures: tuple[str, ...],
     where: tuple[str, ...],
 ) -> None:
     """Exit with 0 when RUN is not worse than the baseline by delta or more, 1 when it is, 10 when undecided.
@@ -132,7 +155,8 @@ def gate(
             delta=delta,
             predictor=predictor,
             baseline_predictor=baseline_predictor,
-            measure=measure,
+            primary=primary,
+            measures=measures,
         )
     )
     click.echo(str(decided))

@@ -16,7 +16,10 @@ def command() -> None:
 @click.argument("name")
 @click.option("--quiet", is_flag=True, help="No progress.")
 def add(name: str, quiet: bool) -> None:
-    """Fetch the corpus NAME, check it, and keep its documents. Nothing fetched is executed."""
+    """Fetch the corpus NAME, check it, and keep its documents. Nothing fetched is executed.
+
+    ir:ID is a dataset of the package ir-datasets, such as ir:beir/scifact/test.
+    """
     from branchrank.library import add_corpus
 
     with progress_bars(quiet) as progress:

@@ -16,7 +16,7 @@ Form = Literal["text", "markdown", "csv"]
 
 @click.command("datasets", cls=Command)
 @click.argument("runs", nargs=-1, required=True, metavar="[NAME=]RUN...")
-@click.option("--measure", default="", help="Such as nDCG@10. Default: the runs' primary one.")
+@click.option("--primary", default="", help="The measure, such as nDCG@10. Default: the runs' own.")
 @click.option("--baseline", default="", help="The system to compare with. Default: the first run's baseline.")
 @click.option(
     "--delta",
@@ -33,7 +33,7 @@ Form = Literal["text", "markdown", "csv"]
 )
 @click.option("--output", type=click.Path(path_type=Path, dir_okay=False), help="Write it to a file instead.")
 def datasets(
-    runs: tuple[str, ...], measure: str, baseline: str, delta: float | None, form: Form, output: Path | None
+    runs: tuple[str, ...], primary: str, baseline: str, delta: float | None, form: Form, output: Path | None
 ) -> None:
     """Compare systems over several datasets: the macro average with its interval, and a stratified test.
 
@@ -50,7 +50,7 @@ def datasets(
         raise UsageError(f"two runs are named {twice[0]!r}", remedy="give each dataset a name of its own")
     found = library.compare_datasets(
         dict(named) if named[0][0] else [run for _, run in named],
-        measure=measure,
+        measure=primary,
         baseline=baseline,
         delta=delta,
     )

@@ -36,6 +36,12 @@ COMMON: dict[str, Headings] = {
         "LLM": ("--max-calls", "--max-tokens", "--llm-record", "--llm-replay"),
         "Output": ("--reports", "--fresh", "--dry-run", "--quiet"),
     },
+    "beir run": {
+        "Queries and sample": ("--split", "--remove-query", *_SAMPLE),
+        "Workspace and predictors": ("--data-dir", "--predictor", "--embedder", "--vector-store", "--top-k"),
+        "Statistics": ("--measure", "--baseline", "--delta", "--alpha"),
+        "Output": ("--latex", "--reports", "--fresh", "--quiet"),
+    },
     "retrieve": {
         "Search": ("--data-dir", "--predictor", "--top-k", "--filter", "--return", "--embedder"),
         "Tuning": ("--local-vector-top-n", "--local-bm25-top-n", "--local-rrf-k", "--grep-ranking"),
@@ -70,6 +76,11 @@ HELP_ALL = "--help-all"
 _EVERYTHING = "branchrank.help_all"
 
 
+def entry_name(command: click.Command) -> str:
+    """The name of a command in :data:`COMMON`: a command of a group has both names."""
+    return str(getattr(command, "help_name", "") or command.name)
+
+
 def help_all_option() -> click.Option:
     """The flag ``--help-all``."""
 
@@ -99,9 +110,9 @@ def grouped(
     by_flag = {flag: option for option in command.get_params(context) for flag in option.opts}
     last = {HELP_ALL, *command.get_help_option_names(context)}
     shown = set(last)
-    for heading, flags in COMMON[command.name or ""].items():
+    for heading, flags in COMMON[entry_name(command)].items():
         yield heading, [by_flag[flag] for flag in flags]
-        shown |= {*flags}
+        shown |= {name for flag in flags for name in by_flag[flag].opts}
     if everything:
         for heading, flags in _others(by_flag, shown).items():
             yield heading, [by_flag[flag] for flag in flags]

@@ -38,6 +38,7 @@ VERBS: dict[str, tuple[str, str]] = {
     "serve": ("serve", "Serve retrieval over HTTP."),
     "export-trec": ("trec:export_trec", "Write a run as TREC runs and qrels."),
     "score-trec": ("trec:score_trec", "Score TREC runs with qrels."),
+    "compare-trec": ("trec:compare_trec", "Compare TREC runs: tests, intervals, a LaTeX table."),
     "beir": ("beir", "Make questions from BEIR folders."),
     "mcp": ("mcp", "Offer the search tools over the Model Context Protocol."),
     "tui": ("tui", "Search in the terminal."),

@@ -67,9 +67,7 @@ def _help(setting: Setting) -> str:
 
 def _collect(setting: Setting) -> Callable[[click.Context, click.Parameter, Any], Any]:
     def callback(context: click.Context, _parameter: click.Parameter, value: Any) -> Any:
-        if setting.several:
-            value = value[0] if len(value) == 1 else value or None
-        if value is not None:
+        if value is not None and value != ():
             _give(context, f"{setting.section}.{setting.name}", value)
         return value
 
@@ -137,11 +135,22 @@ def typed_command() -> str:
     return shlex.join([Path(sys.argv[0]).name, *sys.argv[1:]])
 
 
+QUIET = click.option("--quiet", is_flag=True, help="No progress.")
+FRESH = click.option("--fresh", is_flag=True, help="Start over where an interrupted run of this plan exists.")
+REPORTS = click.option(
+    "--reports",
+    type=click.Path(path_type=Path, file_okay=False),
+    default=Path("reports"),
+    show_default=True,
+    help="Where the run's directory is made.",
+)
+
+
 def running_options(function: F) -> F:
     """The flags of the commands that start a run."""
     for option in (
         all_pairs_option,
-        click.option("--quiet", is_flag=True, help="No progress."),
+        QUIET,
         click.option(
             "--seal",
             type=click.Path(path_type=Path, dir_okay=False),
@@ -151,16 +160,8 @@ def running_options(function: F) -> F:
         click.option(
             "--dry-run", is_flag=True, help="Print the plan and its estimated LLM cost; run nothing."
         ),
-        click.option(
-            "--fresh", is_flag=True, help="Start over where an interrupted run of this plan exists."
-        ),
-        click.option(
-            "--reports",
-            type=click.Path(path_type=Path, file_okay=False),
-            default=Path("reports"),
-            show_default=True,
-            help="Where the run's directory is made.",
-        ),
+        FRESH,
+        REPORTS,
     ):
         function = option(function)
     return function

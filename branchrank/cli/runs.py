@@ -22,7 +22,7 @@ WHERE = click.option(
     "--where",
     metavar="SLICE=VALUE",
     multiple=True,
-    help="Only questions of this slice: kind, difficulty, overlap, content, size or depth.",
+    help="Only questions of this slice: gold, kind, difficulty, overlap, content, size or depth.",
 )
 
 

@@ -5,15 +5,17 @@ from __future__ import annotations
 import contextlib
 import errno
 import os
+import re
 import signal
 import sys
+from collections.abc import Iterator
 from io import TextIOWrapper
 from types import FrameType
 from typing import Any
 
 import click
 
-from branchrank.cli.help import COMMON, help_all_option, write_options
+from branchrank.cli.help import COMMON, entry_name, help_all_option, write_options
 from branchrank.cli.remedies import remedy_for
 from branchrank.errors import BranchRankError, StorageError, suggestion
 from branchrank.printable import safe as safe
@@ -66,30 +68,48 @@ def _open_closed_streams() -> None:
             setattr(sys, name, open(os.devnull, mode, encoding="utf-8"))  # noqa: SIM115 - for the process
 
 
-class Command(click.Command):
-    """A click command whose errors are a message, a remedy and an exit code, never a traceback."""
+@contextlib.contextmanager
+def _suggestions(command: click.Command, ctx: click.Context) -> Iterator[None]:
+    """Add the nearest flag or choice to click's refusal of an unknown one."""
+    try:
+        yield
+    except click.NoSuchOption as error:
+        known = [flag for each in command.get_params(ctx) for flag in (*each.opts, *each.secondary_opts)]
+        message = f"No such option {error.option_name!r}.{_nearest(error.option_name, known)}"
+        raise click.UsageError(message, ctx) from None
+    except click.BadParameter as error:
+        kind = error.param.type if error.param is not None else None
+        given = re.match(r"'([^']*)' is not one of ", error.message)
+        if isinstance(kind, click.Choice) and given:
+            near = _nearest(given[1], [str(each) for each in kind.choices])
+            raise click.BadParameter(f"{error.message}{near}", ctx, error.param) from None
+        raise
 
-    def __init__(self, *arguments: Any, **named: Any) -> None:
+
+class Command(click.Command):
+    """A click command whose errors are a message, a remedy and an exit code, never a traceback.
+
+    ``help_name`` is the whole name of a command of a group, where its help has headings.
+    """
+
+    def __init__(self, *arguments: Any, help_name: str = "", **named: Any) -> None:
+        self.help_name = help_name
         super().__init__(*arguments, **named)
         self.context_settings.setdefault("help_option_names", HELP)
-        if self.name in COMMON:
+        if entry_name(self) in COMMON:
             self.params.append(help_all_option())
 
     def format_options(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
         """Write the flags, grouped where the command has many."""
-        if self.name in COMMON:
+        if entry_name(self) in COMMON:
             write_options(self, ctx, formatter)
         else:
             super().format_options(ctx, formatter)
 
     def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
-        """Parse the arguments; an unknown flag is refused with the nearest one."""
-        try:
+        """Parse the arguments; an unknown flag or choice is refused with the nearest one."""
+        with _suggestions(self, ctx):
             return super().parse_args(ctx, args)
-        except click.NoSuchOption as error:
-            known = [flag for each in self.params for flag in (*each.opts, *each.secondary_opts)]
-            message = f"No such option {error.option_name!r}.{_nearest(error.option_name, known)}"
-            raise click.UsageError(message, ctx) from None
 
     def invoke(self, ctx: click.Context) -> Any:
         """Run the command; a user's mistake ends it with its exit code."""
@@ -104,7 +124,7 @@ class Command(click.Command):
         except BranchRankError as error:
             show_error(error, self)
             ctx.exit(error.exit_code)
-        except KeyboardInterrupt:
+        except (KeyboardInterrupt, click.Abort):  # a prompt raises the second, at the end of the input too
             click.echo("interrupted; what was finished is kept", err=True)
             ctx.exit(INTERRUPTED)
         except BrokenPipeError:
@@ -125,6 +145,11 @@ class Group(click.Group):
     def __init__(self, *arguments: Any, **named: Any) -> None:
         super().__init__(*arguments, **named)
         self.context_settings.setdefault("help_option_names", HELP)
+
+    def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
+        """Parse the arguments; an unknown flag is refused with the nearest one."""
+        with _suggestions(self, ctx):
+            return super().parse_args(ctx, args)
 
     def resolve_command(
         self, ctx: click.Context, args: list[str]

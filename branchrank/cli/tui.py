@@ -51,8 +51,8 @@ def search_on_terminal(
 @click.option(
     "--mode",
     type=click.Choice(["grep", "vector", "hybrid", *(f"predictor-{name}" for name in PREDICTORS)]),
-    help="How to search at first; F2 switches. Default: predictor-hybrid where its LLM is named, else "
-    "predictor-local.",
+    help="How to search at first; F2 switches. Default: predictor-late-interaction where the index keeps "
+    "token vectors, else predictor-hybrid where its LLM is named, else predictor-local.",
 )
 @click.option("--quiet", is_flag=True, help="No progress.")
 @settings_options(GrepSettings, LocalSettings, HybridSettings, LLMSettings, IndexSettings, CacheSettings)

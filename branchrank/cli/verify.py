@@ -7,6 +7,7 @@ from typing import Any
 
 import click
 
+from branchrank.cli.latex import latex_option, write_latex
 from branchrank.cli.naming import given_names, naming_options
 from branchrank.cli.runs import RUN
 from branchrank.cli.terminal import Command, safe, say
@@ -69,9 +70,17 @@ def verify(
     type=click.Path(path_type=Path, file_okay=False),
     help="Where the corpus is now. Default: where it was when the run was made.",
 )
-def report(run: Path, no_text: bool, corpus: Path | None) -> None:
-    """Write report.md and report.html of RUN again."""
+@latex_option
+def report(run: Path, no_text: bool, corpus: Path | None, latex: Path | None) -> None:
+    """Write report.md and report.html of RUN again.
+
+    The table of --latex has the measures that the run was asked for by name, else those of the report.
+    """
+    from branchrank.library import run_table
     from branchrank.workspace import Run
 
-    for path in Run.load(run).report(with_text=not no_text, corpus=corpus, notice=say):
+    loaded = Run.load(run)
+    for path in loaded.report(with_text=not no_text, corpus=corpus, notice=say):
         click.echo(safe(str(path)))
+    if latex is not None:
+        write_latex(latex, run_table(loaded))

@@ -17,7 +17,7 @@ from urllib.parse import quote, unquote
 
 import msgspec
 
-from branchrank.artifacts import digest_bytes, storage_errors
+from branchrank.artifacts import digest_bytes, digest_file, storage_errors, write_text
 from branchrank.corpus.document import ENTRY_SUFFIX, Block, Document, Section
 from branchrank.corpus.lines import decode, split_lines
 from branchrank.corpus.plain import plain_blocks
@@ -40,6 +40,11 @@ class Entry(Record, frozen=True, kw_only=True):
 def is_beir(folder: Path) -> bool:
     """Whether a folder holds a BEIR corpus."""
     return (folder / CORPUS).is_file() and (folder / QUERIES).is_file()
+
+
+def entries_place(name: str) -> str:
+    """Where a workspace keeps the entries of a folder of this name, below its own folder."""
+    return f"beir/{name}"
 
 
 def entry_source(identifier: str) -> str:
@@ -108,6 +113,8 @@ def read_entries(folder: Path) -> Iterator[Entry]:
 def unpack_beir(folder: Path, target: Path) -> Path:
     """Write the entries of a BEIR folder as files into ``target``, replacing those there; returns it.
 
+    Entries of the same ``corpus.jsonl`` stay: a file beside ``target`` keeps its SHA-256.
+
     Raises :class:`CorpusError` for a corpus that can't be read, or when ``target`` holds anything else, and
     :class:`~branchrank.errors.StorageError`.
     """
@@ -118,7 +125,12 @@ def unpack_beir(folder: Path, target: Path) -> Path:
             f"{target} holds what is no entry of a BEIR corpus",
             remedy=f"move {target} away, or choose another --data-dir",
         )
+    kept = target.with_name(f"{target.name}.sha256")
+    digest = _corpus_digest(folder)
+    if target.is_dir() and kept.is_file() and kept.read_text(encoding="utf-8") == digest:
+        return target
     with storage_errors(target):
+        kept.unlink(missing_ok=True)
         target.parent.mkdir(parents=True, exist_ok=True)
         with tempfile.TemporaryDirectory(dir=target.parent, prefix=f".{target.name}-") as temporary:
             fresh = Path(temporary, "entries")
@@ -130,4 +142,14 @@ def unpack_beir(folder: Path, target: Path) -> Path:
             if target.exists():
                 target.rename(Path(temporary, "before"))
             fresh.rename(target)
+    write_text(kept, digest)
     return target
+
+
+def _corpus_digest(folder: Path) -> str:
+    """SHA-256 of a folder's corpus. Raises :class:`CorpusError`."""
+    path = folder / CORPUS
+    try:
+        return digest_file(path)
+    except OSError as error:
+        raise CorpusError(f"cannot read {path}: {error.strerror}", remedy="check the path") from error

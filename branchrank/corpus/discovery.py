@@ -14,7 +14,7 @@ from fnmatch import fnmatchcase
 from pathlib import Path
 
 from branchrank.corpus.reading import SUFFIXES, is_document
-from branchrank.errors import CorpusError
+from branchrank.errors import CorpusError, nearest_path
 from branchrank.records import Record
 from branchrank.safe_open import open_beneath
 
@@ -49,7 +49,9 @@ def discover(root: Path, exclude: Collection[str] = ()) -> Discovery:
     """
     if not root.is_dir():
         state = "is not a folder" if root.exists() else "does not exist"
-        raise CorpusError(f"the corpus {root} {state}", remedy="give the path of a folder of documents")
+        raise CorpusError(
+            f"the corpus {root} {state}{nearest_path(root)}", remedy="give the path of a folder of documents"
+        )
     patterns = [pattern.strip("/") for pattern in exclude]
     files: list[CorpusFile] = []
     notes: list[str] = []

@@ -4,6 +4,7 @@
 2. What is fetched is unpacked beside its place and renamed into it, so a corpus is whole or absent.
    Only regular files of the pinned folder are kept, and nothing of them is executed.
 3. :func:`locate_corpus` takes a name or a path wherever a corpus is asked for.
+4. ``ir:ID`` names a dataset of the package ir-datasets (:mod:`branchrank.corpus.ir_dataset`).
 
 Named corpora live in ``$BRANCHRANK_CORPORA``, else in the user's data directory.
 """
@@ -22,8 +23,9 @@ from typing import NamedTuple
 
 import msgspec
 
+from branchrank.corpus.ir_dataset import dataset_folder, is_dataset
 from branchrank.corpus.package_index import IndexConfiguration, fetch_pinned
-from branchrank.errors import CorpusError, or_else
+from branchrank.errors import CorpusError, nearest_path, or_else, suggestion
 from branchrank.progress import Progress, no_progress
 from branchrank.records import Record
 
@@ -89,15 +91,23 @@ def locate_corpus(name_or_path: str | Path) -> Path:
     path = Path(name_or_path).expanduser()
     if name and path.is_dir():  # an empty name is an unset variable, not the working directory
         return path
+    if is_dataset(name):
+        return dataset_folder(name, corpora_home())
     if name in known_corpora():
         added = corpora_home() / name
         if added.is_dir():
             return added
         raise CorpusError(f"the corpus {name!r} is not here yet", remedy=f"branchrank corpus add {name}")
     raise CorpusError(
-        f"there is no corpus folder {name!r}",
+        f"there is no corpus folder {name!r}{_meant(name)}",
         remedy=f"give the path of a folder of documents, or a name: {', '.join(known_corpora())}",
     )
+
+
+def _meant(name: str) -> str:
+    """The corpus or the folder of almost this name."""
+    near = suggestion(name, known_corpora())
+    return f"; {near}" if near else nearest_path(Path(name))
 
 
 def add_corpus(
@@ -115,6 +125,8 @@ def add_corpus(
     Raises:
         CorpusError: the name is unknown, or the corpus can't be fetched or is not what was pinned.
     """
+    if is_dataset(name):
+        return dataset_folder(name, corpora_home(), download=True, progress=progress)
     known = known_corpora()
     entry = corpus or known.get(name)
     if entry is None:

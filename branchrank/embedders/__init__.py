@@ -4,6 +4,7 @@
 ``--embedder``            route
 ========================  ===========================================================================
 ``all-MiniLM-L6-v2``      the original weights from an installed package; no hub, no service
+``none``                  no model: the index is searched by words alone
 ``fake``, ``fake:128``    hashed words, for tests and demonstrations; the number is the dimension
 ``openai:MODEL``          any OpenAI-compatible ``/v1/embeddings`` at ``--embedding-url``
 ``ollama:MODEL``          an Ollama server's ``/api/embed`` at ``--embedding-url``
@@ -20,6 +21,7 @@ from typing import cast
 from branchrank.embedders import minilm
 from branchrank.embedders.fake import FakeEmbedder
 from branchrank.embedders.installed import installed_routes, open_installed
+from branchrank.embedders.nothing import NONE, NoEmbedder, no_vectors
 from branchrank.embedders.protocol import (
     DocumentVectors,
     Embedder,
@@ -61,6 +63,8 @@ def open_embedder(settings: IndexSettings, *, notify: Notify | None = None) -> E
     can't be had; never opens another model instead.
     """
     route, _, model = settings.embedder.partition(":")
+    if settings.embedder == NONE:
+        return NoEmbedder()
     if route == "fake":
         if model and not model.isdecimal():
             raise UsageError(
@@ -111,7 +115,7 @@ def _open_named(model: str, revision: str, notify: Notify) -> Embedder:
 
 def _meant(embedder: str) -> str:
     """``did you mean `fake`?`` where a name is near a known one but is none."""
-    known = (*_routes(), minilm.MODEL, minilm.HUB_NAME, IndexSettings().embedder)
+    known = (*_routes(), NONE, minilm.MODEL, minilm.HUB_NAME, IndexSettings().embedder)
     return "" if embedder in known else suggestion(embedder, known)
 
 
@@ -123,7 +127,9 @@ def token_embedder(embedder: Embedder, name: str) -> TokenEmbedder:
 
 
 def check_gives_tokens(name: str) -> None:
-    """Raise :class:`UsageError` for an embedder behind a server: these give no token vectors."""
+    """Raise :class:`UsageError` for an embedder behind a server, or for none: these give no token vectors."""
+    if name == NONE:
+        raise no_vectors("the index")
     if name.partition(":")[0] in ("openai", "ollama"):
         raise _no_tokens(name)
 
@@ -143,7 +149,7 @@ def is_bundled(embedder: str) -> bool:
     route, _, dimension = embedder.partition(":")
     if route == "fake":
         return not dimension or dimension.isdecimal()
-    if embedder in (minilm.MODEL, minilm.HUB_NAME):
+    if embedder in (NONE, minilm.MODEL, minilm.HUB_NAME):
         return True
     return embedder == IndexSettings().embedder and not Path(embedder).exists()
 
@@ -151,6 +157,6 @@ def is_bundled(embedder: str) -> bool:
 def portable_name(embedder: str) -> str:
     """The embedder as a workspace can keep it: a model's folder by its absolute path."""
     folder = Path(embedder).expanduser()
-    if embedder in (minilm.MODEL, minilm.HUB_NAME) or not folder.is_dir():
+    if embedder in (NONE, minilm.MODEL, minilm.HUB_NAME) or not folder.is_dir():
         return embedder
     return str(folder.resolve())

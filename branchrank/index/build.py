@@ -36,6 +36,7 @@ from branchrank.corpus.loading import Corpus, load_corpus
 from branchrank.corpus.tokens import token_counter
 from branchrank.embedders import Embedder, open_embedder, token_embedder
 from branchrank.embedders.cache import cached_documents, cached_query
+from branchrank.embedders.nothing import NONE, NoEmbedder
 from branchrank.embedders.protocol import Vectors
 from branchrank.errors import ArtifactError, CorpusError
 from branchrank.index.adoption import Adoption, adopted_vectors, check_adoption, read_adoption
@@ -130,7 +131,8 @@ def _up_to_date(workspace: WorkspaceFolder) -> Index | None:
     except ArtifactError:
         index.close()
         return None
-    if not index.manifest.distance.probes:  # of a version that asked none
+    asks_probes = index.manifest.embedder.name != NONE
+    if asks_probes and not index.manifest.distance.probes:  # of a version that asked none
         index.close()
         return None
     return index
@@ -255,6 +257,8 @@ def _embed(
         adopted = adopted_vectors(contents.adoption, workspace, counting.identity)
         if adopted is not None:
             return adopted, 0
+    if counting.identity.name == NONE:
+        return NoEmbedder().embed_documents([""] * len(contents.chunks)), 0
     with contextlib.closing(workspace.open_cache()) as cache:
         texts = [embedded_text(chunk) for chunk in contents.chunks]
         matrix = cached_documents(counting, cache, texts, progress)
@@ -265,6 +269,8 @@ def _distance(
     workspace: WorkspaceFolder, embedder: Embedder, contents: _Contents, matrix: Vectors
 ) -> DistanceCalibration:
     """The distances of probe queries to their nearest chunks; the cache remembers the probes' vectors."""
+    if embedder.identity.name == NONE:
+        return DistanceCalibration()
     exact = ExactVectors([chunk.id for chunk in contents.chunks], matrix)
     with contextlib.closing(workspace.open_cache()) as cache:
         embed = partial(cached_query, embedder, cache)

@@ -23,6 +23,7 @@ from typing import TypeVar
 from branchrank.artifacts import digest_file, digest_of, read_jsonl
 from branchrank.corpus.discovery import discover
 from branchrank.embedders import Embedder, open_embedder
+from branchrank.embedders.nothing import NONE
 from branchrank.errors import ArtifactError, CorpusError, LostCollectionError, StorageError
 from branchrank.index.generations import MANIFEST, Pin
 from branchrank.index.manifest import (
@@ -181,7 +182,9 @@ class Index:
 
 
 def searches_exactly(settings: IndexSettings, count: int) -> bool:
-    """Whether ``settings`` ask for exact search over ``count`` vectors."""
+    """Whether ``settings`` ask for exact search over ``count`` vectors, or for no vectors."""
+    if settings.embedder == NONE:
+        return True
     return settings.vector_store == "exact" or (settings.vector_store == "auto" and count <= EXACT_UP_TO)
 
 
@@ -315,7 +318,9 @@ def mismatch(workspace: WorkspaceFolder, manifest: Manifest) -> str:
 
 def chroma_place(settings: IndexSettings) -> str:
     """Where the settings put the Chroma collection: ``embedded``, a URL, or empty for nowhere."""
-    return "" if settings.vector_store == "exact" else settings.chroma_url or "embedded"
+    if settings.embedder == NONE or settings.vector_store == "exact":
+        return ""
+    return settings.chroma_url or "embedded"
 
 
 def given_digest(path: Path | None) -> str:

@@ -30,7 +30,15 @@ from branchrank.corpus.named import known_corpora, locate_corpus
 from branchrank.embedders import portable_name
 from branchrank.embedders.cache import EmbeddingCache, open_cache
 from branchrank.embedders.token_cache import TokenCache
-from branchrank.errors import ArtifactError, BusyError, CorpusError, InputError, ModelError, UsageError
+from branchrank.errors import (
+    ArtifactError,
+    BusyError,
+    CorpusError,
+    InputError,
+    ModelError,
+    UsageError,
+    nearest_path,
+)
 from branchrank.index.config_file import read_config, update_config
 from branchrank.index.generations import BUILD_LOCK, Generations, refuse_links, replace_link
 from branchrank.progress import Notify
@@ -122,9 +130,13 @@ class WorkspaceFolder:
         if not (self.data_dir / CONFIG).exists():
             remedy = f"branchrank index FOLDER --data-dir {self.data_dir}"
             raise CorpusError(
-                f"{self.data_dir} is not a workspace: it has no {CONFIG}",
+                f"{self.data_dir} is not a workspace: it has no {CONFIG}{self._meant()}",
                 remedy=self.adopting() if self._foreign() else remedy,
             )
+
+    def _meant(self) -> str:
+        """``; did you mean `data`?`` where the folder does not exist and one of almost this name does."""
+        return "" if self.data_dir.exists() else nearest_path(self.data_dir)
 
     def adopting(self, corpus: Path | None = None) -> str:
         """The command that adopts the files that lie here into a workspace beside this folder.

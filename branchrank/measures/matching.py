@@ -6,8 +6,10 @@
 3. Strict: the source matches and the spans overlap, or the source matches and the normalised
    ``answer_quote`` lies in the hit's text. File-level gold (``gold_level`` is ``file``, or the item
    has neither lines nor a quote) names no lines, so there a matching source is strict.
-4. Relaxed: the source matches.
-5. Each gold item is credited once, to the first hit that covers it, and each gold page (source)
+4. Half and full: the source matches, and the hit alone holds at least half, or all, of the item's lines.
+   An item without lines has no parts: what is strict for it is half and full as well.
+5. Relaxed: the source matches.
+6. Each gold item is credited once, to the first hit that covers it, and each gold page (source)
    once as well, so that no measure counts an answer twice.
 
 Gains are graded: 2 (or the item's own ``relevance``) for a hit credited with a gold item, 1 for the
@@ -21,12 +23,18 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Literal
 
+import msgspec
+
 from branchrank.corpus.normalised import normalise
 from branchrank.measures.measures import Ranking
-from branchrank.records import GoldItem, Hit, Question, Record, Span
+from branchrank.records import GoldItem, GoldLevel, Hit, Question, Record, Span
 
-Mode = Literal["strict", "relaxed", "graded"]
+Mode = Literal["strict", "half", "full", "relaxed", "graded"]
+#: The share of a gold item's lines that a hit must hold to be right, by the mode that asks for it.
+SHARES: dict[Mode, float] = {"half": 0.5, "full": 1.0}
 
+#: What gold names, some lines or a whole file, in the order in which reports show them.
+GOLD_LEVELS: tuple[GoldLevel, ...] = ("span", "file")
 STRICT_GAIN = 2
 RELAXED_GAIN = 1
 
@@ -50,6 +58,17 @@ def resolve_source(source: str, question: Question) -> str:
 def is_file_level(item: GoldItem, question: Question) -> bool:
     """Whether the item names a whole file and no place in it."""
     return question.gold_level == "file" or (item.span is None and not item.answer_quote)
+
+
+def gold_level(question: Question) -> GoldLevel:
+    """What the question's gold names: ``file`` where every item is a whole file, else ``span``."""
+    whole = all(is_file_level(item, question) for item in question.gold)
+    return "file" if question.gold and whole else "span"
+
+
+def has_lines(item: GoldItem, question: Question) -> bool:
+    """Whether the item names lines that a hit can hold some or all of."""
+    return item.span is not None and not is_file_level(item, question)
 
 
 def is_relaxed(hit: Hit, item: GoldItem, question: Question) -> bool:
@@ -79,12 +98,19 @@ class JudgedHit(Record, frozen=True, kw_only=True):
 
     ``gain`` is 2, 1 or 0; ``gold`` the index (in ``Question.gold``) of the gold item credited to the
     hit, the first of them when it is the first to cover several; ``page`` the index (in
-    ``Judged.pages``) of the gold page that the hit lies on, credited or not.
+    ``Judged.pages``) of the gold page that the hit lies on, credited or not. ``half`` and ``full``: it is
+    the first hit to hold at least half, or all, of the lines of a gold item.
     """
 
     gain: int
     gold: int | None = None
     page: int | None = None
+    half: bool = False
+    full: bool = False
+
+    def is_right(self, mode: Mode) -> bool:
+        """Whether the hit is right in ``mode``: strict, half or full."""
+        return self.gold is not None if mode == "strict" else self.half if mode == "half" else self.full
 
 
 class Judged(Record, frozen=True, kw_only=True):
@@ -102,13 +128,14 @@ class Judged(Record, frozen=True, kw_only=True):
     def ranking(self, mode: Mode) -> Ranking:
         """What the measures of ``mode`` see.
 
-        ``strict``: gold items, gain 2 each. ``relaxed``: gold pages, gain 1 each, credited to the
+        ``strict``, ``half`` and ``full``: gold items, gain 2 each, credited to the first hit that overlaps
+        their lines, or holds half or all of them. ``relaxed``: gold pages, gain 1 each, credited to the
         first hit on the page. ``graded``: both, as exported to TREC files, where ``rel=2`` selects
         strict: ``Success(rel=2)@1`` is strict and ``Success@1`` relaxed hit@1.
         """
         ranked = enumerate(self.hits, start=1)
-        if mode == "strict":
-            gains = tuple((rank, STRICT_GAIN) for rank, hit in ranked if hit.gold is not None)
+        if mode in ("strict", "half", "full"):
+            gains = tuple((rank, STRICT_GAIN) for rank, hit in ranked if hit.is_right(mode))
             gold = (STRICT_GAIN,) * len(self.gold_gains)
         elif mode == "relaxed":
             first: dict[int, int] = {}
@@ -141,6 +168,46 @@ def gold_pages(question: Question) -> tuple[tuple[str, ...], tuple[bool, ...]]:
     return tuple(weak), tuple(weak.values())
 
 
+def with_depths(
+    judged: Sequence[JudgedHit], hits: Sequence[Hit], question: Question
+) -> tuple[JudgedHit, ...]:
+    """The judged hits with ``half`` and ``full``, from the spans of the hits that they judge."""
+    found = {mode: _first_to_hold(share, judged, hits, question) for mode, share in SHARES.items()}
+    return tuple(
+        msgspec.structs.replace(each, half=place in found["half"], full=place in found["full"])
+        for place, each in enumerate(judged)
+    )
+
+
+def _first_to_hold(
+    share: float, judged: Sequence[JudgedHit], hits: Sequence[Hit], question: Question
+) -> set[int]:
+    """The places of the hits that are the first to hold this share of the lines of some gold item.
+
+    An item without lines is held by the hit that was credited with it.
+    """
+    held: set[int] = set()
+    places = set()
+    for place, (judgement, hit) in enumerate(zip(judged, hits, strict=True)):
+        own = {
+            number
+            for number, item in enumerate(question.gold)
+            if (_holds(hit, item, question, share) if has_lines(item, question) else judgement.gold == number)
+        }
+        if own - held:
+            places.add(place)
+        held |= own
+    return places
+
+
+def _holds(hit: Hit, item: GoldItem, question: Question, share: float) -> bool:
+    """Whether the hit holds at least this share of the item's lines."""
+    gold = item.span
+    assert gold is not None
+    resolved = msgspec.structs.replace(hit.span, source=resolve_source(hit.source, question))
+    return resolved.overlap(gold) >= share * gold.lines
+
+
 def judge(hits: Sequence[Hit], question: Question) -> Judged:
     """Judge the hits of one question, best first, after :func:`without_excluded`.
 
@@ -151,7 +218,8 @@ def judge(hits: Sequence[Hit], question: Question) -> Judged:
     covered: set[int] = set()
     weakly_credited: set[int] = set()
     judged = []
-    for hit in without_excluded(hits, question):
+    kept = without_excluded(hits, question)
+    for hit in kept:
         source = resolve_source(hit.source, question)
         page = pages.index(source) if source in pages else None
         covers = {i for i, item in enumerate(question.gold) if is_strict(hit, item, question)} - covered
@@ -163,10 +231,21 @@ def judge(hits: Sequence[Hit], question: Question) -> Judged:
             weakly_credited.add(page)
             gain = RELAXED_GAIN
         judged.append(JudgedHit(gain=gain, gold=min(covers, default=None), page=page))
-    return Judged(hits=tuple(judged), gold_gains=gold_gains(question), pages=pages, weak_pages=weak_pages)
+    return Judged(
+        hits=with_depths(judged, kept, question),
+        gold_gains=gold_gains(question),
+        pages=pages,
+        weak_pages=weak_pages,
+    )
 
 
 def source_cluster(question: Question) -> str:
-    """The cluster that the question belongs to in every test: its first gold item's source, or the
-    question itself when it has no gold."""
-    return question.gold[0].source_file if question.gold else f"question {question.id}"
+    """The cluster that the question belongs to in every test: its first gold item's source.
+
+    A question is its own cluster when it has no gold, and when its gold are documents that were judged for
+    relevance (:attr:`~branchrank.records.GoldItem.relevance`), as for TREC and BEIR: such queries are not
+    made from a document, and often share some of many.
+    """
+    if question.gold and not (question.gold_level == "file" and question.gold[0].relevance is not None):
+        return question.gold[0].source_file
+    return f"question {question.id}"

@@ -35,8 +35,8 @@ class NamedMeasure(Record, frozen=True, kw_only=True):
 def named_measure(name: str, mode: Mode = "strict") -> NamedMeasure:
     """Read a measure's name. Raises :class:`UsageError`.
 
-    A name of ir-measures is scored on the gold of ``mode``; a prefix says otherwise: ``strict_``,
-    ``relaxed_`` or ``graded_``.
+    A name of ir-measures is scored on the gold of ``mode``; a prefix says otherwise: ``strict_``, ``half_``,
+    ``full_``, ``relaxed_`` or ``graded_``.
 
     >>> named_measure("nDCG@10").mode, named_measure("relaxed_MRR@5").mode
     ('strict', 'relaxed')
@@ -55,8 +55,12 @@ def named_measures(names: Iterable[str], mode: Mode = "strict") -> tuple[NamedMe
     >>> [str(each.measure) for each in named_measures(["nDCG@10", "MAP", "nDCG@10"])]
     ['nDCG@10', 'AP']
     """
-    found = [named_measure(name, mode) for name in names]
-    return tuple({measure.name: measure for measure in found}.values())
+    return named_once(*(named_measure(name, mode) for name in names))
+
+
+def named_once(*measures: NamedMeasure) -> tuple[NamedMeasure, ...]:
+    """The measures without those of a name that is there already."""
+    return tuple({measure.name: measure for measure in measures}.values())
 
 
 def measure_names(text: str) -> list[str]:

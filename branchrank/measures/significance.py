@@ -126,17 +126,11 @@ def paired_t(differences: Sequence[float] | Floats) -> float | None:
 
 
 def holm(p_values: Sequence[float]) -> tuple[float, ...]:
-    """Holm's adjusted p-values, in the order given; family-wise error stays at alpha.
-
-    Written out, for the one of statsmodels runs the garbage collector at each call.
-
-    >>> holm([0.03, 0.01])
-    (0.03, 0.02)
-    """
-    family, largest = len(p_values), 0.0
-    adjusted = [0.0] * family
-    for rank, place in enumerate(sorted(range(family), key=lambda each: p_values[each])):
-        largest = max(largest, min(1.0, (family - rank) * p_values[place]))
+    """Holm's adjusted p-values, in the order given; family-wise error stays at alpha."""
+    adjusted = [0.0] * len(p_values)
+    largest = 0.0
+    for rank, place in enumerate(sorted(range(len(p_values)), key=lambda place: p_values[place])):
+        largest = max(largest, min(1.0, (len(p_values) - rank) * p_values[place]))
         adjusted[place] = largest
     return tuple(adjusted)
 

@@ -17,7 +17,7 @@ from typing import Any
 import msgspec
 
 from branchrank.artifacts import digest_of, write_bytes, write_jsonl
-from branchrank.errors import QuestionError
+from branchrank.errors import QuestionError, nearest_path
 from branchrank.records import GoldItem, GoldLevel, Question, Record, Span
 
 
@@ -62,7 +62,7 @@ def load_questions(path: Path) -> list[Question]:
         lines = path.read_bytes().removeprefix(codecs.BOM_UTF8).split(b"\n")
     except OSError as error:
         raise QuestionError(
-            f"cannot read the questions {path}: {error.strerror}",
+            f"cannot read the questions {path}: {error.strerror}{nearest_path(path)}",
             remedy="name a question file with --questions",
         ) from error
     for number, line in enumerate(lines, start=1):

@@ -119,13 +119,13 @@ def llm_cost(run: RunData) -> Section:
         title="LLM cost",
         blocks=(
             Table(
-                caption="By predictor",
-                headings=("predictor", *headings, "estimated", *money),
+                caption="By predictor, over all queries, those of unanswerable questions too",
+                headings=("predictor", "queries", *headings, "estimated", *money),
                 rows=by_predictor,
             ),
             Table(
-                caption="By stage",
-                headings=("predictor", "stage", *headings, "estimated", *money),
+                caption="By stage, over all queries of the predictor",
+                headings=("predictor", "stage", "queries", *headings, "estimated", *money),
                 rows=by_stage,
                 labels=2,
             ),
@@ -147,6 +147,7 @@ def _figures(found: Totals, queries: int, record: RunRecord) -> tuple[str, ...]:
     if record.prices:
         money = (NOTHING if found.cost is None else number(found.cost / queries, 6),)
     return (
+        str(queries),
         number(found.calls / queries, 2),
         number(found.tokens / queries, 0),
         str(found.prompt_tokens),

@@ -9,6 +9,7 @@ from branchrank.measures.names import named_measure
 from branchrank.measures.risk import Answer, RiskCoverage, risk_coverage
 from branchrank.report import plots
 from branchrank.report.blocks import Block, Cell, Paragraph, Points, Section, Table
+from branchrank.report.rates import over
 from branchrank.runs.attribution import DEPTH, LOSSES, waterfall
 from branchrank.runs.rows import Row
 from branchrank.runs.run import RunData
@@ -48,7 +49,7 @@ def lost(run: RunData) -> Section:
         title="Where the gold was lost",
         blocks=(
             Table(
-                caption="Answers by the stage that lost the gold",
+                caption=f"Answers to {over(run)}, by the stage that lost the gold",
                 headings=("predictor", "answers", *fates),
                 rows=tuple(
                     (name, str(len(rows)), *(str(counts[name][fate]) for fate in fates))
@@ -57,10 +58,16 @@ def lost(run: RunData) -> Section:
             ),
             plots.losses([(name, fate, counts[name][fate]) for name in traced for fate in fates]),
             Table(
-                caption="The ceiling that each stage leaves",
-                headings=("predictor", "stage", "gold in its list", f"gold in its first {DEPTH}"),
+                caption="The ceiling that each stage leaves, as a share of the predictor's answers",
+                headings=("predictor", "stage", "answers", "gold in its list", f"gold in its first {DEPTH}"),
                 rows=tuple(
-                    (name, reach.stage, percent(reach.present), percent(reach.in_first))
+                    (
+                        name,
+                        reach.stage,
+                        str(len(traced[name])),
+                        percent(reach.present),
+                        percent(reach.in_first),
+                    )
                     for name, found in reaches.items()
                     for reach in found
                 ),
@@ -92,7 +99,7 @@ def sliced(run: RunData) -> Section:
     }
     blocks: list[Block] = [
         Table(
-            caption=f"By {slice_name}, with the number of questions",
+            caption=f"By {slice_name}, with the number of questions that each rate is over",
             headings=("predictor", "measure", *(f"{value} ({len(ids)})" for value, ids in by_value.items())),
             rows=tuple(
                 (
@@ -137,7 +144,8 @@ def unanswerable(run: RunData) -> Section | None:
         title="Unanswerable questions",
         blocks=(
             Table(
-                caption=f"{asked - answerable} of {asked} questions have no answer in the corpus",
+                caption=f"{asked - answerable} of {asked} questions have no answer in the corpus; answered, "
+                f"AURC and risk are over all {asked}",
                 headings=(
                     "predictor",
                     "of these with hits",

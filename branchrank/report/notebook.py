@@ -7,7 +7,7 @@ from branchrank.report.html import block_html, escape
 from branchrank.report.plots import differences
 from branchrank.report.plots.drawing import draw
 from branchrank.report.recommendation import recommendation
-from branchrank.report.terminal import summary_table, title, verdicts
+from branchrank.report.terminal import rate_tables, summary_table, title, verdicts
 from branchrank.runs.run import RunData
 
 #: A row's heading is the name of a predictor: bold is for a winner whose test passed, not for headings.
@@ -22,7 +22,9 @@ def run_html(run: RunData) -> str:
     compared = run.judgement.comparisons
     shown = [differences(compared)] if compared else []
     texts = [Paragraph(text=text) for text in verdicts(run)]
-    blocks: list[Block] = [recommendation(run), summary_table(run), *shown, *texts]
+    summary, rates = summary_table(run), rate_tables(run)
+    tables = [*rates, summary] if len(run.by_gold) > 1 else [summary, *rates]
+    blocks: list[Block] = [recommendation(run), *tables, *shown, *texts]
     drawn = {plot.name: draw(plot.spec) for plot in shown}
     body = "\n".join(block_html(block, drawn) for block in blocks)
     heading = f"<p><strong>{escape(title(run))}</strong></p>"

@@ -184,6 +184,10 @@ def _is_cheaper(run: RunData, rival: str, leader: str) -> bool:
 
 def _found(run: RunData, name: str) -> str:
     """``right passage first for 48 of 100 questions``; other measures by name."""
+    apart = {level: part for level, part in run.by_gold.items() if part is not run}
+    if apart:
+        gold = {"span": "whose gold is lines", "file": "whose gold is a whole file"}
+        return ", ".join(f"{_found(part, name)} {gold[level]}" for level, part in apart.items())
     asked = plural(len(run.scores.answerable), "question")
     if not _is_hit(run.primary):
         return f"{run.primary.name.replace('_', ' ')} {_score(run, name)} over {asked}"

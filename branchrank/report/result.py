@@ -3,14 +3,25 @@
 from __future__ import annotations
 
 from branchrank.measures.fragility import fragility
+from branchrank.measures.names import NamedMeasure
 from branchrank.measures.verdicts import Comparison
 from branchrank.report import plots
-from branchrank.report.blocks import Block, Cell, Paragraph, Plot, Points, Section, Strong, Table
+from branchrank.report.blocks import Block, Cell, Paragraph, Points, Section, Strong, Table
 from branchrank.report.cautions import about
+from branchrank.report.rates import (
+    at_depths,
+    hits,
+    means,
+    mixed_words,
+    over,
+    rates_plot,
+    rates_table,
+    value,
+)
 from branchrank.report.recommendation import recommendation
 from branchrank.runs.comparisons import Judgement, pairs_of
 from branchrank.runs.estimates import choice, difference, flip_rate, standings
-from branchrank.runs.run import RunData
+from branchrank.runs.run import RunData, with_others
 from branchrank.runs.summary import SummaryRow
 from branchrank.runs.words import (
     NOTHING,
@@ -18,7 +29,6 @@ from branchrank.runs.words import (
     effect,
     gap,
     gap_between,
-    interval,
     is_share,
     margin,
     milliseconds,
@@ -28,29 +38,30 @@ from branchrank.runs.words import (
     percent,
     plural,
     record,
-    score,
     sentence,
     size,
 )
 
 
-def named(predictor: str, judgement: Judgement) -> Cell:
-    """A predictor's name, strong for the winner alone."""
-    return Strong(predictor) if predictor == judgement.winner else predictor
-
-
 def result(run: RunData) -> Section:
     """The recommendation, the rates, and the differences from the baseline."""
     judgement = run.judgement
-    blocks: list[Block] = [
-        recommendation(run),
-        _rates(run),
+    blocks: list[Block] = [recommendation(run), *mixed_words(run), _rates(run)]
+    if at_depths(run):
+        caption = f"Strict hits at any overlap, half and all of the gold lines, over {over(run)}"
+        blocks.append(rates_table(run, f"{caption}, with 95% intervals", at_depths(run)))
+    chosen = [each for each in run.extra if not is_share(each.name) and not each.same(run.primary)]
+    if chosen:
+        caption = f"Other measures that were asked for, over {over(run)}, with 95% intervals"
+        blocks.append(rates_table(run, caption, chosen))
+    blocks.append(
         Paragraph(
-            text="Strict: the hit covers the gold. Relaxed: it is on the gold's page. A failed "
+            text="Strict: the hit covers the gold, in at least one line; half and full: it holds at least "
+            "half of the gold's lines, or all. Relaxed: it is on the gold's page. A failed "
             "query counts as a miss. Intervals allow for questions whose gold is on the same page. "
             + _bold_words(judgement)
-        ),
-    ]
+        )
+    )
     if judgement.comparisons:
         blocks.append(plots.differences(judgement.comparisons))
     elif run.scores.answerable:
@@ -60,8 +71,8 @@ def result(run: RunData) -> Section:
 
 def _rates(run: RunData) -> Table:
     """One row per predictor: hit rates with intervals, latency, and LLM cost where there is any."""
-    columns = [measure for measure in run.shown if is_share(measure.name) or measure.same(run.primary)]
-    answered = f"the {plural(len(run.scores.answerable), 'question')} with an answer"
+    standard = tuple(measure for measure in hits(run) if measure in run.standard)
+    columns = with_others(standard, [run.primary, *hits(run)])
     asks = any(row.llm_calls_per_query for row in run.summary_rows)
     timed = any(row.latency_p50_ms is not None for row in run.summary_rows)
 
@@ -69,55 +80,19 @@ def _rates(run: RunData) -> Table:
         times = [milliseconds(row.latency_p50_ms), milliseconds(row.latency_p95_ms)] if timed else []
         return times + ([number(row.llm_tokens_per_query, 0)] if asks else [])
 
-    return Table(
-        caption=f"Hit rates over {answered}, with 95% intervals",
-        headings=(
-            "predictor",
-            "LLM",
-            *(measure.name.replace("_", " ") for measure in columns),
-            *(("p50 ms", "p95 ms") if timed else ()),
-            *(("LLM tokens per query",) if asks else ()),
-        ),
-        rows=tuple(
-            (
-                named(row.predictor, run.judgement),
-                row.llm,
-                *(interval(row.estimates[measure.name], measure.name) for measure in columns),
-                *costs(row),
-            )
-            for row in run.summary_rows
-        ),
-        labels=2,
-    )
-
-
-def rates_plot(run: RunData) -> Plot:
-    """Every hit rate with its interval, where nothing is compared."""
-    return plots.rates(
-        [
-            (row.predictor, measure.name, row.estimates[measure.name])
-            for row in run.summary_rows
-            for measure in run.shown
-            if is_share(measure.name)
-        ]
-    )
+    headings = (*(("p50 ms", "p95 ms") if timed else ()), *(("LLM tokens per query",) if asks else ()))
+    caption = f"Hit rates over {over(run)}, with 95% intervals"
+    if timed:
+        caption += f"; p50 and p95 of {plural(run.summary_rows[0].timed_queries, 'timed query')}"
+    if asks:
+        caption += f"; LLM tokens over {plural(len(run.asked), 'question')}"
+    return rates_table(run, caption, columns, costs=(headings, costs))
 
 
 def _means(run: RunData) -> Table:
     """The measures that are no hit rates, with intervals."""
-    columns = [measure for measure in run.shown if not is_share(measure.name)]
-    answered = f"the {plural(len(run.scores.answerable), 'question')} with an answer"
-    return Table(
-        caption=f"Means over {answered}, with 95% intervals",
-        headings=("predictor", *(measure.name.replace("_", " ") for measure in columns)),
-        rows=tuple(
-            (
-                named(row.predictor, run.judgement),
-                *(interval(row.estimates[measure.name], measure.name) for measure in columns),
-            )
-            for row in run.summary_rows
-        ),
-    )
+    caption = f"Means over {over(run)}, with 95% intervals"
+    return rates_table(run, caption, means(run), labels=("predictor", "gold", "questions"))
 
 
 def _bold_words(judgement: Judgement) -> str:
@@ -160,7 +135,7 @@ def _flips(run: RunData) -> list[Block]:
         return []
     return [
         Table(
-            caption=f"Repeats: share of questions whose repeats disagree on {run.primary.name}",
+            caption=f"Repeats: share of {over(run)} whose repeats disagree on {run.primary.name}",
             headings=("predictor", "repeats", "flip rate"),
             rows=rows,
         )
@@ -175,8 +150,9 @@ def statistics(run: RunData) -> Section:
         return Section(title="Statistics", blocks=(_means(run), nothing))
     first = judgement.comparisons[0]
     one = len(judgement.baselines) == 1
+    whom = judgement.baseline if one else "its baseline"
     tests = Table(
-        caption=f"{judgement.measure} against {judgement.baseline if one else 'its baseline'}",
+        caption=f"{judgement.measure} against {whom}, over {over(run)}",
         headings=(
             "candidate",
             *(() if one else ("baseline",)),
@@ -218,6 +194,7 @@ def statistics(run: RunData) -> Section:
                 "mean difference over the standard deviation of the differences."
             ),
             _means(run),
+            *_by_gold(run),
             _exploratory(run),
         ),
     )
@@ -274,24 +251,40 @@ def _carrying(each: Comparison, run: RunData) -> str:
     return f"{len(found.unsettle)} of {found.candidates}"
 
 
+def _by_gold(run: RunData) -> list[Table]:
+    """The primary measure's differences for each level of gold, where there are both."""
+    if len(run.by_gold) == 1:
+        return []
+    judgement, measure = run.judgement, run.primary
+    one = len(judgement.baselines) == 1
+    parts = list(run.by_gold.items())
+    whom = judgement.baseline if one else "the baseline"
+    return [
+        Table(
+            caption=f"{measure.name} by level of gold, exploratory: difference from {whom} (95% interval)",
+            headings=(
+                *(("candidate",) if one else ("candidate", "baseline")),
+                *(f"{level} ({plural(len(part.scores.answerable), 'question')})" for level, part in parts),
+            ),
+            rows=tuple(
+                (
+                    *((candidate,) if one else (candidate, baseline)),
+                    *(_difference(part, baseline, candidate, measure) for _, part in parts),
+                )
+                for baseline, candidate in pairs_of(judgement.baselines, run.predictors)
+            ),
+            labels=1 if one else 2,
+        )
+    ]
+
+
 def _exploratory(run: RunData) -> Table:
     judgement = run.judgement
-    pairs = pairs_of(judgement.baselines, run.predictors)
     one = len(judgement.baselines) == 1
     whom = judgement.baseline if one else "the baseline"
-    measures = [each for each in run.standard if not each.same(run.primary)]
-    values = {
-        (name, measure.name): run.scores.per_question(name, measure)
-        for name in run.predictors
-        for measure in measures
-    }
-
-    def cell(baseline: str, candidate: str, measure: str) -> str:
-        found = difference(run, values[baseline, measure], values[candidate, measure])
-        return f"{gap(found.value, measure)} ({gap_between(found.low, found.high, measure)})"
-
+    measures = [each for each in run.shown if not each.same(run.primary)]
     return Table(
-        caption=f"Other measures, exploratory: difference from {whom} (95% interval)",
+        caption=f"Other measures, exploratory: difference from {whom} (95% interval), over {over(run)}",
         headings=(
             *(("candidate",) if one else ("candidate", "baseline")),
             *(measure.name.replace("_", " ") for measure in measures),
@@ -299,46 +292,53 @@ def _exploratory(run: RunData) -> Table:
         rows=tuple(
             (
                 *((candidate,) if one else (candidate, baseline)),
-                *(cell(baseline, candidate, measure.name) for measure in measures),
+                *(_difference(run, baseline, candidate, measure) for measure in measures),
             )
-            for baseline, candidate in pairs
+            for baseline, candidate in pairs_of(judgement.baselines, run.predictors)
         ),
         labels=1 if one else 2,
     )
 
 
+def _difference(run: RunData, baseline: str, candidate: str, measure: NamedMeasure) -> str:
+    scores = run.scores
+    found = difference(run, scores.per_question(baseline, measure), scores.per_question(candidate, measure))
+    return f"{gap(found.value, measure.name)} ({gap_between(found.low, found.high, measure.name)})"
+
+
 def passages(run: RunData) -> Section:
     """What a reader pays for the strict rates."""
-    judgement = run.judgement
-    strict = [each.name for each in run.standard if "strict_hit" in each.name]
+    strict = [each for each in at_depths(run) if each.measure.cutoff == 1 or each.mode == "strict"]
+    headings = (
+        "lines per hit",
+        "characters per hit",
+        "tokens per hit",
+        "repeated pages",
+        "span precision",
+        "gold coverage",
+    )
+
+    def costs(row: SummaryRow) -> list[str]:
+        return [
+            number(row.lines_per_hit),
+            number(row.characters_per_hit, 0),
+            number(row.tokens_per_hit, 0),
+            percent(row.repeated_pages),
+            percent(row.span_precision),
+            percent(row.gold_coverage),
+        ]
+
     return Section(
         title="Passages",
         blocks=(
-            Table(
-                caption="Strict rates and what the passages cost, over the first five hits",
-                headings=(
-                    "predictor",
-                    *(name.replace("_", " ") for name in strict),
-                    "lines per hit",
-                    "characters per hit",
-                    "tokens per hit",
-                    "repeated pages",
-                    "span precision",
-                    "gold coverage",
-                ),
-                rows=tuple(
-                    (
-                        named(row.predictor, judgement),
-                        *(score(row.rates[name], name) for name in strict),
-                        number(row.lines_per_hit),
-                        number(row.characters_per_hit, 0),
-                        number(row.tokens_per_hit, 0),
-                        percent(row.repeated_pages),
-                        percent(row.span_precision),
-                        percent(row.gold_coverage),
-                    )
-                    for row in run.summary_rows
-                ),
+            rates_table(
+                run,
+                f"Strict rates over {over(run)}, and what their first five hits cost; span precision "
+                f"and gold coverage over the {run.summary_rows[0].span_questions} whose gold has lines",
+                strict,
+                labels=("predictor", "gold", "questions"),
+                cell=value,
+                costs=(headings, costs),
             ),
             Paragraph(
                 text="Span precision: the share of the returned lines that are gold. Gold coverage: the "

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Sequence
 
+import msgspec
 from rich.console import Console
 from rich.table import Table as RichTable
 from rich.text import Text
@@ -14,19 +15,35 @@ from branchrank.measures.verdicts import Comparison
 from branchrank.printable import safe
 from branchrank.report.blocks import Cell, Strong, Table
 from branchrank.report.content import heading
+from branchrank.report.rates import at_depths, named, over, rates_table, value
 from branchrank.report.recommendation import recommendation
-from branchrank.report.result import named
-from branchrank.runs.run import RunData, with_primary
+from branchrank.runs.run import RunData, with_others
 from branchrank.runs.words import milliseconds, number, opening, plural, score, sentence, verdict_words
 
 #: Wide enough that a line stays one line for whatever reads the output next.
 PIPE_WIDTH = 400
+#: Columns that a predictor's name takes at least, folded where it is longer.
+_FOLDED = 10
 
 _RATES = {
     "strict_hit@1": "S@1",
     "strict_hit@5": "S@5",
     "relaxed_hit@1": "R@1",
     "relaxed_hit@5": "R@5",
+}
+_LETTERS = {
+    "S": "S any overlap with the gold lines",
+    "H": "H half of them",
+    "F": "F all of them",
+    "R": "R the gold's page",
+}
+_LABELS = ("predictor", "gold", "n")
+_SHORT = {
+    **_RATES,
+    "half_hit@1": "H@1",
+    "half_hit@5": "H@5",
+    "full_hit@1": "F@1",
+    "full_hit@5": "F@5",
 }
 #: The longest name of a model that the table shows whole.
 _MODEL_CHARACTERS = 12
@@ -66,7 +83,27 @@ def summary_table(run: RunData) -> Table:
 
 
 def _shown(run: RunData) -> Sequence[NamedMeasure]:
-    return with_primary(tuple(each for each in run.standard if each.name in _RATES), run.primary)
+    return with_others(tuple(each for each in run.standard if each.name in _RATES), [run.primary])
+
+
+def rate_tables(run: RunData) -> list[Table]:
+    """Strict hits at every depth, and the measures that were asked for with their intervals.
+
+    Where gold is of both levels, the first one has all hit rates, each level in rows of its own.
+    """
+    depths = at_depths(run)
+    is_mixed = len(run.by_gold) > 1
+    relaxed = [each for each in run.standard if each.name in _RATES and each.mode == "relaxed"]
+    shown = [*depths, *relaxed] if is_mixed else depths
+    tables = []
+    if shown:
+        names = [_SHORT[each.name] for each in shown]
+        meanings = [text for letter, text in _LETTERS.items() if any(name[0] == letter for name in names)]
+        caption = f"hit@k: {', '.join(meanings)}, over {over(run)}"
+        tables.append(rates_table(run, caption, shown, headings=names, labels=_LABELS, cell=value))
+    if run.settings.measures or not any(map(run.primary.same, run.standard)):
+        tables.append(rates_table(run, f"95% intervals, over {over(run)}", run.extra, labels=_LABELS))
+    return tables
 
 
 def legend(run: RunData) -> str:
@@ -77,8 +114,11 @@ def legend(run: RunData) -> str:
     }
     letters = {_RATES[measure.name][0] for measure in _shown(run) if measure.name in _RATES}
     parts = [text for letter, text in rates.items() if letter in letters]
-    over = f"over the {plural(len(run.scores.answerable), 'question')} with an answer"
-    return f"{'; '.join(parts)}, {over}; lines per hit; p50, p95 in ms; LLM calls and tokens per query"
+    return (
+        f"{'; '.join(parts)}, over {over(run)}; lines per hit; p50, p95 in ms of "
+        f"{plural(run.summary_rows[0].timed_queries, 'timed query')}; LLM calls and tokens per query, over "
+        f"{plural(len(run.asked), 'question')}"
+    )
 
 
 def cached_calls(run: RunData) -> str:
@@ -109,7 +149,14 @@ def print_summary(run: RunData) -> None:
     for caution in callout.cautions:
         say(console, f"Warning: {caution}", style="yellow")
     console.print()
-    console.print(_table(summary_table(run)))
+    summary, rates = summary_table(run), rate_tables(run)
+    for place, table in enumerate((*rates, summary) if len(run.by_gold) > 1 else (summary, *rates)):
+        if place:
+            console.print()
+        for part in _fitting(table, console.width):
+            console.print(_table(part))
+        if table is not summary:
+            say(console, table.caption, style="dim")
     if run.judgement.comparisons:
         console.print()
         for each in run.judgement.comparisons:
@@ -127,9 +174,35 @@ def _table(content: Table) -> RichTable:
             table.add_column(name, overflow="fold")
         else:
             table.add_column(name, justify="right", no_wrap=True)
-    for predictor, llm, *figures in content.rows:
-        table.add_row(_text(predictor), short_model(safe(str(llm))), *map(_text, figures))
+    for predictor, *cells in content.rows:
+        if content.headings[1] == "LLM":
+            cells[0] = short_model(safe(str(cells[0])))
+        table.add_row(_text(predictor), *map(_text, cells))
     return table
+
+
+def _fitting(table: Table, width: int) -> list[Table]:
+    """The table in parts whose columns of figures fit into a line; each has the labels again."""
+    columns = [
+        max(len(heading), *(len(_text(row[place])) for row in table.rows)) + 1
+        for place, heading in enumerate(table.headings)
+    ]
+    # A long name is folded.
+    left = sum(min(size, _FOLDED) for size in columns[: table.labels])
+    parts: list[list[int]] = [[]]
+    for place in range(table.labels, len(columns)):
+        if parts[-1] and left + sum(columns[each] for each in (*parts[-1], place)) > width:
+            parts.append([])
+        parts[-1].append(place)
+    labels = range(table.labels)
+    return [
+        msgspec.structs.replace(
+            table,
+            headings=tuple(table.headings[place] for place in (*labels, *part)),
+            rows=tuple(tuple(row[place] for place in (*labels, *part)) for row in table.rows),
+        )
+        for part in parts
+    ]
 
 
 def short_model(name: str) -> str:

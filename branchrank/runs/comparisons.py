@@ -10,11 +10,11 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from branchrank.errors import UsageError, suggestion
-from branchrank.measures.matching import source_cluster
-from branchrank.measures.names import NamedMeasure, named_measure
+from branchrank.measures.matching import SHARES, source_cluster
+from branchrank.measures.names import NamedMeasure, measure_names, named_measure, named_measures, named_once
 from branchrank.measures.verdicts import Comparison, compare_pairs
 from branchrank.records import Record
-from branchrank.runs.scores import Scores, extra_measures
+from branchrank.runs.scores import Scores
 from branchrank.settings import BenchmarkSettings
 
 #: The baseline that stands for every pair of predictors.
@@ -80,13 +80,32 @@ def primary_measure(settings: BenchmarkSettings) -> NamedMeasure:
     measure = named_measure(settings.primary)
     if settings.mode == "both" or measure.mode in (settings.mode, "graded"):
         return measure
+    if settings.mode == "strict" and measure.mode in SHARES:
+        return measure
     return named_measure(f"{settings.mode}_{settings.primary.removeprefix(f'{measure.mode}_')}")
 
 
+def declared_measures(settings: BenchmarkSettings) -> tuple[NamedMeasure, ...]:
+    """The primary measure and the others that were chosen, each once. Raises :class:`UsageError`."""
+    return named_once(primary_measure(settings), *named_measures(measure_names(settings.measures)))
+
+
 def check_plan(settings: BenchmarkSettings, predictors: Sequence[str]) -> None:
-    """Raise :class:`UsageError`, before any work, for a measure or a baseline that does not exist."""
-    extra_measures(primary_measure(settings), settings.measures)
+    """Raise :class:`UsageError`, before any work, for a measure or a baseline that does not exist, and for a
+    measure that looks deeper than the run keeps hits."""
+    for measure in declared_measures(settings):
+        check_depth(measure, settings.top_k)
     baselines_of(settings.baseline, predictors)
+
+
+def check_depth(measure: NamedMeasure, top_k: int) -> None:
+    """Raise :class:`UsageError` for a measure that looks deeper than ``top_k`` hits."""
+    cutoff = measure.measure.cutoff or 0
+    if cutoff > top_k:
+        raise UsageError(
+            f"measure {measure.name!r} looks at {cutoff} hits, and --top-k {top_k} keeps fewer",
+            remedy=f"--top-k {cutoff}, or a cutoff of at most {top_k}",
+        )
 
 
 def clusters_of(scores: Scores) -> dict[str, str]:

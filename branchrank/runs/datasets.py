@@ -66,7 +66,7 @@ def compare_datasets(
     first = next(iter(runs.values()))
     if not measure and len({run.primary.name for run in runs.values()}) > 1:
         declared = ", ".join(f"{run.primary.name} ({name})" for name, run in runs.items())
-        raise UsageError(f"the runs declare different measures: {declared}", remedy="name one with --measure")
+        raise UsageError(f"the runs declare different measures: {declared}", remedy="name one with --primary")
     chosen = first.measure(measure)
     systems = [name for name in first.predictors if all(name in run.predictors for run in runs.values())]
     if not systems:

@@ -12,7 +12,7 @@ from typing import Annotated, Any, Literal
 import msgspec
 
 from branchrank.artifacts import digest_file, digest_of, storage_errors, write_bytes
-from branchrank.errors import RunError, UsageError, nearest
+from branchrank.errors import RunError, UsageError, nearest, nearest_path
 from branchrank.index.manifest import DistanceCalibration
 from branchrank.llm.ledger import PriceTable
 from branchrank.records import Count, Record
@@ -224,7 +224,8 @@ def read_run(directory: Path) -> RunRecord:
         beside = [path.parent.name for path in directory.parent.glob(f"*/{RUN_JSON}")]
         near = nearest(directory.name, beside)
         remedy = f"did you mean `{directory.parent / near}`?" if near else "`branchrank list`"
-        raise RunError(f"no run in {directory}: {error.strerror}", remedy=remedy) from error
+        elsewhere = "" if near else nearest_path(directory)
+        raise RunError(f"no run in {directory}: {error.strerror}{elsewhere}", remedy=remedy) from error
     except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
         raise RunError(f"{path}: {error}", remedy="run the benchmark again") from None
 

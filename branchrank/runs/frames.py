@@ -10,6 +10,7 @@ from collections.abc import Sequence
 from io import StringIO
 from typing import TYPE_CHECKING
 
+from branchrank.measures.matching import GOLD_LEVELS
 from branchrank.runs.csv_text import text_of
 from branchrank.runs.tables import calls_csv, comparisons_csv, questions_csv, summary_csv
 from branchrank.runs.timings import timings_csv
@@ -33,6 +34,7 @@ TEXT = frozenset(
         "question_id",
         "kind",
         "difficulty",
+        "gold",
         "status",
         "outcome",
         "lost",
@@ -51,9 +53,10 @@ TEXT = frozenset(
 #: Columns that hold whole numbers; every other number is a float.
 COUNTS = frozenset(
     [
-        *("questions", "answerable_questions", "timed_queries", "failures", "fallbacks", "repeat", "attempt"),
         *("n", "clusters", "wins", "ties", "losses", "family"),
-        *("prompt_tokens", "completion_tokens", "cached_tokens", "reported"),
+        *("questions", "answerable_questions", "span_questions", "timed_queries", "failures", "fallbacks"),
+        *(f"answerable_questions_{level}" for level in GOLD_LEVELS),
+        *("repeat", "attempt", "prompt_tokens", "completion_tokens", "cached_tokens", "reported"),
     ]
 )
 

@@ -6,7 +6,15 @@ from collections.abc import Sequence
 from functools import lru_cache
 
 from branchrank.corpus.tokens import token_counter
-from branchrank.measures.matching import Judged, JudgedHit, gold_gains, gold_pages, judge, without_excluded
+from branchrank.measures.matching import (
+    Judged,
+    JudgedHit,
+    gold_gains,
+    gold_pages,
+    judge,
+    with_depths,
+    without_excluded,
+)
 from branchrank.records import Hit, Question
 from branchrank.runs.rows import Row, RowHit
 
@@ -41,11 +49,12 @@ def _tokens(text: str) -> int:
     return token_counter()(text)
 
 
-def judged_row(row: Row, question: Question) -> Judged:
-    """The judgement that a row keeps, as measures read it."""
+def judged_row(row: Row, question: Question, *, depths: bool = False) -> Judged:
+    """The judgement that a row keeps, as measures read it; with ``depths`` half and full are computed."""
     pages, weak_pages = gold_pages(question)
+    hits = [JudgedHit(gain=hit.gain, gold=hit.gold, page=hit.page) for hit in row.hits]
     return Judged(
-        hits=tuple(JudgedHit(gain=hit.gain, gold=hit.gold, page=hit.page) for hit in row.hits),
+        hits=with_depths(hits, hits_of(row), question) if depths else tuple(hits),
         gold_gains=gold_gains(question),
         pages=pages,
         weak_pages=weak_pages,

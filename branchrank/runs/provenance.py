@@ -26,7 +26,6 @@ PACKAGES = (
     "ripgrep",
     "scipy",
     "sentence-transformers",
-    "statsmodels",
     "tokenizers",
     "torch",
     "transformers",

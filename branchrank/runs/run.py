@@ -18,18 +18,29 @@ import msgspec
 
 from branchrank.artifacts import read_jsonl
 from branchrank.errors import QuestionError, RunError
+from branchrank.measures.matching import GOLD_LEVELS, gold_level
 from branchrank.measures.names import NamedMeasure, named_measure
 from branchrank.questions.question_files import load_questions, questions_digest
 from branchrank.records import LLMCall, Question
 from branchrank.runs import directory as names
-from branchrank.runs.comparisons import Judgement, clusters_of, judge, primary_measure
+from branchrank.runs.comparisons import (
+    Judgement,
+    check_depth,
+    clusters_of,
+    declared_measures,
+    judge,
+    primary_measure,
+)
 from branchrank.runs.directory import RunRecord, check_files, read_run
 from branchrank.runs.rows import Row, read_rows
-from branchrank.runs.scores import Scores, extra_measures, standard_measures
+from branchrank.runs.scores import Scores, standard_measures
 from branchrank.runs.slices import GoldFacts
 from branchrank.runs.summary import SummaryRow, summarise
 from branchrank.runs.timings import Timing, read_timings
 from branchrank.settings import BenchmarkSettings
+
+#: What stands for questions of both gold levels together.
+BOTH = "both"
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -81,12 +92,12 @@ class RunData:
     @cached_property
     def extra(self) -> tuple[NamedMeasure, ...]:
         """The measures that were asked for by name, the primary one first."""
-        return extra_measures(self.primary, self.settings.measures)
+        return declared_measures(self.settings)
 
     @cached_property
     def shown(self) -> tuple[NamedMeasure, ...]:
-        """The measures of the printed tables: the standard ones, and the primary one if it is another."""
-        return with_primary(self.standard, self.primary)
+        """The measures of the printed tables: the standard ones, and those that were asked for."""
+        return with_others(self.standard, self.extra)
 
     @cached_property
     def summary_rows(self) -> tuple[SummaryRow, ...]:
@@ -108,6 +119,18 @@ class RunData:
         """Question id -> where its gold is."""
         return {each.question_id: each for each in self.gold_facts}
 
+    @cached_property
+    def by_gold(self) -> Mapping[str, RunData]:
+        """Gold level -> the run over its questions: ``span``, ``file``, and both together as ``both``.
+
+        Where all gold is of one level, that is the only key (empty without any gold). A whole file is easier
+        to find than some of its lines, so a rate over both says little.
+        """
+        levels = {gold_level(question) for question in self.asked if question.gold}
+        if len(levels) < 2:
+            return {"".join(levels): self}
+        return {**{level: self.where(f"gold={level}") for level in GOLD_LEVELS}, BOTH: self}
+
     @property
     def ledger(self) -> list[LLMCall]:
         """Every logical LLM call, row by row."""
@@ -123,8 +146,13 @@ class RunData:
         return tuple(self.scores.questions[key] for key in self.scores.answerable if key not in solved)
 
     def measure(self, name: str) -> NamedMeasure:
-        """The named measure, or the primary one when ``name`` is empty. Raises :class:`UsageError`."""
-        return named_measure(name) if name else self.primary
+        """The named measure, or the primary one when ``name`` is empty.
+
+        Raises :class:`UsageError` for an unknown one, and for one that looks deeper than the run kept hits.
+        """
+        found = named_measure(name) if name else self.primary
+        check_depth(found, self.record.top_k)
+        return found
 
     @cached_property
     def failed(self) -> tuple[str, ...]:
@@ -176,8 +204,8 @@ class RunData:
         >>> set(run.where("kind=error").questions["question_id"])
         {'coffee'}
 
-        Slices are kind, difficulty, overlap, content, size and depth. Several conditions on one slice admit
-        any of their values. A cut is exploratory: it was not declared before the run.
+        Slices are gold, kind, difficulty, overlap, content, size and depth. Several conditions on one slice
+        admit any of their values. A cut is exploratory: it was not declared before the run.
 
         Raises :class:`~branchrank.errors.UsageError` for an unknown slice or value.
         """
@@ -204,9 +232,13 @@ class RunData:
         return export_trec(self, Path(output), ids)
 
 
-def with_primary(measures: tuple[NamedMeasure, ...], primary: NamedMeasure) -> tuple[NamedMeasure, ...]:
-    """The measures, and the primary one unless it is among them, perhaps by another name."""
-    return measures if any(map(primary.same, measures)) else (*measures, primary)
+def with_others(
+    measures: tuple[NamedMeasure, ...], others: Sequence[NamedMeasure]
+) -> tuple[NamedMeasure, ...]:
+    """The measures, and each of the others unless it is among them, perhaps by another name."""
+    for other in others:
+        measures = measures if any(map(other.same, measures)) else (*measures, other)
+    return measures
 
 
 def load_run(directory: Path) -> RunData:

@@ -11,12 +11,26 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from branchrank.errors import RunError, UsageError
+from branchrank.measures.names import NamedMeasure, measure_names, named_measures, named_once
 from branchrank.measures.verdicts import DELTA, Comparison, Decision, Gate, compare_pairs, gate
 from branchrank.printable import safe
 from branchrank.records import Record
+from branchrank.runs.comparisons import check_depth
+from branchrank.runs.estimates import Estimate, difference
 from branchrank.runs.predictor_comparison import unknown_predictor
+from branchrank.runs.scores import mean
 from branchrank.runs.summary import SummaryRow
-from branchrank.runs.words import effect, milliseconds, opening, sentence
+from branchrank.runs.words import (
+    effect,
+    gap,
+    gap_between,
+    is_share,
+    milliseconds,
+    opening,
+    plural,
+    score,
+    sentence,
+)
 
 if TYPE_CHECKING:
     from branchrank.runs.run import RunData
@@ -30,16 +44,43 @@ class Flip(Record, frozen=True, kw_only=True):
     candidate: float
 
 
+class Change(Record, frozen=True, kw_only=True):
+    """How a measure differs between the two, over the questions of ``gold`` (empty: all), without a test.
+
+    ``difference`` is candidate - baseline, with its 95% interval. ``str()`` is a line with the figures.
+    """
+
+    measure: str
+    baseline: float
+    candidate: float
+    difference: Estimate
+    gold: str = ""
+
+    def __str__(self) -> str:
+        found = self.difference
+        where = f"{self.gold} gold, " if self.gold else ""
+        return (
+            f"{where}{self.measure} {score(self.candidate, self.measure)} vs "
+            f"{score(self.baseline, self.measure)} over {plural(found.n, 'question')}, "
+            f"{gap(found.value, self.measure)}{' points' if is_share(self.measure) else ''} "
+            f"(95% interval, not tested: {gap_between(found.low, found.high, self.measure)})"
+        )
+
+
 class Pair(Record, frozen=True, kw_only=True):
     """A predictor of the candidate run with one of the baseline run, and their rows of the summaries.
 
-    ``flips`` are in the order of the questions. ``str()`` is what ``branchrank compare`` prints of the pair.
+    ``comparison`` tests the primary measure; ``others`` are the measures that were chosen besides, and
+    ``by_gold`` is the primary one for each level of gold, where the questions have both. ``flips`` are in the
+    order of the questions. ``str()`` is what ``branchrank compare`` prints of the pair.
     """
 
     baseline: SummaryRow
     candidate: SummaryRow
     comparison: Comparison
     flips: tuple[Flip, ...]
+    others: tuple[Change, ...] = ()
+    by_gold: tuple[Change, ...] = ()
 
     def __str__(self) -> str:
         old, new = self.baseline, self.candidate
@@ -47,8 +88,10 @@ class Pair(Record, frozen=True, kw_only=True):
         lost = [flip.question_id for flip in self.flips if flip.candidate < flip.baseline]
         return _text(
             (
+                *map(str, self.by_gold),
                 f"{opening(self.comparison)} {sentence(self.comparison)}",
                 f"effect size: {effect(self.comparison)}",
+                *map(str, self.others),
                 f"p50: {milliseconds(old.latency_p50_ms)} -> {milliseconds(new.latency_p50_ms)} ms",
                 f"p95: {milliseconds(old.latency_p95_ms)} -> {milliseconds(new.latency_p95_ms)} ms",
                 f"LLM tokens per query: {old.llm_tokens_per_query:.0f} -> {new.llm_tokens_per_query:.0f}; "
@@ -83,14 +126,21 @@ class RunComparison(Record, frozen=True, kw_only=True):
 class RunGate(Record, frozen=True, kw_only=True):
     """Whether a run may replace its baseline: by predictor, and as a whole.
 
-    One predictor that fails fails the gate; one that is undecided leaves it undecided.
+    One predictor that fails fails the gate; one that is undecided leaves it undecided. The primary measure
+    decides; ``compared`` has the others beside it.
     """
 
     outcome: Decision
     decisions: dict[str, Gate]
+    compared: RunComparison
 
     def __str__(self) -> str:
-        return _text(f"{each.outcome}: {name}: {each.reason}" for name, each in self.decisions.items())
+        lines: list[str] = []
+        for pair, (name, each) in zip(self.compared.pairs, self.decisions.items(), strict=True):
+            lines += [f"{name}: {change}" for change in pair.by_gold]
+            lines.append(f"{each.outcome}: {name}: {each.reason}")
+            lines += [f"{name}: {change}" for change in pair.others]
+        return _text(lines)
 
 
 def _text(lines: Iterable[str]) -> str:
@@ -104,16 +154,22 @@ def compare_runs(
     *,
     predictor: str = "",
     baseline_predictor: str = "",
-    measure: str = "",
+    primary: str = "",
+    measures: Iterable[str] = (),
     delta: float = DELTA,
 ) -> RunComparison:
     """Compare the predictors of ``candidate`` with those of the same name in ``baseline``, or one with one.
 
-    ``measure`` is the candidate's primary one unless it is named. Raises :class:`RunError` when the questions
-    are not the same, :class:`UsageError` when a predictor is not in its run.
+    ``primary`` is the measure that is tested, the candidate's own unless it is named; ``measures``, and those
+    that the candidate's run chose, get an interval. Raises :class:`RunError` when the questions are not the
+    same, :class:`UsageError` when a predictor is not in its run, and for a measure that is unknown or looks
+    deeper than one of the runs kept hits.
     """
     check_same_questions(candidate, baseline)
-    chosen = candidate.measure(measure)
+    chosen = candidate.measure(primary)
+    others = _others(candidate, chosen, measures)
+    for each in (chosen, *others):
+        check_depth(each, min(candidate.record.top_k, baseline.record.top_k))
     pairs = _pairs(candidate, baseline, predictor, baseline_predictor)
     values = [
         (baseline.scores.per_question(old, chosen), candidate.scores.per_question(new, chosen))
@@ -146,9 +202,35 @@ def compare_runs(
                     for key in candidate.scores.answerable
                     if before[key] != after[key]
                 ),
+                others=tuple(_change(baseline, candidate, old, new, each) for each in others),
+                by_gold=tuple(
+                    _change(baseline.by_gold[level], part, old, new, chosen, level)
+                    for level, part in candidate.by_gold.items()
+                    if part is not candidate
+                ),
             )
             for (old, new), (before, after), comparison in zip(pairs, values, comparisons, strict=True)
         ),
+    )
+
+
+def _others(run: RunData, primary: NamedMeasure, names: Iterable[str]) -> list[NamedMeasure]:
+    """The measures besides the one that is tested: those of the run, and those that are named here."""
+    found = named_once(*run.extra, *named_measures(name for text in names for name in measure_names(text)))
+    return [each for each in found if not each.same(primary)]
+
+
+def _change(
+    baseline: RunData, candidate: RunData, old: str, new: str, measure: NamedMeasure, gold: str = ""
+) -> Change:
+    before = baseline.scores.per_question(old, measure)
+    after = candidate.scores.per_question(new, measure)
+    return Change(
+        measure=measure.name,
+        baseline=mean(list(before.values())),
+        candidate=mean(list(after.values())),
+        difference=difference(candidate, before, after),
+        gold=gold,
     )
 
 
@@ -159,9 +241,10 @@ def gate_runs(
     delta: float = DELTA,
     predictor: str = "",
     baseline_predictor: str = "",
-    measure: str = "",
+    primary: str = "",
+    measures: Iterable[str] = (),
 ) -> RunGate:
-    """Whether ``candidate`` is not worse than ``baseline`` by ``delta`` or more.
+    """Whether ``candidate`` is not worse than ``baseline`` by ``delta`` or more on the primary measure.
 
     Raises as :func:`compare_runs` does.
     """
@@ -170,13 +253,14 @@ def gate_runs(
         baseline,
         predictor=predictor,
         baseline_predictor=baseline_predictor,
-        measure=measure,
+        primary=primary,
+        measures=measures,
         delta=delta or 1e-9,
     )
     decisions = {pair.candidate.predictor: gate(pair.comparison, delta) for pair in compared.pairs}
     outcomes = {each.outcome for each in decisions.values()}
     outcome: Decision = "fail" if "fail" in outcomes else "undecided" if "undecided" in outcomes else "pass"
-    return RunGate(outcome=outcome, decisions=decisions)
+    return RunGate(outcome=outcome, decisions=decisions, compared=compared)
 
 
 def check_same_questions(candidate: RunData, baseline: RunData) -> None:

@@ -9,7 +9,8 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
 
-from branchrank.measures.names import NamedMeasure, measure_names, named_measure, named_measures
+from branchrank.measures.matching import SHARES
+from branchrank.measures.names import NamedMeasure, named_measure
 from branchrank.measures.passage_size import PassageSize, passage_size
 from branchrank.records import Question
 from branchrank.runs.judging import hits_of, judged_row
@@ -27,18 +28,19 @@ STANDARD = (
     "strict_MRR@5",
     "strict_nDCG@5",
     "relaxed_MRR@5",
+    "half_hit@1",
+    "full_hit@1",
+    "half_hit@5",
+    "full_hit@5",
 )
-
-
-def extra_measures(primary: NamedMeasure, measures: str) -> tuple[NamedMeasure, ...]:
-    """The primary measure and those named in ``measures``, each once. Raises :class:`UsageError`."""
-    found = [primary, *named_measures(measure_names(measures))]
-    return tuple({measure.name: measure for measure in found}.values())
+#: The scorings of ``--mode strict``: the same gold at any overlap, at half and at all of its lines.
+_STRICT = ("strict", *SHARES)
 
 
 def standard_measures(mode: str) -> tuple[NamedMeasure, ...]:
     """The measures that ``--mode`` selects."""
-    return tuple(named_measure(name) for name in STANDARD if mode == "both" or name.startswith(mode))
+    modes = {"both": (*_STRICT, "relaxed"), "strict": _STRICT}.get(mode, ("relaxed",))
+    return tuple(each for each in map(named_measure, STANDARD) if each.mode in modes)
 
 
 class Scores:
@@ -77,8 +79,9 @@ class Scores:
 
     def value(self, row: Row, measure: NamedMeasure) -> float:
         """The measure's value of one row."""
-        ranking = judged_row(row, self.questions[row.question_id]).ranking(measure.mode)
-        return measure.measure(ranking)
+        question = self.questions[row.question_id]
+        judged = judged_row(row, question, depths=measure.mode in SHARES)
+        return measure.measure(judged.ranking(measure.mode))
 
     def average(self, predictor: str, measure: NamedMeasure) -> float:
         """The mean over the answerable questions."""

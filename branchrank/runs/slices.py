@@ -15,6 +15,7 @@ from pathlib import Path
 from branchrank.corpus.document import Document, Section
 from branchrank.corpus.reading import read_document
 from branchrank.errors import BranchRankError
+from branchrank.measures.matching import gold_level
 from branchrank.records import Count, GoldItem, Question, Record, Span
 from branchrank.safe_open import read_beneath
 
@@ -106,6 +107,7 @@ def _depth(facts: GoldFacts) -> str:
 
 #: A slice's name on the command line -> its name in tables.
 LABELS = {
+    "gold": "gold level",
     "kind": "kind",
     "difficulty": "difficulty",
     "overlap": "overlap with the heading",
@@ -119,6 +121,7 @@ def slice_values(question: Question, facts: GoldFacts | None) -> dict[str, str]:
     """A question's value in each slice of ``LABELS``, empty where it has none."""
     found = facts or GoldFacts(question_id=question.id)
     return {
+        "gold": gold_level(question) if question.gold else "",
         "kind": question.kind,
         "difficulty": question.difficulty,
         "overlap": _text(question.extra.get("overlap")),

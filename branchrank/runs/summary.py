@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 
 from branchrank.measures.latency import percentile
+from branchrank.measures.matching import has_lines
 from branchrank.measures.names import NamedMeasure
 from branchrank.measures.passage_size import summarise_passages
 from branchrank.records import Record
@@ -20,7 +21,8 @@ class SummaryRow(Record, frozen=True, kw_only=True):
 
     ``estimates`` has every standard measure, then the measures that were asked for by name, each with its
     interval.
-    ``questions`` counts all that were asked, ``answerable_questions`` those that the rates are over.
+    ``questions`` counts all that were asked, ``answerable_questions`` those that the rates are over,
+    ``span_questions`` those of them whose gold has lines: span precision and gold coverage are over these.
     """
 
     predictor: str
@@ -48,6 +50,7 @@ class SummaryRow(Record, frozen=True, kw_only=True):
     failures: int
     fallbacks: int
     answerable_questions: int
+    span_questions: int
 
     @property
     def rates(self) -> dict[str, float | None]:
@@ -107,6 +110,9 @@ def _summary(
         failures=sum(row.status == "failed" for row in rows),
         fallbacks=sum(bool(row.fallbacks) for row in rows),
         answerable_questions=len(scores.answerable),
+        span_questions=sum(
+            any(has_lines(item, question) for item in question.gold) for question in scores.questions.values()
+        ),
     )
 
 

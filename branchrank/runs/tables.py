@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING
 
 from branchrank.artifacts import write_text
+from branchrank.measures.matching import gold_level
 from branchrank.measures.names import NamedMeasure, named_measure
 from branchrank.measures.verdicts import Comparison
 from branchrank.questions.question_files import write_questions
@@ -35,7 +36,11 @@ def write_tables(run: RunData) -> None:
 
 def summary_csv(run: RunData) -> str:
     """``summary.csv``: the fixed columns first, in their order, with the bounds of the standard measures'
-    intervals; then the measures asked for by name, and their bounds."""
+    intervals; then the measures asked for by name, and their bounds.
+
+    Where gold is of both levels, every measure has a column for each level besides, such as
+    ``strict_hit@1_span``.
+    """
     fixed = (
         "lines_per_hit",
         "latency_p50_ms",
@@ -46,8 +51,10 @@ def summary_csv(run: RunData) -> str:
     more = tuple(name for name in SummaryRow.__struct_fields__[4:] if name not in fixed)
     named = tuple(measure.name for measure in run.extra if measure.name not in STANDARD)
     standard = (*FIRST_RATES, *MORE_RATES)
-    first = ("predictor", "llm", "questions", *FIRST_RATES, *fixed, *MORE_RATES, *more)
-    header = (*first, *_bound_names(standard), *named, *_bound_names(named))
+    first = ("predictor", "llm", "questions", *FIRST_RATES, *fixed, *MORE_RATES, *more, "gold")
+    parts = {level: part for level, part in run.by_gold.items() if part is not run}
+    [together] = run.by_gold.keys() - parts.keys()
+    header = (*first, *_bound_names(standard), *named, *_bound_names(named), *_level_names(parts, named))
     lines = [
         (
             row.predictor,
@@ -57,17 +64,34 @@ def summary_csv(run: RunData) -> str:
             *(getattr(row, name) for name in fixed),
             *(row.rates[name] for name in MORE_RATES),
             *(getattr(row, name) for name in more),
+            together,
             *(bound for name in standard for bound in _bounds(row.estimates[name])),
             *(row.rates[name] for name in named),
             *(bound for name in named for bound in _bounds(row.estimates[name])),
+            *_level_cells(parts, place, named),
         )
-        for row in run.summary_rows
+        for place, row in enumerate(run.summary_rows)
     ]
     return table_csv(header, lines)
 
 
 def _bound_names(measures: Sequence[str]) -> list[str]:
     return [f"{name}_{end}" for name in measures for end in ("low", "high")]
+
+
+def _level_names(parts: Mapping[str, RunData], named: Sequence[str]) -> list[str]:
+    names = ("answerable_questions", *STANDARD, *named)
+    return [f"{name}_{level}" for level in parts for name in names]
+
+
+def _level_cells(parts: Mapping[str, RunData], place: int, named: Sequence[str]) -> list[float | None]:
+    """The figures of the predictor at this place over the questions of each gold level."""
+    rows = [part.summary_rows[place] for part in parts.values()]
+    return [
+        figure
+        for row in rows
+        for figure in (row.answerable_questions, *(row.rates[name] for name in (*STANDARD, *named)))
+    ]
 
 
 def _bounds(found: Estimate | None) -> tuple[float | None, float | None]:
@@ -92,6 +116,7 @@ def questions_csv(run: RunData) -> str:
         "repeat",
         "kind",
         "difficulty",
+        "gold",
         "status",
         "outcome",
         *STANDARD,
@@ -129,6 +154,7 @@ def _question_line(
         row.repeat,
         question.kind,
         question.difficulty,
+        gold_level(question) if question.gold else "",
         row.status,
         outcome_of(row, values) if question.answerable else "unanswerable",
         *(values.values() if question.answerable else [None] * len(values)),

@@ -76,13 +76,28 @@ def _qrels(question: Question, ids: DocumentIds) -> dict[str, int]:
     return {_document(item.source_file): item.relevance or 1 for item in question.gold}
 
 
-def _run_lines(row: Row, question: Question, tag: str, ids: DocumentIds) -> Iterator[str]:
+def run_lists(run: RunData, predictor: str, ids: DocumentIds) -> TrecRun:
+    """What a predictor returned, by the ids of the questions that have gold; its first repeat."""
+    asked = run.scores.questions
+    rows = (row for row in run.scores.rows(predictor) if not row.repeat and asked[row.question_id].gold)
+    return {row.question_id: _ranked(row, asked[row.question_id], ids) for row in rows}
+
+
+def run_qrels(run: RunData, ids: DocumentIds) -> Qrels:
+    """The judgements of a run, by the ids of the questions that have gold."""
+    return {question.id: _qrels(question, ids) for question in run.asked if question.gold}
+
+
+def _ranked(row: Row, question: Question, ids: DocumentIds) -> list[Scored]:
+    """Documents, best first, with the scores n, n-1, ..., 1."""
     if ids == "gold":
-        ranked = question_run(hits_of(row), judged_row(row, question), question)
-    else:
-        sources = list(dict.fromkeys(_document(resolve_source(hit.source, question)) for hit in row.hits))
-        ranked = [Scored(source, float(len(sources) - place)) for place, source in enumerate(sources)]
-    for rank, (document, value) in enumerate(ranked, start=1):
+        return question_run(hits_of(row), judged_row(row, question), question)
+    sources = list(dict.fromkeys(_document(resolve_source(hit.source, question)) for hit in row.hits))
+    return [Scored(source, float(len(sources) - place)) for place, source in enumerate(sources)]
+
+
+def _run_lines(row: Row, question: Question, tag: str, ids: DocumentIds) -> Iterator[str]:
+    for rank, (document, value) in enumerate(_ranked(row, question, ids), start=1):
         yield f"{_token(question.id)} Q0 {document} {rank} {value:g} {_token(tag)}\n"
 
 
@@ -140,11 +155,16 @@ def score_trec(paths: Iterable[Path], qrels: Path, measures: Iterable[str]) -> l
     return [_scored(path, read_trec(path), judged, parsed) for path in paths]
 
 
-def _scored(path: Path, run: TrecRun, qrels: Qrels, measures: Iterable[Measure]) -> TrecScores:
+def run_scores(run: TrecRun, qrels: Qrels, measures: Iterable[Measure]) -> dict[str, dict[str, float]]:
+    """Measure -> judged query -> value; a query that the run lacks scores 0."""
     rankings = {query: run_ranking(run[query], judged) for query, judged in qrels.items() if query in run}
+    return {str(measure): score(measure, rankings, qrels) for measure in measures}
+
+
+def _scored(path: Path, run: TrecRun, qrels: Qrels, measures: Iterable[Measure]) -> TrecScores:
     return TrecScores(
         path=path,
-        by_query={str(measure): score(measure, rankings, qrels) for measure in measures},
+        by_query=run_scores(run, qrels, measures),
         unmatched=tuple(
             query
             for query, judged in qrels.items()

@@ -86,7 +86,9 @@ def p_value(p: float) -> str:
 
 def plural(count: int, noun: str) -> str:
     """A count with its noun."""
-    return f"{count} {noun}" if count == 1 else f"{count} {noun}s"
+    if count == 1:
+        return f"{count} {noun}"
+    return f"{count} {noun[:-1]}ies" if noun.endswith("y") else f"{count} {noun}s"
 
 
 def record(comparison: Comparison | StratifiedComparison) -> str:
@@ -111,8 +113,9 @@ def sentence(comparison: Comparison) -> str:
     measure = comparison.measure
     unit = " points" if is_share(measure) else ""
     parts = [
-        f"{measure} {score(comparison.mean_b, measure)} vs {score(comparison.mean_a, measure)}, "
-        f"{gap(comparison.difference, measure)}{unit} ({interval_words(comparison)}).",
+        f"{measure} {score(comparison.mean_b, measure)} vs {score(comparison.mean_a, measure)} over "
+        f"{plural(comparison.n, 'question')}, {gap(comparison.difference, measure)}{unit} "
+        f"({interval_words(comparison)}).",
         f"{plural(comparison.wins, 'win')}, {plural(comparison.ties, 'tie')}, "
         f"{comparison.losses} loss{'' if comparison.losses == 1 else 'es'}; "
         f"adjusted p {p_value(comparison.p_adjusted)}.",

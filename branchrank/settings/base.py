@@ -17,6 +17,10 @@ def reaches(role: str) -> Meta:
     return Meta(extra={"reaches": role})
 
 
+#: Marks a text that holds several values with commas between them: its flag repeats, TOML may give a list.
+SEVERAL = Meta(extra={"several": True})
+
+
 class Settings(Record, frozen=True, kw_only=True):
     """Base of every part's settings. ``section`` is the TOML table and the flag prefix."""
 

@@ -39,16 +39,13 @@ class Setting(Record, frozen=True, kw_only=True):
     low: float | None = None
     high: float | None = None
     choices: tuple[str, ...] = ()
+    #: A text of several values with commas between them.
+    several: bool = False
     #: Values outside this range are allowed, with a warning.
     recommended: tuple[float, float] | None = None
     #: The field of the built-in system that it sets; empty when it isn't an alias.
     address: str = ""
     reaches: str = ""
-
-    @property
-    def several(self) -> bool:
-        """Whether it takes one text or several."""
-        return bool(self.type == str | tuple[str, ...])
 
     @property
     def variable(self) -> str:
@@ -85,7 +82,8 @@ def settings_of(part: type[Settings]) -> tuple[Setting, ...]:
     aliases = part.aliases if issubclass(part, SystemSettings) else {}
     described = []
     for field in msgspec.structs.fields(part):
-        bare, *marks, meta = get_args(without_none(hints[field.name]))
+        bare, *marked, meta = get_args(without_none(hints[field.name]))
+        marks = {key: value for mark in marked for key, value in mark.extra.items()}
         low = meta.ge if meta.ge is not None else meta.gt
         high = meta.le if meta.le is not None else meta.lt
         flag = part.flag_names.get(field.name, f"--{part.section}-{field.name}".replace("_", "-"))
@@ -104,8 +102,8 @@ def settings_of(part: type[Settings]) -> tuple[Setting, ...]:
                 else (),
                 recommended=(meta.extra or {}).get(RECOMMENDED),
                 address=aliases.get(field.name, ""),
-                reaches="".join(mark.extra["reaches"] for mark in marks)
-                or (meta.extra or {}).get("reaches", ""),
+                several="several" in marks,
+                reaches=marks.get("reaches") or (meta.extra or {}).get("reaches", ""),
             )
         )
     return tuple(described)
@@ -241,6 +239,8 @@ def checked(part: type[Settings], setting: Setting, value: object) -> Any:
         if value.lower() not in words:
             raise ValueError(value)
         value = words[value.lower()]
+    if setting.several and isinstance(value, list | tuple) and all(isinstance(each, str) for each in value):
+        value = ",".join(value) if setting.type is str else value[0] if len(value) == 1 else value
     try:
         return msgspec.convert(value, hint, strict=not isinstance(value, str))
     except msgspec.ValidationError as error:

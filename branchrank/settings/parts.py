@@ -8,7 +8,7 @@ from msgspec import Meta
 
 from branchrank.addresses import hint_at
 from branchrank.records import Returns
-from branchrank.settings.base import Settings, reaches
+from branchrank.settings.base import SEVERAL, Settings, reaches
 from branchrank.settings.systems import LOCAL, SYSTEM_PARTS
 
 
@@ -31,7 +31,7 @@ class IndexSettings(Settings, frozen=True, kw_only=True):
         reaches("embedding model"),
         Meta(
             description="embedding model: all-MiniLM-L6-v2 (from a package), a sentence-transformers name "
-            "or path, openai:MODEL or ollama:MODEL (see --embedding-url), or fake"
+            "or path, openai:MODEL or ollama:MODEL (see --embedding-url), fake, or none: words only"
         ),
     ] = "nomic-ai/CodeRankEmbed"
     embedding_url: Annotated[
@@ -164,13 +164,20 @@ class BenchmarkSettings(Settings, frozen=True, kw_only=True):
         "delta": "--delta",
         "alpha": "--alpha",
         "primary": "--primary",
-        "measures": "--measures",
+        "measures": "--measure",
         "baseline": "--baseline",
     }
     mode: Annotated[Literal["strict", "relaxed", "both"], Meta(description="scorings to report")] = "both"
     sample_size: Annotated[int, Meta(ge=0, description="number of questions to draw; 0: all")] = 0
     sample_seed: Annotated[int, Meta(ge=0, description="seed of the sample and of every random draw")] = 42
-    top_k: Annotated[int, Meta(ge=1, le=1000, description="hits kept per question")] = 10
+    top_k: Annotated[
+        int,
+        Meta(
+            ge=1,
+            le=1000,
+            description="hits kept per question; where it is not set, as many as the deepest measure needs",
+        ),
+    ] = 10
     returns: Annotated[Returns, hint_at(LOCAL, "returns")[1]] = LOCAL.returns
     passage_lines: Annotated[int, hint_at(LOCAL, "passages.lines")[1]] | None = None
     latency_sample: Annotated[
@@ -185,10 +192,16 @@ class BenchmarkSettings(Settings, frozen=True, kw_only=True):
     ] = "keep"
     primary: Annotated[str, Meta(description="primary measure")] = "strict_hit@1"
     measures: Annotated[
-        str, Meta(description="more measures for the tables, with commas between them: nDCG@10,AP")
+        str,
+        SEVERAL,
+        Meta(
+            description="another measure for every table, such as nDCG@10 or relaxed_RR, by its name in "
+            "ir-measures; it gets an interval, and only the primary one is tested"
+        ),
     ] = ""
     baseline: Annotated[
         str | tuple[str, ...],
+        SEVERAL,
         Meta(
             description="predictor that the others are compared with, or several of them; all-pairs: each "
             "with every other; empty: the first"

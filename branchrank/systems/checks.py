@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from branchrank.embedders import check_gives_tokens
+from branchrank.embedders.nothing import NONE, no_vectors
 from branchrank.errors import UsageError
 from branchrank.spec import Branch, System
 from branchrank.systems.branches import branch_kind, label
@@ -10,7 +11,10 @@ from branchrank.systems.passage_order import passage_evidence
 
 
 def check_embedder(system: System, embedder: str) -> None:
-    """Raise :class:`UsageError` for a system that needs token vectors, and an embedder that gives none."""
+    """Raise :class:`UsageError` for a system that needs vectors or token vectors, and an embedder that gives
+    none."""
+    if embedder == NONE and any(branch_kind(branch.kind).needs_vector for branch in system.searched):
+        raise no_vectors(f"system {system.name!r} searches by vectors, and the index")
     if system.rescore.method == "maxsim":
         check_gives_tokens(embedder)
 

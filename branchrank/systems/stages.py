@@ -92,6 +92,25 @@ def least_hits(system: System, k: int, chunks: int) -> int:
     return min(k, found, system.fuse.cap or found)
 
 
+def most_hits(system: System, k: int) -> int | None:
+    """The most hits that an answer can have, whatever is asked; ``None`` where no number bounds them.
+
+    That is the pool: all that the branches give together, less what the candidate cap drops.
+
+    >>> from branchrank.spec import Branch, Fuse, System
+    >>> branches = (Branch(kind="dense", top_n=40), Branch(kind="bm25", top_n=80))
+    >>> most_hits(System(name="own", branches=branches), 10)
+    120
+    >>> most_hits(System(name="own", branches=branches, fuse=Fuse(cap=30)), 10)
+    30
+    """
+    if orders_passages(system):
+        return None
+    depths = [None if branch.expand is not None else depth_of(branch, k) for branch in system.searched]
+    whole = None if None in depths else sum(each or 0 for each in depths)
+    return min((each for each in (whole, system.fuse.cap or None) if each is not None), default=None)
+
+
 def least_calls(system: System, hits: int) -> int:
     """The fewest LLM calls of an answered query: something to choose from is always shown to the LLM."""
     finals = any(branch.tree is not None and branch.tree.final_by == "llm" for branch in system.searched)

@@ -41,7 +41,8 @@ def test_a_failed_query_is_a_row_and_a_miss_in_every_rate(tmp_path: Path) -> Non
     scores = Scores(rows, QUESTIONS)
     for measure in standard_measures("both"):
         assert len(scores.per_question("failing", measure)) == 4
-        assert scores.average("failing", measure) == 0.5
+        # Two of the five gold lines are returned: less than half.
+        assert scores.average("failing", measure) == (0.5 if measure.mode in ("strict", "relaxed") else 0)
         assert scores.per_question("failing", measure)["q1"] == 0
     [summary] = summarise(scores, (), standard_measures("both"))
     assert (summary.questions, summary.failures) == (4, 1)

@@ -8,12 +8,14 @@ from pathlib import Path
 
 import pytest
 from support.artefacts import make_chroma, write_objects
+from support.beir_folders import beir_folder
 from support.commands import benchmark, make_project
 
 MODULES = (
     "branchrank.workspace",
     "branchrank.systems.searcher",
     "branchrank.library",
+    "branchrank.exchange",
     "branchrank.progress_bars",
     "branchrank.predictor",
     "branchrank.records",
@@ -30,6 +32,7 @@ def project(tmp_path_factory: pytest.TempPathFactory) -> Path:
     ]
     write_objects(made / "theirs" / "chunks.jsonl", theirs)
     make_chroma(made / "theirs" / "chroma", theirs)
+    beir_folder(made / "beir" / "small", documents=12, queries=4)
     benchmark(made, "--predictor", "local", "--predictor", "hybrid", "--hybrid-no-llm")
     return made
 

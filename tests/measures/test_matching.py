@@ -124,3 +124,50 @@ def test_the_views_agree_with_each_other(hits, golds, level):
                 assert 0 <= parse_measure(name)(view) <= 1 + 1e-12
     if level == "file":
         assert exact(graded) == success(relaxed)
+
+
+@pytest.mark.parametrize(
+    ("first", "last", "half", "full"),
+    [
+        (50, 60, False, False),
+        (46, 52, True, False),
+        (47, 60, False, False),
+        (40, 46, True, False),
+        (1, 52, True, True),
+        (40, 52, True, True),
+        (40, 51, True, False),
+    ],
+)
+def test_half_and_full_count_the_gold_lines_that_one_hit_holds(first, last, half, full):
+    """The gold has 13 lines, 40 to 52: half of them are 7."""
+    [judged] = judge([hit("a.md", first, last)], question(gold("a.md", 40, 52))).hits
+    assert (judged.gold, judged.half, judged.full) == (0, half, full)
+
+
+def test_half_and_full_are_credited_once_and_to_one_hit():
+    asked = question(gold("a.md", 1, 10))
+    judged = judge([hit("a.md", 1, 4), hit("a.md", 5, 9), hit("a.md", 1, 20), hit("a.md", 1, 30)], asked)
+    assert [each.gold is not None for each in judged.hits] == [True, False, False, False]
+    assert [each.half for each in judged.hits] == [False, True, False, False]
+    assert [each.full for each in judged.hits] == [False, False, True, False]
+    names = {"strict": 1, "half": 1 / 2, "full": 1 / 3}
+    assert {mode: parse_measure("RR")(judged.ranking(mode)) for mode in names} == names
+
+
+def test_gold_without_lines_is_held_whole_by_what_is_strict():
+    quoted = question(gold("a.md", quote="the answer"))
+    hits = [hit("a.md", 1, 2), hit("a.md", 3, 4, text="here is the answer")]
+    assert [(each.half, each.full) for each in judge(hits, quoted).hits] == [(False, False), (True, True)]
+    whole = judge([hit("a.md", 1, 2)], question(gold("a.md", 5, 9), gold_level="file"))
+    assert (whole.hits[0].half, whole.hits[0].full) == (True, True)
+
+
+@settings(derandomize=True, max_examples=150, deadline=None)
+@given(hits_of, golds_of, st.sampled_from(["span", "file"]))
+def test_what_holds_all_holds_half_and_what_holds_half_overlaps(hits, golds, level):
+    judged = judge(hits, question(*golds, gold_level=level))
+    for k in (1, 2, 5):
+        any_, half, full = (
+            parse_measure(f"Success@{k}")(judged.ranking(mode)) for mode in ("strict", "half", "full")
+        )
+        assert full <= half <= any_

@@ -96,18 +96,17 @@ def test_cluster_sums_keep_the_order_of_first_sight():
     assert cluster_sums([1, 2, 4, 8], ["b", "a", "b", "c"]).tolist() == [5, 2, 8]
 
 
-@settings(derandomize=True, max_examples=60, deadline=None)
-@given(st.lists(st.sampled_from([0.0, 0.001, 0.01, 0.02, 0.04, 0.3, 1.0]), min_size=1, max_size=8))
-def test_holm_as_statsmodels(p_values):
-    from statsmodels.stats.multitest import multipletests
-
-    assert holm(p_values) == pytest.approx(tuple(multipletests(p_values, method="holm")[1]))
-
-
 def test_holm_by_hand_and_in_the_order_given():
     assert holm([0.01, 0.04, 0.03, 0.005]) == pytest.approx((0.03, 0.06, 0.06, 0.02))
     assert holm([0.9, 0.8]) == (1.0, 1.0)
     assert holm([]) == ()
+
+
+@given(st.lists(st.floats(0, 1), min_size=1, max_size=12))
+def test_holm_as_statsmodels(p_values):
+    from statsmodels.stats.multitest import multipletests
+
+    assert holm(p_values) == pytest.approx(tuple(multipletests(p_values, method="holm")[1]))
 
 
 def test_p_floor():

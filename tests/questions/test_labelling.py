@@ -17,9 +17,10 @@ from support.scripted_llm import ScriptedLLM, say
 
 from branchrank.errors import QuestionError
 from branchrank.measures.agreement import cohens_kappa
-from branchrank.questions.labels import labels_of
+from branchrank.questions.labels import labels_of, with_label
 from branchrank.questions.question_files import load_questions
-from branchrank.workspace import Run
+from branchrank.records import Question, Span
+from branchrank.workspace import Run, Workspace
 
 SHOWN = re.compile(r"(?m)^\[(\d+)/(\d+)\] (\S+):(\d+)-(\d+)  (.*)$")
 ASKED = ("temperature", "espresso", "api")
@@ -318,3 +319,27 @@ def test_a_label_that_is_none_is_refused(tmp_path: Path) -> None:
     write_lines(tmp_path / "q.jsonl", [{**QUESTIONS[0], "labels": [{"label": "maybe"}]}])
     with pytest.raises(QuestionError, match="holds what is no label"):
         labels_of(load_questions(tmp_path / "q.jsonl")[0])
+
+
+def test_the_seed_orders_the_passages_of_a_question(made: tuple[Path, Path], tmp_path: Path) -> None:
+    project, run = made
+    orders = set()
+    with Workspace.open(project / "data") as workspace:
+        for seed in range(8):
+            pool = workspace.questions.label(Run.load(run), tmp_path / "x", annotator="a", seed=seed)
+            orders.add(tuple(each.span for each in pool.waiting() if each.question.id == "espresso"))
+    assert len(orders) > 1
+    assert len({frozenset(order) for order in orders}) == 1
+
+
+def test_lines_that_overlap_gold_add_none(tmp_path: Path) -> None:
+    lines = {"a.md": [f"line {number}" for number in range(1, 30)]}
+    question = Question(id="q", question="what", answerable=False)
+    for start, label in ((1, "partly"), (5, "yes"), (7, "yes"), (20, "yes"), (21, "no")):
+        span = Span(source="a.md", line_start=start, line_end=start + 4)
+        question = with_label(question, span, label, lines, annotator="ada")
+    assert [item.answer_line_start for item in question.gold] == [5, 20]
+    assert [each.gold for each in labels_of(question)] == [None, (5, 9), None, (20, 24), None]
+    span = Span(source="a.md", line_start=5, line_end=9)
+    question = with_label(question, span, "no", lines, annotator="ada")
+    assert [item.answer_line_start for item in question.gold] == [20], "a person may change their mind"

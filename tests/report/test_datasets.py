@@ -80,7 +80,7 @@ def test_runs_that_make_no_table_are_refused(runs: dict[str, Path], tmp_path: Pa
         ((small,), "two or more datasets"),
         ((small, small), "same questions"),
         ((small, other.directory), "no predictor is in every run"),
-        ((small, graded.directory), "--measure"),
+        ((small, graded.directory), "--primary"),
         ((small, runs["large"], "--baseline", "hybird"), "did you mean"),
         ((f"a={small}", f"a={runs['large']}"), "named 'a'"),
         ((f"a={small}", runs["large"]), "NAME=RUN"),

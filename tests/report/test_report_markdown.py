@@ -21,8 +21,9 @@ from branchrank.runs.words import percent
 
 
 def table(text: str, caption: str) -> list[dict[str, str]]:
-    """The rows of the table with this caption."""
-    lines = text.split(f"{caption}:\n\n", 1)[1].split("\n\n", 1)[0].splitlines()
+    """The rows of the table whose caption begins with these words."""
+    [found] = re.findall(rf"^{re.escape(caption)}.*:\n\n((?:\|.*\n)+)", text, re.MULTILINE)
+    lines = found.splitlines()
     cells = [[cell.strip() for cell in line.strip("| ").split(" | ")] for line in lines]
     return [dict(zip(cells[0], row, strict=True)) for row in cells[2:]]
 
@@ -76,7 +77,9 @@ def test_every_rate_has_its_interval(paired: RunData, text: str) -> None:
 def test_verdicts_are_words_with_their_figures(text: str) -> None:
     assert "- **poor vs local: worse.** strict_hit@1 " in text
     assert re.search(r"\*\*twin vs local: (inconclusive|too few).*\*\*.*60 questions can detect", text)
-    [poor] = [row for row in table(text, "strict_hit@1 against local") if row["candidate"] == "poor"]
+    [poor] = [
+        row for row in table(text, "strict_hit@1 against local, over the 60") if row["candidate"] == "poor"
+    ]
     wins, ties, losses = map(int, poor["wins/ties/losses"].split("/"))
     assert wins + ties + losses == 60
     assert wins < losses
@@ -101,7 +104,10 @@ def test_the_winner_that_passed_is_bold(tmp_path: Path, baseline: str, winner: s
 
 
 def test_passage_sizes_stand_beside_strict_rates(paired: RunData, text: str) -> None:
-    for row in table(text, "Strict rates and what the passages cost, over the first five hits"):
+    for row in table(
+        text,
+        "Strict rates over the 60 questions with an answer",
+    ):
         assert row["lines per hit"] == "3.0"
         assert row["characters per hit"] == "30"
         assert row["span precision"].endswith("%")
@@ -125,14 +131,15 @@ def test_llm_cost_by_predictor_and_stage_with_prices(tmp_path: Path) -> None:
     )
     arms = (Planned("local", 0.6), Planned("reranked", 0.8, llm="tiny"))
     text = markdown(report_content(make_run(tmp_path, arms, prices=prices, repeats=2)))
-    free, paid = table(text, "By predictor")
+    free, paid = table(text, "By predictor, over all queries, those of unanswerable questions too")
+    assert (free["queries"], paid["queries"]) == ("60", "120")
     assert (free["calls per query"], free["tokens per query"]) == ("0.00", "0")
     assert (paid["calls per query"], paid["tokens per query"]) == ("1.00", "1050")
     assert paid["from cache"] == "120"
     assert paid["EUR per query"] == "0.002500"
-    assert table(text, "By stage")[0]["stage"] == "rerank"
+    assert table(text, "By stage, over all queries of the predictor")[0]["stage"] == "rerank"
     assert "Prices as of 2026-01-31." in text
-    [flips] = table(text, "Repeats: share of questions whose repeats disagree on strict_hit@1")
+    [flips] = table(text, "Repeats: share of the 60 questions with an answer")
     assert 0 < float(flips["flip rate"].strip("%")) < 100
     assert "rerank: timeout" in text
 
@@ -142,23 +149,23 @@ def test_failures_are_named(tmp_path: Path) -> None:
         report_content(make_run(tmp_path, (Planned("local", 0.6, fails="q0007"),), latency_sample=0))
     )
     assert "1 of 60 queries failed; each counts as a miss." in text
-    [row] = table(text, "Answers by the stage that lost the gold")
+    [row] = table(text, "Answers to the 60 questions with an answer, by the stage that lost the gold")
     assert (row["answers"], row["failed"]) == ("60", "1")
     assert r"local, q0007: RuntimeError: the kettle is \| \<b\>empty\</b\>" in text
 
 
 def test_where_the_gold_was_lost_adds_up(paired: RunData, text: str) -> None:
-    for row in table(text, "Answers by the stage that lost the gold"):
+    for row in table(text, "Answers to the 60 questions with an answer, by the stage that lost the gold"):
         counts = [int(value) for name, value in row.items() if name not in ("predictor", "answers")]
         assert sum(counts) == int(row["answers"]) == 60
 
 
 def test_slices_cut_by_kind_and_by_where_the_gold_lies(paired: RunData, text: str) -> None:
     for slice_name in ("kind", "difficulty", "depth of the gold"):
-        rows = table(text, f"By {slice_name}, with the number of questions")
+        rows = table(text, f"By {slice_name}, with the number of questions that each rate is over")
         assert [row["predictor"] for row in rows] == ["local", "twin", "poor"] * 2
         assert sum(int(re.findall(r"\((\d+)\)", value)[0]) for value in list(rows[0])[2:]) == 60
-    kinds = table(text, "By kind, with the number of questions")[0]
+    kinds = table(text, "By kind, with the number of questions that each rate is over")[0]
     assert list(kinds)[2:] == ["howto (40)", "lookup (20)"]
     rate = (40 * float(kinds["howto (40)"].strip("%")) + 20 * float(kinds["lookup (20)"].strip("%"))) / 60
     assert rate == pytest.approx(100 * paired.scores.average("local", _hit1()), abs=0.1)
@@ -167,7 +174,10 @@ def test_slices_cut_by_kind_and_by_where_the_gold_lies(paired: RunData, text: st
 
 def test_unanswerable_questions_give_risk_and_coverage(tmp_path: Path) -> None:
     made = make_run(tmp_path, (Planned("local", 0.6),), make_questions(40, unanswerable=10), latency_sample=0)
-    [row] = table(markdown(report_content(made)), "10 of 50 questions have no answer in the corpus")
+    [row] = table(
+        markdown(report_content(made)),
+        "10 of 50 questions have no answer in the corpus",
+    )
     assert row["of these with hits"] == "10"
     right = made.scores.average("local", _hit1()) * 40
     assert row["risk at 100% coverage"] == f"{100 * (1 - right / 50):.1f}%"
@@ -185,7 +195,10 @@ def test_unanswerable_questions_give_risk_and_coverage(tmp_path: Path) -> None:
 def test_repeats_count_an_unanswerable_question_once(tmp_path: Path) -> None:
     questions = make_questions(40, unanswerable=10)
     made = make_run(tmp_path, (Planned("llm", 0.6, llm="model"),), questions, repeats=3, latency_sample=0)
-    [row] = table(markdown(report_content(made)), "10 of 50 questions have no answer in the corpus")
+    [row] = table(
+        markdown(report_content(made)),
+        "10 of 50 questions have no answer in the corpus",
+    )
     assert row["of these with hits"] == "10.0"
     right = made.scores.average("llm", _hit1()) * 40
     assert row["risk at 100% coverage"] == f"{100 * (1 - right / 50):.1f}%"

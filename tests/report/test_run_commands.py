@@ -198,7 +198,7 @@ def test_compare_takes_one_run_and_every_pair_or_several_baselines(three: Path) 
     assert all("95% interval over 3 comparisons" in line and "odds ratio" in line for line in lines)
     lines = invoke("compare", three, "--baseline", "middling").output.splitlines()
     assert [line.partition(":")[0] for line in lines] == ["poor vs middling", "best vs middling"]
-    [first, *_] = invoke("compare", three, "--measure", "strict_MRR@5").output.splitlines()
+    [first, *_] = invoke("compare", three, "--primary", "strict_MRR@5").output.splitlines()
     assert first.startswith("middling vs poor")
     assert "d_z" in first
 
@@ -209,7 +209,8 @@ def test_compare_takes_one_run_and_every_pair_or_several_baselines(three: Path) 
         (("--baseline", "bets"), "did you mean"),
         (("--baseline", "best", "--all-pairs"), "leave out one"),
         (("--predictor", "best"), "name the second run"),
-        (("--measure", "nonsense"), "nonsense"),
+        (("--primary", "nonsense"), "nonsense"),
+        (("--measure", "AP"), "--primary"),
     ],
 )
 def test_flags_of_compare_that_do_not_fit_one_run(three: Path, words: tuple[str, ...], says: str) -> None:

@@ -61,9 +61,9 @@ def test_a_pipe_gets_one_line_for_each_predictor_and_verdict(
     long = "swept[rrf_k=2, vector_weight=1.0, and more of it than a line of eighty columns can hold at all]"
     print_summary(make_run(tmp_path, [Planned("local", 0.5), Planned(long, 0.5)], latency_sample=0))
     lines = capsys.readouterr().out.splitlines()
-    assert len([line for line in lines if line]) == 7
-    assert [line for line in lines if line.startswith(long)] == [lines[6], lines[8]]
-    assert lines[8].startswith(f"{long} vs local: ")
+    assert len([line for line in lines if line]) == 11
+    assert [line for line in lines if line.startswith(long)] == [lines[6], lines[10], lines[13]]
+    assert lines[13].startswith(f"{long} vs local: ")
 
 
 def test_bold_is_for_a_passed_test_alone(
@@ -109,7 +109,7 @@ def test_the_recommendation_comes_first_and_the_legend_last(
 ) -> None:
     print_summary(make_run(tmp_path, [Planned("local", 0.9), Planned("poor", 0.2)], latency_sample=0))
     parts = [part.splitlines()[0] for part in capsys.readouterr().out.split("\n\n")]
-    starts = ["made,", "Use local:", "predictor", "poor vs local: worse.", "S@k strict hit@k"]
+    starts = ["made,", "Use local:", "predictor", "predictor", "poor vs local: worse.", "S@k strict hit@k"]
     assert len(parts) == len(starts)
     assert all(part.startswith(start) for part, start in zip(parts, starts, strict=True))
 
@@ -137,6 +137,6 @@ def test_a_long_name_of_a_model_is_shortened_to_fit(
     print_summary(made)
     lines = re.sub(r"\x1b\[[\d;]*m", "", capsys.readouterr().out).splitlines()
     assert max(map(len, lines)) <= 80
-    [line] = [line for line in lines if line.startswith("reranked ") and " vs " not in line]
+    line = next(line for line in lines if line.startswith("reranked ") and " vs " not in line)
     assert line.split()[:2] == ["reranked", "Llama…rbo"]
     assert len(line.split()) == 11

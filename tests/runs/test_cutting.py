@@ -65,7 +65,7 @@ def test_conditions_on_one_slice_add_up_and_on_two_both_hold(whole: RunData) -> 
         ("kind", "=VALUE is missing\n.*kind=VALUE; kind is one of: howto, lookup"),
         ("kind=nothing", "kind is one of: howto, lookup"),
         ("overlap=subset", "no question of .* has a value for overlap with the heading"),
-        ("overlap", "fix: cut by kind, difficulty, "),
+        ("overlap", "fix: cut by gold, kind, difficulty, "),
     ],
 )
 def test_what_is_no_slice_is_refused(whole: RunData, condition: str, says: str) -> None:

@@ -7,6 +7,7 @@ import signal
 import sys
 import termios
 from collections.abc import Iterator
+from pathlib import Path
 
 import msgspec
 import pytest
@@ -160,6 +161,16 @@ async def test_it_opens_in_hybrid_where_its_llm_answers(workspace: WorkspaceFold
         settings = {"hybrid.base_url": server.base_url, "hybrid.model": "tiny"}
         with Workspace(workspace.with_flags(settings)) as made:
             assert Searches(Service(made, ("local", "hybrid"))).best == "predictor-hybrid"
+
+
+async def test_it_opens_in_late_interaction_where_the_index_keeps_token_vectors(tmp_path: Path) -> None:
+    made = small_workspace(tmp_path)
+    flags = {"index.token_vectors": "int8"}
+    build_index(made.with_flags(flags)).close()
+    with Workspace(made.with_flags(flags)) as opened:
+        names = ("local", "hybrid", "late-interaction")
+        assert Searches(Service(opened, names)).best == "predictor-late-interaction"
+        assert Searches(Service(opened, names[:2])).best == "predictor-local"
 
 
 async def test_moving_through_results_moves_the_source(searches: Searches) -> None:

@@ -40,6 +40,8 @@ def compare_csv(name: str, found: str | None, expected: str) -> list[Finding]:
     if found == expected:
         return []
     theirs, ours = list(csv.reader(StringIO(found))), list(csv.reader(StringIO(expected)))
+    if theirs[:1] != ours[:1]:
+        return [Finding(file=name, place="line 1", message=_other_columns(theirs[:1], ours[0]))]
     if len(theirs) != len(ours):
         return [Finding(file=name, place="", message=f"has {len(theirs)} lines, should have {len(ours)}")]
     findings = []
@@ -50,6 +52,17 @@ def compare_csv(name: str, found: str | None, expected: str) -> list[Finding]:
                 message = f"is {their_cell!r}, should be {our_cell!r}"
                 findings.append(Finding(file=name, place=place, message=message))
     return some(name, findings) or [Finding(file=name, place="", message="is not written as it should be")]
+
+
+def _other_columns(header: list[list[str]], ours: list[str]) -> str:
+    theirs = header[0] if header else []
+    lacks = [column for column in ours if column not in theirs]
+    extra = [column for column in theirs if column not in ours]
+    parts = ([f"lacks {', '.join(lacks)}"] if lacks else []) + ([f"has {', '.join(extra)}"] if extra else [])
+    return (
+        f"has other columns than this version writes ({'; '.join(parts) or 'in another order'}); if an older "
+        "version made the run, `branchrank report RUN` writes its tables and reports again from the rows"
+    )
 
 
 def compare_lines(name: str, found: str | None, expected: str) -> list[Finding]:

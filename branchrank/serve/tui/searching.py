@@ -56,11 +56,18 @@ class Searches:
 
     @property
     def best(self) -> str:
-        """The mode to open in: hybrid where its LLM is named, else local, else the last one."""
-        asks = self._workspace.system("hybrid").asks_llm
-        wanted = "predictor-hybrid" if asks else "predictor-local"
+        """The mode to open in, of what is configured and can run.
+
+        late-interaction where the index keeps token vectors (without them each query computes those of its
+        candidates), hybrid where its LLM is named, else local, else the last one.
+        """
+        wanted = ["predictor-local"]
+        if self._workspace.system("hybrid").asks_llm:
+            wanted.insert(0, "predictor-hybrid")
+        if self._workspace.index.token_vectors is not None:
+            wanted.insert(0, "predictor-late-interaction")
         names = [mode.name for mode in self.modes]
-        return wanted if wanted in names else names[-1]
+        return next((name for name in wanted if name in names), names[-1])
 
     def mode(self, name: str) -> Mode:
         """The mode of this name."""

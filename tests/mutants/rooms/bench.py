@@ -5,12 +5,27 @@ from mutants.mutant import Mutant
 LATENCY = "branchrank/bench/latency_pass.py"
 QUALITY = "branchrank/bench/quality_pass.py"
 PLAN = "branchrank/bench/plan.py"
+TEST_CHOSEN = "tests/cli/test_chosen_measures.py"
 TEST_LATENCY = "tests/bench/test_latency.py"
 TEST_RUNNER = "tests/bench/test_runner.py"
 TUNING = "branchrank/bench/tuning.py"
 TEST_TUNING = "tests/bench/test_tuning.py"
 
 MUTANTS = (
+    Mutant(
+        "depth-ignores-the-measures",
+        PLAN,
+        "    if needed <= part.top_k:\n",
+        "    if needed:\n",
+        (f"{TEST_CHOSEN}::test_as_many_hits_are_kept_as_the_deepest_measure_needs",),
+    ),
+    Mutant(
+        "a-measure-deeper-than-the-pool",
+        PLAN,
+        "if pool is not None and cutoff > pool:",
+        "if pool is None:",
+        (f"{TEST_CHOSEN}::test_a_measure_that_cannot_be_computed_is_an_error_before_any_work",),
+    ),
     Mutant(
         "latency-order-ignores-the-seed",
         LATENCY,

@@ -101,4 +101,25 @@ MUTANTS = (
         "    count = 0\n",
         ("tests/cli/test_init.py::test_the_printed_commands_work_in_their_order",),
     ),
+    Mutant(
+        "choices-without-suggestion",
+        TERMINAL,
+        'raise click.BadParameter(f"{error.message}{near}", ctx, error.param) from None',
+        "raise",
+        ("tests/cli/test_first_slips.py::test_a_typo_gets_the_nearest_name",),
+    ),
+    Mutant(
+        "aborted-prompts-exit-with-1",
+        TERMINAL,
+        "except (KeyboardInterrupt, click.Abort):",
+        "except KeyboardInterrupt:",
+        ("tests/cli/test_first_slips.py::test_a_prompt_whose_input_ends_is_an_interruption",),
+    ),
+    Mutant(
+        "closed-input-is-not-replaced",
+        TERMINAL,
+        "        if getattr(sys, name) is None:\n",
+        "        if not name:\n",
+        ("tests/cli/test_first_slips.py::test_no_command_has_a_traceback_for_a_closed_input",),
+    ),
 )

@@ -221,7 +221,7 @@ MUTANTS = (
     Mutant(
         "older-index-never-measured",
         "branchrank/index/build.py",
-        "if not index.manifest.distance.probes:",
+        "if asks_probes and not index.manifest.distance.probes:",
         "if False:",
         (
             "tests/index/test_calibration.py::test_indexing_again_measures_an_older_index_and_embeds_no_document",

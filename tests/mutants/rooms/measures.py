@@ -94,6 +94,20 @@ MUTANTS = (
         (f"{TEST_MEASURES}::test_values_worked_out_by_hand",),
     ),
     Mutant(
+        "half-of-the-gold-rounded-down",
+        MATCHING,
+        "resolved.overlap(gold) >= share * gold.lines",
+        "resolved.overlap(gold) >= share * gold.lines // 1",
+        (f"{TEST_MATCHING}::test_half_and_full_count_the_gold_lines_that_one_hit_holds",),
+    ),
+    Mutant(
+        "half-and-full-credited-twice",
+        MATCHING,
+        "        held |= own\n",
+        "",
+        (f"{TEST_MATCHING}::test_half_and_full_are_credited_once_and_to_one_hit",),
+    ),
+    Mutant(
         "verdict-ignores-the-family",
         VERDICTS,
         "if p_adjusted < alpha:",

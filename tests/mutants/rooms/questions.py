@@ -107,14 +107,14 @@ MUTANTS = (
         LABELS,
         "    if wanted and not _overlaps(found, question, gold):\n",
         "    if wanted:\n",
-        (f"{TEST_LABELLING}::test_a_page_as_gold_gets_pages",),
+        (f"{TEST_LABELLING}::test_lines_that_overlap_gold_add_none",),
     ),
     Mutant(
         "passages-in-the-systems-order",
         "branchrank/runs/labelling.py",
         'spans = sorted(self._pool[key], key=lambda span: self._drawn(f"{span.source}:{span.line_start}"))',
         "spans = list(self._pool[key])",
-        (f"{TEST_LABELLING}::test_no_system_and_no_rank_is_shown_and_the_seed_orders",),
+        (f"{TEST_LABELLING}::test_the_seed_orders_the_passages_of_a_question",),
     ),
     Mutant(
         "labels-are-asked-for-again",

@@ -29,7 +29,7 @@ MUTANTS = (
     ),
     Mutant(
         "every-predictor-bold",
-        "branchrank/report/result.py",
+        "branchrank/report/rates.py",
         "return Strong(predictor) if predictor == judgement.winner else predictor",
         "return Strong(predictor)",
         (f"{TEST_MARKDOWN}::test_nothing_is_bold_without_a_passed_test",),
@@ -44,8 +44,8 @@ MUTANTS = (
     Mutant(
         "failures-not-announced",
         TERMINAL,
-        "        if row.failures or row.fallbacks:\n",
-        "        if row.fallbacks:\n",
+        "    for caution in callout.cautions:\n",
+        "    for caution in callout.cautions[:0]:\n",
         (f"{TEST_TERMINAL}::test_a_pilot_and_failures_are_announced",),
     ),
     Mutant(

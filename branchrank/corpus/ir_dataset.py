@@ -1,0 +1,134 @@
+"""Datasets of the package ir-datasets (MacAvaney et al., SIGIR 2021) by id, ``ir:ID``, as BEIR folders.
+
+1. A dataset is written once as a BEIR folder, below the folder of the named corpora; from then on it is one.
+2. Its judgements become the split ``test``, whatever it is called: the id names the subset already.
+3. Nothing is downloaded unless that is asked for: the package's downloads are refused while it reads.
+"""
+
+from __future__ import annotations
+
+import tempfile
+from collections.abc import Callable, Iterable, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any, NoReturn
+
+from branchrank.artifacts import storage_errors, write_jsonl, write_text
+from branchrank.corpus.beir import CORPUS, QRELS, QUERIES
+from branchrank.errors import CorpusError, MissingDependencyError, or_else
+from branchrank.progress import Progress, no_progress
+
+PREFIX = "ir:"
+SPLIT = "test"
+
+
+def is_dataset(name: str) -> bool:
+    """Whether a corpus's name is the id of a dataset."""
+    return name.startswith(PREFIX)
+
+
+def dataset_folder(
+    name: str, home: Path, *, download: bool = False, progress: Progress = no_progress
+) -> Path:
+    """The BEIR folder of ``ir:ID`` below ``home``, written if it is not there.
+
+    ``progress("read", done, total)`` counts documents. Raises :class:`CorpusError` for an unknown id, for a
+    dataset without documents, queries or judgements, and, unless ``download``, for one that is not on this
+    machine; :class:`~branchrank.errors.MissingDependencyError` without the package.
+    """
+    identifier = name.removeprefix(PREFIX)
+    target = home / "ir" / identifier.strip("/").replace("/", "-")
+    if (target / CORPUS).is_file():
+        return target
+    dataset = _dataset(identifier)
+    with storage_errors(target):
+        target.parent.mkdir(parents=True, exist_ok=True)
+        with tempfile.TemporaryDirectory(dir=target.parent, prefix=".ir-") as temporary:
+            fresh = Path(temporary, "dataset")
+            with _downloads(identifier, allowed=download):
+                _write(dataset, identifier, fresh, progress)
+            fresh.rename(target)
+    return target
+
+
+def _dataset(identifier: str) -> Any:
+    try:
+        import ir_datasets
+    except ImportError as error:
+        raise MissingDependencyError("ir-datasets", extra="datasets", purpose="datasets by id") from error
+    try:
+        dataset = ir_datasets.load(identifier)
+    except KeyError:
+        raise CorpusError(
+            f"ir-datasets has no dataset {identifier!r}{or_else(identifier, list(ir_datasets.registry))}",
+            remedy="ir_datasets list",
+        ) from None
+    lacking = [part for part in ("docs", "queries", "qrels") if not dataset.has(part)]
+    if lacking:
+        raise CorpusError(
+            f"the dataset {identifier!r} has no {' and no '.join(lacking)}",
+            remedy="name a subset that has all of docs, queries and qrels, such as beir/scifact/test",
+        )
+    return dataset
+
+
+def _write(dataset: Any, identifier: str, folder: Path, progress: Progress) -> None:
+    """Write the three parts of a dataset as the files of a BEIR folder."""
+    qrels: dict[tuple[str, str], int] = {}
+    for judged in _read(identifier, dataset.qrels_iter):
+        qrels[judged.query_id, judged.doc_id] = judged.relevance
+    lines = [f"{query}\t{document}\t{grade}\n" for (query, document), grade in qrels.items()]
+    write_text(folder / QRELS / f"{SPLIT}.tsv", "".join(["query-id\tcorpus-id\tscore\n", *lines]))
+    queries = _read(identifier, dataset.queries_iter)
+    write_jsonl(folder / QUERIES, ({"_id": each.query_id, "text": each.default_text()} for each in queries))
+    write_jsonl(folder / CORPUS, _entries(_read(identifier, dataset.docs_iter), progress))
+
+
+def _read(identifier: str, part: Callable[[], Iterable[Any]]) -> Iterator[Any]:
+    """A part of a dataset. Raises :class:`CorpusError` for what the package can't read."""
+    try:
+        yield from part()
+    except (OSError, RuntimeError, ImportError) as error:
+        raise CorpusError(
+            f"cannot read the dataset {identifier!r}: {error}",
+            remedy=f"ir_datasets export {identifier} docs, which says more",
+        ) from error
+
+
+def _entries(documents: Iterable[Any], progress: Progress) -> Iterator[dict[str, str]]:
+    """Documents as entries: title and text where they have both, else all that ir-datasets calls text."""
+    for number, each in enumerate(documents, start=1):
+        title, text = getattr(each, "title", ""), getattr(each, "text", None)
+        if not (title and text):
+            title, text = "", each.default_text()
+        yield {"_id": each.doc_id, "title": title, "text": text}
+        progress("read", number, number)
+
+
+class _Refused(BaseException):
+    """A download was begun. No ``Exception``: the package goes on to the next mirror after those."""
+
+
+@contextmanager
+def _downloads(identifier: str, *, allowed: bool) -> Iterator[None]:
+    """Refuse the package's downloads in this block, unless they are allowed."""
+    from ir_datasets.util import download
+
+    def refuse(_download: object) -> NoReturn:
+        raise _Refused
+
+    kinds = (download.RequestsDownload, download.GoogleDriveDownload, download.GoogleCloudBucketStream)
+    streams = {kind: kind.stream for kind in kinds}
+    try:
+        if not allowed:
+            for kind in kinds:
+                kind.stream = refuse
+        yield
+    except _Refused:
+        raise CorpusError(
+            f"the dataset {identifier!r} is not on this machine",
+            remedy=f"download it: branchrank corpus add {PREFIX}{identifier}",
+        ) from None
+    finally:
+        for kind, stream in streams.items():
+            kind.stream = stream

@@ -1,0 +1,281 @@
+"""Exchanging results with the field's tools: BEIR folders, TREC runs, PyTerrier frames, LaTeX tables."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from branchrank.measures.power import ALPHA
+from branchrank.measures.verdicts import DELTA
+from branchrank.progress import Notify, Progress, no_notice
+from branchrank.runs.results_table import ResultsTable, comparison_table, run_table
+from branchrank.workspace import Run
+from branchrank.workspace_beir import BEIR_MEASURES
+
+if TYPE_CHECKING:
+    import pandas as pd
+
+    from branchrank.questions.beir import BeirQuestions
+    from branchrank.runs.trec_files import DocumentIds
+
+__all__ = [
+    "ALPHA",
+    "BEIR_MEASURES",
+    "COMPARED_MEASURES",
+    "DELTA",
+    "ResultsTable",
+    "beir_from_frames",
+    "compare_frames",
+    "compare_trec",
+    "comparison_table",
+    "import_beir",
+    "latex",
+    "qrels_frame",
+    "results_frame",
+    "run_beir",
+    "run_table",
+    "topics_frame",
+    "write_latex",
+]
+
+#: The measures of :func:`compare_trec`, as ir-measures names them.
+COMPARED_MEASURES = BEIR_MEASURES
+#: The seed of the tests' draws, that of a benchmark.
+SEED = 42
+
+
+def import_beir(
+    folder: str | Path, output: str | Path, *, split: str = "test", remove_query: bool = False
+) -> BeirQuestions:
+    """Write the queries of a BEIR folder and their relevance judgements as a question file.
+
+    With ``remove_query`` a query's own document (of the same id) is never a hit. Raises
+    :class:`~branchrank.errors.QuestionError` or :class:`~branchrank.errors.InputError`.
+    """
+    from branchrank.corpus.named import locate_corpus
+    from branchrank.questions.beir import beir_questions
+    from branchrank.questions.question_files import write_questions
+
+    made = beir_questions(locate_corpus(folder), split, remove_query=remove_query)
+    write_questions(Path(output), made.questions)
+    return made
+
+
+def run_beir(
+    folder: str | Path,
+    predictors: Sequence[str] = ("bm25",),
+    measures: Sequence[str] = BEIR_MEASURES,
+    *,
+    split: str = "test",
+    data_dir: str | Path | None = None,
+    remove_query: bool = False,
+    reports: str | Path = "reports",
+    settings: Mapping[str, object] | None = None,
+    fresh: bool = False,
+    command: str = "",
+    notify: Notify = no_notice,
+    progress: bool | Progress = False,
+) -> Run:
+    """Benchmark predictors on a BEIR folder: index it, ask the queries of a split, and write the report.
+
+    ``folder`` may be ``ir:ID``, a dataset of the package ir-datasets whose data are on this machine.
+
+    Each predictor ranks up to 1,000 whole documents. ``measures`` are those of ir-measures, on the grades of
+    the judgements; the first is the primary one. ``data_dir`` is the workspace (default: ``data/`` and the
+    folder's name). A new one gets no embedder and the analyzer of the published BM25 figures; ``settings``
+    such as ``"index.embedder"`` go before these. An index that is there is used, and an interrupted run is
+    resumed. ``run_table(run)`` is the table of results, with the tests between the predictors.
+
+    Raises :class:`~branchrank.errors.UsageError` and :class:`~branchrank.errors.InputError` before any work
+    for what is wrong with names, measures or files.
+
+    >>> from branchrank import library
+    >>> run = library.run_beir("beir/small")
+    >>> table = library.run_table(run)
+    >>> table.measures, [each.name for each in table.systems]
+    (('nDCG@10', 'R@100', 'AP'), ['bm25'])
+    """
+    from branchrank.report.writing import run_and_report
+    from branchrank.workspace_beir import beir_plan
+
+    plan = beir_plan(
+        Path(folder),
+        split=split,
+        predictors=predictors,
+        measures=measures,
+        data_dir=None if data_dir is None else Path(data_dir),
+        remove_query=remove_query,
+        settings=settings,
+        notify=notify,
+        progress=progress,
+        reports=Path(reports),
+        command=command,
+    )
+    return Run.of(run_and_report(plan, fresh=fresh, notify=notify, progress=progress))
+
+
+def compare_trec(
+    qrels: str | Path,
+    runs: Iterable[str | Path],
+    measures: Iterable[str] = COMPARED_MEASURES,
+    *,
+    baseline: str | Path = "",
+    all_pairs: bool = False,
+    missing_is_zero: bool = False,
+    delta: float = DELTA,
+    alpha: float = ALPHA,
+    seed: int = SEED,
+) -> ResultsTable:
+    """Compare TREC run files from anywhere: each with ``baseline`` (default: the first), or with
+    ``all_pairs`` each with each other.
+
+    The tests are those of a run of ours, with the query as unit, corrected by Holm over the comparisons of
+    each measure. Ties are settled as trec_eval does. A judged query that a run lacks is an error, or scores
+    0 with ``missing_is_zero``. Printing the result shows the table and the comparisons.
+
+    Raises :class:`~branchrank.errors.RunError` for a file that can't be read or lacks a judged query, and
+    :class:`~branchrank.errors.UsageError` for an unknown measure or baseline.
+
+    >>> from pathlib import Path
+    >>> _ = Path("qrels.txt").write_text("q1 0 d1 1\\nq2 0 d2 1\\n")
+    >>> _ = Path("a.run").write_text("q1 Q0 d1 1 2 a\\nq2 Q0 d1 1 2 a\\n")
+    >>> _ = Path("b.run").write_text("q1 Q0 d1 1 2 b\\nq2 Q0 d2 1 2 b\\n")
+    >>> table = compare_trec("qrels.txt", ["a.run", "b.run"], ["RR"])
+    >>> [(each.name, each.means["RR"].value) for each in table.systems]
+    [('a', 0.5), ('b', 1.0)]
+    >>> table.comparisons[0].verdict
+    'too few questions to tell'
+    """
+    from branchrank.questions.qrels import read_qrels
+    from branchrank.runs.trec_comparison import compare_rankings, run_names
+    from branchrank.runs.trec_files import read_trec
+
+    names = run_names([Path(path) for path in runs])
+    by_path = {str(path): name for path, name in names.items()}
+    return compare_rankings(
+        read_qrels(Path(qrels)),
+        {name: read_trec(path) for path, name in names.items()},
+        measures,
+        title=Path(qrels).name,
+        baseline=by_path.get(str(baseline), str(baseline)),
+        all_pairs=all_pairs,
+        missing_is_zero=missing_is_zero,
+        delta=delta,
+        alpha=alpha,
+        seed=seed,
+    )
+
+
+def compare_frames(
+    qrels: pd.DataFrame,
+    runs: Mapping[str, pd.DataFrame],
+    measures: Iterable[str] = COMPARED_MEASURES,
+    *,
+    baseline: str = "",
+    all_pairs: bool = False,
+    missing_is_zero: bool = False,
+    delta: float = DELTA,
+    alpha: float = ALPHA,
+    seed: int = SEED,
+) -> ResultsTable:
+    """:func:`compare_trec` of PyTerrier's frames: ``qrels`` with qid, docno, label; each of ``runs``, by its
+    name, with qid, docno, score.
+
+    Raises :class:`~branchrank.errors.RunError` for a missing column or a value that is no number, and what
+    :func:`compare_trec` raises.
+
+    >>> import pandas as pd
+    >>> from branchrank import library
+    >>> qrels = pd.DataFrame({"qid": ["q1", "q2"], "docno": ["d1", "d2"], "label": [1, 1]})
+    >>> first = pd.DataFrame({"qid": ["q1", "q2"], "docno": ["d1", "d1"], "score": [2.0, 1.0]})
+    >>> second = pd.DataFrame({"qid": ["q1", "q2"], "docno": ["d1", "d2"], "score": [2.0, 1.0]})
+    >>> table = library.compare_frames(qrels, {"a": first, "b": second}, ["RR"])
+    >>> [each.means["RR"].value for each in table.systems]
+    [0.5, 1.0]
+    """
+    from branchrank.runs.pyterrier_frames import read_qrels_frame, read_results
+    from branchrank.runs.trec_comparison import compare_rankings
+
+    return compare_rankings(
+        read_qrels_frame(qrels),
+        {name: read_results(frame, name) for name, frame in runs.items()},
+        measures,
+        baseline=baseline,
+        all_pairs=all_pairs,
+        missing_is_zero=missing_is_zero,
+        delta=delta,
+        alpha=alpha,
+        seed=seed,
+    )
+
+
+def topics_frame(run: Run) -> pd.DataFrame:
+    """The questions of a run that have gold, as PyTerrier's topics: qid, query."""
+    from branchrank.runs import pyterrier_frames
+
+    return pyterrier_frames.topics_frame(run)
+
+
+def results_frame(run: Run, predictor: str, ids: DocumentIds = "document") -> pd.DataFrame:
+    """What a predictor returned, as PyTerrier's results: qid, query, docno, rank (from 0), score.
+
+    ``ids`` says what a document is, as for :meth:`Run.export_trec`. Scores are n, n-1, ..., 1; a predictor
+    that repeats its questions gives its first answers. Raises :class:`~branchrank.errors.UsageError` for an
+    unknown predictor.
+
+    >>> from branchrank import Run, library
+    >>> run = Run.load(library.list_runs("reports")[0].directory)
+    >>> list(library.results_frame(run, "local").columns)
+    ['qid', 'query', 'docno', 'rank', 'score']
+    """
+    from branchrank.runs import pyterrier_frames
+
+    return pyterrier_frames.results_frame(run, predictor, ids)
+
+
+def qrels_frame(run: Run, ids: DocumentIds = "document") -> pd.DataFrame:
+    """The judgements of a run, as PyTerrier's qrels: qid, docno, label."""
+    from branchrank.runs import pyterrier_frames
+
+    return pyterrier_frames.qrels_frame(run, ids)
+
+
+def beir_from_frames(
+    folder: str | Path, documents: pd.DataFrame, topics: pd.DataFrame, qrels: pd.DataFrame
+) -> Path:
+    """Write PyTerrier's frames as a BEIR folder, for :func:`run_beir`; returns it.
+
+    ``documents`` has docno and text, and title if there is one; ``topics`` qid and query; ``qrels`` qid,
+    docno and label, which become the split ``test``. Raises :class:`~branchrank.errors.RunError` for a
+    missing column or a label that is no whole number, and :class:`~branchrank.errors.UsageError` for a
+    folder that is there.
+
+    >>> import pandas as pd
+    >>> from branchrank import library
+    >>> documents = pd.DataFrame({"docno": ["d1", "d2"], "text": ["green tea", "coffee"]})
+    >>> topics = pd.DataFrame({"qid": ["q1"], "query": ["tea"]})
+    >>> qrels = pd.DataFrame({"qid": ["q1"], "docno": ["d1"], "label": [1]})
+    >>> library.beir_from_frames("beir/teas", documents, topics, qrels).name
+    'teas'
+    """
+    from branchrank.runs.pyterrier_frames import write_beir
+
+    return write_beir(Path(folder), documents, topics, qrels)
+
+
+def latex(table: ResultsTable) -> str:
+    """The table of results as LaTeX, for ``\\\\input`` into a paper that loads booktabs.
+
+    The highest mean of each column is bold; marks and the caption say what was tested.
+    """
+    from branchrank.report import latex
+
+    return latex.latex(table)
+
+
+def write_latex(path: str | Path, table: ResultsTable) -> None:
+    """Write :func:`latex` of the table into a file. Raises :class:`~branchrank.errors.StorageError`."""
+    from branchrank.artifacts import write_text
+
+    write_text(Path(path), latex(table))

@@ -1,0 +1,137 @@
+"""The tables and the plot of the rates, in every form of a report: terminal, notebook, Markdown and HTML.
+
+1. Every rate stands with its 95% interval, and every table says how many questions it is over.
+2. Where some questions ask for lines and others for a whole file, each has its own rows, first: whole files
+   are easier to find, so a rate over both is last.
+3. Strict rates are shown at three depths: any overlap with the gold, half of its lines, all of them.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Callable, Sequence
+
+from branchrank.measures.matching import SHARES, Mode, gold_level
+from branchrank.measures.names import NamedMeasure
+from branchrank.records import GoldLevel
+from branchrank.report import plots
+from branchrank.report.blocks import Cell, Paragraph, Plot, Strong, Table
+from branchrank.runs.comparisons import Judgement
+from branchrank.runs.estimates import Estimate
+from branchrank.runs.run import RunData
+from branchrank.runs.summary import SummaryRow
+from branchrank.runs.words import interval, is_share, plural, score
+
+#: What each gold level is called in a sentence.
+_GOLD_WORDS: dict[GoldLevel, str] = {"span": "lines", "file": "a whole file"}
+_AT_DEPTHS: tuple[Mode, ...] = ("strict", *SHARES)
+
+
+def named(predictor: str, judgement: Judgement) -> Cell:
+    """A predictor's name, strong for the winner alone."""
+    return Strong(predictor) if predictor == judgement.winner else predictor
+
+
+def over(run: RunData) -> str:
+    """The questions that rates are over: how many, and of which gold where both are there."""
+    words = f"the {plural(len(run.scores.answerable), 'question')} with an answer"
+    if len(run.by_gold) == 1:
+        return words
+    return f"{words} ({gold_counts(run)})"
+
+
+def gold_counts(run: RunData) -> str:
+    """How many questions ask for lines, and how many for a whole file."""
+    counts = Counter(gold_level(question) for question in run.asked if question.gold)
+    return " and ".join(f"{counts[level]} for {words}" for level, words in _GOLD_WORDS.items())
+
+
+def mixed_words(run: RunData) -> list[Paragraph]:
+    """What to mind where questions have both levels of gold; empty where all have one."""
+    if len(run.by_gold) == 1:
+        return []
+    text = (
+        f"The questions have gold of two levels: {gold_counts(run)}. Any hit in the file answers the latter, "
+        "so the levels are reported apart. A rate over both depends on how many there are of each, and the "
+        "verdicts are on both together."
+    )
+    return [Paragraph(text=text)]
+
+
+def rates_table(
+    run: RunData,
+    caption: str,
+    measures: Sequence[NamedMeasure],
+    *,
+    headings: Sequence[str] = (),
+    labels: tuple[str, ...] = ("predictor", "LLM", "gold", "questions"),
+    cell: Callable[[Estimate | None, str], str] = interval,
+    costs: tuple[Sequence[str], Callable[[SummaryRow], Sequence[str]]] = ((), lambda row: ()),
+) -> Table:
+    """One row per predictor with these measures; where gold is of both levels, one for each and for both.
+
+    The last two ``labels`` are of the level and its number of questions; ``costs`` are the headings of
+    further columns, and what fills them.
+    """
+    is_mixed = len(run.by_gold) > 1
+    shown = labels if is_mixed else labels[:-2]
+    rows: list[tuple[Cell, ...]] = []
+    for level, part in run.by_gold.items():
+        for row in part.summary_rows:
+            name = named(row.predictor, run.judgement) if part is run else row.predictor
+            label = (name, row.llm)[: len(labels) - 2]
+            asked = (level, str(len(part.scores.answerable))) if is_mixed else ()
+            rows.append((*label, *asked, *_cells(row, measures, cell), *costs[1](row)))
+    return Table(
+        caption=caption,
+        headings=(
+            *shown,
+            *(headings or [measure.name.replace("_", " ") for measure in measures]),
+            *costs[0],
+        ),
+        rows=tuple(rows),
+        labels=len(shown) - is_mixed,
+    )
+
+
+def _cells(
+    row: SummaryRow, measures: Sequence[NamedMeasure], cell: Callable[[Estimate | None, str], str]
+) -> list[str]:
+    return [cell(row.estimates[measure.name], measure.name) for measure in measures]
+
+
+def value(found: Estimate | None, measure: str) -> str:
+    """An estimate without its interval."""
+    return score(None if found is None else found.value, measure)
+
+
+def hits(run: RunData) -> list[NamedMeasure]:
+    """The hit rates of a report; the depths of strict ones have a table of their own."""
+    depths = at_depths(run, strict=False)
+    return [each for each in run.shown if is_share(each.name) and each not in depths]
+
+
+def at_depths(run: RunData, *, strict: bool = True) -> list[NamedMeasure]:
+    """The strict hit rates at every depth, those of one cutoff side by side; or only those that ask for more
+    than any overlap."""
+    found = [each for each in run.standard if is_share(each.name) and each.mode in _AT_DEPTHS]
+    ordered = sorted(found, key=lambda each: (each.measure.cutoff or 0, _AT_DEPTHS.index(each.mode)))
+    return [each for each in ordered if strict or each.mode in SHARES]
+
+
+def means(run: RunData) -> list[NamedMeasure]:
+    """The measures of a report that are no hit rates."""
+    return [measure for measure in run.shown if not is_share(measure.name)]
+
+
+def rates_plot(run: RunData) -> Plot:
+    """Every predictor's hit rates with their intervals; the levels of gold apart, where there are both."""
+    apart = {f" ({level})": part for level, part in run.by_gold.items() if part is not run}
+    return plots.rates(
+        [
+            (f"{row.predictor}{level}", measure.name, row.estimates[measure.name])
+            for level, part in (apart or {"": run}).items()
+            for row in part.summary_rows
+            for measure in hits(run)
+        ]
+    )

@@ -1,0 +1,323 @@
+"""A table of results as a paper has it: systems by measures, with what was tested between them.
+
+1. Each system has its mean for each measure, over the same questions (queries).
+2. On each measure the systems are compared with one baseline, or all with each other. The comparisons of one
+   measure are a family for Holm's correction and for the intervals (:mod:`branchrank.measures.verdicts`).
+3. A mean is marked where it differs significantly: with a dagger from the one baseline, or, where there are
+   several, with the letters of the systems that it differs from.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from itertools import combinations
+from string import ascii_lowercase
+from textwrap import wrap
+from typing import TYPE_CHECKING
+
+import msgspec
+
+from branchrank.errors import UsageError, suggestion
+from branchrank.measures.names import NamedMeasure
+from branchrank.measures.power import ALPHA
+from branchrank.measures.verdicts import DELTA, Comparison, compare_pairs
+from branchrank.printable import safe
+from branchrank.records import Record
+from branchrank.runs.estimates import Estimate, estimate
+from branchrank.runs.words import FEW_PAGES, MINUS, NOTHING, confidence, p_value, record, verdict_words
+
+if TYPE_CHECKING:
+    from branchrank.runs.run import RunData
+    from branchrank.runs.run_comparison import RunComparison
+
+DAGGER = "†"
+#: Columns of the running text.
+WIDTH = 100
+#: System -> measure -> question -> score in 0..1.
+SystemScores = Mapping[str, Mapping[str, Mapping[str, float]]]
+_GRADED = "graded_"
+
+
+class SystemResult(Record, frozen=True, kw_only=True):
+    """One line of the table: a system's mean for each measure, with its 95% interval."""
+
+    name: str
+    means: dict[str, Estimate]
+
+
+class ResultsTable(Record, frozen=True, kw_only=True):
+    """Systems by measures over ``questions`` questions, and the comparisons on each measure.
+
+    ``title`` says what was asked. ``str()`` is the table and a line for each comparison, as text.
+    """
+
+    title: str
+    questions: int
+    measures: tuple[str, ...]
+    systems: tuple[SystemResult, ...]
+    comparisons: tuple[Comparison, ...]
+
+    @property
+    def baselines(self) -> tuple[str, ...]:
+        """What the systems are compared with, each once."""
+        return tuple(dict.fromkeys(each.baseline for each in self.comparisons))
+
+    @property
+    def letters(self) -> dict[str, str]:
+        """System -> its letter, where several are compared with; else empty."""
+        if len(self.baselines) < 2:
+            return {}
+        return {each.name: _letter(place) for place, each in enumerate(self.systems)}
+
+    def marks(self, system: str, measure: str) -> str:
+        """The marks of a mean: a dagger, letters, or nothing."""
+        letters = self.letters
+        found = [
+            each
+            for each in self.comparisons
+            if each.measure == measure and each.verdict in ("better", "worse")
+        ]
+        if not letters:
+            return DAGGER if any(each.candidate == system for each in found) else ""
+        others = {each.baseline for each in found if each.candidate == system}
+        others |= {each.candidate for each in found if each.baseline == system}
+        return ",".join(letter for name, letter in letters.items() if name in others)
+
+    def is_best(self, system: SystemResult, measure: str) -> bool:
+        """Whether no system has a higher mean."""
+        return system.means[measure].value >= max(each.means[measure].value for each in self.systems)
+
+    @property
+    def test(self) -> str:
+        """What a mark means: the test, the correction and the level, in words; empty without comparisons."""
+        if not self.comparisons:
+            return ""
+        first = self.comparisons[0]
+        by_test: dict[str, list[str]] = {}
+        for each in self.comparisons:
+            by_test.setdefault(_test_words(each.test), []).append(each.measure)
+        tests = [
+            name if len(by_test) == 1 else f"{name} for {', '.join(dict.fromkeys(of))}"
+            for name, of in by_test.items()
+        ]
+        corrected = "" if first.family == 1 else f", Holm-corrected over {first.family} comparisons a measure"
+        who = "the system with that letter" if self.letters else self.baselines[0]
+        return (
+            f"differs from {who} ({'; '.join(tests)}; two-sided{corrected}, adjusted p below {first.alpha:g})"
+        )
+
+    def __str__(self) -> str:
+        """The table, what the marks mean, and a line for each comparison."""
+        lines = [self.title, "", *_aligned(self._cells())]
+        if self.comparisons:
+            mark = "letters: a mean" if self.letters else f"{DAGGER}:"
+            lines += ["", *wrap(f"{mark} {self.test}", WIDTH)]
+        for measure in self.measures:
+            found = [each for each in self.comparisons if each.measure == measure]
+            lines += ["", *comparison_lines(found)] if found else []
+        return "\n".join(safe(line) for line in lines)
+
+    def _cells(self) -> list[list[str]]:
+        letters = self.letters
+        heading = [*(["" for _ in letters][:1]), "system", *self.measures]
+        rows = [
+            [
+                *([letters[each.name]] if letters else []),
+                each.name,
+                *(
+                    f"{each.means[measure].value:.4f}{_raised(self.marks(each.name, measure))}"
+                    for measure in self.measures
+                ),
+            ]
+            for each in self.systems
+        ]
+        return [heading, *rows]
+
+
+def comparison_lines(comparisons: Sequence[Comparison]) -> list[str]:
+    """The comparisons on one measure as a table: difference, interval, record, p-values, verdict."""
+    first = comparisons[0]
+    heading = [first.measure, "difference", confidence(first), "W/T/L", "p", "adjusted", "verdict"]
+    rows = [
+        [
+            f"{each.candidate} vs {each.baseline}",
+            _signed(each.difference),
+            FEW_PAGES if each.ci_low is None else f"{_signed(each.ci_low)} to {_signed(each.ci_high)}",
+            record(each),
+            _short_p(each.p),
+            _short_p(each.p_adjusted),
+            verdict_words(each),
+        ]
+        for each in comparisons
+    ]
+    return _aligned([heading, *rows])
+
+
+def _short_p(p: float) -> str:
+    return p_value(p).replace("below ", "<")
+
+
+def results_table(
+    scores: SystemScores,
+    *,
+    title: str,
+    clusters: Mapping[str, str] | None = None,
+    baseline: str = "",
+    all_pairs: bool = False,
+    delta: float = DELTA,
+    alpha: float = ALPHA,
+    seed: int = 0,
+) -> ResultsTable:
+    """The table of systems that answered the same questions.
+
+    ``clusters`` maps question -> cluster; by default every question is its own. Every system is compared
+    with ``baseline`` (default: the first), or with ``all_pairs`` with every other one. Raises
+    :class:`UsageError` for an unknown baseline, and for scores that can't be paired or lie outside 0..1.
+    """
+    names = list(scores)
+    measures = list(scores[names[0]])
+    units = clusters or {key: key for key in scores[names[0]][measures[0]]}
+    return ResultsTable(
+        title=title,
+        questions=len(units),
+        measures=tuple(measures),
+        systems=tuple(
+            SystemResult(
+                name=name, means={measure: _estimate(scores[name][measure], units) for measure in measures}
+            )
+            for name in names
+        ),
+        comparisons=tuple(
+            found
+            for measure in measures
+            for found in _compared(
+                _pairs(names, baseline, all_pairs), scores, measure, units, delta, alpha, seed
+            )
+        ),
+    )
+
+
+def _pairs(names: Sequence[str], baseline: str, all_pairs: bool) -> list[tuple[str, str]]:
+    """(baseline, candidate) of each comparison."""
+    if baseline and baseline not in names:
+        raise UsageError(
+            f"the baseline {baseline!r} is not among {', '.join(names)}",
+            remedy=suggestion(baseline, names) or "name one of them with --baseline",
+        )
+    if all_pairs:
+        return list(combinations(names, 2))
+    chosen = baseline or names[0]
+    return [(chosen, name) for name in names if name != chosen]
+
+
+def _compared(
+    pairs: Sequence[tuple[str, str]],
+    scores: SystemScores,
+    measure: str,
+    clusters: Mapping[str, str],
+    delta: float,
+    alpha: float,
+    seed: int,
+) -> tuple[Comparison, ...]:
+    if not pairs:
+        return ()
+    return compare_pairs(
+        [((old, scores[old][measure]), (new, scores[new][measure])) for old, new in pairs],
+        clusters,
+        measure=measure,
+        delta=delta,
+        alpha=alpha,
+        seed=seed,
+    )
+
+
+def run_table(run: RunData, measures: Iterable[NamedMeasure] = ()) -> ResultsTable:
+    """The table of a run: its systems against its baseline on ``measures``.
+
+    Default: the measures that were asked for by name, else those that the report shows. The comparisons on
+    the primary measure are the declared ones. Raises :class:`UsageError` for a run without answerable
+    questions.
+    """
+    chosen = tuple(measures) or (run.extra if len(run.extra) > 1 else run.shown)
+    if not run.clusters:
+        raise UsageError("the run has no answerable question", remedy="run the benchmark on others")
+    graded = all(each.mode == "graded" for each in chosen)
+    labels = {each.name: each.name.removeprefix(_GRADED) if graded else each.name for each in chosen}
+    made, unit = run.record, "queries" if graded else "questions"
+    table = results_table(
+        {
+            name: {labels[each.name]: run.scores.per_question(name, each) for each in chosen}
+            for name in run.predictors
+        },
+        title=", ".join(
+            [made.experiment, *([made.split] if made.split else []), f"{len(run.clusters)} {unit}"]
+        ),
+        clusters=run.clusters,
+        baseline=run.judgement.baseline,
+        delta=run.settings.delta,
+        alpha=run.settings.alpha,
+        seed=made.seed,
+    )
+    primary = labels.get(run.primary.name)
+    declared = [msgspec.structs.replace(each, measure=primary) for each in run.judgement.comparisons]
+    others = [each for each in table.comparisons if each.measure != primary]
+    return msgspec.structs.replace(
+        table, comparisons=(*declared, *others) if primary is not None else table.comparisons
+    )
+
+
+def comparison_table(compared: RunComparison) -> ResultsTable:
+    """The table of two compared runs: each predictor of the baseline run, and of the candidate."""
+    comparisons = tuple(pair.comparison for pair in compared.pairs)
+    n = comparisons[0].n
+    means = {each.baseline: each.mean_a for each in comparisons}
+    means |= {each.candidate: each.mean_b for each in comparisons}
+    measure = comparisons[0].measure
+    return ResultsTable(
+        title=f"{n} questions",
+        questions=n,
+        measures=(measure,),
+        systems=tuple(
+            SystemResult(name=name, means={measure: Estimate(value=value, low=None, high=None, n=n)})
+            for name, value in means.items()
+        ),
+        comparisons=comparisons,
+    )
+
+
+def _estimate(values: Mapping[str, float], clusters: Mapping[str, str]) -> Estimate:
+    found = estimate(values, clusters)
+    if found is None:
+        raise UsageError("no questions to compare on", remedy="give qrels that judge at least one query")
+    return found
+
+
+def _signed(value: float | None) -> str:
+    """A difference to four digits, with its sign."""
+    return NOTHING if value is None else f"{value:+.4f}".replace("-", MINUS)
+
+
+def _letter(place: int) -> str:
+    """a to z, then aa, ab, ..."""
+    first, last = divmod(place, len(ascii_lowercase))
+    return (_letter(first - 1) if first else "") + ascii_lowercase[last]
+
+
+def _raised(marks: str) -> str:
+    return marks if marks in ("", DAGGER) else f" {marks}"
+
+
+def _test_words(test: str) -> str:
+    """A test as a paper calls it."""
+    if "McNemar" in test:
+        return "exact McNemar test"
+    by = " by cluster" if test.startswith("cluster ") else ""
+    return f"paired sign-flip randomisation test{by}"
+
+
+def _aligned(rows: Sequence[Sequence[str]]) -> list[str]:
+    """Cells as lines with columns of one width."""
+    widths = [max(map(len, column)) for column in zip(*rows, strict=True)]
+    return [
+        "  ".join(cell.ljust(width) for cell, width in zip(row, widths, strict=True)).rstrip() for row in rows
+    ]

@@ -1,0 +1,80 @@
+"""Statistics on runs from anywhere: the same tests, corrections and intervals as for a run of ours.
+
+1. A run is scored as trec_eval does: by score, ties by document id, both descending; the rank column is not
+   read (:func:`~branchrank.measures.trec.run_ranking`). Every judged query counts.
+2. The unit of every test is the query.
+3. A judged query that a run lacks is an error, because a file that was cut off looks like that. It scores 0
+   where the caller says so, as in ``trec_eval -c``.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from pathlib import Path
+
+from branchrank.errors import RunError, UsageError
+from branchrank.measures.measures import parse_measure
+from branchrank.measures.power import ALPHA
+from branchrank.measures.verdicts import DELTA
+from branchrank.questions.qrels import Qrels
+from branchrank.runs.results_table import ResultsTable, results_table
+from branchrank.runs.trec_files import TrecRun, run_scores
+
+#: The seed of the tests' draws, that of a benchmark.
+SEED = 42
+
+
+def compare_rankings(
+    qrels: Qrels,
+    runs: Mapping[str, TrecRun],
+    measures: Iterable[str],
+    *,
+    title: str = "",
+    baseline: str = "",
+    all_pairs: bool = False,
+    missing_is_zero: bool = False,
+    delta: float = DELTA,
+    alpha: float = ALPHA,
+    seed: int = SEED,
+) -> ResultsTable:
+    """Score runs with qrels and compare them, each with the baseline or all with each other.
+
+    Raises :class:`RunError` for a run that lacks a judged query, and :class:`UsageError` for fewer than two
+    runs, an unknown measure or baseline, and a measure whose values can leave 0..1.
+    """
+    parsed = [parse_measure(name) for name in measures]
+    if len(runs) < 2:
+        raise UsageError("there is nothing to compare: one run", remedy="branchrank score-trec RUN QRELS")
+    for name, run in runs.items():
+        missing = [query for query in qrels if query not in run]
+        if missing and not missing_is_zero:
+            raise RunError(
+                f"{name} has no line for {len(missing)} of {len(qrels)} judged queries "
+                f"(the first: {missing[0]!r})",
+                remedy="--missing-is-zero, if the system found nothing for them; else complete the run",
+            )
+    return results_table(
+        {name: run_scores(run, qrels, parsed) for name, run in runs.items()},
+        title=", ".join(
+            [*([title] if title else []), f"{len(qrels)} judged quer{'y' if len(qrels) == 1 else 'ies'}"]
+        ),
+        baseline=baseline,
+        all_pairs=all_pairs,
+        delta=delta,
+        alpha=alpha,
+        seed=seed,
+    )
+
+
+def run_names(paths: Sequence[Path]) -> dict[Path, str]:
+    """What run files are called in a table: their names without suffixes, their paths where two are the same.
+
+    Raises :class:`UsageError` for a path that is given twice.
+    """
+    stems = [path.stem for path in paths]
+    twice = [path for path in paths if paths.count(path) > 1]
+    if twice:
+        raise UsageError(f"{twice[0]} is given twice", remedy="name each run once")
+    return {
+        path: stem if stems.count(stem) == 1 else str(path) for path, stem in zip(paths, stems, strict=True)
+    }

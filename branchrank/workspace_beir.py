@@ -1,0 +1,156 @@
+"""A benchmark of a BEIR folder from its files alone: workspace, index, questions, plan.
+
+1. The folder is indexed into a workspace of its own; a second run finds the index there.
+2. The queries that a split judges become the questions, each document judged above 0 its gold.
+3. Every predictor ranks whole documents, 1,000 deep (:mod:`branchrank.systems.document_ranking`).
+4. Measures are scored on the grades: nDCG@10 is that of trec_eval.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+from branchrank.bench import Plan, plan_from_names
+from branchrank.corpus.beir import entries_place, is_beir
+from branchrank.corpus.named import locate_corpus
+from branchrank.errors import QuestionError, UsageError
+from branchrank.index.workspace_folder import CONFIG, WorkspaceFolder
+from branchrank.measures.names import MODES, named_measure
+from branchrank.progress import Notify, Progress, no_notice
+from branchrank.questions.beir import beir_questions
+from branchrank.questions.question_files import write_questions
+from branchrank.runs.comparisons import check_plan
+from branchrank.runs.words import plural
+from branchrank.settings import BenchmarkSettings, IndexSettings
+from branchrank.spec import System
+from branchrank.systems.builtin import builtin_systems
+from branchrank.systems.checks import check_embedder, problems
+from branchrank.systems.document_ranking import DEPTH, document_system
+from branchrank.workspace import Workspace
+
+#: The measures of a BEIR run, the primary one first.
+BEIR_MEASURES = ("nDCG@10", "R@100", "AP")
+#: What a workspace is given that is not there yet: the analyzer of the published BM25 figures, exact search.
+NEW_WORKSPACE: Mapping[str, object] = {
+    "index.embedder": "none",
+    "index.vector_store": "exact",
+    "bm25.stop_words": "english",
+    "bm25.split_identifiers": False,
+}
+NOTES_SHOWN = 3
+
+
+def beir_plan(
+    folder: Path,
+    *,
+    split: str = "test",
+    predictors: Sequence[str] = ("bm25",),
+    measures: Sequence[str] = BEIR_MEASURES,
+    data_dir: Path | None = None,
+    remove_query: bool = False,
+    settings: Mapping[str, object] | None = None,
+    notify: Notify = no_notice,
+    progress: bool | Progress = False,
+    **fields: Any,
+) -> Plan:
+    """Index a BEIR folder, or a dataset ``ir:ID``, make its questions, and return their benchmark's plan.
+
+    ``data_dir`` is the workspace (default: ``data/`` and the folder's name); it keeps ``settings``, which go
+    above :data:`NEW_WORKSPACE` where it is new. The first of ``measures`` is the primary one. ``fields`` are
+    the plan's further fields. Everything that is wrong with the files, names and measures is said before the
+    index is built.
+
+    Raises :class:`UsageError`, :class:`~branchrank.errors.InputError`, and what
+    :meth:`~branchrank.workspace.Workspace.build` raises.
+    """
+    folder = locate_corpus(folder)
+    if not is_beir(folder):
+        raise QuestionError(
+            f"{folder} is not a BEIR folder: it has no corpus.jsonl and queries.jsonl",
+            remedy="give a folder with corpus.jsonl, queries.jsonl and qrels/test.tsv",
+        )
+    name = folder.resolve().name
+    place = data_dir if data_dir is not None else Path("data", name)
+    _check_place(place, name)
+    made = beir_questions(folder, split, remove_query=remove_query)
+    for line in _shortened(made.notes):
+        notify(f"note: {line}")
+    is_new = not (place / CONFIG).exists()
+    kept = {**(NEW_WORKSPACE if is_new else {}), **(settings or {})}
+    index = {key: value for key, value in kept.items() if not key.startswith("benchmark.")}
+    asked = {key: value for key, value in kept.items() if key.startswith("benchmark.")}
+    run_settings = {
+        "benchmark.top_k": DEPTH,
+        "benchmark.trace_depth": 0,
+        "benchmark.latency_sample": 0,
+        "benchmark.delta": 0.02,
+        **asked,
+        **_measure_settings(measures),
+    }
+    questions = place / "benchmark" / f"{name}-{split}.jsonl"
+
+    def plan(workspace: WorkspaceFolder) -> Plan:
+        return plan_from_names(
+            [each for name in predictors for each in _predictors(name, workspace)],
+            data_dir=place,
+            settings=workspace.settings,
+            questions=questions,
+            experiment=f"{name}-{split}",
+            split=split,
+            **fields,
+        )
+
+    _check(plan(WorkspaceFolder.open(place, flags={**kept, **run_settings})))
+    Workspace.build(folder, place, settings=index, notify=notify, progress=progress).close()
+    write_questions(questions, made.questions)
+    return plan(WorkspaceFolder.open(place, flags={**kept, **run_settings}, notify=notify))
+
+
+def _check_place(place: Path, name: str) -> None:
+    """Raise :class:`UsageError` for the workspace of another corpus, which would be indexed over."""
+    if (place / CONFIG).exists():
+        corpus = WorkspaceFolder.open(place).config.corpus
+        if corpus != entries_place(name):
+            raise UsageError(
+                f"{place} is the workspace of another corpus: {corpus}",
+                remedy="choose another --data-dir",
+            )
+
+
+def _predictors(name: str, workspace: WorkspaceFolder) -> list[str | System]:
+    """What a name stands for: systems that rank documents, or the name of the user's own class."""
+    if ":" in name:
+        return [name]
+    return [document_system(system) for system in builtin_systems((name,), workspace.settings)]
+
+
+def _measure_settings(measures: Sequence[str]) -> dict[str, object]:
+    """The first measure as the primary one, the others beside it, on the grades unless they say otherwise."""
+    names = []
+    for name in measures:
+        found = named_measure(name, "graded")
+        given = any(found.name.startswith(f"{mode}_") for mode in MODES)
+        names.append(found.name if given else f"graded_{found.name}")
+    if not names:
+        raise UsageError("no measure is named", remedy="--measure nDCG@10")
+    return {"benchmark.primary": names[0], "benchmark.measures": ",".join(names[1:])}
+
+
+def _check(plan: Plan) -> None:
+    """Raise :class:`UsageError` for what would be refused after the index is built."""
+    check_plan(plan.settings.part(BenchmarkSettings), plan.names)
+    for system in plan.systems:
+        if found := problems(system):
+            raise UsageError("\n".join(found), remedy="choose another --predictor")
+        check_embedder(system, plan.settings.part(IndexSettings).embedder)
+
+
+def _shortened(notes: Sequence[str]) -> list[str]:
+    """The first notes, and how many more there are."""
+    more = len(notes) - NOTES_SHOWN
+    return [
+        *notes[:NOTES_SHOWN],
+        *([f"and {plural(more, 'more note')} on the judgements"] if more > 0 else []),
+    ]

@@ -1,0 +1,175 @@
+"""What a person meets in the first minutes: a typo, a closed input, a stop in the middle."""
+
+from __future__ import annotations
+
+import os
+import signal
+import subprocess
+import sys
+from pathlib import Path
+
+import click
+import pytest
+from support.commands import benchmark, invoke, make_project, program
+
+from branchrank.cli.main import main
+from branchrank.errors import nearest_path
+
+
+@pytest.fixture(scope="module")
+def project(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return make_project(tmp_path_factory.mktemp("slips"))
+
+
+@pytest.fixture(autouse=True)
+def here(project: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(project)
+
+
+@pytest.mark.parametrize(
+    ("typed", "meant"),
+    [
+        ("--versoin", "--version"),
+        ("retrive x", "retrieve"),
+        ("questions chek", "check"),
+        ("questions --hepl", "--help"),
+        ("questions add --sorce x", "--source"),
+        ("index --embeder fake", "--embedder"),
+        ("index --embedder fakee", "fake"),
+        ("index --embedder all-minilm-l6-v2", "all-MiniLM-L6-v2"),
+        ("retrieve --vector-store chrma x", "chroma"),
+        ("retrieve --predictor hybird x", "hybrid"),
+        ("benchmark --predictor lcoal", "local"),
+        ("benchmark --mode stirct", "strict"),
+        ("benchmark --primary nDGC@10", "nDCG@10"),
+        ("benchmark --predictor local --baseline loca", "local"),
+        ("run experimnt.toml", "experiment.toml"),
+        ("tui --mode greb", "grep"),
+        ("serve --predictor locl", "local"),
+        ("index dosc --data-dir new", "docs"),
+        ("init dosc", "docs"),
+        ("questions check --data-dir dta", "data"),
+        ("questions check data/benchmark/question.jsonl", "data/benchmark/questions.jsonl"),
+        ("questions check data/benchmrk/questions.jsonl", "data/benchmark/questions.jsonl"),
+        ("corpus add symfny", "symfony"),
+    ],
+)
+def test_a_typo_gets_the_nearest_name(project: Path, typed: str, meant: str) -> None:
+    (project / "experiment.toml").touch()
+    done = invoke(*typed.split())
+    assert done.exit_code in (2, 3, 6), done.output
+    assert f"did you mean `{meant}`?" in " ".join(done.output.replace("Did", "did").split())
+
+
+@pytest.mark.parametrize(
+    ("content", "meant"),
+    [
+        ("[locla]\n", "local"),
+        ("[local]\nrrf_kk = 3\n", "rrf_k"),
+        ("corpsu = 'docs'\n", "corpus"),
+    ],
+)
+def test_a_typo_in_a_setting_gets_the_nearest_key(tmp_path: Path, content: str, meant: str) -> None:
+    (tmp_path / "branchrank.toml").write_text(content)
+    done = invoke("settings", "--data-dir", tmp_path)
+    assert (done.exit_code, f"did you mean `{meant}`?" in done.output) == (2, True), done.output
+
+
+def test_a_path_gets_the_nearest_one_that_exists(tmp_path: Path) -> None:
+    (tmp_path / "reports" / "first").mkdir(parents=True)
+    assert nearest_path(tmp_path / "reprots" / "frist") == f"; did you mean `{tmp_path / 'reports/first'}`?"
+    for there_or_far in (tmp_path / "reports", tmp_path / "zzz", tmp_path / "reports" / "zzz" / "first"):
+        assert nearest_path(there_or_far) == ""
+
+
+def leaves(group: click.Group, above: tuple[str, ...] = ()) -> list[tuple[str, ...]]:
+    context = click.Context(group)
+    found = []
+    for name in group.list_commands(context):
+        command = group.get_command(context, name)
+        assert command is not None
+        words = (*above, name)
+        found += leaves(command, words) if isinstance(command, click.Group) else [words]
+    return found
+
+
+#: Every command in one process, each in a child of its own that has no standard input.
+WITHOUT_INPUT = """
+import os, sys
+from branchrank.cli.main import main
+os.close(0)
+sys.stdin = None
+for line in sys.argv[1:]:
+    words = line.split()
+    child = os.fork()
+    if not child:
+        code = 99
+        try:
+            main(words, prog_name="branchrank")
+        except SystemExit as error:
+            code = error.code if isinstance(error.code, int) else 98
+        except BaseException:
+            import traceback
+            traceback.print_exc()
+        sys.stdout.flush()
+        os._exit(code)
+    print(line, os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]), flush=True)
+"""
+
+
+def test_no_command_has_a_traceback_for_a_closed_input(tmp_path: Path) -> None:
+    """Each with no argument at all, and over a folder that is no workspace."""
+    commands = [" ".join(words) for words in leaves(main) if words != ("demo",)]
+    assert len(commands) > 35
+    done = program("-c", WITHOUT_INPUT, *commands, cwd=tmp_path)
+    assert "Traceback" not in done.stdout + done.stderr, done.stderr
+    codes = dict(
+        line.rsplit(" ", 1) for line in done.stdout.splitlines() if line.rpartition(" ")[0] in commands
+    )
+    assert codes.keys() == set(commands)
+    fine = {name for name, code in codes.items() if code == "0"}
+    assert fine <= {"list", "settings", "corpus list", "power", "retrieve", "hybrid"}  # no query, no answer
+    assert {code for name, code in codes.items() if name not in fine} <= {"2", "3", "4", "5"}
+
+
+@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT])
+@pytest.mark.parametrize("words", ["retrieve --quiet", "label"])
+def test_a_command_that_waits_for_input_can_be_stopped(
+    project: Path, tmp_path: Path, words: str, number: signal.Signals
+) -> None:
+    """Its input is a pipe that stays open."""
+    if words == "label":
+        run = benchmark(project, "--predictor", "bm25", reports=tmp_path / "reports")
+        words = f"questions label {run} --output {tmp_path / 'x.jsonl'} --annotator ada"
+    reading, writing = os.pipe()
+    process = subprocess.Popen(
+        [sys.executable, "-u", "-m", "branchrank.cli.main", *words.split()],
+        cwd=project,
+        stdin=reading,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+    )
+    assert process.stdout is not None
+    if words.startswith("retrieve"):
+        os.write(writing, b"green tea\n")
+    process.stdout.readline()  # it is at work
+    process.send_signal(number)
+    _, errors = process.communicate(timeout=60)
+    os.close(reading)
+    os.close(writing)
+    assert process.returncode == {signal.SIGTERM: 143, signal.SIGINT: 130}[number]
+    assert "Traceback" not in errors
+
+
+def test_a_prompt_whose_input_ends_is_an_interruption(project: Path, tmp_path: Path) -> None:
+    """``click`` calls that an abortion; a person, or a pipe, has ended it."""
+    (tmp_path / "empty").mkdir()
+    code = (
+        "import sys; sys.stdin.isatty = lambda: True\n"
+        "from branchrank.cli.main import main; sys.exit(main(['init']))"
+    )
+    done = program("-c", code, cwd=tmp_path / "empty", stdin=subprocess.DEVNULL)
+    assert done.returncode == 130
+    assert "interrupted" in done.stderr
+    assert "Traceback" not in done.stderr

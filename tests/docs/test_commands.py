@@ -1,0 +1,191 @@
+"""The commands and Python blocks of README and docs run, page by page, where the files they name exist."""
+
+from __future__ import annotations
+
+import os
+import re
+import shlex
+import shutil
+import socket
+import subprocess
+import sys
+from collections.abc import Iterator
+from contextlib import ExitStack, redirect_stdout, suppress
+from io import StringIO
+from pathlib import Path
+
+import pytest
+from support.commands import invoke
+from support.doc_blocks import PAGES, SHELL, Block, Command, blocks, commands, is_run, not_run
+from support.doc_world import index_world, make_world, qdrant_points, servers
+from support.pseudo_terminal import Terminal
+from support.scripted_llm import wait_until
+
+#: The scripts of a checkout, each a shorthand for a command.
+DOORS = {
+    "retrieve.py": "retrieve",
+    "hybrid_retrieve.py": "hybrid",
+    "benchmark_run.py": "benchmark",
+    "pageindex_common.py": "pageindex",
+}
+ENVIRONMENT = {
+    "BRANCHRANK_BENCHMARK_LATENCY_SAMPLE": "0",
+    "BRANCHRANK_INDEX_VECTOR_STORE": "exact",
+    "COLUMNS": "120",
+    "HF_HUB_OFFLINE": "1",
+    **{
+        f"GIT_{role}_{what}": "reader@example.org"
+        for role in ("AUTHOR", "COMMITTER")
+        for what in ("NAME", "EMAIL")
+    },
+}
+SERVERS = ("branchrank serve", "branchrank mcp --transport http")
+
+
+@pytest.fixture(scope="module")
+def world(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    checkout = make_world(tmp_path_factory.mktemp("world"))
+    with pytest.MonkeyPatch.context() as patch:
+        patch.chdir(checkout)
+        patch.setenv("BRANCHRANK_INDEX_VECTOR_STORE", "exact")
+        index_world(checkout)
+    return checkout.parent
+
+
+@pytest.fixture(scope="module")
+def ports(world: Path) -> Iterator[dict[str, str]]:
+    with servers(qdrant_points(world / "checkout")) as found:
+        yield found
+
+
+@pytest.fixture
+def reader(world: Path, tmp_path: Path, ports: dict[str, str], monkeypatch: pytest.MonkeyPatch):
+    """Runs the blocks of one page in a copy of the world."""
+    shutil.copytree(world, tmp_path / "world", symlinks=True)
+    checkout = tmp_path / "world" / "checkout"
+    monkeypatch.chdir(checkout)
+    monkeypatch.syspath_prepend(str(checkout))
+    monkeypatch.setenv("HOME", str(tmp_path / "world" / "home"))
+    monkeypatch.setenv("PATH", f"{Path(sys.executable).parent}{os.pathsep}{os.environ['PATH']}")
+    for name, value in ENVIRONMENT.items():
+        monkeypatch.setenv(name, value)
+    with ExitStack() as stack:
+        yield Reader(checkout, dict(ports), stack)
+
+
+class Reader:
+    """Somebody who types what a page says."""
+
+    def __init__(self, checkout: Path, ports: dict[str, str], stack: ExitStack) -> None:
+        self.checkout = checkout
+        self.ports = ports
+        self.names: dict[str, object] = {"__name__": "example"}
+        self._stack = stack
+
+    def run(self, command: Command) -> None:
+        text = self.placed(command.text)
+        if text.startswith(SERVERS):
+            self.serve(text)
+            return
+        code, output = self.terminal(text) if text.startswith("branchrank tui") else self.command(text)
+        assert code == 0, f"{text}\n{output}"
+        assert printed_in_order(command.printed, output), (
+            f"{text}\n{output}\n--- the page says\n{command.printed}"
+        )
+
+    def placed(self, text: str) -> str:
+        """The command with this machine's ports, and with a run of this checkout for ``RUN``."""
+        for there, here in self.ports.items():
+            text = text.replace(there, here)
+        if "127.0.0.1:8000" in text:
+            self.serve("branchrank serve --predictor local")
+            return self.placed(text)
+        runs = sorted((self.checkout / "reports").iterdir())
+        return re.sub(r"(reports/)?\b(RUN|NEW|OLD)\b", f"reports/{runs[-1].name}", text)
+
+    def command(self, text: str) -> tuple[int, str]:
+        words = shlex.split(text, comments=True)
+        if words[0] == "python" and words[1] in DOORS:
+            words = ["branchrank", DOORS[words[1]], *words[2:]]
+        if words[0] != "branchrank" or {"|", "&&", ">"} & set(words):
+            done = subprocess.run(["bash", "-c", text], capture_output=True, text=True, check=False)
+            return done.returncode, done.stdout + done.stderr
+        result = invoke(*(os.path.expanduser(word) for word in words[1:]), typed="")
+        return result.exit_code, result.output
+
+    def serve(self, text: str) -> None:
+        """Start a server on a free port; later commands find it at the port that the page names."""
+        with socket.socket() as free:
+            free.bind(("127.0.0.1", 0))
+            port = free.getsockname()[1]
+        named = re.search(r"--port (\d+)", text)
+        self.ports[f"127.0.0.1:{named[1] if named else 8000}"] = f"127.0.0.1:{port}"
+        words = [*shlex.split(re.sub(r"--port \d+", "", text))[1:], "--port", str(port)]
+        process = subprocess.Popen([sys.executable, "-m", "branchrank", *words], stderr=subprocess.PIPE)
+        self._stack.callback(stop, process)
+
+        def answers() -> bool:
+            assert process.poll() is None, process.stderr.read() if process.stderr else ""
+            with suppress(OSError), socket.create_connection(("127.0.0.1", port), timeout=1):
+                return True
+            return False
+
+        wait_until(answers, 60)
+
+    def terminal(self, text: str) -> tuple[int, str]:
+        """Open the terminal UI, and leave it."""
+        words = shlex.split(text)[1:]
+        terminal = Terminal([sys.executable, "-m", "branchrank", *words])
+        try:
+            assert terminal.read_until(
+                lambda: b"BranchRank" in terminal.output or b"Search" in terminal.output
+            )
+            terminal.send(b"\x11")
+            terminal.read_until(lambda: terminal.process.poll() is not None)
+            return terminal.process.wait(10), terminal.output.decode(errors="replace")
+        finally:
+            terminal.close()
+
+    def execute(self, block: Block) -> None:
+        with redirect_stdout(StringIO()):
+            exec(compile(self.placed(block.text), f"{block.page}:{block.line}", "exec"), self.names)
+
+
+def stop(process: subprocess.Popen[bytes]) -> None:
+    process.terminate()
+    process.communicate(timeout=30)
+
+
+def printed_in_order(lines: tuple[str, ...], output: str) -> bool:
+    """Whether the output has these lines in this order, others between them allowed."""
+    rest = iter(line.strip() for line in output.splitlines())
+    return all(any(line.strip() == other for other in rest) for line in lines)
+
+
+def runnable(page: str) -> list[Block]:
+    return [
+        block
+        for block in blocks(page, *SHELL, "python")
+        if block.language == "python" or any(is_run(command) for command in commands(block))
+    ]
+
+
+@pytest.mark.parametrize("page", [page for page in PAGES if runnable(page)])
+def test_the_blocks_of_a_page_run(reader: Reader, page: str) -> None:
+    for block in runnable(page):
+        if block.language == "python":
+            reader.execute(block)
+            continue
+        for command in filter(is_run, commands(block)):
+            reader.run(command)
+
+
+def test_few_commands_are_not_run_and_each_stands_in_a_page() -> None:
+    reasons = not_run()
+    assert len(reasons) <= 10
+    assert all(reasons.values())
+    every = [
+        f"{command.text}\n" for page in PAGES for block in blocks(page, *SHELL) for command in commands(block)
+    ]
+    unused = [start for start in reasons if not any(text.startswith(start) for text in every)]
+    assert unused == []

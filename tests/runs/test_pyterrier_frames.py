@@ -1,0 +1,133 @@
+"""Frames with the column names of PyTerrier's data model, out of a run and in again."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import ir_measures
+import pandas as pd
+import pytest
+from support.beir_folders import beir_folder
+
+from branchrank import Run, library
+from branchrank.errors import RunError, UsageError
+from branchrank.runs.pyterrier_frames import read_qrels_frame, read_results
+
+MEASURES = ["nDCG@10", "AP"]
+
+
+@pytest.fixture(scope="module")
+def run(tmp_path_factory: pytest.TempPathFactory) -> Run:
+    """Two predictors on a small BEIR folder."""
+    home = tmp_path_factory.mktemp("frames")
+    return library.run_beir(
+        beir_folder(home / "tiny", documents=30, queries=12),
+        ["bm25", "dense"],
+        MEASURES,
+        data_dir=home / "data",
+        reports=home / "reports",
+        settings={"index.embedder": "fake"},
+    )
+
+
+def test_the_columns_are_those_of_pyterriers_data_model(run: Run) -> None:
+    topics, results, qrels = (
+        library.topics_frame(run),
+        library.results_frame(run, "bm25"),
+        library.qrels_frame(run),
+    )
+    assert list(topics.columns) == ["qid", "query"]
+    assert list(results.columns) == ["qid", "query", "docno", "rank", "score"]
+    assert list(qrels.columns) == ["qid", "docno", "label"]
+    assert len(topics) == 12
+    assert set(topics["query"]) == {each.question for each in run.asked}
+    for _, ranked in results.groupby("qid"):
+        assert list(ranked["rank"]) == list(range(len(ranked)))  # from 0
+        assert list(ranked["score"]) == sorted(ranked["score"], reverse=True)
+        assert ranked["score"].is_unique
+        assert ranked["docno"].is_unique
+    assert set(qrels["label"]) == {1, 2}
+
+
+def test_ir_measures_scores_the_frames_as_the_run_does(run: Run) -> None:
+    names = {"qid": "query_id", "docno": "doc_id", "label": "relevance"}
+    table = library.run_table(run)
+    for system in table.systems:
+        found = ir_measures.calc_aggregate(
+            [ir_measures.parse_measure(name) for name in MEASURES],
+            library.qrels_frame(run).rename(columns=names),
+            library.results_frame(run, system.name).rename(columns=names),
+        )
+        for measure, value in found.items():
+            assert value == pytest.approx(system.means[str(measure)].value, abs=5e-5)
+
+
+def test_frames_that_went_out_compare_as_the_run_does(run: Run) -> None:
+    frames = {name: library.results_frame(run, name) for name in ("bm25", "dense")}
+    found = library.compare_frames(library.qrels_frame(run), frames, MEASURES)
+    ours = library.run_table(run)
+    assert found.systems == ours.systems
+    assert [(each.p, each.verdict) for each in found.comparisons] == [
+        (each.p, each.verdict) for each in ours.comparisons
+    ]
+
+
+def test_frames_become_a_beir_folder_that_can_be_run(tmp_path: Path) -> None:
+    folder = library.beir_from_frames(
+        tmp_path / "teas",
+        pd.DataFrame({"docno": ["d1", 2], "text": ["green tea", "black coffee"], "title": ["Tea", "Coffee"]}),
+        pd.DataFrame({"qid": [1, 2], "query": ["tea", "coffee"]}),
+        pd.DataFrame({"qid": [1, 2], "docno": ["d1", 2], "label": [1.0, 2.0], "iteration": ["0", "0"]}),
+    )
+    made = library.run_beir(folder, data_dir=tmp_path / "data", reports=tmp_path / "reports")
+    assert library.run_table(made).systems[0].means["nDCG@10"].value == 1.0
+    assert list(library.results_frame(made, "bm25")["docno"]) == ["d1", "2"]
+    with pytest.raises(UsageError, match="exists already"):
+        library.beir_from_frames(folder, pd.DataFrame(), pd.DataFrame(), pd.DataFrame())
+
+
+def test_a_results_frame_is_ordered_by_its_scores_and_nothing_else() -> None:
+    frame = pd.DataFrame(
+        {"qid": [1, 1, 1], "docno": ["d9", "d10", "d1"], "score": [1, 1.0, 5], "rank": [0, 1, 2], "extra": 0}
+    )
+    qrels = pd.DataFrame({"qid": ["1"], "docno": ["d10"], "label": [1]})
+    other = frame.assign(score=[1, 9, 2])
+    table = library.compare_frames(qrels, {"ties": frame, "first": other}, ["RR"])
+    assert [each.means["RR"].value for each in table.systems] == [pytest.approx(1 / 3), 1.0]
+
+
+@pytest.mark.parametrize(
+    ("frame", "message"),
+    [
+        (
+            {"qid": ["q"], "docid": ["d"], "score": [1]},
+            "ours has no column 'docno': it has qid, docid, score",
+        ),
+        ({"qid": ["q"], "docno": ["d"], "score": [float("nan")]}, "ours, row 0: nan is not a finite number"),
+        ({"qid": ["q"], "docno": ["d"], "score": ["high"]}, "ours, row 0: 'high' is not a finite number"),
+        ({"qid": ["q"] * 2, "docno": ["d"] * 2, "score": [1, 2]}, "ours, row 1: 'd' is there twice"),
+    ],
+)
+def test_wrong_results_are_named_by_frame_and_row(frame: dict[str, list[object]], message: str) -> None:
+    with pytest.raises(RunError, match=message):
+        read_results(pd.DataFrame(frame), "ours")
+
+
+@pytest.mark.parametrize(
+    ("frame", "message"),
+    [
+        ({"qid": ["q"], "docno": ["d"]}, "qrels has no column 'label'"),
+        ({"qid": ["q"], "docno": ["d"], "label": [0.5]}, "row 0: the label 0.5 is not a whole number"),
+        ({"qid": [1] * 2, "docno": [7] * 2, "label": [0, 1]}, "row 1: '7' is judged twice for the query '1'"),
+        ({"qid": [], "docno": [], "label": []}, "qrels judges nothing"),
+    ],
+)
+def test_wrong_qrels_are_refused(frame: dict[str, list[object]], message: str) -> None:
+    with pytest.raises(RunError, match=message):
+        read_qrels_frame(pd.DataFrame(frame))
+
+
+def test_an_unknown_predictor_is_refused(run: Run) -> None:
+    with pytest.raises(UsageError, match="has no predictor 'dens'") as raised:
+        library.results_frame(run, "dens")
+    assert raised.value.remedy == "did you mean `dense`?"

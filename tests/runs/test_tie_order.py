@@ -1,0 +1,106 @@
+"""The order of tied documents, rank for rank, is that of trec_eval: every line of the table in
+docs/exchange.md, and runs made of ties.
+
+pytrec_eval gives measures, not ranks. So each document is judged alone, in a query of its own over the same
+list: its reciprocal rank is one over the rank that trec_eval gives it.
+"""
+
+from __future__ import annotations
+
+import re
+import struct
+from pathlib import Path
+
+import pytest
+import pytrec_eval
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from support.commands import ROOT, invoke
+
+from branchrank.measures.trec import run_ranking
+from branchrank.records import Scored
+
+
+def order_by_trec_eval(scores: dict[str, float]) -> list[str]:
+    """The documents, best first, as trec_eval ranks them."""
+    queries = {f"q{place}": document for place, document in enumerate(scores)}
+    evaluator = pytrec_eval.RelevanceEvaluator(
+        {query: {document: 1} for query, document in queries.items()}, {"recip_rank"}
+    )
+    found = evaluator.evaluate(dict.fromkeys(queries, scores))
+    ranks = {queries[query]: round(1 / each["recip_rank"]) for query, each in found.items()}
+    assert sorted(ranks.values()) == list(range(1, len(scores) + 1))
+    return sorted(ranks, key=ranks.__getitem__)
+
+
+def order_by_ours(scores: dict[str, float]) -> list[str]:
+    """The documents, best first, as ``score-trec`` and ``compare-trec`` rank them."""
+    run = [Scored(document, score) for document, score in scores.items()]
+    ranks = {document: run_ranking(run, {document: 1}).gains[0][0] for document in scores}
+    return sorted(ranks, key=ranks.__getitem__)
+
+
+def table() -> list[tuple[str, dict[str, float], list[str]]]:
+    """(what is tied, document -> score in the order of the file, the order that the page says)."""
+    text = (ROOT / "docs" / "exchange.md").read_text(encoding="utf-8")
+    lines = text.split("<!-- ties -->")[1].split("<!-- /ties -->")[0].strip().splitlines()[2:]
+    found = []
+    for line in lines:
+        case, scores, order = (cell.strip() for cell in line.strip("|").split("|"))
+        pairs = [pair.split("=") for pair in re.findall(r"`([^`]+)`", scores)]
+        found.append((case, {key: float(value) for key, value in pairs}, re.findall(r"`([^`]+)`", order)))
+    return found
+
+
+@pytest.mark.parametrize(("case", "scores", "order"), table(), ids=lambda value: str(value)[:30])
+def test_the_documented_order_is_that_of_trec_eval_and_ours(
+    case: str, scores: dict[str, float], order: list[str]
+) -> None:
+    assert order == order_by_trec_eval(scores)
+    assert order == order_by_ours(scores)
+
+
+def test_the_commands_rank_each_line_so(tmp_path: Path) -> None:
+    for number, (_, scores, order) in enumerate(table()):
+        lines = [
+            f"q{number} Q0 {key} {rank} {score!r} x\n" for rank, (key, score) in enumerate(scores.items())
+        ]
+        (tmp_path / "a.run").write_text("".join(lines))
+        for rank, document in enumerate(order, start=1):
+            (tmp_path / "qrels.txt").write_text(f"q{number} 0 {document} 1\n")
+            result = invoke("score-trec", tmp_path / "a.run", tmp_path / "qrels.txt", "-m", "RR")
+            assert result.stdout.split()[-1] == f"{1 / rank:.4f}"
+
+
+def single(value: float) -> float:
+    return float(struct.unpack("f", struct.pack("f", value))[0])
+
+
+NEAR = [
+    1.0,
+    1.0 + 1e-9,
+    1.0 - 1e-9,
+    single(1.0000001),
+    0.1,
+    0.1 + 1e-12,
+    0.0,
+    -0.0,
+    -1.0,
+    1e-46,
+    16777216.0,
+    16777217.0,
+]
+NAMES = st.text(st.characters(codec="utf-8", exclude_categories=("Z", "C")), min_size=1, max_size=4)
+
+
+@settings(derandomize=True, max_examples=200, deadline=None)
+@given(
+    st.dictionaries(
+        NAMES | st.sampled_from(["d1", "d10", "d9", "D9", "a", "A"]),
+        st.sampled_from(NEAR),
+        min_size=1,
+        max_size=12,
+    )
+)
+def test_any_ties_are_in_trec_evals_order(scores: dict[str, float]) -> None:
+    assert order_by_ours(scores) == order_by_trec_eval(scores)

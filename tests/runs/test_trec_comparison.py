@@ -1,0 +1,191 @@
+"""``compare-trec``: means as ir-measures has them, tests worked out by brute force, wrong files."""
+
+from __future__ import annotations
+
+import random
+from itertools import product
+from pathlib import Path
+
+import ir_measures
+import pytest
+from statsmodels.stats.multitest import multipletests
+from support.commands import invoke
+
+from branchrank.library import compare_trec
+
+QUERIES = [f"q{number}" for number in range(12)]
+DOCUMENTS = [f"d{number}" for number in range(30)]
+MEASURES = ["nDCG@10", "AP", "R@5"]
+
+
+def write(path: Path, *lines: str) -> Path:
+    path.write_text("".join(f"{line}\n" for line in lines))
+    return path
+
+
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """``qrels.txt`` of 12 queries, and the runs ``weak``, ``better`` and ``best``."""
+    folder, draw = tmp_path_factory.mktemp("runs"), random.Random(3)
+    grades = {query: {each: draw.choice((0, 0, 1, 2)) for each in DOCUMENTS[:15]} for query in QUERIES}
+    write(
+        folder / "qrels.txt",
+        *(f"{query} 0 {each} {grade}" for query in QUERIES for each, grade in grades[query].items()),
+    )
+    for name, weight in (("weak", 0.2), ("better", 0.8), ("best", 3.0)):
+        lines = [
+            f"{query} Q0 {each} 1 {weight * grades[query].get(each, 0) + draw.random():.3f} x"
+            for query in QUERIES
+            for each in DOCUMENTS
+        ]
+        write(folder / f"{name}.run", *lines)
+    return folder
+
+
+def runs(folder: Path) -> list[Path]:
+    return [folder / f"{name}.run" for name in ("weak", "better", "best")]
+
+
+def theirs(folder: Path, name: str, measure: str) -> dict[str, float]:
+    """Each query's value by ir-measures."""
+    found = ir_measures.iter_calc(
+        [ir_measures.parse_measure(measure)],
+        ir_measures.read_trec_qrels(str(folder / "qrels.txt")),
+        ir_measures.read_trec_run(str(folder / f"{name}.run")),
+    )
+    return {each.query_id: each.value for each in found}
+
+
+def brute_force_p(differences: list[float]) -> float:
+    """The share of all sign patterns whose total is at least as far from 0 as the observed one."""
+    observed = abs(sum(differences))
+    totals = [
+        abs(sum(sign * each for sign, each in zip(signs, differences, strict=True)))
+        for signs in product((1, -1), repeat=len(differences))
+    ]
+    return sum(total >= observed - 1e-9 for total in totals) / len(totals)
+
+
+def test_means_tests_and_corrections_are_those_of_the_field(folder: Path) -> None:
+    table = compare_trec(folder / "qrels.txt", runs(folder), MEASURES)
+    assert (table.measures, table.questions, table.baselines) == (tuple(MEASURES), 12, ("weak",))
+    for measure in MEASURES:
+        values = {each.name: theirs(folder, each.name, measure) for each in table.systems}
+        for system in table.systems:
+            mean = sum(values[system.name].values()) / 12
+            assert system.means[measure].value == pytest.approx(mean, abs=5e-5)
+        found = [each for each in table.comparisons if each.measure == measure]
+        assert [each.candidate for each in found] == ["better", "best"]
+        expected = [
+            brute_force_p([values[each.candidate][query] - values["weak"][query] for query in QUERIES])
+            for each in found
+        ]
+        assert [each.p for each in found] == pytest.approx(expected)
+        adjusted = multipletests(expected, method="holm")[1]
+        assert [each.p_adjusted for each in found] == pytest.approx(list(adjusted))
+        assert {each.clusters for each in found} == {12}  # the query is the unit
+
+
+def test_the_command_prints_the_table_and_each_comparison(folder: Path) -> None:
+    result = invoke("compare-trec", folder / "qrels.txt", *runs(folder), "-m", "AP")
+    assert result.exit_code == 0, result.output
+    assert result.output.startswith("qrels.txt, 12 judged queries\n\nsystem  AP\n")
+    table = compare_trec(folder / "qrels.txt", runs(folder), ["AP"])
+    lines = result.output.splitlines()
+    for system in table.systems:
+        marks = table.marks(system.name, "AP")
+        assert f"{system.name.ljust(6)}  {system.means['AP'].value:.4f}{marks}" in lines
+    assert table.marks("best", "AP") == "†"
+    assert table.marks("weak", "AP") == ""
+    [line] = [line for line in lines if line.startswith("best vs weak")]
+    assert line.endswith("better")
+    assert result.output == f"{table}\n"
+
+
+@pytest.mark.parametrize("baseline", ["best", "PATH"])
+def test_the_baseline_is_named_by_its_table_name_or_its_path(folder: Path, baseline: str) -> None:
+    named = str(folder / "best.run") if baseline == "PATH" else baseline
+    table = compare_trec(folder / "qrels.txt", runs(folder), ["AP"], baseline=named)
+    assert [(each.candidate, each.baseline) for each in table.comparisons] == [
+        ("weak", "best"),
+        ("better", "best"),
+    ]
+    assert {each.verdict for each in table.comparisons} == {"worse"}
+
+
+def test_all_pairs_are_one_family_and_marked_with_letters(folder: Path) -> None:
+    table = compare_trec(folder / "qrels.txt", runs(folder), ["AP"], all_pairs=True)
+    assert [(each.candidate, each.baseline, each.family) for each in table.comparisons] == [
+        ("better", "weak", 3),
+        ("best", "weak", 3),
+        ("best", "better", 3),
+    ]
+    differing = {
+        frozenset((each.candidate, each.baseline))
+        for each in table.comparisons
+        if each.verdict in ("better", "worse")
+    }
+    letters = {"weak": "a", "better": "b", "best": "c"}
+    for name in letters:
+        others = [letters[other] for other in letters if frozenset((name, other)) in differing]
+        assert table.marks(name, "AP") == ",".join(others)
+    assert frozenset(("best", "weak")) in differing
+    assert "letters: a mean differs from the system with that letter" in str(table)
+
+
+def test_runs_of_one_file_name_are_called_by_their_paths(folder: Path, tmp_path: Path) -> None:
+    other = tmp_path / "weak.run"
+    other.write_text((folder / "best.run").read_text())
+    table = compare_trec(folder / "qrels.txt", [folder / "weak.run", other], ["AP"])
+    assert [each.name for each in table.systems] == [str(folder / "weak.run"), str(other)]
+
+
+def test_a_run_that_lacks_a_query_is_refused_or_scores_0(folder: Path, tmp_path: Path) -> None:
+    lines = (folder / "best.run").read_text().splitlines()
+    cut = write(tmp_path / "cut.run", *(line for line in lines if not line.startswith(("q3 ", "q7 "))))
+    words = ("compare-trec", folder / "qrels.txt", folder / "weak.run", cut, "-m", "AP")
+    result = invoke(*words)
+    assert result.exit_code == 3
+    assert "cut has no line for 2 of 12 judged queries (the first: 'q3')" in result.stderr
+    assert "fix: --missing-is-zero" in result.stderr
+    assert invoke(*words, "--missing-is-zero").exit_code == 0
+    table = compare_trec(folder / "qrels.txt", [folder / "weak.run", cut], ["AP"], missing_is_zero=True)
+    kept = [value for query, value in theirs(folder, "best", "AP").items() if query not in ("q3", "q7")]
+    assert table.systems[1].means["AP"].value == pytest.approx(sum(kept) / 12, abs=5e-5)
+
+
+def test_queries_that_nobody_judged_change_nothing(folder: Path, tmp_path: Path) -> None:
+    more = write(tmp_path / "best.run", *(folder / "best.run").read_text().splitlines(), "q99 Q0 d1 1 9 x")
+    found = compare_trec(folder / "qrels.txt", [folder / "weak.run", more], ["AP"])
+    plain = compare_trec(folder / "qrels.txt", [folder / "weak.run", folder / "best.run"], ["AP"])
+    assert found == plain
+
+
+@pytest.mark.parametrize(
+    ("line", "message"),
+    [
+        ("q1 Q0 d1 1 0.5", "bad.run:2: 5 columns; a line is `query Q0 document rank score tag`"),
+        ("q1 Q0 d1 1 high x", "bad.run:2: 'high' is no number"),
+        ("q0 Q0 d1 2 1 x", "bad.run:2: the document 'd1' is there twice for the query 'q0'"),
+    ],
+)
+def test_a_wrong_line_is_named_by_file_and_number(
+    folder: Path, tmp_path: Path, line: str, message: str
+) -> None:
+    bad = write(tmp_path / "bad.run", "q0 Q0 d1 1 2 x", line)
+    result = invoke("compare-trec", folder / "qrels.txt", folder / "weak.run", bad)
+    assert result.exit_code == 3
+    assert message in result.stderr
+
+
+def test_what_can_not_be_compared_is_refused(folder: Path) -> None:
+    qrels, weak = folder / "qrels.txt", folder / "weak.run"
+    for words, message in (
+        ((weak,), "nothing to compare: one run"),
+        ((weak, weak), "weak.run is given twice"),
+        ((weak, folder / "best.run", "--baseline", "bets"), "did you mean `best`?"),
+        ((weak, folder / "best.run", "-m", "AQ"), "unknown measure 'AQ'"),
+    ):
+        result = invoke("compare-trec", qrels, *words)
+        assert result.exit_code == 2, result.output
+        assert message in result.stderr
