@@ -138,6 +138,15 @@ def test_few_differing_questions(sizes, won, lost, level, low, high):
     assert few_differences(sizes, lost, won, level) == (-high, -low)
 
 
+def test_few_failing_questions():
+    """Of 100 questions on 83 pages none or one fails."""
+    pages = [str(page) for page, size in enumerate(SYMFONY) for _ in range(size)]
+    values = np.ones(100)
+    assert mean_interval(values, pages).low == pytest.approx(0.956, abs=5e-4)
+    values[0] = 0.0
+    assert mean_interval(values, pages).low == pytest.approx(0.933, abs=5e-4)
+
+
 @pytest.mark.parametrize("level", [0.95, 0.99375])
 @pytest.mark.parametrize("sizes", [SYMFONY, SAMPLE, [8] * 30, [13] * 30], ids=len)
 def test_one_question_more_lost_lowers_both_bounds(sizes, level):

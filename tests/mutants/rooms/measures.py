@@ -154,7 +154,7 @@ MUTANTS = (
         INTERVALS,
         "effective_questions(totals, level, mean_padding(level))",
         "effective_questions(totals, level)",
-        (f"{TEST_INTERVALS}::test_a_rate_never_takes_its_pages_for_independent",),
+        (f"{TEST_INTERVALS}::test_few_failing_questions",),
     ),
     Mutant(
         "variance-without-the-weight-of-a-large-page",
