@@ -8,7 +8,7 @@ UV := $(shell command -v uv 2>/dev/null)
 # uv does not read pip's find-links by itself.
 export UV_FIND_LINKS ?= $(PIP_FIND_LINKS)
 
-.PHONY: setup demo test lint types imports docs unit test-full test-pythons mutants test-corpora bench clean
+.PHONY: setup demo test lint types imports docs unit axe test-full test-pythons mutants test-corpora bench clean
 
 setup: $(VENV)/.ready
 
@@ -45,6 +45,10 @@ docs: setup
 
 unit: setup
 	$(BIN)/python -m pytest -n auto --dist loadfile
+
+# Fetches the accessibility checker that the tests of the report run in Chromium; without it they are skipped.
+axe: setup
+	PYTHONPATH=tests $(BIN)/python -m support.axe
 
 # What takes too long for each change: how reading scales over a generated family of documents, the commands
 # of a fresh clone with `uv run`, whole documentation sets, and the mutants. Under 80 minutes on two cores.

@@ -61,6 +61,7 @@ if TYPE_CHECKING:
     from branchrank.report.power_analysis import PowerAnalysis
     from branchrank.report.verify import Verification
     from branchrank.runs.listing import ListedRun
+    from branchrank.runs.run_comparison import RunGate
     from branchrank.runs.trec_files import TrecScores
     from branchrank.starter_files import StarterFiles
 
@@ -119,6 +120,7 @@ __all__ = [
     "topics_frame",
     "tune",
     "verify",
+    "write_gate",
     "write_latex",
     "write_tuned",
 ]
@@ -358,6 +360,23 @@ def score_trec(
     from branchrank.runs import trec_files
 
     return trec_files.score_trec([Path(path) for path in runs], Path(qrels), measures)
+
+
+def write_gate(
+    decided: RunGate, *, junit: str | Path | None = None, summary: str | Path | None = None
+) -> None:
+    """Write what :meth:`Run.gate` decided for continuous integration: JUnit XML, and Markdown for people.
+
+    In the JUnit file a predictor that is undecided is an ``error``, and one that fails a ``failure``. Raises
+    :class:`~branchrank.errors.StorageError`.
+    """
+    from branchrank.artifacts import write_text
+    from branchrank.report import gate_files
+
+    if junit is not None:
+        write_text(Path(junit), gate_files.junit(decided))
+    if summary is not None:
+        write_text(Path(summary), gate_files.summary(decided))
 
 
 def add_corpus(name: str, *, progress: Progress = no_progress) -> Path:

@@ -83,7 +83,7 @@ class Branch(Record, frozen=True, kw_only=True, forbid_unknown_fields=True):
 
 
 class Fuse(Record, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """How the branches become one list, and how much of it goes on.
+    """How the branches become one list, and how many candidates are kept.
 
     ``method`` ``none`` keeps the scores of a single branch. ``unit_interval`` puts the scores into 0..1.
     """

@@ -23,6 +23,7 @@ MEASURES = click.option(
 BASELINE_PREDICTOR = click.option(
     "--baseline-predictor", default="", help="Predictor of the baseline. Default: the same one."
 )
+FILE = click.Path(path_type=Path, dir_okay=False)
 EXIT_CODES = {"pass": 0, "fail": 1, "undecided": 10}
 
 
@@ -129,6 +130,8 @@ def _check_compared(candidate: Path | None, named: bool, baselines: tuple[str, .
 @PRIMARY
 @MEASURES
 @WHERE
+@click.option("--junit", type=FILE, help="Write the decision as JUnit XML.")
+@click.option("--summary", type=FILE, help="Write the decision as Markdown, for a pull request.")
 @click.pass_context
 def gate(
     ctx: click.Context,
@@ -140,11 +143,14 @@ def gate(
     primary: str,
     measures: tuple[str, ...],
     where: tuple[str, ...],
+    junit: Path | None,
+    summary: Path | None,
 ) -> None:
     """Exit with 0 when RUN is not worse than the baseline by delta or more, 1 when it is, 10 when undecided.
 
     With several predictors, one that fails fails the gate, and one that is undecided leaves it undecided.
     """
+    from branchrank import library
     from branchrank.workspace import Run
 
     decided = (
@@ -159,5 +165,6 @@ def gate(
             measures=measures,
         )
     )
+    library.write_gate(decided, junit=junit, summary=summary)
     click.echo(str(decided))
     ctx.exit(EXIT_CODES[decided.outcome])

@@ -42,6 +42,16 @@ COMMON: dict[str, Headings] = {
         "Statistics": ("--measure", "--baseline", "--delta", "--alpha"),
         "Output": ("--latex", "--reports", "--fresh", "--quiet"),
     },
+    "questions label": {
+        "Labels": ("--output", "--annotator", "--depth", "--seed", "--data-dir", "--questions"),
+        "LLM (off unless you name an endpoint)": (
+            "--base-url",
+            "--model",
+            "--accept-proposals",
+            "--max-calls",
+        ),
+        "Output": ("--quiet",),
+    },
     "retrieve": {
         "Search": ("--data-dir", "--predictor", "--top-k", "--filter", "--return", "--embedder"),
         "Tuning": ("--local-vector-top-n", "--local-bm25-top-n", "--local-rrf-k", "--grep-ranking"),

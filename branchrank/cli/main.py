@@ -39,7 +39,7 @@ VERBS: dict[str, tuple[str, str]] = {
     "export-trec": ("trec:export_trec", "Write a run as TREC runs and qrels."),
     "score-trec": ("trec:score_trec", "Score TREC runs with qrels."),
     "compare-trec": ("trec:compare_trec", "Compare TREC runs: tests, intervals, a LaTeX table."),
-    "beir": ("beir", "Make questions from BEIR folders."),
+    "beir": ("beir", "Benchmark on BEIR folders, and make questions from them."),
     "mcp": ("mcp", "Offer the search tools over the Model Context Protocol."),
     "tui": ("tui", "Search in the terminal."),
     "settings": ("settings", "List every setting with its default and range."),
@@ -51,10 +51,10 @@ HEADINGS: dict[str, tuple[str, ...]] = {
     "Start": ("demo", "init"),
     "Index documents": ("index", "pageindex", "corpus", "adopt", "calibrate"),
     "Search": ("retrieve", "hybrid", "search", "tui", "serve", "mcp"),
-    "Write questions": ("questions", "beir"),
-    "Benchmark": ("benchmark", "run", "resume", "tune", "power"),
+    "Write questions": ("questions",),
+    "Benchmark": ("benchmark", "run", "beir", "resume", "tune", "power"),
     "Read results": ("list", "show", "explain", "compare", "datasets", "gate", "verify", "report"),
-    "Exchange and settings": ("export-trec", "score-trec", "settings"),
+    "Exchange and settings": ("export-trec", "score-trec", "compare-trec", "settings"),
 }
 
 

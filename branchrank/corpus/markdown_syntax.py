@@ -134,7 +134,7 @@ def _target(state: StateBlock, start: int, end: int, silent: bool) -> bool:
 
 
 def _component(tag: re.Pattern[str], state: StateBlock, start: int, end: int, silent: bool) -> bool:
-    """A tag over several lines, with nothing after it; its last line may be a mere ``>``."""
+    """A tag over several lines with nothing after it. Its last line may be just ``>``."""
     position = state.bMarks[start] + state.tShift[start]
     if not state.src.startswith("<", position) or state.is_code_block(start):
         return False
@@ -176,7 +176,7 @@ def _comment(state: StateBlock, start: int, end: int, silent: bool) -> bool:
     found: dict[tuple[str, str], tuple[int, bool]] = state.env.setdefault("comment ends", {})
     close, alone = found.get((closing, state.src), (0, False))
     if 0 <= close < position or (closing, state.src) not in found:
-        # Else the last search still holds; to search again for each comment would be quadratic.
+        # Otherwise reuse the last search: searching again for each comment takes quadratic time.
         close = state.src.find(closing, position)
         alone = close >= 0 and _REST_OF_LINE.match(state.src, close + 3) is not None
         found[closing, state.src] = close, alone

@@ -7,7 +7,7 @@
    (:mod:`branchrank.embedders.nomic_bert`).
 4. Texts are encoded one at a time unless another batch size is asked for: in a padded batch a vector
    depends, in its last digits, on the texts beside it.
-5. Prefixes are the model's own prompts; where it has none, those published for its name.
+5. Prefixes are the model's own prompts. A model without prompts gets those that were published for it.
 """
 
 from __future__ import annotations

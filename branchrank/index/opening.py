@@ -1,4 +1,4 @@
-"""Opening a workspace's index for work that may build it."""
+"""Open a workspace's index, and build it first where that is allowed."""
 
 from __future__ import annotations
 

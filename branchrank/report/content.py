@@ -71,7 +71,7 @@ def repeat(record: RunRecord) -> Section:
         blocks.append(
             Table(
                 caption="Code and machine",
-                headings=("", "value"),
+                headings=("fact", "value"),
                 rows=(
                     ("BranchRank", origin.branchrank),
                     ("git commit", f"{origin.git_commit or 'none'}{dirty}"),

@@ -55,9 +55,9 @@ def latency(run: RunData) -> Section:
             Paragraph(
                 text=f"One query at a time, {_timed(run.settings.latency_repeats)}, nothing remembered, "
                 "predictors interleaved in a seeded order after one query each, whose time stands under "
-                "first query: index and models are open by then, so a new process takes longer. Compute is the whole without the wait "
-                "for an LLM. CPU counts all threads of the process. Under 59 queries no bound of p95 can "
-                "be claimed."
+                "first query: index and models are open by then, so a new process takes longer. Compute is "
+                "the whole without the wait for an LLM. CPU counts all threads of the process. Under 59 "
+                "queries no bound of p95 can be claimed."
             ),
             Table(
                 caption="Stages, in milliseconds",

@@ -12,6 +12,7 @@ from rich.table import Table as RichTable
 from rich.text import Text
 
 from branchrank.artifacts import write_text
+from branchrank.errors import UsageError
 from branchrank.measures.stratified import StratifiedComparison
 from branchrank.printable import safe
 from branchrank.records import Record
@@ -115,6 +116,8 @@ def dataset_report(
 def _names(runs: Sequence[RunData]) -> list[str]:
     """Names of runs: their experiments, else their corpora, else their directories, whichever differ."""
     directories = [str(run.directory) for run in runs]
+    if twice := [name for name in directories if directories.count(name) > 1]:
+        raise UsageError(f"{twice[0]} is given twice", remedy="name each run once")
     for names in ([run.record.experiment for run in runs], [Path(run.record.corpus).name for run in runs]):
         if all(names) and len(set(names)) == len(names):
             return names

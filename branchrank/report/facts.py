@@ -66,7 +66,10 @@ def facts(run: RunData) -> Section:
         ("made", record.created),
     ]
     table = Table(
-        caption="Questions, corpus, index and settings", headings=("", "value"), rows=tuple(rows), labels=2
+        caption="Questions, corpus, index and settings",
+        headings=("fact", "value"),
+        rows=tuple(rows),
+        labels=2,
     )
     return Section(title="What was run", blocks=(table,))
 

@@ -42,30 +42,31 @@ from branchrank.runs.words import (
     size,
 )
 
+#: The labels of tables in which the LLM is not shown again.
+_WITHOUT_LLM = ("predictor", "gold", "questions")
+
 
 def result(run: RunData) -> Section:
     """The recommendation, the rates, and the differences from the baseline."""
     judgement = run.judgement
-    blocks: list[Block] = [recommendation(run), *mixed_words(run), _rates(run)]
-    if at_depths(run):
-        caption = f"Strict hits at any overlap, half and all of the gold lines, over {over(run)}"
-        blocks.append(rates_table(run, f"{caption}, with 95% intervals", at_depths(run)))
-    chosen = [each for each in run.extra if not is_share(each.name) and not each.same(run.primary)]
-    if chosen:
-        caption = f"Other measures that were asked for, over {over(run)}, with 95% intervals"
-        blocks.append(rates_table(run, caption, chosen))
-    blocks.append(
-        Paragraph(
-            text="Strict: the hit covers the gold, in at least one line; half and full: it holds at least "
-            "half of the gold's lines, or all. Relaxed: it is on the gold's page. A failed "
-            "query counts as a miss. Intervals allow for questions whose gold is on the same page. "
-            + _bold_words(judgement)
-        )
+    words = Paragraph(
+        text="Strict: the hit covers the gold, in at least one line; half and full: it holds at least "
+        "half of the gold's lines, or all. Relaxed: it is on the gold's page. A failed "
+        "query counts as a miss. Intervals allow for questions whose gold is on the same page. "
+        + _bold_words(judgement)
     )
+    blocks: list[Block] = [recommendation(run), *mixed_words(run), _rates(run), words]
     if judgement.comparisons:
         blocks.append(plots.differences(judgement.comparisons))
     elif run.scores.answerable:
         blocks.append(rates_plot(run))
+    if at_depths(run):
+        caption = f"Strict hits at any overlap, half and all of the gold lines, over {over(run)}"
+        blocks.append(rates_table(run, f"{caption}, with 95% intervals", at_depths(run), labels=_WITHOUT_LLM))
+    chosen = [each for each in run.extra if not is_share(each.name) and not each.same(run.primary)]
+    if chosen:
+        caption = f"Other measures that were asked for, over {over(run)}, with 95% intervals"
+        blocks.append(rates_table(run, caption, chosen, labels=_WITHOUT_LLM))
     return Section(title="Result", blocks=(*blocks, *_flips(run)))
 
 
@@ -92,7 +93,7 @@ def _rates(run: RunData) -> Table:
 def _means(run: RunData) -> Table:
     """The measures that are no hit rates, with intervals."""
     caption = f"Means over {over(run)}, with 95% intervals"
-    return rates_table(run, caption, means(run), labels=("predictor", "gold", "questions"))
+    return rates_table(run, caption, means(run), labels=_WITHOUT_LLM)
 
 
 def _bold_words(judgement: Judgement) -> str:
@@ -336,7 +337,7 @@ def passages(run: RunData) -> Section:
                 f"Strict rates over {over(run)}, and what their first five hits cost; span precision "
                 f"and gold coverage over the {run.summary_rows[0].span_questions} whose gold has lines",
                 strict,
-                labels=("predictor", "gold", "questions"),
+                labels=_WITHOUT_LLM,
                 cell=value,
                 costs=(headings, costs),
             ),
@@ -363,6 +364,11 @@ def trade_off(run: RunData) -> Section:
     text = (
         f"Best observed: {chosen.best}. Shown to be less than {margin(chosen.delta, measure)} worse: "
         f"{', '.join(others) or 'no other system'}."
+    )
+    text = (
+        f"Quality is {measure.replace('_', ' ')} over {over(run)}, p95 that of "
+        f"{plural(run.summary_rows[0].timed_queries, 'timed query')}, and the cost that of "
+        f"{plural(len(run.asked), 'question')}. {text}"
     )
     if others:
         text += f" Cheapest of these, then fastest: {chosen.cheapest.name}."

@@ -32,7 +32,7 @@ if TYPE_CHECKING:
 
 DAGGER = "†"
 #: Columns of the running text.
-WIDTH = 100
+WIDTH = 79
 #: System -> measure -> question -> score in 0..1.
 SystemScores = Mapping[str, Mapping[str, Mapping[str, float]]]
 _GRADED = "graded_"
@@ -102,6 +102,9 @@ class ResultsTable(Record, frozen=True, kw_only=True):
         ]
         corrected = "" if first.family == 1 else f", Holm-corrected over {first.family} comparisons a measure"
         who = "the system with that letter" if self.letters else self.baselines[0]
+        tested = dict.fromkeys(each.measure for each in self.comparisons)
+        if len(tested) < len(self.measures):
+            who += f" on {', '.join(tested)}, which alone is tested"
         return (
             f"differs from {who} ({'; '.join(tests)}; two-sided{corrected}, adjusted p below {first.alpha:g})"
         )
@@ -112,6 +115,7 @@ class ResultsTable(Record, frozen=True, kw_only=True):
         if self.comparisons:
             mark = "letters: a mean" if self.letters else f"{DAGGER}:"
             lines += ["", *wrap(f"{mark} {self.test}", WIDTH)]
+            lines += [f"{confidence(self.comparisons[0])}; W/T/L: wins, ties, losses"]
         for measure in self.measures:
             found = [each for each in self.comparisons if each.measure == measure]
             lines += ["", *comparison_lines(found)] if found else []
@@ -135,26 +139,22 @@ class ResultsTable(Record, frozen=True, kw_only=True):
 
 
 def comparison_lines(comparisons: Sequence[Comparison]) -> list[str]:
-    """The comparisons on one measure as a table: difference, interval, record, p-values, verdict."""
-    first = comparisons[0]
-    heading = [first.measure, "difference", confidence(first), "W/T/L", "p", "adjusted", "verdict"]
+    """The comparisons on one measure as a table: difference, interval, record, adjusted p, verdict."""
+    baselines = {each.baseline for each in comparisons}
+    against = f" vs {comparisons[0].baseline}" if len(baselines) == 1 else ""
+    heading = [f"{comparisons[0].measure}{against}", "diff.", "interval", "W/T/L", "adj. p", "verdict"]
     rows = [
         [
-            f"{each.candidate} vs {each.baseline}",
+            each.candidate if against else f"{each.candidate} vs {each.baseline}",
             _signed(each.difference),
             FEW_PAGES if each.ci_low is None else f"{_signed(each.ci_low)} to {_signed(each.ci_high)}",
             record(each),
-            _short_p(each.p),
-            _short_p(each.p_adjusted),
+            p_value(each.p_adjusted).replace("below ", "<"),
             verdict_words(each),
         ]
         for each in comparisons
     ]
     return _aligned([heading, *rows])
-
-
-def _short_p(p: float) -> str:
-    return p_value(p).replace("below ", "<")
 
 
 def results_table(
@@ -164,6 +164,7 @@ def results_table(
     clusters: Mapping[str, str] | None = None,
     baseline: str = "",
     all_pairs: bool = False,
+    pairs: Sequence[tuple[str, str]] | None = None,
     delta: float = DELTA,
     alpha: float = ALPHA,
     seed: int = 0,
@@ -171,10 +172,12 @@ def results_table(
     """The table of systems that answered the same questions.
 
     ``clusters`` maps question -> cluster; by default every question is its own. Every system is compared
-    with ``baseline`` (default: the first), or with ``all_pairs`` with every other one. Raises
-    :class:`UsageError` for an unknown baseline, and for scores that can't be paired or lie outside 0..1.
+    with ``baseline`` (default: the first), or with ``all_pairs`` with every other one; ``pairs``, (baseline,
+    candidate) each, go before both. Raises :class:`UsageError` for an unknown baseline, and for scores that
+    can't be paired or lie outside 0..1.
     """
     names = list(scores)
+    chosen = _pairs(names, baseline, all_pairs) if pairs is None else pairs
     measures = list(scores[names[0]])
     units = clusters or {key: key for key in scores[names[0]][measures[0]]}
     return ResultsTable(
@@ -190,9 +193,7 @@ def results_table(
         comparisons=tuple(
             found
             for measure in measures
-            for found in _compared(
-                _pairs(names, baseline, all_pairs), scores, measure, units, delta, alpha, seed
-            )
+            for found in _compared(chosen, scores, measure, units, delta, alpha, seed)
         ),
     )
 
@@ -244,16 +245,17 @@ def run_table(run: RunData, measures: Iterable[NamedMeasure] = ()) -> ResultsTab
     graded = all(each.mode == "graded" for each in chosen)
     labels = {each.name: each.name.removeprefix(_GRADED) if graded else each.name for each in chosen}
     made, unit = run.record, "queries" if graded else "questions"
+    split_is_new = bool(made.split) and not made.experiment.endswith(made.split)
     table = results_table(
         {
             name: {labels[each.name]: run.scores.per_question(name, each) for each in chosen}
             for name in run.predictors
         },
         title=", ".join(
-            [made.experiment, *([made.split] if made.split else []), f"{len(run.clusters)} {unit}"]
+            [made.experiment, *([made.split] if split_is_new else []), f"{len(run.clusters)} {unit}"]
         ),
         clusters=run.clusters,
-        baseline=run.judgement.baseline,
+        pairs=[(each.baseline, each.candidate) for each in run.judgement.comparisons],
         delta=run.settings.delta,
         alpha=run.settings.alpha,
         seed=made.seed,
@@ -267,19 +269,35 @@ def run_table(run: RunData, measures: Iterable[NamedMeasure] = ()) -> ResultsTab
 
 
 def comparison_table(compared: RunComparison) -> ResultsTable:
-    """The table of two compared runs: each predictor of the baseline run, and of the candidate."""
+    """The table of two compared runs: each predictor of the baseline run, and of the candidate.
+
+    The first measure is the one that is tested.
+    """
     comparisons = tuple(pair.comparison for pair in compared.pairs)
-    n = comparisons[0].n
-    means = {each.baseline: each.mean_a for each in comparisons}
-    means |= {each.candidate: each.mean_b for each in comparisons}
-    measure = comparisons[0].measure
+    n, tested = comparisons[0].n, comparisons[0].measure
+    means: dict[str, dict[str, float]] = {}
+    for pair in compared.pairs:
+        each, others = pair.comparison, pair.others
+        means[each.baseline] = {
+            tested: each.mean_a,
+            **{found.measure: found.baseline for found in others},
+        }
+        means[each.candidate] = {
+            tested: each.mean_b,
+            **{found.measure: found.candidate for found in others},
+        }
     return ResultsTable(
         title=f"{n} questions",
         questions=n,
-        measures=(measure,),
+        measures=tuple(next(iter(means.values()))),
         systems=tuple(
-            SystemResult(name=name, means={measure: Estimate(value=value, low=None, high=None, n=n)})
-            for name, value in means.items()
+            SystemResult(
+                name=name,
+                means={
+                    measure: Estimate(value=value, low=None, high=None, n=n) for measure, value in of.items()
+                },
+            )
+            for name, of in means.items()
         ),
         comparisons=comparisons,
     )

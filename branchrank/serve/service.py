@@ -23,11 +23,11 @@ def check_filters(filters: Sequence[str]) -> None:
 
 
 class PredictorRefused(Exception):
-    """A predictor that isn't served, or can't run; the message says which are."""
+    """A predictor that is not served or can't run. The message lists those that are."""
 
 
 class FilterRefused(Exception):
-    """A filter that no document can be compared with; the message says which keys there are."""
+    """A filter with an unknown key. The message lists the known keys."""
 
 
 class Service:

@@ -59,7 +59,7 @@ class Task(Record, frozen=True, kw_only=True):
 
 
 def shuffled(items: Sequence[T], query: str, context: CallContext) -> list[T]:
-    """The items in an order drawn by seed, repeat and query, the same on every machine."""
+    """Shuffle the items by seed, repeat and query, in the same way on every machine."""
     order = list(items)
     random.Random(f"{context.seed}/{context.repeat}/{query}").shuffle(order)  # noqa: S311  (no secret)
     return order

@@ -16,7 +16,7 @@ from branchrank.systems.llm_stages import LLMStages
 
 
 class LLMMeter:
-    """Counts calls, tokens and cost as they come, and hands the totals as one line to ``show``.
+    """Count calls, tokens and cost as they arrive, and pass the totals to ``show`` as one line.
 
     The line says how many calls a cache or a cassette answered, so that nobody takes them for the server's.
     """

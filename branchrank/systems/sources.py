@@ -47,7 +47,7 @@ class Sources:
         return self.memo.get(("embed", query), lambda: cached_query(self.index.embedder, self.cache, query))
 
     def lines(self, source: str) -> list[str]:
-        """A document's raw lines, without their ends; none when the file is gone."""
+        """Return a document's raw lines, without line ends; nothing when the file was deleted."""
         try:
             text, _ = decode(read_beneath(self.corpus_root, source))
         except OSError:

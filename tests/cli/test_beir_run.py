@@ -34,7 +34,7 @@ def home(tmp_path_factory: pytest.TempPathFactory) -> Path:
     beir_folder(home / "tiny")
     result = beir_run(
         home, "--embedder", "fake", *predictors(*SYSTEMS), "--latex", home / "t.tex", "-m", "nDCG@10",
-        *("-m", "MAP", "-m", "R@5", "-m", "RR"),
+        *("--chunk-tokens", 32, "-m", "MAP", "-m", "R@5", "-m", "RR"),
     )  # fmt: skip
     assert result.exit_code == 0, result.output
     (home / "output.txt").write_text(result.output)
@@ -71,6 +71,7 @@ def test_the_table_is_what_ir_measures_computes_from_the_exported_runs(
 
 
 def test_every_system_ranks_whole_documents_deep(run: Run) -> None:
+    assert run.record.indexes[0].chunks > 2 * 60  # several of a document
     for name in SYSTEMS:
         found = [[hit.source for hit in row.hits] for row in run.scores.rows(name)]
         assert all(len(sources) == len(set(sources)) for sources in found), name

@@ -58,7 +58,7 @@ def test_a_dataset_is_benchmarked_by_its_id(tmp_path: Path) -> None:
     assert [question.id for question in run.asked] == ["q1", "q2"]
     # q1 finds d1 (2), then d2 (1); q2 finds d3 (1).
     assert run_table(run).systems[0].means["nDCG@10"].value == 1.0
-    assert "branchrank-tiny-test-test, test, 2 queries" in result.output
+    assert "branchrank-tiny-test-test, 2 queries" in result.output
 
 
 def test_it_is_written_once_as_a_beir_folder(tmp_path: Path) -> None:

@@ -78,7 +78,8 @@ def test_runs_that_make_no_table_are_refused(runs: dict[str, Path], tmp_path: Pa
     small = runs["small"]
     for words, says in (
         ((small,), "two or more datasets"),
-        ((small, small), "same questions"),
+        ((small, small), "given twice"),
+        ((f"a={small}", f"b={small}"), "same questions"),
         ((small, other.directory), "no predictor is in every run"),
         ((small, graded.directory), "--primary"),
         ((small, runs["large"], "--baseline", "hybird"), "did you mean"),

@@ -136,9 +136,12 @@ def test_a_runs_report_has_a_latex_table(run: Path, tmp_path: Path) -> None:
 
 def test_a_comparison_of_runs_has_a_latex_table(run: Path, tmp_path: Path) -> None:
     words = ("compare", run, run, "--predictor", "good", "--baseline-predictor", "under_score")
-    result = invoke(*words, "--latex", tmp_path / "t.tex")
+    result = invoke(*words, "--measure", "relaxed_RR@5", "--latex", tmp_path / "t.tex")
     assert result.exit_code == 0, result.output
-    first, second = cells((tmp_path / "t.tex").read_text())[1:]
+    heading, first, second = cells((tmp_path / "t.tex").read_text())
+    assert heading == ["System", r"strict\_hit@1", r"relaxed\_RR@5"]
+    assert r"on strict\_hit@1, which alone is tested" in (tmp_path / "t.tex").read_text()
+    assert r"$^" not in second[2]
     assert (first[0], second[0]) == (r"under\_score (baseline)", "good (candidate)")
     assert second[1].endswith(r"$^{\dagger}$")
 

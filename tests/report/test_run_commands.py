@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import shutil
+import xml.etree.ElementTree as ElementTree
 from pathlib import Path
 
 import pytest
@@ -54,6 +55,54 @@ def test_one_failing_predictor_fails_the_gate(tmp_path: Path) -> None:
     assert result.exit_code == 1
     assert result.output.splitlines()[0].startswith("pass: local")
     assert result.output.splitlines()[1].startswith("fail: hybrid")
+
+
+@pytest.mark.parametrize(
+    ("run", "baseline", "element", "word"),
+    [
+        ("good", "good", None, "passed"),
+        ("poor", "good", "failure", "failed"),
+        ("close", "good", "error", "undecided"),
+    ],
+)
+def test_gate_writes_files_for_continuous_integration(
+    runs: dict[str, Path], tmp_path: Path, run: str, baseline: str, element: str | None, word: str
+) -> None:
+    xml, page = tmp_path / "gate.xml", tmp_path / "gate.md"
+    result = invoke("gate", runs[run], "--baseline", runs[baseline], "--junit", xml, "--summary", page)
+    suites = ElementTree.parse(xml).getroot()
+    [case] = suites.iter("testcase")
+    assert case.attrib == {"classname": "branchrank.gate", "name": "local strict_hit@1"}
+    assert [child.tag for child in case] == ([element] if element else [])
+    assert [suites.attrib[name] for name in ("tests", "failures", "errors")] == [
+        "1",
+        str(int(element == "failure")),
+        str(int(element == "error")),
+    ]
+    lines = page.read_text(encoding="utf-8").splitlines()
+    assert lines[0].endswith(f": {word}")
+    [row] = (line for line in lines if line.startswith("| local"))
+    assert row.split(" | ")[1:3] == [word, "strict_hit@1"]
+    assert result.output.startswith({"passed": "pass", "failed": "fail"}.get(word, word))
+
+
+def test_names_in_the_files_of_the_gate_are_no_markup(tmp_path: Path) -> None:
+    name = 'a<b>|"c"\x1b'
+    made = make_run(tmp_path, (Planned(name, 0.9),), latency_sample=0)
+    invoke(
+        "gate",
+        made.directory,
+        "--baseline",
+        made.directory,
+        "--junit",
+        tmp_path / "x",
+        "--summary",
+        tmp_path / "m",
+    )
+    [case] = ElementTree.parse(tmp_path / "x").getroot().iter("testcase")
+    assert case.attrib["name"].startswith('a<b>|"c"')
+    assert "\x1b" not in (tmp_path / "m").read_text()
+    assert 'a\\<b\\>\\|"c"' in (tmp_path / "m").read_text()
 
 
 def test_compare_lists_the_flips(runs: dict[str, Path]) -> None:

@@ -97,7 +97,9 @@ def test_the_command_prints_the_table_and_each_comparison(folder: Path) -> None:
         assert f"{system.name.ljust(6)}  {system.means['AP'].value:.4f}{marks}" in lines
     assert table.marks("best", "AP") == "†"
     assert table.marks("weak", "AP") == ""
-    [line] = [line for line in lines if line.startswith("best vs weak")]
+    [heading] = [line for line in lines if line.startswith("AP vs weak")]
+    assert heading.split()[3:] == ["diff.", "interval", "W/T/L", "adj.", "p", "verdict"]
+    *_, line = [line for line in lines if line.startswith("best ")]
     assert line.endswith("better")
     assert result.output == f"{table}\n"
 

@@ -65,6 +65,8 @@ class Chromium:
         self._session = self._send("Target.attachToTarget", targetId=target, flatten=True)["sessionId"]
         for domain in ("Page", "Runtime", "Log", "Network"):
             self._send(f"{domain}.enable")
+        # Without it a page that has no window gets no focus events.
+        self._send("Emulation.setFocusEmulationEnabled", enabled=True)
 
     def close(self) -> None:
         """End the browser."""

@@ -7,9 +7,11 @@ import tomllib
 from dataclasses import dataclass
 from pathlib import Path
 
+import yaml
+
 ROOT = Path(__file__).parents[2]
 PAGES = ["README.md", *sorted(path.relative_to(ROOT).as_posix() for path in (ROOT / "docs").rglob("*.md"))]
-SHELL = ("bash", "console")
+SHELL = ("bash", "console", "yaml")
 _BLOCK = re.compile(r"(?ms)^```(\w+)\n(.*?)^```")
 
 
@@ -43,6 +45,9 @@ def blocks(page: str, *languages: str) -> list[Block]:
 
 def commands(block: Block) -> list[Command]:
     """The commands of a block. In a ``console`` block they follow ``$``, and what they print follows them."""
+    if block.language == "yaml":
+        steps = yaml.safe_load(block.text)["jobs"]["gate"]["steps"]
+        return [Command(step["run"]) for step in steps if "run" in step]
     lines = re.sub(r"\\\n\s*", "", block.text).splitlines()
     if block.language == "bash":
         return [Command(line) for line in lines if line.strip() and not line.startswith("#")]
@@ -57,9 +62,10 @@ def commands(block: Block) -> list[Command]:
 
 
 def not_run() -> dict[str, str]:
-    """The commands that no test runs, by how they start, each with the reason."""
+    """The commands that this test does not run, by how they start, each with the reason."""
     path = ROOT / "tests" / "docs" / "not_run.toml"
-    return {each["starts"]: each["reason"] for each in tomllib.loads(path.read_text())["command"]}
+    entries = tomllib.loads(path.read_text(encoding="utf-8"))["command"]
+    return {start: each["reason"] for each in entries for start in each["starts"]}
 
 
 def is_run(command: Command) -> bool:

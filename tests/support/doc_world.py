@@ -65,6 +65,10 @@ def make_world(folder: Path) -> Path:
         write_pages(documents, {**DOCUMENTS, "faq.md": FAQ, "guide.md": GUIDE})
     for name in ("questions.jsonl", "my-questions.jsonl", "handbook-questions.jsonl"):
         write_lines(checkout / name)
+    project = folder / "home" / "my-project"
+    write_pages(project / "path" / "to" / "docs")
+    for name in ("questions.jsonl", "my-questions.jsonl"):
+        write_lines(project / name)
     write_lines(shared / "questions" / "symfony-dev.jsonl")
     write_file(checkout / "experiment.toml", block("docs/experiments.md", "toml"))
     write_file(checkout / "scifact.toml", block("docs/exchange.md", "toml"))

@@ -219,6 +219,13 @@
     return Math.hypot(Math.max(box.left - x, 0, x - box.right), Math.max(box.top - y, 0, y - box.bottom));
   }
 
+  // Focusing a mark may scroll to it: its tooltip goes with it.
+  addEventListener("scroll", () => {
+    const mark = document.activeElement;
+    if (mark.matches(".plot [aria-label]")) show(mark);
+    else hide();
+  }, { passive: true });
+
   for (const drawing of document.querySelectorAll(".plot svg")) {
     const marks = [...drawing.querySelectorAll(".role-mark > [aria-label]")];
     const focus = (mark) => {
@@ -248,5 +255,4 @@
     drawing.addEventListener("pointerleave", hide);
   }
   addEventListener("keydown", (event) => event.key === "Escape" && hide());
-  addEventListener("scroll", hide, { passive: true });
 })();

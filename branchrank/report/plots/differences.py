@@ -18,7 +18,7 @@ from branchrank.report.plots.style import (
     Frame,
     finished,
 )
-from branchrank.runs.words import confidence, gap, gap_between, is_share, margin, score, verdict_words
+from branchrank.runs.words import confidence, gap, gap_between, is_share, margin, plural, score, verdict_words
 
 #: A verdict in one word, its mark and its colour: the shape says what the colour says.
 _LOOKS = {
@@ -29,6 +29,8 @@ _LOOKS = {
     "too few questions to tell": ("too few questions", "circle", MUTED),
 }
 _ROW_PIXELS, _NARROW_ROW_PIXELS = 30, 46
+#: More on a narrow screen where a name is too long to stand beside its figures.
+_OWN_LINE_PIXELS = 16
 
 
 def differences(comparisons: Sequence[Comparison]) -> Plot:
@@ -52,7 +54,8 @@ def _caption(comparisons: Sequence[Comparison]) -> str:
     band = f" The band is the margin of {margin(first.delta, first.measure)}, too small to matter."
     measure = first.measure.replace("_", " ")
     return (
-        f"Difference from {against} in {measure}, with its {confidence(first)}: right of the line is "
+        f"Difference from {against} in {measure} over {plural(first.n, 'question')}, with its "
+        f"{confidence(first)}: right of the line is "
         f"better than {against}.{band if first.delta else ''}"
     )
 
@@ -97,6 +100,9 @@ def _chart(comparisons: Sequence[Comparison], frame: Frame) -> dict[str, Any]:
     width = frame.width - (200 if not frame.narrow else 0)
     step = _NARROW_ROW_PIXELS if frame.narrow else _ROW_PIXELS
     down = 9 if frame.narrow else 0
+    own_line = frame.narrow and max(map(frame.text_pixels, names)) >= frame.label_pixels
+    if own_line:
+        step, down = step + _OWN_LINE_PIXELS, down + _OWN_LINE_PIXELS // 2
     domain = _domain(rows, scale * first.delta)
     axis = None
     if not frame.narrow:
@@ -125,21 +131,21 @@ def _chart(comparisons: Sequence[Comparison], frame: Frame) -> dict[str, Any]:
             shape=altair.Shape("shape:N", scale=None),
             description="words:N",
         ),
-        *_texts(base, y, frame, width),
+        *_texts(base, y, frame, width, own_line=own_line),
     ]
     return finished(altair.layer(*layers).properties(width=width, height=altair.Step(step)), frame)
 
 
-def _texts(base: Any, y: Any, frame: Frame, width: int) -> list[Any]:
+def _texts(base: Any, y: Any, frame: Frame, width: int, *, own_line: bool) -> list[Any]:
     """The figures and verdicts beside each row; on a narrow screen above it, with its name."""
     import altair
 
     looks = {"aria": False, "fontSize": frame.font, "baseline": "middle"}
     if frame.narrow:
-        name = base.mark_text(
-            **looks, align="left", dy=-10, color=INK, fontWeight="bold", limit=frame.label_pixels
-        )
-        short = base.mark_text(**looks, align="right", dy=-10, color=INK)
+        up = _OWN_LINE_PIXELS // 2 if own_line else 0
+        limit = width if own_line else frame.label_pixels
+        name = base.mark_text(**looks, align="left", dy=-10 - up, color=INK, fontWeight="bold", limit=limit)
+        short = base.mark_text(**looks, align="right", dy=-10 + up, color=INK)
         return [
             name.encode(x=altair.value(0), y=y, text="row:N"),
             short.encode(x=altair.value(width), y=y, text="short:N"),

@@ -87,7 +87,9 @@ def sweep(title: str, points: Sequence[Swept], axis: str, measure: str, number: 
     return Plot(
         name=f"sweep-{number}",
         description=f"{measure} over {axis} of {title}. {described}",
-        caption=f"{measure} of {title} over {axis}, with 95% intervals.",
+        caption=f"{measure.replace('_', ' ')} of {title} over {axis}; each point is the mean of "
+        f"{points[0].estimate.n} questions."
+        + (" The bars are 95% intervals." if len(points[0].values) == 1 else ""),
         spec=_sweep_chart(points, axis, measure, WIDE),
         narrow=_sweep_chart(points, axis, measure, NARROW),
     )
@@ -111,14 +113,15 @@ def _sweep_chart(points: Sequence[Swept], axis: str, measure: str, frame: Frame)
             "value:Q",
             title=axis,
             scale=altair.Scale(type="log" if wide else "linear", zero=False, nice=False, padding=16),
-            axis=altair.Axis(values=ticks, format="~g", labelOverlap=True, grid=False),
+            axis=altair.Axis(values=ticks, labelExpr="datum.value", labelOverlap=True, grid=False),
         )
     else:
         order = list(dict.fromkeys(row["value"] for row in rows))
         across = altair.X(
             "value:N", title=axis, sort=order, axis=altair.Axis(labelAngle=0, labelOverlap=True)
         )
-    low, high = min(row["low"] for row in rows), max(row["high"] for row in rows)
+    lowest, highest = ("low", "high") if len(others) == 1 else ("mean", "mean")
+    low, high = min(row[lowest] for row in rows), max(row[highest] for row in rows)
     air = 0.06 * (high - low) or 0.05
     base = altair.Chart(altair.Data(values=rows)).encode(x=across, color=_colour("others", others, frame))
     scale = altair.Scale(domain=[max(0.0, low - air), min(1.0, high + air)], nice=False)

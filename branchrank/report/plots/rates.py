@@ -18,10 +18,11 @@ def rates(estimates: Estimates) -> Plot:
     described = "; ".join(
         f"{name} {panel.replace('_', ' ')} {interval(each, 'hit@')}" for name, panel, each in estimates
     )
+    counts = dict.fromkeys(each.n for _, _, each in estimates if each is not None)
     return Plot(
         name="rates",
         description=f"Rates with 95% intervals. {described}",
-        caption="Rates with 95% intervals.",
+        caption=f"Rates over {' and '.join(map(str, counts))} questions, with 95% intervals.",
         spec=_chart(estimates, WIDE),
         narrow=_chart(estimates, NARROW),
     )

@@ -7,6 +7,8 @@ HTML = "branchrank/report/html.py"
 TERMINAL = "branchrank/report/terminal.py"
 VERIFY = "branchrank/report/verify"
 STAGES = "branchrank/systems/stages.py"
+TEST_PLOTS = "tests/report/test_plots.py"
+TEST_RECOMMENDATION = "tests/report/test_recommendation.py"
 TEST_MARKDOWN = "tests/report/test_report_markdown.py"
 TEST_TERMINAL = "tests/report/test_terminal.py"
 TEST_VERIFY = "tests/report/test_verify.py"
@@ -43,9 +45,9 @@ MUTANTS = (
     ),
     Mutant(
         "failures-not-announced",
-        TERMINAL,
-        "    for caution in callout.cautions:\n",
-        "    for caution in callout.cautions[:0]:\n",
+        "branchrank/report/cautions.py",
+        "        if row.failures:\n",
+        "        if row.fallbacks:\n",
         (f"{TEST_TERMINAL}::test_a_pilot_and_failures_are_announced",),
     ),
     Mutant(
@@ -131,5 +133,68 @@ MUTANTS = (
         "    if different:\n",
         "    if different and not seal.parts:\n",
         ("tests/bench/test_seal.py::test_another_plan_is_refused_and_what_differs_is_named",),
+    ),
+    Mutant(
+        "llm-recommended-for-chance",
+        "branchrank/report/recommendation.py",
+        "        return not cheap.llm_calls_per_query\n",
+        "        return False\n",
+        (f"{TEST_RECOMMENDATION}::test_an_llm_is_not_recommended_for_a_difference_that_may_be_chance",),
+    ),
+    Mutant(
+        "failed-system-recommended",
+        "branchrank/report/recommendation.py",
+        "usable = [row.predictor for row in run.summary_rows if row.predictor not in failed]",
+        "usable = [row.predictor for row in run.summary_rows]",
+        (f"{TEST_RECOMMENDATION}::test_nothing_is_recommended_when_every_query_failed",),
+    ),
+    Mutant(
+        "differences-turned-wrongly",
+        "branchrank/report/recommendation.py",
+        "        difference=-each.difference,\n",
+        "        difference=each.difference,\n",
+        (f"{TEST_RECOMMENDATION}::test_a_baseline_that_beats_all_is_recommended",),
+    ),
+    Mutant(
+        "mrr-in-percent",
+        "branchrank/runs/words.py",
+        "return percent(value) if is_share(measure) else number(value, 3)",
+        "return percent(value)",
+        ("tests/test_run.py::test_the_primary_measure_is_in_every_table",),
+    ),
+    Mutant(
+        "margin-not-drawn",
+        "branchrank/report/plots/differences.py",
+        '"from": -scale * first.delta',
+        '"from": scale * first.delta',
+        (f"{TEST_PLOTS}::test_the_margin_is_a_band_around_no_difference",),
+    ),
+    Mutant(
+        "labels-collide",
+        "branchrank/report/plots/labels.py",
+        "            if not any(box.meets(other) for other in taken):\n",
+        "            if box.meets(box):\n",
+        (f"{TEST_PLOTS}::test_no_label_covers_a_label_or_a_point",),
+    ),
+    Mutant(
+        "colours-in-a-pipe",
+        TERMINAL,
+        "        console = Console(width=PIPE_WIDTH)\n",
+        "        console = Console(width=PIPE_WIDTH, force_terminal=True)\n",
+        (f"{TEST_TERMINAL}::test_verdicts_have_a_colour_on_a_terminal_alone",),
+    ),
+    Mutant(
+        "marks-out-of-reach-of-the-keyboard",
+        "branchrank/report/page/page.js",
+        "marks[(to + marks.length) % marks.length]",
+        "marks[place]",
+        ("tests/report/test_page_looks.py::test_the_keyboard_reaches_every_mark_of_a_plot",),
+    ),
+    Mutant(
+        "warnings-far-from-their-verdict",
+        "branchrank/report/result.py",
+        "about(run, each.candidate, each.baseline)",
+        'about(run, "")',
+        ("tests/report/test_page_looks.py::test_warnings_stand_beside_the_recommendation_and_the_verdict",),
     ),
 )

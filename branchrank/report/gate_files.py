@@ -1,0 +1,67 @@
+"""The decision of a regression check for continuous integration: JUnit XML and Markdown.
+
+The JUnit file has one test case for each predictor: a pass, a ``failure``, or an ``error`` of the type
+``undecided``, which the exit code 10 of ``branchrank gate`` reports as well.
+"""
+
+from __future__ import annotations
+
+from xml.etree import ElementTree
+
+from branchrank.measures.verdicts import Comparison
+from branchrank.printable import safe
+from branchrank.report.markdown import escape
+from branchrank.runs.run_comparison import RunGate
+
+_ELEMENTS = {"fail": "failure", "undecided": "error"}
+_WORDS = {"pass": "passed", "fail": "failed", "undecided": "undecided"}
+
+
+def junit(decided: RunGate) -> str:
+    """The decision as JUnit XML."""
+    outcomes = [each.outcome for each in decided.decisions.values()]
+    counts = {
+        "tests": str(len(outcomes)),
+        "failures": str(outcomes.count("fail")),
+        "errors": str(outcomes.count("undecided")),
+    }
+    suites = ElementTree.Element("testsuites", counts)
+    suite = ElementTree.SubElement(suites, "testsuite", {"name": "branchrank gate", **counts})
+    for predictor, each in decided.decisions.items():
+        names = {"classname": "branchrank.gate", "name": f"{safe(predictor)} {each.comparison.measure}"}
+        case = ElementTree.SubElement(suite, "testcase", names)
+        if each.outcome != "pass":
+            said = {"type": each.outcome, "message": safe(each.reason)}
+            ElementTree.SubElement(case, _ELEMENTS[each.outcome], said)
+    ElementTree.indent(suites)
+    return f'<?xml version="1.0" encoding="utf-8"?>\n{ElementTree.tostring(suites, encoding="unicode")}\n'
+
+
+def summary(decided: RunGate) -> str:
+    """The decision as Markdown, for the summary of a job or a comment on a pull request."""
+    lines = [
+        f"### Search quality: {_WORDS[decided.outcome]}",
+        "",
+        "| predictor | outcome | measure | baseline | candidate | difference, interval | questions |",
+        "| --- | --- | --- | --- | --- | --- | --- |",
+    ]
+    for predictor, each in decided.decisions.items():
+        compared = each.comparison
+        cells = (
+            escape(predictor),
+            _WORDS[each.outcome],
+            escape(compared.measure),
+            f"{compared.mean_a:.4f}",
+            f"{compared.mean_b:.4f}",
+            f"{compared.difference:+.4f}, {_interval(compared)}",
+            str(compared.n),
+        )
+        lines.append(f"| {' | '.join(cells)} |")
+    reasons = [f"- {escape(name)}: {escape(each.reason)}" for name, each in decided.decisions.items()]
+    return "\n".join([*lines, "", *reasons, ""])
+
+
+def _interval(compared: Comparison) -> str:
+    if compared.ci_low is None or compared.ci_high is None:
+        return "few pages"
+    return f"{compared.ci_low:+.4f} to {compared.ci_high:+.4f}"

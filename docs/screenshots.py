@@ -1,0 +1,59 @@
+"""Make the pictures of the documentation: ``python docs/screenshots.py`` (needs ``chromium``).
+
+1. ``branchrank demo`` in a temporary folder.
+2. ``images/report.png``: the first page of its report.
+3. ``images/terminal.svg``: the terminal UI, with a query over the sample.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import shutil
+import subprocess
+import sys
+import tempfile
+from pathlib import Path
+
+from branchrank import Workspace
+from branchrank.cli.tui import PREDICTORS
+from branchrank.serve.service import Service
+from branchrank.serve.tui.app import SearchApp
+from branchrank.serve.tui.searching import Searches
+
+IMAGES = Path(__file__).parent / "images"
+QUERY = "how do I compare two runs"
+
+
+def report_picture(folder: Path) -> None:
+    """The report in a window of 1,200 by 900 pixels."""
+    [report] = folder.rglob("report.html")
+    size = "--window-size=1200,900"
+    flags = ["--headless", "--no-sandbox", "--hide-scrollbars", size]
+    target = f"--screenshot={IMAGES / 'report.png'}"
+    browser = shutil.which("chromium") or "chromium"
+    subprocess.run([browser, *flags, target, report.resolve().as_uri()], check=True, capture_output=True)
+
+
+async def terminal_picture(data: Path) -> None:
+    """The terminal UI with 110 columns and 32 rows."""
+    with Workspace.open(data) as workspace:
+        workspace.search(QUERY)  # loads the model, so that the picture shows the time of a query alone
+        app = SearchApp(Searches(Service(workspace, PREDICTORS)), query=QUERY)
+        async with app.run_test(size=(110, 32)) as pilot:
+            await pilot.pause()
+            await app.workers.wait_for_complete()
+            await pilot.pause()
+            app.save_screenshot(filename="terminal.svg", path=str(IMAGES))
+
+
+def main() -> None:
+    IMAGES.mkdir(exist_ok=True)
+    with tempfile.TemporaryDirectory() as name:
+        folder = Path(name) / "demo"
+        subprocess.run([sys.executable, "-m", "branchrank", "demo", folder, "--quiet"], check=True)
+        report_picture(folder)
+        asyncio.run(terminal_picture(folder))
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,140 @@
+"""The recommendation: one sentence for every situation of a run."""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+
+import msgspec
+import pytest
+from support.made_runs import Planned, luck, make_questions, make_run
+
+from branchrank.records import Question, Retrieval
+from branchrank.report.recommendation import recommendation, recommendation_text
+from branchrank.runs.run import RunData
+
+
+class Broken(Planned):
+    """Fails every query."""
+
+    def predict(self, question: Question, k: int, repeat: int = 0) -> Retrieval:
+        raise RuntimeError("no kettle")
+
+
+class Twin(Planned):
+    """Finds what a system called ``local`` finds, and a share of what it misses."""
+
+    def __init__(self, name: str, share: float, more: float, *, llm: str = "none") -> None:
+        super().__init__(name, share, llm=llm)
+        self.more = more
+
+    def predict(self, question: Question, k: int, repeat: int = 0) -> Retrieval:
+        found = Planned("local", self.share + self.more).predict(question, k, repeat)
+        calls = Planned(self.name, 0, llm=self.llm).predict(question, k, repeat).calls
+        return msgspec.structs.replace(found, calls=calls)
+
+
+def said(folder: Path, *arms: Planned, count: int = 100, **settings: object) -> str:
+    """What the report of a run of these systems recommends."""
+    return recommendation_text(made(folder, *arms, count=count, **settings))
+
+
+def made(folder: Path, *arms: Planned, count: int = 100, **settings: object) -> RunData:
+    settings.setdefault("latency_sample", 0)
+    return make_run(folder, arms, make_questions(count, per_page=2), **settings)
+
+
+def hits(name: str, share: float, count: int = 100) -> int:
+    return sum(luck(name, f"q{number:04}", 0) < share for number in range(count))
+
+
+def test_a_single_system_is_described_and_not_compared(tmp_path: Path) -> None:
+    text = said(tmp_path, Planned("local", 0.6))
+    assert text.startswith(
+        f"local: right passage first for {hits('local', 0.6)} of 100 questions (95% interval "
+    )
+    assert text.endswith(
+        "latency not measured and no LLM. It is the only system of this run, so nothing was compared."
+    )
+
+
+def test_a_clear_winner_is_recommended_with_its_difference(tmp_path: Path) -> None:
+    run = made(tmp_path, Planned("local", 0.4), Planned("good", 0.9))
+    [comparison] = run.judgement.comparisons
+    text = recommendation_text(run)
+    assert text.startswith(
+        f"Use good: right passage first for {hits('good', 0.9)} of 100 questions, better than local"
+    )
+    assert f"(difference +{100 * comparison.difference:.1f} points, 95% interval +" in text
+
+
+def test_a_baseline_that_beats_all_is_recommended(tmp_path: Path) -> None:
+    text = said(tmp_path, Planned("local", 0.9), Planned("poor", 0.2), Planned("poorer", 0.1))
+    assert text.startswith("Use local: ")
+    assert ", better than poor (difference +" in text
+    assert "and than the other system compared with it" in text
+
+
+def test_a_tie_says_that_there_is_no_clear_difference(tmp_path: Path) -> None:
+    text = said(tmp_path, Planned("local", 0.6), Twin("hybrid", 0.6, 0.02))
+    assert text.startswith("Use hybrid: ")
+    assert "no clear difference from local (difference +" in text
+    assert "too few questions to tell" in text
+
+
+def test_of_equals_the_baseline_stays(tmp_path: Path) -> None:
+    assert said(tmp_path, Twin("new", 0.6, 0), Planned("local", 0.6), baseline="local").startswith(
+        "Use local: "
+    )
+
+
+def test_an_llm_is_not_recommended_for_a_difference_that_may_be_chance(tmp_path: Path) -> None:
+    text = said(tmp_path, Planned("local", 0.6), Twin("asks", 0.6, 0.03, llm="tiny"), latency_sample=4)
+    assert text.startswith("Use local: ")
+    assert "asks scored " in text
+    assert "1 LLM call (1,050 tokens) a query: an LLM for a difference that may be chance." in text
+
+
+def test_an_llm_that_clearly_wins_is_recommended_with_its_cost(tmp_path: Path) -> None:
+    text = said(tmp_path, Planned("local", 0.3), Twin("asks", 0.6, 0.3, llm="tiny"), latency_sample=4)
+    assert text.startswith("Use asks: ")
+    assert "better than local" in text
+    cost = r"at [\d.]+ ms a query \(local: [\d.]+ ms\) and 1 LLM call \(1,050 tokens\) a query\."
+    assert re.search(cost, text)
+
+
+def test_too_few_questions_make_it_a_recommendation_for_now(tmp_path: Path) -> None:
+    run = made(tmp_path, Planned("local", 0.5), Planned("hybrid", 0.6), count=8)
+    assert recommendation_text(run).startswith("For now, use ")
+    assert "too few" in recommendation_text(run)
+    assert any("pilot" in each for each in recommendation(run).cautions)
+
+
+def test_a_system_that_failed_every_query_is_left_out(tmp_path: Path) -> None:
+    run = made(tmp_path, Broken("broken", 0.9), Planned("local", 0.6))
+    assert recommendation_text(run).startswith("local: right passage first")
+    assert "the only system that answered" in recommendation_text(run)
+    assert any(each.startswith("broken: all 100 queries failed") for each in recommendation(run).cautions)
+
+
+def test_nothing_is_recommended_when_every_query_failed(tmp_path: Path) -> None:
+    assert said(tmp_path, Broken("a", 0), Broken("b", 0)) == "No recommendation: every query failed."
+
+
+def test_nothing_is_recommended_without_an_answerable_question(tmp_path: Path) -> None:
+    run = make_run(tmp_path, questions=make_questions(0, unanswerable=3), latency_sample=0)
+    assert recommendation_text(run).startswith("No recommendation: none of the questions has an answer")
+
+
+@pytest.mark.parametrize(
+    ("primary", "words"),
+    [
+        ("strict_hit@5", "right passage in the first 5 hits for "),
+        ("relaxed_hit@1", "right page first for "),
+        ("strict_MRR@5", "strict MRR@5 0."),
+    ],
+)
+def test_the_primary_measure_is_said_in_words(tmp_path: Path, primary: str, words: str) -> None:
+    text = said(tmp_path, Planned("local", 0.4), Planned("good", 0.9), primary=primary)
+    assert f": {words}" in text
+    assert ("points" in text) == (primary != "strict_MRR@5")
