@@ -13,6 +13,7 @@ from __future__ import annotations
 import contextlib
 import errno
 import os
+import re
 import secrets
 import shutil
 import stat
@@ -24,6 +25,9 @@ from typing import IO
 _FOLDER = os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC
 _NEW_FILE = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC
 _FILE = os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_NOCTTY | os.O_CLOEXEC
+
+#: The temporary names that are given here and by :mod:`branchrank.artifacts`.
+_TEMPORARY = re.compile(r"\.(.+\.)?[0-9a-f]{16}\.tmp")
 
 
 def open_beneath(root: Path, relative: str) -> BufferedReader:
@@ -118,6 +122,17 @@ def remove_beneath(root: Path, relative: str) -> None:
             shutil.rmtree(name, dir_fd=folder)
         else:
             os.unlink(name, dir_fd=folder)
+
+
+def remove_temporary(root: Path, relative: str) -> None:
+    """Remove what killed writers left in the folder ``relative`` below ``root``, which nobody writes to now.
+
+    What can't be removed stays: it is in nobody's way.
+    """
+    with contextlib.suppress(OSError), _folder_of(root, f"{relative}/-") as (folder, _):
+        for name in os.listdir(folder):
+            if _TEMPORARY.fullmatch(name):
+                os.unlink(name, dir_fd=folder)
 
 
 def links_beneath(root: Path) -> Iterator[Path]:

@@ -82,9 +82,12 @@ def run(
     FOLDER may be ir:ID, a dataset of the package ir-datasets, such as ir:beir/scifact/test. Its data must be
     on this machine; `branchrank corpus add ir:ID` downloads them.
 
-    Each predictor ranks 1,000 whole documents and is tested against the baseline, the first predictor unless
-    --baseline names another. A new workspace has no embedder: dense, local and late-interaction need one,
-    such as --embedder all-MiniLM-L6-v2. An index that is there is used, and an interrupted run is resumed.
+    Each predictor ranks whole documents and is tested against the baseline, the first predictor unless
+    --baseline names another. An index that is there is used, and an interrupted run is resumed.
+
+    Defaults other than those of the flags: a new workspace gets --embedder none, --vector-store exact,
+    --bm25-stop-words english and --no-bm25-split-identifiers; a run --top-k 1000, --delta 0.02 and no latency
+    pass. dense, local and late-interaction need a model, such as --embedder all-MiniLM-L6-v2.
     """
     from branchrank import library
 

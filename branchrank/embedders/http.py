@@ -130,7 +130,7 @@ class Endpoint:
 
 
 class HttpEmbedder(ABC):
-    """What the routes over HTTP share; the identity is asked of the server when it is first needed."""
+    """What the routes over HTTP share. The server is asked for the identity when it is first needed."""
 
     route = ""
 

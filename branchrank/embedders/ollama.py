@@ -1,4 +1,4 @@
-"""An Ollama server: ``/api/embed`` for vectors, ``/api/show`` and ``/api/tags`` for what the model is."""
+"""An Ollama server: ``/api/embed`` for vectors, ``/api/show`` and ``/api/tags`` for the model's identity."""
 
 from __future__ import annotations
 

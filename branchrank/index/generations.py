@@ -188,8 +188,12 @@ def linked(link: Path) -> ArtifactError:
 
 
 def replace_link(link: Path, target: Path) -> None:
-    """Make ``link`` a symbolic link to ``target``, in one step and durably. Raises ``OSError``."""
-    temporary = link.with_name(f".{link.name}.{os.getpid()}.tmp")
+    """Make ``link`` a symbolic link to ``target``, in one step and durably, under the build lock.
+
+    Raises ``OSError``.
+    """
+    # One name, under the build lock: what a build that was killed left is removed here.
+    temporary = link.with_name(f".{link.name}.tmp")
     temporary.unlink(missing_ok=True)
     temporary.symlink_to(target)
     os.replace(temporary, link)

@@ -47,7 +47,7 @@ _PROBE_S = 5.0
 
 
 class UnreachableError(LLMError):
-    """Nothing answers at an endpoint."""
+    """No server answers at an endpoint."""
 
 
 class LLM(Protocol):

@@ -4,7 +4,7 @@
 (Khattab & Zaharia, SIGIR 2020, where it is a sum; the mean has the range of a cosine for any query length).
 
 1. Token vectors are kept as whole numbers in one byte, each row scaled by its own largest component, or as
-   16-bit floats. Beside each row stands the factor that gives it unit length again.
+   16-bit floats. Each row is stored with the factor that restores its unit length.
 2. All candidates' tokens are multiplied with all query tokens in one matrix product; the largest product of
    each candidate and query token follows by segments.
 3. The product is exact, so its bits depend on no order of summation, number of threads or other candidates.

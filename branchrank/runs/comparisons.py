@@ -108,6 +108,16 @@ def check_depth(measure: NamedMeasure, top_k: int) -> None:
         )
 
 
+def check_kept(measure: NamedMeasure, kept: int) -> None:
+    """Raise :class:`UsageError` for a measure that looks deeper than finished runs kept hits."""
+    cutoff = measure.measure.cutoff or 0
+    if cutoff > kept:
+        raise UsageError(
+            f"measure {measure.name!r} looks at {cutoff} hits, and {kept} were kept for each question",
+            remedy=f"take a cutoff of at most {kept}, or run the benchmark again with this measure",
+        )
+
+
 def clusters_of(scores: Scores) -> dict[str, str]:
     """Question id -> the source of its gold, for the answerable questions."""
     return {key: source_cluster(scores.questions[key]) for key in scores.answerable}

@@ -25,7 +25,7 @@ from branchrank.records import LLMCall, Question
 from branchrank.runs import directory as names
 from branchrank.runs.comparisons import (
     Judgement,
-    check_depth,
+    check_kept,
     clusters_of,
     declared_measures,
     judge,
@@ -151,7 +151,7 @@ class RunData:
         Raises :class:`UsageError` for an unknown one, and for one that looks deeper than the run kept hits.
         """
         found = named_measure(name) if name else self.primary
-        check_depth(found, self.record.top_k)
+        check_kept(found, self.record.top_k)
         return found
 
     @cached_property

@@ -15,7 +15,7 @@ from branchrank.measures.names import NamedMeasure, measure_names, named_measure
 from branchrank.measures.verdicts import DELTA, Comparison, Decision, Gate, compare_pairs, gate
 from branchrank.printable import safe
 from branchrank.records import Record
-from branchrank.runs.comparisons import check_depth
+from branchrank.runs.comparisons import check_kept
 from branchrank.runs.estimates import Estimate, difference
 from branchrank.runs.predictor_comparison import unknown_predictor
 from branchrank.runs.scores import mean
@@ -169,7 +169,7 @@ def compare_runs(
     chosen = candidate.measure(primary)
     others = _others(candidate, chosen, measures)
     for each in (chosen, *others):
-        check_depth(each, min(candidate.record.top_k, baseline.record.top_k))
+        check_kept(each, min(candidate.record.top_k, baseline.record.top_k))
     pairs = _pairs(candidate, baseline, predictor, baseline_predictor)
     values = [
         (baseline.scores.per_question(old, chosen), candidate.scores.per_question(new, chosen))

@@ -29,7 +29,7 @@ _ORIGIN = re.compile(r"https?://(?:\[[0-9a-f:.]+\]|[^\s:/@\[\]]+)(?::\d{1,5})?")
 
 
 class Access(Record, frozen=True, kw_only=True):
-    """What a request must carry. ``hosts`` are names without ports; an empty ``token`` asks for none."""
+    """What a request must contain. ``hosts`` are names without ports. An empty ``token`` means no token."""
 
     hosts: tuple[str, ...] = LOOPBACK_NAMES
     origins: tuple[str, ...] = ()
@@ -59,7 +59,7 @@ def access_for(
     """The rules for a server bound to ``host``.
 
     Raises :class:`UsageError` for an address beyond loopback without a token, for all addresses without
-    a name to answer to, and for what is no host or origin.
+    a name to answer to, and for a value that is not a host or an origin.
     """
     loopback = is_loopback(host)
     if not loopback and not token:

@@ -3,7 +3,7 @@
 1. Each text becomes tokens (:mod:`branchrank.stores.analyzer`); bm25s computes, once, what a token adds to a
    document's score, by token: a sparse matrix in column order.
 2. A query's score is the sum of its tokens' columns, a token that the query repeats counted as often.
-3. The best ``n`` break ties by id. A document that scores nothing has no rank.
+3. The best ``n`` break ties by id. A document with a score of 0 has no rank.
 4. On disk an index is six files. ``bm25.json`` holds the digests of the others, so that files of
    different builds are never read together.
 

@@ -40,7 +40,7 @@ class Query(Record, frozen=True, kw_only=True):
 
     @property
     def restricted(self) -> bool:
-        """Whether some of the corpus is left out."""
+        """Whether the query excludes a part of the corpus."""
         return bool(self.excluded or self.filters)
 
     def admits(self, span: Span) -> bool:

@@ -43,7 +43,7 @@ ENVIRONMENT = {
 SHELL_WORDS = {"|", "&&", ">"}
 QUICKSTART = "docs/quickstart.md"
 #: Pages whose readers have documents and no workspace yet.
-FIRST = ("README.md", QUICKSTART)
+FIRST = ("README.md", "docs/installation.md", QUICKSTART)
 #: Depends on nothing in its folder and takes long, so it runs for the quickstart alone.
 ONCE = "branchrank demo"
 SERVERS = ("branchrank serve", "branchrank mcp --transport http")

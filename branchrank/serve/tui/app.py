@@ -1,7 +1,7 @@
 """The terminal UI: boxes for query and keywords, a mode, the results with their marked lines, the source
 beside them, a log.
 
-1. A query is searched in a thread; a newer one takes its place.
+1. A query is searched in a thread. A newer query replaces it.
 2. Every search reports to the log: characters, distinct files or chunks, what was left out, how long it took.
 3. Text of documents is made printable and is never read as markup.
 """

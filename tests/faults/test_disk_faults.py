@@ -1,0 +1,73 @@
+"""Kills and failing disks wherever a command writes: nothing is lost, nothing is silently wrong."""
+
+from __future__ import annotations
+
+import json
+import os
+import shutil
+import subprocess
+import sys
+from collections import Counter
+from pathlib import Path
+from typing import Any
+
+import pytest
+from support.faults.scenarios import SCENARIOS
+
+SOURCE = Path(__file__).parents[1] / "support" / "faults" / "disk_faults.c"
+#: Trials of the long form, over all scenarios.
+TRIALS = 5_000
+SEED = 42
+
+pytestmark = pytest.mark.skipif(sys.platform != "linux", reason="LD_PRELOAD is Linux's")
+
+
+@pytest.fixture(scope="session")
+def library(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    compiler = shutil.which("cc")
+    if compiler is None:
+        pytest.skip("these tests need a C compiler: apt-get install gcc libc6-dev")
+    built = tmp_path_factory.mktemp("faults") / "disk_faults.so"
+    subprocess.run([compiler, "-shared", "-fPIC", "-O1", "-o", built, SOURCE, "-ldl"], check=True)
+    return built
+
+
+def trials(library: Path, scenario: str, count: int) -> tuple[dict[str, Any], list[dict[str, Any]]]:
+    """What the program counted, and its trials."""
+    done = subprocess.run(
+        [sys.executable, "-m", "support.faults.trials", scenario, str(count), str(SEED)],
+        env=os.environ | {"LD_PRELOAD": str(library), "PYTHONPATH": str(SOURCE.parents[2])},
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert done.returncode == 0, done.stderr
+    counted, *told = map(json.loads, done.stdout.splitlines())
+    return counted, told
+
+
+def check(told: list[dict[str, Any]]) -> None:
+    wrong = [each for each in told if each["problems"]]
+    assert not wrong, json.dumps(wrong[:3], indent=1)
+    # The faults did happen: a killed process is killed, a full disk is an error.
+    ends = Counter((each["kind"], each["first"]) for each in told)
+    assert {first for kind, first in ends if kind in ("kill", "torn")} == {-9}
+    assert {first for kind, first in ends if kind == "enospc"} <= {0, 8}
+    assert {first for kind, first in ends if kind == "sigint"} <= {0, 130}
+
+
+@pytest.mark.parametrize("scenario", [each.name for each in SCENARIOS])
+def test_every_place_fails_once(library: Path, scenario: str) -> None:
+    _, told = trials(library, scenario, 0)
+    assert len(told) >= 10
+    check(told)
+
+
+@pytest.mark.full
+@pytest.mark.parametrize("scenario", [each.name for each in SCENARIOS])
+def test_operations_fail_at_random(library: Path, scenario: str) -> None:
+    count = -(-TRIALS // len(SCENARIOS))
+    counted, told = trials(library, scenario, count)
+    assert len(told) == count
+    print(f"\n{scenario}: {counted['operations']} operations, {len(told)} trials")
+    check(told)

@@ -1,0 +1,177 @@
+"""What is done while the disk fails: commands, and what they must have made once they are repeated."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import re
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+
+from support.commands import QUESTIONS, write_lines
+from support.small_corpus import PAGES
+from support.worlds import PAGES as WORLD_PAGES
+
+Outcome = Mapping[str, str]
+INDEX = ("--data-dir", "data", "--embedder", "fake:16", "--quiet")
+#: The files of a run that hold no time.
+REPEATED = ("rows.jsonl", "questions.csv", "questions.jsonl", "gold.jsonl", "hard.jsonl")
+#: The files of an index generation that differ from build to build.
+TIMED = ("build.json", "manifest.json")
+
+
+@dataclass(frozen=True, kw_only=True)
+class Scenario:
+    """A command in a folder that ``before`` commands made; ``outcome`` reads what it must have made.
+
+    Where each place is tried once, only those are that match ``places``: earlier scenarios try the others.
+    ``server`` says that ``{server}`` in the words is the URL of a scripted LLM.
+    """
+
+    name: str
+    words: tuple[str, ...]
+    outcome: Callable[[Path], Outcome]
+    before: tuple[tuple[str, ...], ...] = ()
+    server: bool = False
+    places: str = ""
+
+
+def make_folder(folder: Path) -> None:
+    """The documents and questions that every scenario starts from."""
+    for source, text in WORLD_PAGES.items():
+        path = folder / "docs" / source
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_text(text, encoding="utf-8")
+    for source, text in PAGES.items():
+        path = folder / "more" / source
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_text(text, encoding="utf-8")
+    write_lines(folder / "asked.jsonl", QUESTIONS)
+
+
+def digests(folder: Path, names: Callable[[str], bool]) -> Outcome:
+    """The SHA-256 of the files below ``folder`` whose relative names are asked for."""
+    found = {}
+    for path in sorted(folder.rglob("*")):
+        name = path.relative_to(folder).as_posix()
+        if path.is_file() and names(name):
+            found[name] = hashlib.sha256(path.read_bytes()).hexdigest()
+    return found
+
+
+def index_outcome(folder: Path) -> Outcome:
+    """The files of the index that is in force, its settings, and what is left lying about."""
+    (index,) = (folder / "data" / "indexes").iterdir()
+    current = (index / "current").resolve()
+    found = dict(digests(current, lambda name: name not in TIMED and not name.startswith("chroma/")))
+    config = (folder / "data" / "branchrank.toml").read_text(encoding="utf-8")
+    links = {
+        name: str(Path(folder, "data", name).resolve().relative_to(current))
+        for name in ("chunks.jsonl", "pageindex/nodes.jsonl")
+    }
+    return found | links | {"branchrank.toml": config} | left_over(folder)
+
+
+def run_outcome(folder: Path) -> Outcome:
+    """The files of the last run that hold no time, and what is left lying about.
+
+    A folder without ``run.json`` is where a run was about to begin; no command takes it for a run.
+    """
+    runs = sorted(path.parent for path in (folder / "reports").glob("*/run.json"))
+    records = [json.loads((run / "run.json").read_bytes()) for run in runs]
+    whole = [run for run, record in zip(runs, records, strict=True) if record["status"] == "finished"]
+    names = {" ".join(sorted(path.name for path in run.iterdir())) for run in whole}
+    found = dict(digests(runs[-1], lambda name: name in REPEATED))
+    about = {"status": records[-1]["status"], "files of finished runs": " / ".join(sorted(names))}
+    return found | about | left_over(folder)
+
+
+def llm_outcome(folder: Path) -> Outcome:
+    """As :func:`run_outcome`, without how long the server took."""
+    rows = sorted((folder / "reports").glob("*/run.json"))[-1].with_name("rows.jsonl")
+    told = re.sub(rb'"latency_ms":[0-9.e-]+', b"", rows.read_bytes())
+    return {**run_outcome(folder), "rows.jsonl": hashlib.sha256(told).hexdigest()}
+
+
+def left_over(folder: Path) -> Outcome:
+    """Temporary files in a workspace or in a run that nobody will remove.
+
+    One beside ``branchrank.toml`` may stay: that file is written before the build lock is held.
+    """
+    found = {}
+    for path in (*folder.glob("data/**/*.tmp"), *folder.glob("reports/**/*.tmp")):
+        begun = path.parent.parent.name != "reports" or (path.parent / "run.json").exists()
+        if begun and not path.name.startswith(".branchrank.toml."):
+            found[f"left over: {path.relative_to(folder)}"] = ""
+    return found
+
+
+def file_outcome(*names: str) -> Callable[[Path], Outcome]:
+    """The digests of some files."""
+    return lambda folder: digests(folder, lambda name: name in names) | left_over(folder)
+
+
+def _index(*words: str) -> tuple[str, ...]:
+    return ("index", "docs", *INDEX, *words)
+
+
+_EXACT = _index("--vector-store", "exact")
+_RUN = (
+    "benchmark",
+    "--data-dir",
+    "data",
+    "--questions",
+    "asked.jsonl",
+    "--reports",
+    "reports",
+    "--quiet",
+)
+_SMALL = ("--latency-sample", "1", "--trace-depth", "2")
+_LLM = (
+    "--hybrid-base-url",
+    "{server}",
+    "--hybrid-model",
+    "m",
+    "--llm-retries",
+    "0",
+    "--llm-concurrency",
+    "1",
+)
+
+SCENARIOS = (
+    Scenario(name="first index", words=_EXACT, outcome=index_outcome),
+    Scenario(
+        name="index of changed documents",
+        before=(("index", "more", *INDEX, "--vector-store", "exact"),),
+        words=_EXACT,
+        outcome=index_outcome,
+        places=r"current|cache|toml|rename|unlink|rmdir",
+    ),
+    Scenario(
+        name="token vectors",
+        before=(_EXACT,),
+        words=_index("--vector-store", "exact", "--token-vectors", "int8"),
+        outcome=index_outcome,
+        places=r"/tokens|current|manifest",
+    ),
+    Scenario(
+        name="benchmark",
+        before=(_EXACT,),
+        words=(*_RUN, "--predictor", "local", "--predictor", "sqlite", *_SMALL),
+        outcome=run_outcome,
+    ),
+    Scenario(
+        name="benchmark with an LLM",
+        before=(_EXACT,),
+        words=(*_RUN, "--predictor", "hybrid", *_LLM, "--llm-record", "calls.sqlite", *_SMALL),
+        outcome=llm_outcome,
+        server=True,
+        places=r"calls\.sqlite|decisions\.sqlite",
+    ),
+    Scenario(
+        name="init",
+        words=("init", "docs", "--data-dir", "data"),
+        outcome=file_outcome("data/branchrank.toml", "experiment.toml", "questions.jsonl"),
+    ),
+)
