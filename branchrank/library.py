@@ -47,6 +47,7 @@ from branchrank.progress import Notify, Progress, no_notice, no_progress
 from branchrank.questions.generation import GenerationEstimate
 from branchrank.questions.labels import Choice as LabelChoice
 from branchrank.questions.writing import read_lines
+from branchrank.runs.run import RunData
 from branchrank.systems.query import FILTER_KEYS, read_filters
 from branchrank.systems.search_tools import Found, Listener, SearchStatus, SearchTools, ToolAnswer
 from branchrank.workspace import Run
@@ -56,6 +57,7 @@ if TYPE_CHECKING:
     from branchrank.bench.tuning import Tuning
     from branchrank.corpus.named import CorpusPlace
     from branchrank.records import LLMCall
+    from branchrank.report.datasets import DatasetReport
     from branchrank.report.power_analysis import PowerAnalysis
     from branchrank.report.verify import Verification
     from branchrank.runs.listing import ListedRun
@@ -90,6 +92,7 @@ __all__ = [
     "add_corpus",
     "agreement",
     "beir_from_frames",
+    "compare_datasets",
     "compare_frames",
     "compare_trec",
     "comparison_table",
@@ -268,6 +271,35 @@ def verify(
             notify=notify,
             progress=shown,
         )
+
+
+def compare_datasets(
+    runs: Mapping[str, str | Path | RunData] | Sequence[str | Path | RunData],
+    *,
+    measure: str = "",
+    baseline: str = "",
+    delta: float | None = None,
+) -> DatasetReport:
+    """Compare the systems of runs over different datasets: the macro average and one stratified test.
+
+    ``runs`` are runs or their directories, by the name of the dataset or in a list. ``measure``, ``baseline``
+    and ``delta`` default to those of the first run. The result prints as a table, has a DataFrame ``frame``,
+    the figures in ``comparison``, and ``text`` and ``write`` for Markdown and CSV.
+
+    Raises :class:`~branchrank.errors.UsageError` where the runs have no system in common, or declare
+    different measures and none is named, and :class:`~branchrank.errors.RunError` for a run that can't be
+    read or asks the questions of another.
+    """
+    from branchrank.report.datasets import dataset_report
+
+    def loaded(run: str | Path | RunData) -> RunData:
+        return run if isinstance(run, RunData) else Run.load(run)
+
+    if isinstance(runs, Mapping):
+        given: Mapping[str, RunData] | Sequence[RunData] = {name: loaded(run) for name, run in runs.items()}
+    else:
+        given = [loaded(run) for run in runs]
+    return dataset_report(given, measure=measure, baseline=baseline, delta=delta)
 
 
 def power(

@@ -32,6 +32,7 @@ if TYPE_CHECKING:
     from branchrank.index.calibration import Calibration
     from branchrank.measures.verdicts import Comparison
     from branchrank.report.verify import Verification
+    from branchrank.runs.predictor_comparison import PredictorComparisons
     from branchrank.runs.run_comparison import RunComparison, RunGate
 
 AnyPath = str | PathLike[str]
@@ -211,7 +212,7 @@ class Workspace(Searcher):
         questions: AnyPath | None = None,
         primary: str = "",
         measures: str | Sequence[str] = (),
-        baseline: str = "",
+        baseline: str | Sequence[str] = "",
         sample_size: int | None = None,
         seed: int | None = None,
         top_k: int | None = None,
@@ -231,7 +232,8 @@ class Workspace(Searcher):
         ``retrieve(query, k)``, or a function ``f(query, k)``; both return hits, best first. ``questions`` is
         a question file (default: the workspace's). ``primary`` is the measure that is tested (``Success@1``,
         ``strict_hit@5``), ``measures`` are reported beside it, ``baseline`` names the predictor that the
-        others are compared with (default: the first). ``sample_size`` questions are drawn by ``seed``.
+        others are compared with (default: the first), several of them, or ``"all-pairs"``. ``sample_size``
+        questions are drawn by ``seed``.
         ``filters``, such as ``"file_path=guide/*"``, restrict every search to some documents. Other settings,
         such as ``"benchmark.delta"``, go into ``settings``.
 
@@ -253,7 +255,7 @@ class Workspace(Searcher):
         given = {
             "primary": primary,
             "measures": ",".join(arguments.texts("measures", measures, "nDCG@10")),
-            "baseline": baseline,
+            "baseline": baseline if isinstance(baseline, str) else tuple(baseline),
             "sample_size": sample_size,
             "sample_seed": seed,
             "top_k": top_k,
@@ -356,9 +358,29 @@ class Run(RunData):
 
         Raises :class:`~branchrank.errors.UsageError` for an unknown predictor or measure.
         """
-        from branchrank.runs.run_comparison import compare_within
+        from branchrank.runs.predictor_comparison import compare_within
 
         return compare_within(self, candidate, baseline, measure=measure, delta=delta)
+
+    def compare_all(
+        self, baseline: str | Sequence[str] = "", measure: str = "", *, delta: float | None = None
+    ) -> PredictorComparisons:
+        """Compare every predictor with one or several baselines, or with each other (``"all-pairs"``).
+
+        All the comparisons are one family: p-values are adjusted by Holm, intervals by Bonferroni. The
+        arguments default to what the run declared. The result has ``comparisons``, a DataFrame ``frame``,
+        and prints as sentences.
+
+        Raises :class:`~branchrank.errors.UsageError` for an unknown predictor or measure.
+
+        >>> from branchrank import Run, library
+        >>> run = Run.load(library.list_runs("reports")[0].directory)
+        >>> [(each.candidate, each.baseline) for each in run.compare_all("all-pairs").comparisons]
+        [('hybrid', 'local')]
+        """
+        from branchrank.runs.predictor_comparison import compare_all
+
+        return compare_all(self, baseline, measure=measure, delta=delta)
 
     def compare_with(
         self,

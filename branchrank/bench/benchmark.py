@@ -242,6 +242,7 @@ def _timings(
         sample_questions(questions, size, run.seed) if size else [],
         top_k=run.top_k,
         seed=run.seed,
+        repeats=settings.latency_repeats,
         progress=progress,
     )
     write_timings(path, timings)

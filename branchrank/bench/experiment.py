@@ -24,6 +24,7 @@ from branchrank.errors import UsageError, nearest_path, or_else
 from branchrank.index.config_file import read_config
 from branchrank.measures.names import measure_names, named_measure
 from branchrank.records import Record
+from branchrank.runs.comparisons import ALL_PAIRS
 from branchrank.settings import (
     ALIASES,
     BenchmarkSettings,
@@ -205,13 +206,14 @@ def _declared(settings: Resolved, names: Sequence[str], failed: Sequence[str]) -
                 named_measure(name)
             except UsageError as error:
                 found.append(f"{key}: {error.message}; {error.remedy}")
-    # Of a sweep that failed, only the table's name is known.
-    there = part.baseline in names or part.baseline.partition("[")[0] in failed
-    if part.baseline and not there and (names or failed):
-        found.append(
-            f"the baseline {part.baseline!r} is not one of the systems"
-            + or_else(part.baseline, [*names, *failed])
-        )
+    declared = (part.baseline,) if isinstance(part.baseline, str) else part.baseline
+    for baseline in declared if names or failed else ():
+        # Of a sweep that failed, only the table's name is known.
+        there = baseline in ("", ALL_PAIRS, *names) or baseline.partition("[")[0] in failed
+        if not there:
+            found.append(
+                f"the baseline {baseline!r} is not one of the systems" + or_else(baseline, [*names, *failed])
+            )
     return found
 
 

@@ -9,8 +9,9 @@
    waiting for an LLM is a stage of its own (``llm wait``), and is not in ``compute``. A call that a cache or
    a cassette serves counts with the time that the server took when it was recorded, so that the pass spends
    nothing twice.
-4. Each sampled query is timed once, so the times are independent draws: a bound of their p95 is about one
-   query of this kind. Both passes leave the garbage collector as it is.
+4. Each sampled query is timed ``repeats`` times, each time in an order of its own, and the answer with the
+   median total is kept: one time per query, so that the times stay independent draws, and a bound of their
+   p95 is about queries of this kind. Both passes leave the garbage collector as it is.
 """
 
 from __future__ import annotations
@@ -18,7 +19,7 @@ from __future__ import annotations
 import random
 import resource
 import time
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 
 from branchrank.bench.predictors import BenchmarkPredictor
 from branchrank.bench.quality_pass import FATAL
@@ -33,6 +34,7 @@ def latency_pass(
     *,
     top_k: int,
     seed: int,
+    repeats: int = 1,
     progress: Progress,
 ) -> list[Timing]:
     """Time every predictor on every question; a failing query has a total like any other."""
@@ -41,13 +43,31 @@ def latency_pass(
     timings: list[Timing] = []
     for predictor in predictors:
         timings += timed(predictor, questions[0], top_k, FIRST)
+    order = random.Random(seed)  # noqa: S311 - an order, not a secret
     pairs = [(predictor, question) for question in questions for predictor in predictors]
-    random.Random(seed).shuffle(pairs)  # noqa: S311 - an order, not a secret
-    for done, (predictor, question) in enumerate(pairs):
-        progress("latency", done, len(pairs))
-        timings += timed(predictor, question, top_k, WARM)
-    progress("latency", len(pairs), len(pairs))
+    asked: list[list[Timing]] = []
+    whole = repeats * len(pairs)
+    for _ in range(repeats):
+        order.shuffle(pairs)
+        for predictor, question in pairs:
+            progress("latency", len(asked), whole)
+            asked.append(timed(predictor, question, top_k, WARM))
+    progress("latency", whole, whole)
+    timings += _medians(asked)
     return sorted(timings, key=lambda timing: (timing.predictor, timing.question_id, timing.phase))
+
+
+def _medians(asked: Iterable[Sequence[Timing]]) -> list[Timing]:
+    """Of each predictor and question the answer with the median total, the lower one of two."""
+    found: dict[tuple[str, str], list[Sequence[Timing]]] = {}
+    for answer in asked:
+        found.setdefault((answer[0].predictor, answer[0].question_id), []).append(answer)
+
+    def total(answer: Sequence[Timing]) -> float:
+        return next(each.ms for each in answer if each.stage == TOTAL)
+
+    kept = (sorted(answers, key=total)[(len(answers) - 1) // 2] for answers in found.values())
+    return [timing for answer in kept for timing in answer]
 
 
 def timed(predictor: BenchmarkPredictor, question: Question, top_k: int, phase: str) -> list[Timing]:

@@ -1,4 +1,4 @@
-"""``branchrank compare`` and ``gate``: two runs over the same questions."""
+"""``branchrank compare`` and ``gate``: two runs over the same questions, or the predictors of one run."""
 
 from __future__ import annotations
 
@@ -9,6 +9,7 @@ import click
 from branchrank.cli.latex import latex_option, write_latex
 from branchrank.cli.runs import RUN, WHERE
 from branchrank.cli.terminal import Command
+from branchrank.errors import UsageError
 
 PRIMARY = click.option(
     "--primary", default="", help="Measure that is tested, such as strict_hit@5. Default: the run's own."
@@ -28,53 +29,90 @@ EXIT_CODES = {"pass": 0, "fail": 1, "undecided": 10}
 
 @click.command("compare", cls=Command)
 @click.argument("baseline", type=RUN)
-@click.argument("candidate", type=RUN)
+@click.argument("candidate", type=RUN, required=False)
 @click.option("--predictor", default="", help="Predictor of CANDIDATE. Default: each that both runs have.")
 @BASELINE_PREDICTOR
+@click.option(
+    "--baseline",
+    "baselines",
+    multiple=True,
+    help="Of one run: the predictor to compare the others with. Repeatable. Default: the declared one.",
+)
+@click.option("--all-pairs", is_flag=True, help="Of one run: compare every pair of predictors.")
 @PRIMARY
 @MEASURES
 @click.option(
     "--delta",
     type=click.FloatRange(0, 1, min_open=True),
-    default=0.02,
-    show_default=True,
-    help="Largest difference that counts as none.",
+    help="Largest difference that counts as none. Default: 0.02; of one run, the declared one.",
 )
 @WHERE
 @latex_option
 def compare(
     baseline: Path,
-    candidate: Path,
+    candidate: Path | None,
     predictor: str,
     baseline_predictor: str,
+    baselines: tuple[str, ...],
+    all_pairs: bool,
     primary: str,
     measures: tuple[str, ...],
-    delta: float,
+    delta: float | None,
     where: tuple[str, ...],
     latex: Path | None,
 ) -> None:
     """Compare a CANDIDATE run with a BASELINE run, question by question, and list the questions that flipped.
 
     The baseline comes first. A positive difference means that the candidate is better. Both runs must have
-    asked the same questions.
+    asked the same questions. With one run only, its predictors are compared with each other.
     """
     from branchrank.library import comparison_table
     from branchrank.workspace import Run
 
+    _check_compared(candidate, bool(predictor or baseline_predictor), baselines, all_pairs)
+    first = Run.load(baseline).where(*where)
+    if candidate is None:
+        if measures or latex is not None:
+            raise UsageError(
+                "--measure and --latex are of two runs, and one is given",
+                remedy="name the tested measure with --primary; `branchrank show` prints the others",
+            )
+        chosen = "all-pairs" if all_pairs else baselines
+        click.echo(str(first.compare_all(chosen, primary, delta=delta)))
+        return
     compared = (
         Run.load(candidate)
         .where(*where)
         .compare_with(
-            Run.load(baseline).where(*where),
+            first,
             predictor=predictor,
             baseline_predictor=baseline_predictor,
             primary=primary,
             measures=measures,
-            delta=delta,
+            **({} if delta is None else {"delta": delta}),
         )
     )
     click.echo(str(compared))
     write_latex(latex, comparison_table(compared))
+
+
+def _check_compared(candidate: Path | None, named: bool, baselines: tuple[str, ...], all_pairs: bool) -> None:
+    """Refuse flags of two runs for one, flags of one run for two, and both ways to name the baselines."""
+    if candidate is None and named:
+        raise UsageError(
+            "--predictor and --baseline-predictor are of two runs, and one is given",
+            remedy="name the second run, or the baseline with --baseline",
+        )
+    if candidate is not None and (baselines or all_pairs):
+        raise UsageError(
+            "--baseline and --all-pairs compare the predictors of one run, and two are given",
+            remedy="leave out the second run, or name predictors with --baseline-predictor",
+        )
+    if baselines and all_pairs:
+        raise UsageError(
+            "--all-pairs compares every pair of predictors, so no --baseline can be named with it",
+            remedy="leave out one of the two",
+        )
 
 
 @click.command("gate", cls=Command)

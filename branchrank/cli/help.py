@@ -18,7 +18,7 @@ Headings = Mapping[str, Sequence[str]]
 
 _HYBRID_LLM = ("--hybrid-base-url", "--hybrid-model", "--hybrid-no-llm")
 _PAGEINDEX_LLM = ("--pageindex-base-url", "--pageindex-model", "--pageindex-no-llm")
-_STATISTICS = ("--mode", "--primary", "--baseline", "--delta")
+_STATISTICS = ("--mode", "--primary", "--baseline", "--all-pairs", "--delta")
 _SAMPLE = ("--sample-size", "--sample-seed")
 
 #: Command -> the flags of its ``--help``.

@@ -29,6 +29,7 @@ VERBS: dict[str, tuple[str, str]] = {
     "search": ("search", "Search the SQLite file: keyword, semantic or hybrid."),
     "calibrate": ("calibrate", "Suggest a distance threshold for the embedding model."),
     "compare": ("compare:compare", "Compare two runs question by question."),
+    "datasets": ("datasets:datasets", "Compare systems over several datasets: macro average and test."),
     "gate": ("compare:gate", "Check a run for regressions against a baseline: exit code 0, 1 or 10."),
     "explain": ("explain:explain", "Show one question of a run stage by stage."),
     "verify": ("verify:verify", "Recompute every printed number of a run."),
@@ -52,7 +53,7 @@ HEADINGS: dict[str, tuple[str, ...]] = {
     "Search": ("retrieve", "hybrid", "search", "tui", "serve", "mcp"),
     "Write questions": ("questions",),
     "Benchmark": ("benchmark", "run", "beir", "resume", "tune", "power"),
-    "Read results": ("list", "show", "explain", "compare", "gate", "verify", "report"),
+    "Read results": ("list", "show", "explain", "compare", "datasets", "gate", "verify", "report"),
     "Exchange and settings": ("export-trec", "score-trec", "compare-trec", "settings"),
 }
 

@@ -6,14 +6,11 @@ import shlex
 import sys
 from collections.abc import Callable, Mapping
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, TypeVar
+from typing import Any, TypeVar
 
 import click
 
 from branchrank.settings import Setting, Settings, settings_of
-
-if TYPE_CHECKING:
-    pass
 
 F = TypeVar("F", bound=Callable[..., Any])
 
@@ -71,10 +68,37 @@ def _help(setting: Setting) -> str:
 def _collect(setting: Setting) -> Callable[[click.Context, click.Parameter, Any], Any]:
     def callback(context: click.Context, _parameter: click.Parameter, value: Any) -> Any:
         if value is not None and value != ():
-            context.meta.setdefault(_GIVEN, {})[f"{setting.section}.{setting.name}"] = value
+            _give(context, f"{setting.section}.{setting.name}", value)
         return value
 
     return callback
+
+
+def _give(context: click.Context, key: str, value: Any) -> None:
+    """Keep the value of a flag; two flags may set one setting, but not both at once."""
+    given = context.meta.setdefault(_GIVEN, {})
+    if key in given:
+        raise click.UsageError(
+            "--all-pairs compares every pair of predictors, so no --baseline can be named with it: "
+            "leave out one of the two"
+        )
+    given[key] = value
+
+
+def all_pairs_option(function: F) -> F:
+    """Add ``--all-pairs``, short for ``--baseline all-pairs``."""
+
+    def callback(context: click.Context, _parameter: click.Parameter, value: bool) -> None:
+        if value:
+            _give(context, "benchmark.baseline", "all-pairs")
+
+    return click.option(
+        "--all-pairs",
+        is_flag=True,
+        expose_value=False,
+        callback=callback,
+        help="Compare every pair of predictors, not only each with the baseline.",
+    )(function)
 
 
 def given_flags() -> Mapping[str, Any]:
@@ -125,6 +149,7 @@ REPORTS = click.option(
 def running_options(function: F) -> F:
     """The flags of the commands that start a run."""
     for option in (
+        all_pairs_option,
         QUIET,
         click.option(
             "--seal",

@@ -9,7 +9,11 @@ Questions of one page (a cluster) succeed and fail together, so n of them inform
    of two: for pages of these sizes that correlate as estimated (Bell and McCaffrey 2002), and from the
    spread of the u**2 themselves (Pan and Wall 2002), which notices that one page carries the variance.
 3. Effective questions: n / design effect * (z / t)**2, so that z times a standard error computed from them
-   is t times the right one (Korn and Graubard 1998).
+   is t times the right one (Korn and Graubard 1998). They are at least what the pages would be worth if each
+   was a single observation.
+4. A sample with one differing question shows neither a design effect nor degrees of freedom. So the questions
+   that an interval adds to the sample (:class:`Padding`) count in steps 1 and 2 too, as questions on pages of
+   these sizes, correlated as assumed beforehand. The more the sample shows, the less they weigh.
 
 Everything takes page totals of shape (..., pages) and works along the last axis, so that a simulation
 computes thousands of samples with the functions that a report uses.
@@ -26,6 +30,27 @@ from branchrank.measures.significance import ROUNDING, Floats, cluster_sums
 
 #: Fewest effective pages, n**2 / sum(n_c**2), from which an interval is computed.
 LEAST_PAGES = 5
+
+
+class Padding(NamedTuple):
+    """What an interval adds to a sample: so many effective ``questions``, each of this ``variance``, with the
+    intraclass correlation ``icc`` that is assumed for their pages."""
+
+    questions: float
+    variance: float
+    icc: float
+
+    def total(self, sizes: Floats) -> float:
+        """Their variance in the total, were they independent: they are ``questions * effect`` in number."""
+        return self.questions * self.effect(sizes) * self.variance
+
+    def effect(self, sizes: Floats) -> float:
+        """Their design effect on pages of these ``sizes`` (pages,)."""
+        return kish_effect(typical_size(sizes), self.icc)
+
+
+#: Nothing is added; where all values are the same, pages count as one observation each.
+NO_PADDING = Padding(questions=0.0, variance=0.0, icc=1.0)
 
 
 class PageTotals(NamedTuple):
@@ -96,23 +121,31 @@ def intraclass_correlation(totals: PageTotals) -> Floats:
     return np.clip(np.where(some, (between - within) / np.where(some, spread, 1.0), 0.0), 0.0, 1.0)
 
 
-def design_effect(totals: PageTotals, least_icc: float = 0.0) -> Floats:
+def typical_size(sizes: Floats) -> float:
+    """The size of the page of a question drawn at random, sum(n_c**2) / n, for pages of these ``sizes``."""
+    return float((sizes**2).sum() / sizes.sum())
+
+
+def design_effect(totals: PageTotals, padding: Padding = NO_PADDING) -> Floats:
     """The variance of the mean (...) over that of as many independent questions; at least 1.
 
-    At least also what an intraclass correlation of ``least_icc`` gives: 1 + (m - 1) * least_icc, where m is
-    the size of the page of a question drawn at random. Where all values are the same the sample can't tell,
-    and each page counts as one question: n / pages.
+    ``padding`` counts in both variances, with the design effect that is assumed for it: that is the result
+    where all values are the same, and the sample can't tell.
     """
     sizes, n = totals.sizes, totals.n
     if not totals.shared or len(sizes) == 1:
         return np.ones(np.shape(totals.squares))
-    naive = totals.variance * n / (n - 1) / n
+    assumed, added = padding.effect(sizes), padding.total(sizes)
+    naive = totals.variance * n**2 / (n - 1) + added
+    clustered = _squared_deviations(totals).sum(-1) + added * assumed
     some = naive > 0
-    deviations = totals.sums - totals.mean[..., None] * sizes
-    clustered = (deviations**2 / (1 - sizes / n)).sum(-1) / n**2
-    found = np.where(some, clustered / np.where(some, naive, 1.0), n / len(sizes))
-    floor = kish_effect(float((sizes**2).sum() / n), least_icc)
-    return np.maximum(found, floor)
+    return np.maximum(np.where(some, clustered / np.where(some, naive, 1.0), assumed), 1.0)
+
+
+def _squared_deviations(totals: PageTotals) -> Floats:
+    """u_c**2 / (1 - n_c / n) of each page, (..., pages)."""
+    sizes = totals.sizes
+    return np.asarray((totals.sums - totals.mean[..., None] * sizes) ** 2 / (1 - sizes / totals.n))
 
 
 def kish_effect(page_size: float, icc: float) -> float:
@@ -140,18 +173,22 @@ def working_degrees(sizes: Floats, icc: Floats) -> Floats:
     return np.asarray((weight * (v + rank_two)).sum(-1) ** 2 / squares)
 
 
-def observed_degrees(totals: PageTotals) -> Floats:
+def observed_degrees(totals: PageTotals, padding: Padding = NO_PADDING) -> Floats:
     """Degrees of freedom (...) from the spread of the pages' squared deviations (Pan and Wall 2002): twice
-    the squared variance over the variance of that variance; infinite where the pages deviate alike."""
+    the squared variance over the variance of that variance; infinite where the pages deviate alike.
+
+    ``padding`` adds to the variance and nothing to its spread.
+    """
     sizes, pages = totals.sizes, len(totals.sizes)
-    squared = (totals.sums - totals.mean[..., None] * sizes) ** 2 / (1 - sizes / totals.n)
-    whole = squared.sum(-1)
-    noise = ((squared - whole[..., None] / pages) ** 2).sum(-1) * pages / (pages - 1)
+    squared = _squared_deviations(totals)
+    found = squared.sum(-1)
+    noise = ((squared - found[..., None] / pages) ** 2).sum(-1) * pages / (pages - 1)
+    whole = found + padding.total(sizes) * padding.effect(sizes)
     some = noise > 0
     return np.where(some, 2 * whole**2 / np.where(some, noise, 1.0), np.inf)
 
 
-def effective_questions(totals: PageTotals, level: float, least_icc: float = 0.0) -> Floats | None:
+def effective_questions(totals: PageTotals, level: float, padding: Padding = NO_PADDING) -> Floats | None:
     """Independent questions (...) that would tell as much at this confidence ``level``.
 
     n where no two questions share a page; ``None`` (few pages) where they do and the effective pages are
@@ -160,12 +197,13 @@ def effective_questions(totals: PageTotals, level: float, least_icc: float = 0.0
     n, sizes = totals.n, totals.sizes
     if not totals.shared:
         return np.full(np.shape(totals.squares), n)
-    if effective_pages(sizes) < LEAST_PAGES:
+    pages = effective_pages(sizes)
+    if pages < LEAST_PAGES:
         return None
-    icc = np.maximum(intraclass_correlation(totals), least_icc)
-    degrees = working_degrees(sizes, icc)
-    degrees = np.where(totals.variance > 0, np.minimum(degrees, observed_degrees(totals)), degrees)
-    return n / design_effect(totals, least_icc) * t_penalty(level, degrees)
+    degrees = working_degrees(sizes, intraclass_correlation(totals))
+    degrees = np.where(totals.variance > 0, np.minimum(degrees, observed_degrees(totals, padding)), degrees)
+    found = n / design_effect(totals, padding) * t_penalty(level, degrees)
+    return np.maximum(found, pages * t_penalty(level, working_degrees(sizes, np.asarray(1.0))))
 
 
 def t_penalty(level: float, degrees: Floats) -> Floats:

@@ -10,8 +10,9 @@ that the sample is worth (:mod:`branchrank.measures.clustering`); with one quest
    difference of rates that of Bonett and Price (2012) with their two added questions raised to z**2 (3.84 at
    95%). So a sample without any difference still says what it can rule out.
 
-Rates allow for a correlation within pages of at least 0.1: a sample in which few questions fail often can't
-show how much its pages matter. In a difference most of a page's difficulty cancels, and none is assumed.
+Where few questions fail or differ, a sample can't show how much its pages matter. So the z**2 questions also
+count when that is estimated, with a correlation within pages that is assumed for them: 0.4, and 0.25 for
+differences. Without them the interval of one differing question is much wider than that of none.
 ``benchmarks/coverage.py`` simulates how often each interval holds the true value.
 """
 
@@ -21,12 +22,15 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from branchrank.measures.clustering import PageTotals, effective_questions, page_totals
+from branchrank.measures.clustering import Padding, PageTotals, effective_questions, page_totals
 from branchrank.measures.significance import Floats
 from branchrank.records import Record
 
 LEVEL = 0.95
-LEAST_ICC = 0.1
+#: How alike the values of one page are taken to be before any is seen: of one predictor, and of a difference,
+#: in which most of a page's difficulty cancels.
+ASSUMED_ICC = 0.4
+ASSUMED_ICC_OF_DIFFERENCES = 0.25
 
 
 class Interval(Record, frozen=True, kw_only=True):
@@ -70,24 +74,58 @@ def difference_interval(
     return _interval(difference_bounds(page_totals(differences, pages), level), level)
 
 
+def compatible(
+    interval: Interval | None, found: float, *, rejected: bool, null: float = 0.0
+) -> Interval | None:
+    """The interval of a difference (or another figure) ``found`` that says of ``null`` what its test says.
+
+    Where the test ``rejected`` the null, and with it everything on its far side, the interval ends there;
+    where it did not, the interval holds it. So it misses a true null exactly as often as the test rejects
+    one. Holm's test has simultaneous bounds of this kind (Strassburger and Bretz 2008).
+
+    >>> compatible(Interval(low=-0.01, high=0.13), 0.06, rejected=True).low
+    0.0
+    """
+    if interval is None:
+        return None
+    low, high = interval.low, interval.high
+    if not rejected:
+        low, high = min(low, null), max(high, null)
+    elif found > null:
+        low = max(low, null)
+    else:
+        high = min(high, null)
+    return Interval(low=low, high=high, level=interval.level)
+
+
 def _interval(bounds: tuple[Floats, Floats] | None, level: float) -> Interval | None:
     return None if bounds is None else Interval(low=float(bounds[0]), high=float(bounds[1]), level=level)
 
 
 def mean_bounds(totals: PageTotals, level: float = LEVEL, *, rate: bool) -> tuple[Floats, Floats] | None:
     """Bounds (...) of means in 0..1; ``rate`` says that the values are 0 or 1."""
-    n = effective_questions(totals, level, LEAST_ICC)
+    n = effective_questions(totals, level, mean_padding(level))
     if n is None:
         return None
     if rate:
         return wilson_bounds(totals.mean, n, level)
-    return _padded_bounds(totals, n, level, lowest=0.0)
+    return padded_bounds(totals, n, level, lowest=0.0)
 
 
 def difference_bounds(totals: PageTotals, level: float = LEVEL) -> tuple[Floats, Floats] | None:
     """Bounds (...) of mean differences in -1..1."""
-    n = effective_questions(totals, level)
-    return None if n is None else _padded_bounds(totals, n, level, lowest=-1.0)
+    n = effective_questions(totals, level, difference_padding(level))
+    return None if n is None else padded_bounds(totals, n, level, lowest=-1.0)
+
+
+def mean_padding(level: float) -> Padding:
+    """The z**2 questions that an interval of a mean in 0..1 adds, half at each end."""
+    return Padding(questions=_z(level) ** 2, variance=0.25, icc=ASSUMED_ICC)
+
+
+def difference_padding(level: float) -> Padding:
+    """The z**2 questions that an interval of a difference in -1..1 adds, half at each end."""
+    return Padding(questions=_z(level) ** 2, variance=1.0, icc=ASSUMED_ICC_OF_DIFFERENCES)
 
 
 def _z(level: float) -> float:
@@ -109,7 +147,7 @@ def wilson_bounds(rate: Floats | float, n: Floats | float, level: float = LEVEL)
     )
 
 
-def _padded_bounds(totals: PageTotals, n: Floats, level: float, lowest: float) -> tuple[Floats, Floats]:
+def padded_bounds(totals: PageTotals, n: Floats, level: float, lowest: float) -> tuple[Floats, Floats]:
     """The normal interval of ``n`` questions with this mean and variance, and z**2 / 2 more at either end
     of the scale ``lowest``..1."""
     z2 = _z(level) ** 2

@@ -20,7 +20,7 @@ import numpy as np
 
 from branchrank.errors import UsageError
 from branchrank.measures.clustering import kish_effect, t_penalty
-from branchrank.measures.intervals import LEAST_ICC, LEVEL, Interval, wilson_bounds
+from branchrank.measures.intervals import LEVEL, Interval, wilson_bounds
 from branchrank.measures.significance import p_floor
 from branchrank.records import Record
 
@@ -30,6 +30,8 @@ MOST_QUESTIONS = 20_000
 #: Squared coefficient of variation of the questions per page that a number of pages alone is taken to have:
 #: .27 in the bundled sample.
 PAGE_VARIATION = 0.25
+#: The least intraclass correlation that is planned for the hits of one predictor.
+LEAST_ICC = 0.1
 
 
 def hit_power(n: int, disagreement: float, difference: float, alpha: float = ALPHA) -> float:

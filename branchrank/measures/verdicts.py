@@ -5,7 +5,9 @@
    cluster, else a sign-flip by cluster. Adjust by Holm over all candidates against the baseline.
 3. Put an interval around the mean difference (:mod:`branchrank.measures.intervals`) at the level
    1 - alpha / family, so that all the intervals of the family hold together in 1 - alpha of samples
-   (Bonferroni; Dunn 1961). Holm's steps have no simultaneous intervals of their own that inform.
+   (Bonferroni; Dunn 1961). Where the adjusted test rejects, the interval ends at 0 if it would go past it;
+   elsewhere it reaches 0 if it would not, so that the two never contradict each other
+   (:func:`~branchrank.measures.intervals.compatible`).
 4. ``better`` / ``worse``: the adjusted p is below alpha. Else ``equivalent within delta``: the whole
    interval lies strictly between -delta and delta (two one-sided tests at alpha / 2 each, stricter than
    the customary alpha). Else ``too few questions to tell``: even if every differing pair had favoured one
@@ -33,7 +35,8 @@ from branchrank.measures.clustering import (
     t_penalty,
     working_degrees,
 )
-from branchrank.measures.intervals import Interval, difference_interval
+from branchrank.measures.effects import Odds, cohens_d, matched_odds
+from branchrank.measures.intervals import Interval, compatible, difference_interval
 from branchrank.measures.significance import (
     DRAWS,
     ROUNDING,
@@ -70,7 +73,8 @@ class Comparison(Record, frozen=True, kw_only=True):
     ``questions_needed`` how many questions can confirm the observed difference; both allow for clustering
     and Holm's first step, and are ``None`` when no difference or no affordable number (20,000) would do.
     ``p_floor`` is the smallest p that the clusters with any differing question could have given, had all
-    those favoured one side.
+    those favoured one side. ``odds_ratio`` with ``odds_low`` to ``odds_high`` (hits) and ``d_z`` (other
+    measures) are effect sizes (:mod:`branchrank.measures.effects`).
     """
 
     measure: str
@@ -98,6 +102,10 @@ class Comparison(Record, frozen=True, kw_only=True):
     alpha: float
     delta: float
     verdict: Verdict
+    odds_ratio: float | None = None
+    odds_low: float | None = None
+    odds_high: float | None = None
+    d_z: float | None = None
 
     @property
     def differing(self) -> int:
@@ -261,16 +269,11 @@ def _comparison(
     moved = cluster_sums(np.abs(pair.differences), sources)  # wins and losses don't cancel
     floor = p_floor(len(non_zero(moved)))
     difference = float(pair.differences.mean())
+    interval = compatible(pair.interval, difference, rejected=p_adjusted < alpha)
     mde, needed = _sizing(pair, sources, alpha / family)
-    verdict: Verdict
-    if p_adjusted < alpha:
-        verdict = "better" if difference > 0 else "worse"
-    elif pair.interval and -delta < pair.interval.low and pair.interval.high < delta:
-        verdict = "equivalent within delta"
-    elif floor * family >= alpha:
-        verdict = "too few questions to tell"
-    else:
-        verdict = "inconclusive"
+    odds: Odds | None = None
+    if pair.hits:
+        odds = matched_odds(pair.differences, sources, level=1 - alpha / family, rejected=p_adjusted < alpha)
     return Comparison(
         measure=measure,
         baseline=pair.baseline,
@@ -280,8 +283,8 @@ def _comparison(
         mean_a=pair.mean_a,
         mean_b=pair.mean_b,
         difference=difference,
-        ci_low=None if pair.interval is None else pair.interval.low,
-        ci_high=None if pair.interval is None else pair.interval.high,
+        ci_low=None if interval is None else interval.low,
+        ci_high=None if interval is None else interval.high,
         p=pair.result.p,
         p_adjusted=p_adjusted,
         test=pair.result.test,
@@ -296,8 +299,29 @@ def _comparison(
         family=family,
         alpha=alpha,
         delta=delta,
-        verdict=verdict,
+        verdict=verdict_of(p_adjusted, difference, interval, floor, family, alpha, delta),
+        odds_ratio=None if odds is None else odds.ratio,
+        odds_low=None if odds is None else odds.low,
+        odds_high=None if odds is None else odds.high,
+        d_z=None if pair.hits else cohens_d(pair.differences),
     )
+
+
+def verdict_of(
+    p_adjusted: float,
+    difference: float,
+    interval: Interval | None,
+    floor: float,
+    family: int,
+    alpha: float,
+    delta: float,
+) -> Verdict:
+    """The word for a comparison, in the order of step 4; ``floor`` is the smallest p that it could have."""
+    if p_adjusted < alpha:
+        return "better" if difference > 0 else "worse"
+    if interval and -delta < interval.low and interval.high < delta:
+        return "equivalent within delta"
+    return "too few questions to tell" if floor * family >= alpha else "inconclusive"
 
 
 def _sizing(pair: _Pair, sources: Sequence[str], alpha: float) -> tuple[float | None, int | None]:
@@ -340,7 +364,7 @@ def gate(comparison: Comparison, delta: float) -> Gate:
 
     Pass when the interval's lower bound exceeds -delta, or when no question's score changed; fail when
     its upper bound is below -delta (so the candidate is surely worse by more than delta); otherwise, and
-    where too few pages give no interval, undecided.
+    where too few pages give no interval, undecided. A bound of 0 is beyond 0 where the test rejects 0.
     """
     low, high = comparison.ci_low, comparison.ci_high
     interval = "few pages" if low is None or high is None else f"{low:+.4f}, {high:+.4f}"
@@ -353,9 +377,9 @@ def gate(comparison: Comparison, delta: float) -> Gate:
         outcome, why = "pass", "no question's score changed"
     elif low is None or high is None:
         outcome, why = "undecided", "the questions are on too few pages for an interval"
-    elif low > -delta:
+    elif low > -delta or comparison.verdict == "better":
         outcome, why = "pass", "the lower bound is above -delta"
-    elif high < -delta:
+    elif high < -delta or (delta == 0 and comparison.verdict == "worse"):
         outcome, why = "fail", "the upper bound is below -delta"
     else:
         outcome, why = "undecided", "the interval holds -delta"

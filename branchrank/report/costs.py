@@ -53,11 +53,11 @@ def latency(run: RunData) -> Section:
                 ),
             ),
             Paragraph(
-                text="One query at a time, each timed once, nothing remembered, predictors interleaved in a "
-                "seeded order after one query each, whose time stands under first query: index and models "
-                "are open by then, so a new process takes longer. Compute is the whole without the wait "
-                "for an LLM. CPU counts all threads of the process. Under 59 queries no bound of p95 can "
-                "be claimed."
+                text=f"One query at a time, {_timed(run.settings.latency_repeats)}, nothing remembered, "
+                "predictors interleaved in a seeded order after one query each, whose time stands under "
+                "first query: index and models are open by then, so a new process takes longer. Compute is "
+                "the whole without the wait for an LLM. CPU counts all threads of the process. Under 59 "
+                "queries no bound of p95 can be claimed."
             ),
             Table(
                 caption="Stages, in milliseconds",
@@ -67,6 +67,11 @@ def latency(run: RunData) -> Section:
             ),
         ),
     )
+
+
+def _timed(repeats: int) -> str:
+    """How often each query was timed."""
+    return "each timed once" if repeats == 1 else f"each timed {repeats} times and its median kept"
 
 
 def _whole_query(row: SummaryRow, found: dict[str, tuple[Percentile, Percentile]]) -> tuple[str, ...]:

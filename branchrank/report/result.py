@@ -19,13 +19,14 @@ from branchrank.report.rates import (
     value,
 )
 from branchrank.report.recommendation import recommendation
-from branchrank.runs.comparisons import Judgement
+from branchrank.runs.comparisons import Judgement, pairs_of
 from branchrank.runs.estimates import choice, difference, flip_rate, standings
 from branchrank.runs.run import RunData, with_others
 from branchrank.runs.summary import SummaryRow
 from branchrank.runs.words import (
     NOTHING,
     confidence,
+    effect,
     gap,
     gap_between,
     is_share,
@@ -98,10 +99,15 @@ def _means(run: RunData) -> Table:
 def _bold_words(judgement: Judgement) -> str:
     if judgement.winner is None:
         return "No predictor is bold: no lead on the primary measure passed its adjusted test."
-    if judgement.winner == judgement.baseline:
+    if judgement.all_pairs:
+        return "One predictor is bold: its lead over every other one passed its adjusted test."
+    if judgement.winner in judgement.baselines:
+        if len(judgement.baselines) > 1:
+            return "One baseline is bold: its lead over every other predictor passed its adjusted test."
         return "The baseline is bold: its lead over every candidate passed its adjusted test."
+    which = "the baseline" if len(judgement.baselines) == 1 else "every baseline"
     return (
-        "The best candidate is bold: its lead over the baseline passed its adjusted test. Candidates were "
+        f"The best candidate is bold: its lead over {which} passed its adjusted test. Candidates were "
         "not tested against each other."
     )
 
@@ -144,13 +150,17 @@ def statistics(run: RunData) -> Section:
         nothing = Paragraph(text="There is nothing to compare: one predictor, or no answerable question.")
         return Section(title="Statistics", blocks=(_means(run), nothing))
     first = judgement.comparisons[0]
+    one = len(judgement.baselines) == 1
+    whom = judgement.baseline if one else "its baseline"
     tests = Table(
-        caption=f"{judgement.measure} against {judgement.baseline}, over {over(run)}",
+        caption=f"{judgement.measure} against {whom}, over {over(run)}",
         headings=(
             "candidate",
+            *(() if one else ("baseline",)),
             "verdict",
             "test",
             f"difference ({confidence(first)})",
+            "effect size",
             "wins/ties/losses",
             "p",
             "adjusted p",
@@ -160,15 +170,15 @@ def statistics(run: RunData) -> Section:
             "questions needed",
             "labels that carry it",
         ),
-        rows=tuple(_test_row(each, run) for each in judgement.comparisons),
-        labels=3,
+        rows=tuple(_test_row(each, run, () if one else (each.baseline,)) for each in judgement.comparisons),
+        labels=3 if one else 4,
     )
     return Section(
         title="Statistics",
         blocks=(
             _verdicts(run),
             Paragraph(
-                text=f"Primary measure: {judgement.measure}. Baseline: {judgement.baseline}. "
+                text=f"Primary measure: {judgement.measure}. {_baselines(judgement)}. "
                 f"{_declared(run)} {plural(first.n, 'question')} in "
                 f"{plural(first.clusters, 'cluster')} of one gold source each. Family of "
                 f"{plural(first.family, 'comparison')}: tests corrected by Holm, intervals by Bonferroni; "
@@ -181,7 +191,8 @@ def statistics(run: RunData) -> Section:
                 "the two disagree and how alike the questions of one page are. Questions needed: to "
                 "confirm the observed difference with 80% power. Labels that carry it: how many gold "
                 "labels would have to change before the test no longer rejects, of those that favour the "
-                "leader."
+                "leader. Effect size: the odds ratio is wins over losses, 1 for no difference; d_z is the "
+                "mean difference over the standard deviation of the differences."
             ),
             _means(run),
             *_by_gold(run),
@@ -201,12 +212,21 @@ def _declared(run: RunData) -> str:
     )
 
 
-def _test_row(each: Comparison, run: RunData) -> tuple[Cell, ...]:
+def _baselines(judgement: Judgement) -> str:
+    if judgement.all_pairs:
+        return "Every pair of predictors is compared"
+    names = judgement.baselines
+    return f"Baseline: {names[0]}" if len(names) == 1 else f"Baselines: {', '.join(names)}"
+
+
+def _test_row(each: Comparison, run: RunData, baseline: tuple[str, ...]) -> tuple[Cell, ...]:
     return (
         each.candidate,
+        *baseline,
         each.verdict,
         each.test,
         f"{gap(each.difference, each.measure)} ({gap_between(each.ci_low, each.ci_high, each.measure)})",
+        effect(each),
         record(each),
         p_value(each.p),
         p_value(each.p_adjusted),
@@ -236,36 +256,48 @@ def _by_gold(run: RunData) -> list[Table]:
     """The primary measure's differences for each level of gold, where there are both."""
     if len(run.by_gold) == 1:
         return []
-    baseline, measure = run.judgement.baseline, run.primary
+    judgement, measure = run.judgement, run.primary
+    one = len(judgement.baselines) == 1
     parts = list(run.by_gold.items())
+    whom = judgement.baseline if one else "the baseline"
     return [
         Table(
-            caption=f"{measure.name} by level of gold, exploratory: difference from {baseline} "
-            "(95% interval)",
+            caption=f"{measure.name} by level of gold, exploratory: difference from {whom} (95% interval)",
             headings=(
-                "candidate",
+                *(("candidate",) if one else ("candidate", "baseline")),
                 *(f"{level} ({plural(len(part.scores.answerable), 'question')})" for level, part in parts),
             ),
             rows=tuple(
-                (name, *(_difference(part, baseline, name, measure) for _, part in parts))
-                for name in run.predictors
-                if name != baseline
+                (
+                    *((candidate,) if one else (candidate, baseline)),
+                    *(_difference(part, baseline, candidate, measure) for _, part in parts),
+                )
+                for baseline, candidate in pairs_of(judgement.baselines, run.predictors)
             ),
+            labels=1 if one else 2,
         )
     ]
 
 
 def _exploratory(run: RunData) -> Table:
-    baseline = run.judgement.baseline
+    judgement = run.judgement
+    one = len(judgement.baselines) == 1
+    whom = judgement.baseline if one else "the baseline"
     measures = [each for each in run.shown if not each.same(run.primary)]
     return Table(
-        caption=f"Other measures, exploratory: difference from {baseline} (95% interval), over {over(run)}",
-        headings=("candidate", *(measure.name.replace("_", " ") for measure in measures)),
-        rows=tuple(
-            (name, *(_difference(run, baseline, name, measure) for measure in measures))
-            for name in run.predictors
-            if name != baseline
+        caption=f"Other measures, exploratory: difference from {whom} (95% interval), over {over(run)}",
+        headings=(
+            *(("candidate",) if one else ("candidate", "baseline")),
+            *(measure.name.replace("_", " ") for measure in measures),
         ),
+        rows=tuple(
+            (
+                *((candidate,) if one else (candidate, baseline)),
+                *(_difference(run, baseline, candidate, measure) for measure in measures),
+            )
+            for baseline, candidate in pairs_of(judgement.baselines, run.predictors)
+        ),
+        labels=1 if one else 2,
     )
 
 

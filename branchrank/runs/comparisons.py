@@ -1,7 +1,8 @@
 """What a run declares before it starts, and the comparisons that follow from it.
 
 1. The unit is the question; repeats of an LLM predictor are averaged first. A cluster is a gold source.
-2. Every predictor is compared with the declared baseline on the declared primary measure.
+2. Every predictor is compared with each declared baseline on the declared primary measure, or with every
+   other predictor. All these comparisons are one family; two predictors are compared once.
 """
 
 from __future__ import annotations
@@ -11,23 +12,67 @@ from collections.abc import Sequence
 from branchrank.errors import UsageError, suggestion
 from branchrank.measures.matching import SHARES, source_cluster
 from branchrank.measures.names import NamedMeasure, measure_names, named_measure, named_measures, named_once
-from branchrank.measures.verdicts import Comparison, compare_predictors
+from branchrank.measures.verdicts import Comparison, compare_pairs
 from branchrank.records import Record
 from branchrank.runs.scores import Scores
 from branchrank.settings import BenchmarkSettings
+
+#: The baseline that stands for every pair of predictors.
+ALL_PAIRS = "all-pairs"
 
 
 class Judgement(Record, frozen=True, kw_only=True):
     """The comparisons of a run on one measure, and the predictor that stands out.
 
-    ``winner`` is a predictor whose lead passed its adjusted test: the best candidate if it is better than the
-    baseline, or the baseline if every candidate is worse; else ``None``.
+    ``baselines`` are those declared; ``all_pairs`` says that every predictor is one. ``winner`` is a
+    predictor whose lead passed its adjusted tests: the best candidate if it is better than every baseline,
+    or a baseline if every other predictor is worse; else ``None``.
     """
 
     measure: str
-    baseline: str
+    baselines: tuple[str, ...]
     comparisons: tuple[Comparison, ...]
     winner: str | None
+    all_pairs: bool = False
+
+    @property
+    def baseline(self) -> str:
+        """The first baseline."""
+        return self.baselines[0]
+
+
+def baselines_of(declared: str | Sequence[str], predictors: Sequence[str]) -> tuple[str, ...]:
+    """The baselines that a setting names: the first predictor where it is empty, all of them for all pairs.
+
+    Raises :class:`UsageError` for one that is not among the predictors, or is named twice.
+    """
+    names = (declared,) if isinstance(declared, str) else tuple(declared)
+    if names == (ALL_PAIRS,):
+        return tuple(predictors)
+    names = tuple(name for name in names if name) or tuple(predictors[:1])
+    for place, name in enumerate(names):
+        if name not in predictors:
+            raise UsageError(
+                f"the baseline {name!r} is not among the predictors {', '.join(predictors)}",
+                remedy=suggestion(name, predictors) or "name one of them with --baseline",
+            )
+        if name in names[:place]:
+            raise UsageError(f"the baseline {name!r} is named twice", remedy="name it once")
+    return names
+
+
+def pairs_of(baselines: Sequence[str], predictors: Sequence[str]) -> list[tuple[str, str]]:
+    """The comparisons, (baseline, candidate): every other predictor with each baseline, no two twice.
+
+    >>> pairs_of(("a", "b"), ("a", "b", "c"))
+    [('a', 'b'), ('a', 'c'), ('b', 'c')]
+    """
+    return [
+        (baseline, name)
+        for place, baseline in enumerate(baselines)
+        for name in predictors
+        if name != baseline and name not in baselines[:place]
+    ]
 
 
 def primary_measure(settings: BenchmarkSettings) -> NamedMeasure:
@@ -50,11 +95,7 @@ def check_plan(settings: BenchmarkSettings, predictors: Sequence[str]) -> None:
     measure that looks deeper than the run keeps hits."""
     for measure in declared_measures(settings):
         check_depth(measure, settings.top_k)
-    if settings.baseline and settings.baseline not in predictors:
-        raise UsageError(
-            f"the baseline {settings.baseline!r} is not among the predictors {', '.join(predictors)}",
-            remedy=suggestion(settings.baseline, predictors) or "name one of them with --baseline",
-        )
+    baselines_of(settings.baseline, predictors)
 
 
 def check_depth(measure: NamedMeasure, top_k: int) -> None:
@@ -83,27 +124,62 @@ def clusters_of(scores: Scores) -> dict[str, str]:
 
 
 def judge(scores: Scores, measure: NamedMeasure, settings: BenchmarkSettings, seed: int) -> Judgement:
-    """Compare every predictor with the declared baseline (the first predictor where none is declared)."""
-    baseline = settings.baseline or scores.predictors[0]
-    clusters = clusters_of(scores)
-    if not clusters or len(scores.predictors) == 1:
-        return Judgement(measure=measure.name, baseline=baseline, comparisons=(), winner=None)
-    comparisons = compare_predictors(
-        {name: scores.per_question(name, measure) for name in scores.predictors},
-        clusters,
-        baseline=baseline,
-        measure=measure.name,
+    """Compare the predictors of a run as its settings declare."""
+    baselines = baselines_of(settings.baseline, scores.predictors)
+    comparisons = compare_scored(
+        scores,
+        measure,
+        pairs_of(baselines, scores.predictors),
         delta=settings.delta,
         alpha=settings.alpha,
         seed=seed,
     )
     return Judgement(
-        measure=measure.name, baseline=baseline, comparisons=comparisons, winner=_winner(comparisons)
+        measure=measure.name,
+        baselines=baselines,
+        comparisons=comparisons,
+        winner=_winner(comparisons, baselines, scores, measure),
+        all_pairs=settings.baseline == ALL_PAIRS,
     )
 
 
-def _winner(comparisons: Sequence[Comparison]) -> str | None:
-    best = max(comparisons, key=lambda each: each.mean_b)
-    if best.verdict == "better":
-        return best.candidate
-    return best.baseline if all(each.verdict == "worse" for each in comparisons) else None
+def compare_scored(
+    scores: Scores,
+    measure: NamedMeasure,
+    pairs: Sequence[tuple[str, str]],
+    *,
+    delta: float,
+    alpha: float,
+    seed: int,
+) -> tuple[Comparison, ...]:
+    """Compare ``pairs`` of predictors, (baseline, candidate), as one family; none where none can be."""
+    clusters = clusters_of(scores)
+    if not clusters or not pairs:
+        return ()
+    values = {name: scores.per_question(name, measure) for pair in pairs for name in pair}
+    return compare_pairs(
+        [((old, values[old]), (new, values[new])) for old, new in pairs],
+        clusters,
+        measure=measure.name,
+        delta=delta,
+        alpha=alpha,
+        seed=seed,
+    )
+
+
+def _winner(
+    comparisons: Sequence[Comparison], baselines: Sequence[str], scores: Scores, measure: NamedMeasure
+) -> str | None:
+    if not comparisons:
+        return None
+    beaten = {(each.candidate, each.baseline) for each in comparisons if each.verdict == "better"}
+    beaten |= {(each.baseline, each.candidate) for each in comparisons if each.verdict == "worse"}
+    candidates = [name for name in scores.predictors if name not in baselines]
+    if candidates:
+        best = max(candidates, key=lambda name: scores.average(name, measure))
+        if all((best, baseline) in beaten for baseline in baselines):
+            return best
+    for baseline in baselines:
+        if all((baseline, name) in beaten for name in scores.predictors if name != baseline):
+            return baseline
+    return None

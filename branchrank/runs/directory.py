@@ -28,6 +28,7 @@ ROWS = "rows.jsonl"
 QUESTIONS_CSV = "questions.csv"
 SUMMARY_CSV = "summary.csv"
 CALLS_CSV = "llm_calls.csv"
+COMPARISONS_CSV = "comparisons.csv"
 TIMINGS_CSV = "timings.csv"
 REPORT_MD = "report.md"
 REPORT_HTML = "report.html"
@@ -144,6 +145,7 @@ class RunRecord(Record, frozen=True, kw_only=True):
         said of the run, and the cassette, which otherwise would hold the calls of one half alone."""
         llm = self.settings.get("llm", {})
         benchmark = self.settings.get("benchmark", {})
+        repeats = benchmark.get("latency_repeats", 1)
         return {
             "--experiment": self.experiment,
             "--split": self.split,
@@ -157,6 +159,7 @@ class RunRecord(Record, frozen=True, kw_only=True):
             **{f"the settings of {name}": self.settings.get(name) for name in ROW_SETTINGS},
             "--trace-depth": benchmark.get("trace_depth"),
             "--latency-sample": benchmark.get("latency_sample"),
+            **({"--latency-repeats": repeats} if repeats > 1 else {}),
             "--question-text": benchmark.get("question_text"),
             "--llm-completion-tokens": llm.get("completion_tokens"),
             "--llm-record": llm.get("record"),

@@ -9,8 +9,8 @@ from branchrank.errors import UsageError, suggestion
 from branchrank.printable import safe
 from branchrank.records import Question, Record
 from branchrank.runs.attribution import DEPTH
+from branchrank.runs.predictor_comparison import unknown_predictor
 from branchrank.runs.rows import Row
-from branchrank.runs.run_comparison import unknown_predictor
 
 if TYPE_CHECKING:
     from branchrank.runs.run import RunData

@@ -6,23 +6,30 @@ against spreadsheets.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from io import StringIO
 from typing import TYPE_CHECKING
 
 from branchrank.measures.matching import GOLD_LEVELS
 from branchrank.runs.csv_text import text_of
-from branchrank.runs.tables import calls_csv, questions_csv, summary_csv
+from branchrank.runs.tables import calls_csv, comparisons_csv, questions_csv, summary_csv
 from branchrank.runs.timings import timings_csv
 
 if TYPE_CHECKING:
     import pandas as pd
 
+    from branchrank.measures.verdicts import Comparison
     from branchrank.runs.run import RunData
 
 #: Columns that hold text, also where every cell of one is empty.
 TEXT = frozenset(
     [
         "predictor",
+        "baseline",
+        "candidate",
+        "measure",
+        "test",
+        "verdict",
         "llm",
         "question_id",
         "kind",
@@ -46,6 +53,7 @@ TEXT = frozenset(
 #: Columns that hold whole numbers; every other number is a float.
 COUNTS = frozenset(
     [
+        *("n", "clusters", "wins", "ties", "losses", "family"),
         *("questions", "answerable_questions", "span_questions", "timed_queries", "failures", "fallbacks"),
         *(f"answerable_questions_{level}" for level in GOLD_LEVELS),
         *("repeat", "attempt", "prompt_tokens", "completion_tokens", "cached_tokens", "reported"),
@@ -56,6 +64,11 @@ COUNTS = frozenset(
 def summary_frame(run: RunData) -> pd.DataFrame:
     """``summary.csv``: one row per predictor."""
     return _frame(summary_csv(run))
+
+
+def comparisons_frame(comparisons: Sequence[Comparison]) -> pd.DataFrame:
+    """``comparisons.csv``: one row per comparison of two predictors."""
+    return _frame(comparisons_csv(comparisons))
 
 
 def questions_frame(run: RunData) -> pd.DataFrame:

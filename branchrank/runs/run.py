@@ -169,6 +169,13 @@ class RunData:
         return summary_frame(self)
 
     @cached_property
+    def comparisons(self) -> pd.DataFrame:
+        """One row per declared comparison, the columns of ``comparisons.csv``."""
+        from branchrank.runs.frames import comparisons_frame
+
+        return comparisons_frame(self.judgement.comparisons)
+
+    @cached_property
     def questions(self) -> pd.DataFrame:
         """One row per question, predictor and repeat, the columns of ``questions.csv``."""
         from branchrank.runs.frames import questions_frame

@@ -1,4 +1,4 @@
-"""Comparisons of two predictors of a run, and of two runs over the same questions: flips and a gate.
+"""Comparisons of two runs over the same questions: flips and a gate.
 
 Runs over other questions, or with other gold, can't be paired and are refused. Predictors that are compared
 at once are one family for Holm's correction. A positive difference means that the candidate is better.
@@ -6,20 +6,31 @@ at once are one family for Holm's correction. A positive difference means that t
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from branchrank.errors import RunError, UsageError, suggestion
+from branchrank.errors import RunError, UsageError
 from branchrank.measures.names import NamedMeasure, measure_names, named_measures, named_once
 from branchrank.measures.verdicts import DELTA, Comparison, Decision, Gate, compare_pairs, gate
 from branchrank.printable import safe
 from branchrank.records import Record
 from branchrank.runs.comparisons import check_kept
 from branchrank.runs.estimates import Estimate, difference
+from branchrank.runs.predictor_comparison import unknown_predictor
 from branchrank.runs.scores import mean
 from branchrank.runs.summary import SummaryRow
-from branchrank.runs.words import gap, gap_between, is_share, milliseconds, opening, plural, score, sentence
+from branchrank.runs.words import (
+    effect,
+    gap,
+    gap_between,
+    is_share,
+    milliseconds,
+    opening,
+    plural,
+    score,
+    sentence,
+)
 
 if TYPE_CHECKING:
     from branchrank.runs.run import RunData
@@ -79,6 +90,7 @@ class Pair(Record, frozen=True, kw_only=True):
             (
                 *map(str, self.by_gold),
                 f"{opening(self.comparison)} {sentence(self.comparison)}",
+                f"effect size: {effect(self.comparison)}",
                 *map(str, self.others),
                 f"p50: {milliseconds(old.latency_p50_ms)} -> {milliseconds(new.latency_p50_ms)} ms",
                 f"p95: {milliseconds(old.latency_p95_ms)} -> {milliseconds(new.latency_p95_ms)} ms",
@@ -134,42 +146,6 @@ class RunGate(Record, frozen=True, kw_only=True):
 def _text(lines: Iterable[str]) -> str:
     """Lines as text that is safe to print."""
     return "\n".join(map(safe, lines))
-
-
-def compare_within(
-    run: RunData, candidate: str, baseline: str = "", *, measure: str = "", delta: float | None = None
-) -> Comparison:
-    """Compare two predictors of a run; ``baseline``, ``measure`` and ``delta`` default to the declared ones.
-
-    A comparison that the run declared is returned as its report has it, adjusted for all of its candidates;
-    any other is a family of its own. Raises :class:`UsageError` for an unknown predictor or measure, for a
-    predictor compared with itself, and for a run without answerable questions.
-    """
-    baseline = baseline or run.judgement.baseline
-    for name in (candidate, baseline):
-        if name not in run.predictors:
-            raise unknown_predictor(str(run.directory), name, run.predictors)
-    if candidate == baseline:
-        raise UsageError(f"{candidate!r} is compared with itself", remedy="name another baseline")
-    chosen = run.measure(measure)
-    if chosen.same(run.primary) and delta in (None, run.settings.delta):
-        for declared in run.judgement.comparisons:
-            if (declared.candidate, declared.baseline) == (candidate, baseline):
-                return declared
-    [found] = compare_pairs(
-        [
-            (
-                (baseline, run.scores.per_question(baseline, chosen)),
-                (candidate, run.scores.per_question(candidate, chosen)),
-            )
-        ],
-        run.clusters,
-        measure=chosen.name,
-        delta=run.settings.delta if delta is None else delta,
-        alpha=run.settings.alpha,
-        seed=run.record.seed,
-    )
-    return found
 
 
 def compare_runs(
@@ -323,14 +299,6 @@ def _pairs(candidate: RunData, baseline: RunData, wanted: str, wanted_old: str) 
         f"the runs have no predictor in common: {', '.join(baseline.predictors)}; "
         f"{', '.join(candidate.predictors)}",
         remedy="name one of each",
-    )
-
-
-def unknown_predictor(where: str, name: str, known: Sequence[str]) -> UsageError:
-    """The error for a predictor that a run does not have."""
-    return UsageError(
-        f"{where} has no predictor {name!r}",
-        remedy=suggestion(name, known) or f"name one of {', '.join(known)}",
     )
 
 

@@ -1,4 +1,4 @@
-"""The CSV files of a run: ``summary.csv``, ``questions.csv`` and ``llm_calls.csv``, and the hard set."""
+"""The CSV files of a run (summary, comparisons, questions, LLM calls) and the hard set."""
 
 from __future__ import annotations
 
@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 from branchrank.artifacts import write_text
 from branchrank.measures.matching import gold_level
 from branchrank.measures.names import NamedMeasure, named_measure
+from branchrank.measures.verdicts import Comparison
 from branchrank.questions.question_files import write_questions
 from branchrank.records import LLMCall, Question
 from branchrank.runs import directory as names
@@ -27,6 +28,7 @@ MORE_RATES = STANDARD[4:]
 def write_tables(run: RunData) -> None:
     """Write the CSV files and the hard set of a run into its directory."""
     write_text(run.directory / names.SUMMARY_CSV, summary_csv(run))
+    write_text(run.directory / names.COMPARISONS_CSV, comparisons_csv(run.judgement.comparisons))
     write_text(run.directory / names.QUESTIONS_CSV, questions_csv(run))
     write_text(run.directory / names.CALLS_CSV, calls_csv(run))
     write_questions(run.directory / names.HARD_SET, run.hard_set)
@@ -94,6 +96,12 @@ def _level_cells(parts: Mapping[str, RunData], place: int, named: Sequence[str])
 
 def _bounds(found: Estimate | None) -> tuple[float | None, float | None]:
     return (None, None) if found is None else (found.low, found.high)
+
+
+def comparisons_csv(comparisons: Sequence[Comparison]) -> str:
+    """``comparisons.csv``: one line per comparison, the fields of a :class:`Comparison`."""
+    header = Comparison.__struct_fields__
+    return table_csv(header, ([getattr(each, name) for name in header] for each in comparisons))
 
 
 def questions_csv(run: RunData) -> str:

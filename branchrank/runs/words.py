@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import re
+from math import isinf
 
+from branchrank.measures.stratified import StratifiedComparison
 from branchrank.measures.verdicts import Comparison
 from branchrank.runs.estimates import Estimate
 
@@ -89,12 +91,12 @@ def plural(count: int, noun: str) -> str:
     return f"{count} {noun[:-1]}ies" if noun.endswith("y") else f"{count} {noun}s"
 
 
-def record(comparison: Comparison) -> str:
+def record(comparison: Comparison | StratifiedComparison) -> str:
     """Wins/ties/losses."""
     return f"{comparison.wins}/{comparison.ties}/{comparison.losses}"
 
 
-def verdict_words(comparison: Comparison) -> str:
+def verdict_words(comparison: Comparison | StratifiedComparison) -> str:
     """The verdict, with the size of delta where it needs one."""
     if comparison.verdict == "equivalent within delta":
         return f"equivalent within {margin(comparison.delta, comparison.measure)}"
@@ -113,7 +115,7 @@ def sentence(comparison: Comparison) -> str:
     parts = [
         f"{measure} {score(comparison.mean_b, measure)} vs {score(comparison.mean_a, measure)} over "
         f"{plural(comparison.n, 'question')}, {gap(comparison.difference, measure)}{unit} "
-        f"({_interval_words(comparison)}).",
+        f"({interval_words(comparison)}).",
         f"{plural(comparison.wins, 'win')}, {plural(comparison.ties, 'tie')}, "
         f"{comparison.losses} loss{'' if comparison.losses == 1 else 'es'}; "
         f"adjusted p {p_value(comparison.p_adjusted)}.",
@@ -123,13 +125,30 @@ def sentence(comparison: Comparison) -> str:
     return " ".join(parts)
 
 
-def confidence(comparison: Comparison) -> str:
+def confidence(comparison: Comparison | StratifiedComparison) -> str:
     """The name of a comparison's interval: its confidence, and the family that it covers."""
     name = f"{100 * (1 - comparison.alpha):g}% interval"
     return name if comparison.family == 1 else f"{name} over {comparison.family} comparisons"
 
 
-def _interval_words(comparison: Comparison) -> str:
+def effect(comparison: Comparison) -> str:
+    """The effect size of a comparison: of hits the odds ratio with its interval, of other measures d_z."""
+    if comparison.d_z is not None:
+        return f"d_z {comparison.d_z:.2f}"
+    if comparison.odds_ratio is None:
+        return NOTHING
+    ratio = f"odds ratio {_ratio(comparison.odds_ratio)}"
+    if comparison.odds_low is None or comparison.odds_high is None:
+        return f"{ratio} ({FEW_PAGES})"
+    return f"{ratio} ({_ratio(comparison.odds_low)} to {_ratio(comparison.odds_high)})"
+
+
+def _ratio(value: float) -> str:
+    return "∞" if isinf(value) else f"{value:.2g}" if value < 10 else f"{value:.0f}"
+
+
+def interval_words(comparison: Comparison | StratifiedComparison) -> str:
+    """The interval of a difference with its name."""
     if comparison.ci_low is None:
         return f"no interval: {FEW_PAGES}"
     return (

@@ -7,7 +7,7 @@ import tomllib
 from collections.abc import Mapping, Sequence
 from functools import cache
 from pathlib import Path
-from typing import Any, TypeVar, get_args, get_type_hints
+from typing import Any, Literal, TypeVar, get_args, get_origin, get_type_hints
 
 import msgspec
 
@@ -97,7 +97,9 @@ def settings_of(part: type[Settings]) -> tuple[Setting, ...]:
                 description=meta.description or "",
                 low=low,
                 high=high,
-                choices=tuple(str(choice) for choice in get_args(bare)),
+                choices=tuple(str(choice) for choice in get_args(bare))
+                if get_origin(bare) is Literal
+                else (),
                 recommended=(meta.extra or {}).get(RECOMMENDED),
                 address=aliases.get(field.name, ""),
                 several="several" in marks,
@@ -238,7 +240,7 @@ def checked(part: type[Settings], setting: Setting, value: object) -> Any:
             raise ValueError(value)
         value = words[value.lower()]
     if setting.several and isinstance(value, list | tuple) and all(isinstance(each, str) for each in value):
-        value = ",".join(value)
+        value = ",".join(value) if setting.type is str else value[0] if len(value) == 1 else value
     try:
         return msgspec.convert(value, hint, strict=not isinstance(value, str))
     except msgspec.ValidationError as error:

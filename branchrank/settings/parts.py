@@ -159,6 +159,7 @@ class BenchmarkSettings(Settings, frozen=True, kw_only=True):
         "returns": "--return",
         "passage_lines": "--passage-lines",
         "latency_sample": "--latency-sample",
+        "latency_repeats": "--latency-repeats",
         "trace_depth": "--trace-depth",
         "question_text": "--question-text",
         "delta": "--delta",
@@ -183,6 +184,9 @@ class BenchmarkSettings(Settings, frozen=True, kw_only=True):
     latency_sample: Annotated[
         int, Meta(ge=0, description="questions timed one at a time; 0: no latency pass")
     ] = 60
+    latency_repeats: Annotated[
+        int, Meta(ge=1, le=1000, description="times that each of them is timed; the median is kept")
+    ] = 1
     trace_depth: Annotated[
         int, Meta(ge=0, le=100_000, description="entries of each stage's list kept in a row")
     ] = 20
@@ -200,7 +204,12 @@ class BenchmarkSettings(Settings, frozen=True, kw_only=True):
         ),
     ] = ""
     baseline: Annotated[
-        str, Meta(description="predictor that the others are compared with; empty: the first")
+        str | tuple[str, ...],
+        SEVERAL,
+        Meta(
+            description="predictor that the others are compared with, or several of them; all-pairs: each "
+            "with every other; empty: the first"
+        ),
     ] = ""
     delta: Annotated[float, Meta(gt=0, lt=1, description="largest difference that is equivalent")] = 0.05
     alpha: Annotated[float, Meta(gt=0, lt=1, description="family-wise error rate")] = 0.05

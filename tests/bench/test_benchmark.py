@@ -19,6 +19,7 @@ from support.commands import (
     write_lines,
 )
 
+from branchrank import Workspace
 from branchrank.errors import RunError
 from branchrank.runs import directory as names
 from branchrank.runs.run import load_run
@@ -28,6 +29,7 @@ REPEATED = (
     names.ROWS,
     names.QUESTIONS_CSV,
     names.SUMMARY_CSV,
+    names.COMPARISONS_CSV,
     names.CALLS_CSV,
     names.HARD_SET,
     names.QUESTIONS,
@@ -48,6 +50,38 @@ def test_two_runs_with_one_seed_write_the_same_bytes(project: Path, made: Path, 
     again = benchmark(project, *ALL, reports=tmp_path)
     for name in REPEATED:
         assert (again / name).read_bytes() == (made / name).read_bytes(), name
+
+
+def test_every_pair_or_several_baselines_by_flag_file_and_library(project: Path, tmp_path: Path) -> None:
+    three = (*(word for name in ("local", "bm25", "dense") for word in ("--predictor", name)), *NO_LLM)
+    pairs = [("local", "bm25"), ("local", "dense"), ("bm25", "dense")]
+
+    def compared(run: Path) -> list[tuple[str, str]]:
+        return [(row["baseline"], row["candidate"]) for row in table(run / names.COMPARISONS_CSV)]
+
+    flags = benchmark(project, *three, "--all-pairs", reports=tmp_path / "flags")
+    assert compared(flags) == pairs
+    assert invoke("verify", flags).exit_code == 0
+    both = benchmark(project, *three, "--baseline", "bm25", "--baseline", "local", reports=tmp_path / "both")
+    assert compared(both) == [("bm25", "local"), ("bm25", "dense"), ("local", "dense")]
+    assert invoke("verify", both).exit_code == 0
+    result = invoke("benchmark", "--data-dir", project / "data", *three, "--all-pairs", "--baseline", "local")
+    assert result.exit_code == 2
+    assert "leave out one" in result.output
+    for declared in ('"all-pairs"', '["local", "bm25"]'):
+        file = tmp_path / "pairs.toml"
+        text = f"name = 'pairs'\ndata_dir = '{project / 'data'}'\n"
+        text += f"[benchmark]\nlatency_sample = 0\nbaseline = {declared}\n"
+        file.write_text(text + "[systems.local]\n[systems.bm25]\n[systems.dense]\n", encoding="utf-8")
+        result = invoke("run", file, "--reports", tmp_path / "file", "--quiet", "--fresh")
+        assert result.exit_code == 0, result.output
+        assert "bm25 vs local" in result.output
+        assert compared(max((tmp_path / "file").iterdir())) == pairs
+    with Workspace.open(project / "data") as workspace:
+        run = workspace.benchmark(
+            ["local", "bm25", "dense"], baseline=["local", "bm25"], latency_sample=0, reports=tmp_path / "lib"
+        )
+    assert list(zip(run.comparisons["baseline"], run.comparisons["candidate"], strict=True)) == pairs
 
 
 def test_an_index_built_anew_in_another_place_gives_the_same_bytes(made: Path, tmp_path: Path) -> None:

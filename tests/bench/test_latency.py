@@ -45,6 +45,27 @@ def test_every_arm_warms_up_once_and_then_answers_every_question_once() -> None:
     assert Counter(seen[3:]) == {(name, question.id): 1 for name in NAMES for question in QUESTIONS}
 
 
+def test_each_query_is_timed_as_often_as_asked_and_the_median_is_kept() -> None:
+    waits = {"q0": [5.0, 1.0, 3.0], "q1": [2.0, 9.0, 4.0]}
+    seen: list[str] = []
+
+    class Waiting(Scripted):
+        def predict(self, question: Question, k: int, repeat: int = 0) -> Retrieval:
+            seen.append(question.id)
+            turn = seen.count(question.id) - 1
+            first = question.id == "q0"
+            wait = 1000 * waits[question.id][turn - first] if turn or not first else 50_000
+            return Retrieval(hits=(), calls=(call(wait, "cache"),), stage_ms={"walk": wait})
+
+    found = latency_pass(
+        [Waiting("a", {})], QUESTIONS[:2], top_k=5, seed=1, repeats=3, progress=lambda *state: None
+    )
+    assert Counter(seen) == {"q0": 4, "q1": 3}
+    warm = Warm(found, "a")
+    assert {key: round(ms / 1000) for key, ms in warm.by_stage[TOTAL].items()} == {"q0": 3, "q1": 4}
+    assert warm.by_stage["walk"] == {"q0": 3000.0, "q1": 4000.0}
+
+
 def test_the_seed_interleaves_the_arms() -> None:
     assert order(1) == order(1)
     assert order(1) != order(2)

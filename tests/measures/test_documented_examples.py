@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 from support.gold import gold, hit, question
 
-from branchrank.measures import intervals, power, significance
+from branchrank.measures import effects, intervals, power, significance
 from branchrank.measures.fragility import fragility
 from branchrank.measures.latency import percentile
 from branchrank.measures.matching import judge
@@ -106,6 +106,22 @@ def test_intervals():
     for n in (100, 400):
         found = intervals.difference_interval([0.0] * n, [str(number) for number in range(n)])
         assert f"{found.low:.3f} to {found.high:.3f}" in text
+
+
+def test_few_differing_questions_and_effect_sizes():
+    sizes = [3, 3, *[2] * 13, *[1] * 68]
+    pages = [str(page) for page, size in enumerate(sizes) for _ in range(size)]
+    first = [pages.index(str(page)) for page in range(2)]
+    text = section("statistics.md", "Intervals and shared pages")
+    for gaps in ((), (-1.0,), (1.0, -1.0), (-1.0, -1.0)):
+        values = np.zeros(100)
+        values[first[: len(gaps)]] = gaps
+        found = intervals.difference_interval(values, pages)
+        assert f"{100 * found.low:.1f} to {100 * found.high:.1f}" in text
+    odds = effects.matched_odds([1.0] * 12 + [-1.0] * 6, [str(number) for number in range(18)])
+    text = section("statistics.md", "Effect sizes")
+    assert f"an odds ratio of {odds.ratio:.1f}, with the interval {odds.low:.2f} to {odds.high:.1f}" in text
+    assert f"a d_z of {effects.cohens_d([0.2, 0.5, -0.1, 0.4]):.2f}" in text
 
 
 def test_sizes():

@@ -7,10 +7,10 @@ from hypothesis import strategies as st
 
 from branchrank.measures.clustering import effective_questions, page_totals
 from branchrank.measures.intervals import (
-    LEAST_ICC,
     difference_interval,
     mean_bounds,
     mean_interval,
+    mean_padding,
     wilson_bounds,
 )
 
@@ -79,7 +79,7 @@ def test_a_rate_on_shared_pages_is_wilsons_at_the_effective_questions():
     values = hits(45, 60)
     pages = [str(number // 3) for number in range(60)]
     found = mean_interval(values, pages)
-    n = effective_questions(page_totals(values, pages), 0.95, LEAST_ICC)
+    n = effective_questions(page_totals(values, pages), 0.95, mean_padding(0.95))
     assert float(n) < 30
     assert (found.low, found.high) == pytest.approx(tuple(map(float, wilson_bounds(0.75, n))))
     alone = mean_interval(values, singles(values))
@@ -90,8 +90,8 @@ def test_a_rate_never_takes_its_pages_for_independent():
     """Pages of four that show no correlation at all."""
     values, pages = np.tile([0.0, 1.0], 60), [str(number // 4) for number in range(120)]
     found = mean_interval(values, pages)
-    n = float(effective_questions(page_totals(values, pages), 0.95, 0.1))
-    assert n < 120 / 1.3
+    n = float(effective_questions(page_totals(values, pages), 0.95, mean_padding(0.95)))
+    assert n < 120 / 1.05
     assert (found.low, found.high) == pytest.approx(tuple(map(float, wilson_bounds(0.5, n))))
 
 
@@ -101,6 +101,61 @@ def test_a_difference_allows_for_shared_pages_only_where_they_matter():
     for values, least, most in ((together, 1.7, 2.6), (apart, 1.0, 1.1)):
         shared, alone = difference_interval(values, pages), difference_interval(values, singles(values))
         assert least < (shared.high - shared.low) / (alone.high - alone.low) < most
+
+
+#: 100 questions on 83 pages, and 154 on 29 (the bundled sample).
+SYMFONY = [3, 3, *[2] * 13, *[1] * 68]
+SAMPLE = [12, 11, 9, 8, 8, 8, 7, 7, 7, *[6] * 5, 5, 5, 5, 4, 4, 4, 4, 3, 3, 2, 2, 2, 2, 1, 1]
+
+
+def few_differences(sizes, won, lost, level=0.95):
+    """The interval where the first questions of ``won`` and of ``lost`` other pages differ, in points."""
+    pages = [str(page) for page, size in enumerate(sizes) for _ in range(size)]
+    first = [pages.index(str(page)) for page in range(won + lost)]
+    values = np.zeros(len(pages))
+    values[first[:won]], values[first[won:]] = 1.0, -1.0
+    found = difference_interval(values, pages, level=level)
+    return round(100 * found.low, 1), round(100 * found.high, 1)
+
+
+@pytest.mark.parametrize(
+    ("sizes", "won", "lost", "level", "low", "high"),
+    [
+        (SYMFONY, 0, 0, 0.95, -4.2, 4.2),
+        (SYMFONY, 0, 1, 0.95, -5.5, 3.6),
+        (SYMFONY, 1, 1, 0.95, -5.0, 5.0),
+        (SYMFONY, 0, 2, 0.95, -6.8, 3.0),
+        (SYMFONY, 0, 3, 0.95, -8.1, 2.3),
+        (SYMFONY, 0, 1, 0.99375, -9.3, 7.4),
+        (SAMPLE, 0, 0, 0.95, -6.4, 6.4),
+        (SAMPLE, 0, 1, 0.95, -6.9, 5.7),
+        (SAMPLE, 1, 1, 0.95, -6.4, 6.4),
+        (SAMPLE, 0, 2, 0.95, -7.5, 5.0),
+    ],
+)
+def test_few_differing_questions(sizes, won, lost, level, low, high):
+    assert few_differences(sizes, won, lost, level) == (low, high)
+    assert few_differences(sizes, lost, won, level) == (-high, -low)
+
+
+def test_few_failing_questions():
+    """Of 100 questions on 83 pages none or one fails."""
+    pages = [str(page) for page, size in enumerate(SYMFONY) for _ in range(size)]
+    values = np.ones(100)
+    assert mean_interval(values, pages).low == pytest.approx(0.956, abs=5e-4)
+    values[0] = 0.0
+    assert mean_interval(values, pages).low == pytest.approx(0.933, abs=5e-4)
+
+
+@pytest.mark.parametrize("level", [0.95, 0.99375])
+@pytest.mark.parametrize("sizes", [SYMFONY, SAMPLE, [8] * 30, [13] * 30], ids=len)
+def test_one_question_more_lost_lowers_both_bounds(sizes, level):
+    lost = [few_differences(sizes, 0, count, level) for count in range(7)]
+    assert lost == sorted(lost, reverse=True)
+    highs = [high for _, high in lost]
+    assert highs == sorted(highs, reverse=True)
+    widths = [high - low for low, high in lost]
+    assert max(widths[:3]) < 1.2 * widths[0]
 
 
 def test_few_pages_have_no_interval():

@@ -174,6 +174,44 @@ def test_the_interval_is_adjusted_for_the_family_of_the_verdict():
     assert first(5).ci_high == first(1, 0.01).ci_high > first(1).ci_high
 
 
+def test_the_interval_says_of_0_what_the_test_says():
+    """Six wins of 100: the test rejects, and the padded interval alone would go past 0."""
+    found, alone = (
+        outcome(100, 6, 0),
+        difference_interval([1.0] * 6 + [0.0] * 94, [str(n) for n in range(100)]),
+    )
+    assert alone.low < 0
+    assert (found.verdict, found.ci_low, found.ci_high) == ("better", 0.0, alone.high)
+    lost = outcome(100, 0, 6)
+    assert (lost.verdict, lost.ci_low, lost.ci_high) == ("worse", -found.ci_high, 0.0)
+    assert (gate(found, 0).outcome, gate(lost, 0).outcome) == ("pass", "fail")
+    assert (gate(outcome(100, 5, 0), 0).outcome, gate(lost, 0.02).outcome) == ("undecided", "undecided")
+
+
+@settings(derandomize=True, max_examples=60, deadline=None)
+@given(
+    st.lists(st.tuples(st.sampled_from([-1, 0, 0, 1]), st.integers(0, 12)), min_size=12, max_size=80),
+    st.integers(1, 4),
+)
+def test_no_interval_contradicts_its_test(answers, arms):
+    base = scored([int(gap < 0) for gap, _ in answers])
+    clusters = dict(zip(base, [str(page) for _, page in answers], strict=True))
+    scores = {"base": base}
+    for arm in range(arms):
+        scores[str(arm)] = scored(
+            [
+                int(gap > 0) if number % arms >= arm else int(gap < 0)
+                for number, (gap, _) in enumerate(answers)
+            ]
+        )
+    for found in compare_predictors(scores, clusters, baseline="base", measure="hit@1", draws=199):
+        if found.ci_low is not None:
+            assert found.ci_low <= found.difference <= found.ci_high
+            beyond = found.ci_low >= 0 if found.difference > 0 else found.ci_high <= 0
+            holds = found.ci_low <= 0 <= found.ci_high
+            assert beyond if found.p_adjusted < found.alpha else holds
+
+
 def test_few_pages_decide_nothing_without_the_test():
     same = [1.0] * 4_000
     pages = [str(number % 4) for number in range(4_000)]

@@ -229,3 +229,46 @@ def test_power_refuses_a_difference_beyond_the_disagreement() -> None:
     result = invoke("power", "--difference", "0.5", "--disagreement", "0.2")
     assert result.exit_code == 2
     assert "can't come from a disagreement" in result.output
+
+
+@pytest.fixture(scope="module")
+def three(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    arms = (Planned("poor", 0.05), Planned("middling", 0.5), Planned("best", 0.95))
+    return make_run(tmp_path_factory.mktemp("three"), arms, latency_sample=0).directory
+
+
+def test_compare_takes_one_run_and_every_pair_or_several_baselines(three: Path) -> None:
+    lines = invoke("compare", three, "--all-pairs").output.splitlines()
+    assert [line.partition(":")[0] for line in lines] == [
+        "middling vs poor",
+        "best vs poor",
+        "best vs middling",
+    ]
+    assert all("95% interval over 3 comparisons" in line and "odds ratio" in line for line in lines)
+    lines = invoke("compare", three, "--baseline", "middling").output.splitlines()
+    assert [line.partition(":")[0] for line in lines] == ["poor vs middling", "best vs middling"]
+    [first, *_] = invoke("compare", three, "--primary", "strict_MRR@5").output.splitlines()
+    assert first.startswith("middling vs poor")
+    assert "d_z" in first
+
+
+@pytest.mark.parametrize(
+    ("words", "says"),
+    [
+        (("--baseline", "bets"), "did you mean"),
+        (("--baseline", "best", "--all-pairs"), "leave out one"),
+        (("--predictor", "best"), "name the second run"),
+        (("--primary", "nonsense"), "nonsense"),
+        (("--measure", "AP"), "--primary"),
+    ],
+)
+def test_flags_of_compare_that_do_not_fit_one_run(three: Path, words: tuple[str, ...], says: str) -> None:
+    result = invoke("compare", three, *words)
+    assert result.exit_code == 2
+    assert says in result.output
+
+
+def test_baselines_are_of_one_run(runs: dict[str, Path]) -> None:
+    result = invoke("compare", runs["good"], runs["poor"], "--all-pairs")
+    assert result.exit_code == 2
+    assert "leave out the second run" in result.output

@@ -13,10 +13,16 @@ from branchrank.errors import RunError, UsageError
 from branchrank.llm.ledger import ModelPrice, PriceTable
 from branchrank.measures.intervals import difference_interval, mean_interval
 from branchrank.measures.names import named_measure
+from branchrank.measures.significance import holm
+from branchrank.report.content import report_content
+from branchrank.report.markdown import markdown
 from branchrank.report.result import result
+from branchrank.report.verify import verify_run
+from branchrank.report.writing import write_report
 from branchrank.runs.comparisons import check_plan, primary_measure
 from branchrank.runs.estimates import choice, difference, estimate, flip_rate, latencies, standings
 from branchrank.runs.pilot import pilot
+from branchrank.runs.predictor_comparison import compare_all
 from branchrank.runs.run import RunData
 from branchrank.runs.run_comparison import compare_runs
 from branchrank.runs.timings import Timing
@@ -60,6 +66,78 @@ def test_a_baseline_that_beats_all_is_the_winner(tmp_path: Path) -> None:
     arms = (Planned("poor", 0.05), Planned("poorer", 0.02), Planned("local", 0.9))
     made = make_run(tmp_path, arms, baseline="local", latency_sample=0)
     assert made.judgement.winner == "local"
+
+
+ARMS = (Planned("poor", 0.05), Planned("middling", 0.5), Planned("best", 0.95))
+
+
+def test_several_baselines_and_all_pairs_are_one_family(tmp_path: Path) -> None:
+    pairs = [("poor", "middling"), ("poor", "best"), ("middling", "best")]
+    for declared in (("poor", "middling"), "all-pairs"):
+        made = make_run(tmp_path, ARMS, baseline=declared, latency_sample=0)
+        found = made.judgement.comparisons
+        assert [(each.baseline, each.candidate) for each in found] == pairs
+        assert {each.family for each in found} == {3}
+        assert [each.p_adjusted for each in found] == pytest.approx(holm([each.p for each in found]))
+        for each in found:
+            gaps = [
+                made.scores.per_question(each.candidate, HIT1)[key]
+                - made.scores.per_question(each.baseline, HIT1)[key]
+                for key in made.clusters
+            ]
+            alone = difference_interval(gaps, list(made.clusters.values()), level=1 - 0.05 / 3)
+            assert alone is not None
+            assert each.ci_low == pytest.approx(max(alone.low, 0.0))
+        assert list(made.comparisons["candidate"]) == ["middling", "best", "best"]
+        write_report(made)
+        assert verify_run(made.directory).findings == ()
+        doctored = made.directory / "comparisons.csv"
+        text = doctored.read_text(encoding="utf-8")
+        doctored.write_text(text.replace(",better,", ",worse,"), encoding="utf-8")
+        assert "comparisons.csv: line 2" in str(verify_run(made.directory).findings[0])
+
+
+def test_a_winner_beats_every_baseline(tmp_path: Path) -> None:
+    nearly = (Planned("poor", 0.05), Planned("strong", 0.93), Planned("best", 0.95))
+    made = make_run(tmp_path, nearly, baseline=("poor", "strong"), latency_sample=0)
+    assert made.judgement.winner is None
+    assert make_run(tmp_path, ARMS, baseline="all-pairs", latency_sample=0).judgement.winner == "best"
+    made = make_run(tmp_path, ARMS, baseline=("poor", "best"), latency_sample=0)
+    assert made.judgement.winner == "best"
+
+
+def test_the_report_names_each_baseline(tmp_path: Path) -> None:
+    made = make_run(tmp_path, ARMS, baseline=("poor", "middling"), latency_sample=0)
+    text = markdown(report_content(made))
+    assert "Baselines: poor, middling." in text
+    assert "| candidate | baseline | verdict |" in text
+    assert "95% interval over 3 comparisons" in text
+    assert "| best | middling |" in text
+    assert "**best vs middling: better.**" in text
+    everyone = make_run(tmp_path, ARMS, baseline="all-pairs", latency_sample=0)
+    assert "Every pair of predictors is compared." in markdown(report_content(everyone))
+
+
+@pytest.mark.parametrize("declared", [("poor", "gone"), ("poor", "poor")])
+def test_a_wrong_baseline_is_refused_before_any_work(declared: tuple[str, ...]) -> None:
+    with pytest.raises(UsageError, match=r"'gone'|named twice"):
+        check_plan(BenchmarkSettings(baseline=declared), ["poor", "best"])
+
+
+def test_effect_sizes_stand_beside_the_verdicts(tmp_path: Path) -> None:
+    made = make_run(tmp_path, (Planned("local", 0.4), Planned("other", 0.8)), latency_sample=0)
+    each = made.judgement.comparisons[0]
+    assert each.losses
+    assert each.odds_ratio == pytest.approx(each.wins / each.losses)
+    assert each.odds_low is not None
+    assert each.odds_high is not None
+    assert 1 <= each.odds_low < each.odds_ratio < each.odds_high
+    assert each.d_z is None
+    assert f"odds ratio {each.odds_ratio:.2g} (" in markdown(report_content(made))
+    graded = compare_all(made, measure="strict_MRR@5").comparisons[0]
+    assert graded.odds_ratio is None
+    assert graded.d_z is not None
+    assert graded.d_z > 0.5
 
 
 def test_one_predictor_is_compared_with_nothing(tmp_path: Path) -> None:

@@ -18,7 +18,7 @@ from branchrank.report.verify.findings import Finding, compare_csv, compare_line
 from branchrank.runs import directory as names
 from branchrank.runs.directory import RunRecord
 from branchrank.runs.run import RunData
-from branchrank.runs.tables import calls_csv, questions_csv, summary_csv
+from branchrank.runs.tables import calls_csv, comparisons_csv, questions_csv, summary_csv
 
 
 def check_digests(directory: Path, run: RunRecord) -> list[Finding]:
@@ -46,6 +46,7 @@ def check_tables(run: RunData) -> list[Finding]:
     findings = []
     for name, content in (
         (names.SUMMARY_CSV, summary_csv(run)),
+        (names.COMPARISONS_CSV, comparisons_csv(run.judgement.comparisons)),
         (names.QUESTIONS_CSV, questions_csv(run)),
         (names.CALLS_CSV, calls_csv(run)),
     ):

@@ -41,6 +41,13 @@ MUTANTS = (
         (f"{TEST_LATENCY}::test_the_seed_interleaves_the_arms",),
     ),
     Mutant(
+        "the-fastest-repeat-is-kept",
+        LATENCY,
+        "[(len(answers) - 1) // 2]",
+        "[0]",
+        (f"{TEST_LATENCY}::test_each_query_is_timed_as_often_as_asked_and_the_median_is_kept",),
+    ),
+    Mutant(
         "no-warm-up",
         LATENCY,
         "        timings += timed(predictor, questions[0], top_k, FIRST)\n",

@@ -8,6 +8,7 @@ VERDICTS = "branchrank/measures/verdicts.py"
 SIGNIFICANCE = "branchrank/measures/significance.py"
 CLUSTERING = "branchrank/measures/clustering.py"
 INTERVALS = "branchrank/measures/intervals.py"
+EFFECTS = "branchrank/measures/effects.py"
 POWER = "branchrank/measures/power.py"
 RISK = "branchrank/measures/risk.py"
 LATENCY = "branchrank/measures/latency.py"
@@ -151,23 +152,91 @@ MUTANTS = (
     Mutant(
         "rates-assume-no-correlation-within-pages",
         INTERVALS,
-        "effective_questions(totals, level, LEAST_ICC)",
+        "effective_questions(totals, level, mean_padding(level))",
         "effective_questions(totals, level)",
-        (f"{TEST_INTERVALS}::test_a_rate_never_takes_its_pages_for_independent",),
+        (f"{TEST_INTERVALS}::test_few_failing_questions",),
     ),
     Mutant(
         "variance-without-the-weight-of-a-large-page",
         CLUSTERING,
-        "clustered = (deviations**2 / (1 - sizes / n)).sum(-1) / n**2",
-        "clustered = (deviations**2).sum(-1) / n**2",
+        "np.asarray((totals.sums - totals.mean[..., None] * sizes) ** 2 / (1 - sizes / totals.n))",
+        "np.asarray((totals.sums - totals.mean[..., None] * sizes) ** 2)",
         (f"{TEST_CLUSTERING}::test_the_design_effect_by_hand",),
     ),
     Mutant(
         "degrees-of-freedom-forget-the-spread-of-the-pages",
         CLUSTERING,
-        "np.minimum(degrees, observed_degrees(totals))",
+        "np.minimum(degrees, observed_degrees(totals, padding))",
         "degrees",
         (f"{TEST_CLUSTERING}::test_one_page_that_carries_the_variance_costs_questions",),
+    ),
+    Mutant(
+        "degrees-of-freedom-forget-the-padding",
+        CLUSTERING,
+        "whole = found + padding.total(sizes) * padding.effect(sizes)",
+        "whole = found",
+        (
+            f"{TEST_INTERVALS}::test_few_differing_questions",
+            f"{TEST_INTERVALS}::test_one_question_more_lost_lowers_both_bounds",
+        ),
+    ),
+    Mutant(
+        "padding-without-its-design-effect",
+        CLUSTERING,
+        "clustered = _squared_deviations(totals).sum(-1) + added * assumed",
+        "clustered = _squared_deviations(totals).sum(-1) + added",
+        (f"{TEST_INTERVALS}::test_few_differing_questions",),
+    ),
+    Mutant(
+        "pages-worth-less-than-one-observation",
+        CLUSTERING,
+        "return np.maximum(found, pages * t_penalty(level, working_degrees(sizes, np.asarray(1.0))))",
+        "return found",
+        (f"{TEST_CLUSTERING}::test_pages_are_worth_at_least_a_single_observation_each",),
+    ),
+    Mutant(
+        "the-interval-contradicts-the-test",
+        INTERVALS,
+        "    elif found > null:\n        low = max(low, null)\n",
+        "    elif found > null:\n        pass\n",
+        (f"{TEST_VERDICTS}::test_the_interval_says_of_0_what_the_test_says",),
+    ),
+    Mutant(
+        "large-datasets-count-more",
+        "branchrank/measures/stratified.py",
+        "* (largest / len(each))",
+        "* 1.0",
+        ("tests/measures/test_stratified.py::test_the_test_is_a_sign_flip_of_pages_weighted_by_dataset",),
+    ),
+    Mutant(
+        "macro-interval-as-wide-as-one-datasets",
+        "branchrank/measures/stratified.py",
+        "low=mean - below / len(known)",
+        "low=mean - below / len(known) ** 0.5",
+        ("tests/measures/test_stratified.py::test_the_interval_is_zou_and_donners",),
+    ),
+    Mutant(
+        "odds-of-all-questions",
+        EFFECTS,
+        "won = [float(gap > 0) for gap in differences if gap]",
+        "won = [float(gap > 0) for gap in differences]",
+        ("tests/measures/test_effects.py",),
+    ),
+    Mutant(
+        "odds-ratio-over-the-differing",
+        EFFECTS,
+        "ratio=sum(won) / lost if lost else inf",
+        "ratio=sum(won) / len(won) if lost else inf",
+        (
+            "tests/measures/test_effects.py::test_the_odds_of_a_differing_question_and_wilsons_interval_of_them",
+        ),
+    ),
+    Mutant(
+        "d-without-the-degree-of-freedom",
+        EFFECTS,
+        "values.std(ddof=1)",
+        "values.std()",
+        ("tests/measures/test_effects.py::test_cohens_d_is_t_over_the_root_of_n",),
     ),
     Mutant(
         "normal-quantile-in-place-of-students",
@@ -193,7 +262,7 @@ MUTANTS = (
     Mutant(
         "few-pages-get-an-interval",
         CLUSTERING,
-        "    if effective_pages(sizes) < LEAST_PAGES:\n        return None\n",
+        "    if pages < LEAST_PAGES:\n        return None\n",
         "",
         (f"{TEST_INTERVALS}::test_few_pages_have_no_interval",),
     ),

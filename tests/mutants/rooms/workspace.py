@@ -2,7 +2,7 @@
 
 from mutants.mutant import Mutant
 
-COMPARISON = "branchrank/runs/run_comparison.py"
+COMPARISON = "branchrank/runs/predictor_comparison.py"
 TEST_RUN = "tests/test_run.py"
 TEST_CITIZEN = "tests/test_library_citizen.py"
 
@@ -26,8 +26,8 @@ MUTANTS = (
     Mutant(
         "delta-of-a-comparison-ignored",
         COMPARISON,
-        "delta=run.settings.delta if delta is None else delta,",
-        "delta=run.settings.delta,",
+        "return run.settings.delta if delta is None else delta",
+        "return run.settings.delta",
         (f"{TEST_RUN}::test_a_declared_comparison_is_the_one_of_the_report",),
     ),
     Mutant(

@@ -1,0 +1,74 @@
+"""Effect sizes of a paired comparison, in units that do not depend on the number of questions.
+
+1. Hits: the matched odds ratio, wins / losses (Agresti 2013, section 11.1). Its interval is that of the share
+   of wins among the differing questions, a rate with its pages, turned into odds: p / (1 - p).
+2. Other measures: Cohen's d_z, the mean difference over the standard deviation of the differences (Cohen
+   1988, section 2.3.5; Lakens 2013, equation 7).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from math import inf
+
+import numpy as np
+
+from branchrank.measures.intervals import LEVEL, compatible, mean_interval
+from branchrank.measures.significance import ROUNDING, Floats
+from branchrank.records import Record
+
+
+class Odds(Record, frozen=True, kw_only=True):
+    """A matched odds ratio, 0 to infinity (no loss), with its interval; ``None`` where too few pages hold the
+    differing questions."""
+
+    ratio: float
+    low: float | None
+    high: float | None
+
+
+def matched_odds(
+    differences: Sequence[float] | Floats,
+    pages: Sequence[str],
+    *,
+    level: float = LEVEL,
+    rejected: bool = False,
+) -> Odds | None:
+    """The odds that a differing question is won: wins / losses of ``differences`` (n,), gold on ``pages``.
+
+    The interval says of 1 what the test says, which ``rejected`` equality or not. ``None`` where no question
+    differs.
+
+    >>> found = matched_odds([1.0] * 12 + [-1.0] * 6, [str(n) for n in range(18)])
+    >>> found.ratio, round(found.low, 2), round(found.high, 2)
+    (2.0, 0.78, 5.14)
+    """
+    won = [float(gap > 0) for gap in differences if gap]
+    if not won:
+        return None
+    share, lost = sum(won) / len(won), won.count(0.0)
+    where = [page for gap, page in zip(differences, pages, strict=True) if gap]
+    found = compatible(mean_interval(won, where, level=level), share, rejected=rejected, null=0.5)
+    return Odds(
+        ratio=sum(won) / lost if lost else inf,
+        low=None if found is None else _odds(found.low),
+        high=None if found is None else _odds(found.high),
+    )
+
+
+def _odds(share: float) -> float:
+    return inf if share >= 1 else share / (1 - share)
+
+
+def cohens_d(differences: Sequence[float] | Floats) -> float | None:
+    """Cohen's d_z of paired ``differences`` (n,): their mean over their standard deviation.
+
+    ``None`` where it is not defined, with fewer than two questions or without spread.
+
+    >>> round(cohens_d([0.2, 0.5, -0.1, 0.4]), 3)
+    0.945
+    """
+    values = np.asarray(differences, dtype=np.float64)
+    if len(values) < 2 or np.ptp(values) < ROUNDING:
+        return None
+    return float(values.mean() / values.std(ddof=1))

@@ -1,0 +1,181 @@
+"""Paired comparisons over several datasets: the macro average, its interval, and one stratified test.
+
+1. The macro difference is the mean of the datasets' mean differences: every dataset counts the same, whatever
+   its number of questions.
+2. Its test is a sign-flip by page (:mod:`branchrank.measures.significance`), stratified by dataset: each
+   page's sum is weighted by 1 / (datasets * questions of its dataset), and the total is the macro difference.
+   So a difference that agrees over the datasets counts, and that some datasets are harder does not.
+3. Its interval combines those of the datasets, which are independent: with estimates d, bounds l and u and
+   weights w, the lower bound is sum(w d) - sqrt(sum((w (d - l))**2)), and the upper one likewise (MOVER: Zou
+   and Donner 2008). A macro average gets its interval in the same way.
+4. Candidates are one family: Holm for the tests, Bonferroni for the intervals. These say of 0 what the tests
+   say (:func:`~branchrank.measures.intervals.compatible`).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from math import sqrt
+from typing import NamedTuple
+
+import numpy as np
+
+from branchrank.measures.intervals import LEVEL, Interval, compatible, difference_interval, mean_interval
+from branchrank.measures.power import ALPHA
+from branchrank.measures.significance import (
+    DRAWS,
+    ROUNDING,
+    Floats,
+    cluster_sums,
+    holm,
+    non_zero,
+    p_floor,
+    sign_flip,
+)
+from branchrank.measures.verdicts import DELTA, Scores, Verdict, verdict_of
+from branchrank.records import Record
+
+
+class Stratum(NamedTuple):
+    """One dataset: system -> question id -> score in 0..1, and question id -> the source of its gold."""
+
+    scores: Mapping[str, Scores]
+    pages: Mapping[str, str]
+
+
+class StratifiedComparison(Record, frozen=True, kw_only=True):
+    """A candidate against the baseline over all datasets, on one measure.
+
+    ``difference`` is the macro difference (candidate - baseline), ``ci_low`` to ``ci_high`` its interval,
+    adjusted for ``family`` comparisons; ``None`` where a dataset has too few pages for one. ``differences``
+    are those of the datasets, in their order. ``wins``, ``ties`` and ``losses`` count all their questions.
+    """
+
+    measure: str
+    baseline: str
+    candidate: str
+    difference: float
+    ci_low: float | None
+    ci_high: float | None
+    p: float
+    p_adjusted: float
+    test: str
+    differences: tuple[float, ...]
+    wins: int
+    ties: int
+    losses: int
+    p_floor: float
+    family: int
+    alpha: float
+    delta: float
+    verdict: Verdict
+
+
+def macro_interval(
+    estimates: Sequence[float], intervals: Sequence[Interval | None], level: float = LEVEL
+) -> Interval | None:
+    """The interval of the mean of independent ``estimates``, each with its own; ``None`` if one has none.
+
+    >>> found = macro_interval([0.2, 0.4], [Interval(low=0.1, high=0.3), Interval(low=0.3, high=0.5)])
+    >>> round(found.low, 4), round(found.high, 4)
+    (0.2293, 0.3707)
+    """
+    known = [each for each in intervals if each is not None]
+    if not known or len(known) < len(intervals):
+        return None
+    mean = sum(estimates) / len(estimates)
+    below = sqrt(sum((value - each.low) ** 2 for value, each in zip(estimates, known, strict=True)))
+    above = sqrt(sum((each.high - value) ** 2 for value, each in zip(estimates, known, strict=True)))
+    return Interval(low=mean - below / len(known), high=mean + above / len(known), level=level)
+
+
+def macro_average(strata: Sequence[Stratum], system: str) -> tuple[float, Interval | None]:
+    """The mean of a system's means over the datasets, with its 95% interval."""
+    means, intervals = [], []
+    for stratum in strata:
+        values = [stratum.scores[system][key] for key in stratum.pages]
+        means.append(sum(values) / len(values))
+        intervals.append(mean_interval(values, list(stratum.pages.values())))
+    return sum(means) / len(means), macro_interval(means, intervals)
+
+
+def compare_strata(
+    strata: Sequence[Stratum],
+    *,
+    measure: str,
+    baseline: str,
+    delta: float = DELTA,
+    alpha: float = ALPHA,
+    seed: int = 0,
+    draws: int = DRAWS,
+) -> tuple[StratifiedComparison, ...]:
+    """Compare every other system with the baseline over all datasets, in the first one's order.
+
+    Each stratum holds scores of the same systems, and has a question.
+    """
+    candidates = [name for name in strata[0].scores if name != baseline]
+    found = [_gaps(strata, baseline, candidate) for candidate in candidates]
+    tests = [sign_flip(np.concatenate(_weighted(each, strata)), seed=seed, draws=draws) for each in found]
+    adjusted = holm([test.p for test in tests])
+    family = len(candidates)
+    compared = []
+    for candidate, gaps, test, p in zip(candidates, found, tests, adjusted, strict=True):
+        means = [float(each.mean()) for each in gaps]
+        difference = sum(means) / len(means)
+        each_interval = [
+            difference_interval(each, list(stratum.pages.values()), level=1 - alpha / family)
+            for each, stratum in zip(gaps, strata, strict=True)
+        ]
+        interval = macro_interval(means, each_interval, 1 - alpha / family)
+        interval = compatible(interval, difference, rejected=p < alpha)
+        moved = [
+            cluster_sums(np.abs(each), list(stratum.pages.values()))
+            for each, stratum in zip(gaps, strata, strict=True)
+        ]
+        floor = p_floor(len(non_zero(np.concatenate(moved))))
+        whole = np.concatenate(gaps)
+        wins, losses = int((whole > 0).sum()), int((whole < 0).sum())
+        compared.append(
+            StratifiedComparison(
+                measure=measure,
+                baseline=baseline,
+                candidate=candidate,
+                difference=difference,
+                ci_low=None if interval is None else interval.low,
+                ci_high=None if interval is None else interval.high,
+                p=test.p,
+                p_adjusted=p,
+                test=f"stratified {test.test}",
+                differences=tuple(means),
+                wins=wins,
+                ties=len(whole) - wins - losses,
+                losses=losses,
+                p_floor=floor,
+                family=family,
+                alpha=alpha,
+                delta=delta,
+                verdict=verdict_of(p, difference, interval, floor, family, alpha, delta),
+            )
+        )
+    return tuple(compared)
+
+
+def _gaps(strata: Sequence[Stratum], baseline: str, candidate: str) -> list[Floats]:
+    """Candidate - baseline of each question, by dataset; what differs by rounding only counts as equal."""
+    found = []
+    for stratum in strata:
+        a, b = stratum.scores[baseline], stratum.scores[candidate]
+        gaps = np.array([b[key] - a[key] for key in stratum.pages], dtype=np.float64)
+        gaps[np.abs(gaps) < ROUNDING] = 0.0
+        found.append(gaps)
+    return found
+
+
+def _weighted(gaps: Sequence[Floats], strata: Sequence[Stratum]) -> list[Floats]:
+    """The sums of the pages by dataset, weighted by 1 / its questions; times those of the largest dataset, so
+    that rounding stays small beside them."""
+    largest = max(map(len, gaps))
+    return [
+        cluster_sums(each, list(stratum.pages.values())) * (largest / len(each))
+        for each, stratum in zip(gaps, strata, strict=True)
+    ]

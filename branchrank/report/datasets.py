@@ -1,0 +1,233 @@
+"""The table of systems over datasets: for a terminal, as Markdown and as CSV."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from io import StringIO
+from pathlib import Path
+from typing import TYPE_CHECKING, Literal
+
+from rich.console import Console
+from rich.table import Table as RichTable
+from rich.text import Text
+
+from branchrank.artifacts import write_text
+from branchrank.errors import UsageError
+from branchrank.measures.stratified import StratifiedComparison
+from branchrank.printable import safe
+from branchrank.records import Record
+from branchrank.report.blocks import Block, Cell, Paragraph, Points, Report, Section, Strong, Table
+from branchrank.report.markdown import markdown
+from branchrank.report.terminal import PIPE_WIDTH, say
+from branchrank.runs.csv_text import table_csv
+from branchrank.runs.datasets import DatasetComparison, compare_datasets
+from branchrank.runs.run import RunData
+from branchrank.runs.words import (
+    gap,
+    gap_between,
+    interval,
+    interval_words,
+    is_share,
+    p_value,
+    plural,
+    record,
+    verdict_words,
+)
+
+if TYPE_CHECKING:
+    import pandas as pd
+
+Form = Literal["text", "markdown", "csv"]
+
+
+class DatasetReport(Record, frozen=True, kw_only=True):
+    """Systems over datasets: ``comparison`` has the figures, and printing shows them as a table."""
+
+    comparison: DatasetComparison
+
+    def text(self, form: Form = "text") -> str:
+        """The report as plain ``text``, ``markdown`` or ``csv``."""
+        if form == "text":
+            return str(self)
+        return as_markdown(self.comparison) if form == "markdown" else as_csv(self.comparison)
+
+    def write(self, path: str | Path, form: Form = "markdown") -> Path:
+        """Write :meth:`text` to a file and return its path."""
+        write_text(Path(path), self.text(form))
+        return Path(path)
+
+    def print(self, width: int | None = None) -> None:
+        """Print the table, the verdicts and a legend; ``width`` is the terminal's unless it is given."""
+        _print(self.comparison, Console(width=width))
+
+    @property
+    def frame(self) -> pd.DataFrame:
+        """One row per system and dataset, the macro average last: the columns of ``csv``."""
+        import pandas as pd
+
+        texts = dict.fromkeys(("system", "dataset", "measure", "baseline", "verdict"), str)
+        return pd.read_csv(StringIO(as_csv(self.comparison)), dtype=texts)
+
+    def __str__(self) -> str:
+        stream = StringIO()
+        _print(self.comparison, Console(file=stream, width=PIPE_WIDTH))
+        return "".join(f"{line.rstrip()}\n" for line in stream.getvalue().splitlines())
+
+
+def _print(found: DatasetComparison, console: Console) -> None:
+    content = scores_table(found)
+    table = RichTable(box=None, pad_edge=False, padding=(0, 2, 0, 0), header_style="underline")
+    for place, heading in enumerate(content.headings):
+        table.add_column(safe(heading), justify="right" if place else "left", overflow="fold")
+    narrow = console.width < PIPE_WIDTH
+    for row in content.rows:
+        # In a terminal an interval is on a line of its own, so that more datasets fit.
+        texts = [each.text if isinstance(each, Strong) else each for each in row]
+        cells = [safe(text).replace(" (", "\n(") if narrow else safe(text) for text in texts]
+        table.add_row(
+            *(
+                Text(cell, style="bold" if isinstance(row[0], Strong) and not place else "")
+                for place, cell in enumerate(cells)
+            )
+        )
+    say(console, content.caption, style="bold")
+    console.print(table)
+    console.print()
+    for line in sentences(found):
+        say(console, line)
+    console.print()
+    say(console, legend(found), style="dim")
+    for note in found.notes:
+        say(console, f"Note: {note}", style="yellow")
+
+
+def dataset_report(
+    runs: Mapping[str, RunData] | Sequence[RunData],
+    *,
+    measure: str = "",
+    baseline: str = "",
+    delta: float | None = None,
+) -> DatasetReport:
+    """Compare runs over datasets (:func:`~branchrank.runs.datasets.compare_datasets`), named or not."""
+    named = dict(runs) if isinstance(runs, Mapping) else dict(zip(_names(runs), runs, strict=True))
+    return DatasetReport(comparison=compare_datasets(named, measure=measure, baseline=baseline, delta=delta))
+
+
+def _names(runs: Sequence[RunData]) -> list[str]:
+    """Names of runs: their experiments, else their corpora, else their directories, whichever differ."""
+    directories = [str(run.directory) for run in runs]
+    if twice := [name for name in directories if directories.count(name) > 1]:
+        raise UsageError(f"{twice[0]} is given twice", remedy="name each run once")
+    for names in ([run.record.experiment for run in runs], [Path(run.record.corpus).name for run in runs]):
+        if all(names) and len(set(names)) == len(names):
+            return names
+    return directories
+
+
+def scores_table(found: DatasetComparison) -> Table:
+    """Systems, their means on each dataset and the macro average, with intervals; a winner is strong."""
+    winner = _winner(found)
+    return Table(
+        caption=f"{found.measure.replace('_', ' ')}, with 95% intervals",
+        headings=("system", *found.datasets, "macro average"),
+        rows=tuple(
+            (
+                Strong(row.system) if row.system == winner else row.system,
+                *(interval(each, found.measure) for each in (*row.estimates, row.macro)),
+            )
+            for row in found.systems
+        ),
+    )
+
+
+def _winner(found: DatasetComparison) -> str | None:
+    """The best candidate if it is better than the baseline, or the baseline if all others are worse."""
+    if not found.comparisons:
+        return None
+    best = max(found.comparisons, key=lambda each: each.difference)
+    if best.verdict == "better":
+        return best.candidate
+    return found.baseline if all(each.verdict == "worse" for each in found.comparisons) else None
+
+
+def differences_table(found: DatasetComparison) -> Table:
+    """Each candidate against the baseline: by dataset, and over all of them with its test."""
+    return Table(
+        caption=f"Difference from {found.baseline}",
+        headings=(
+            "candidate",
+            *found.datasets,
+            "macro difference",
+            "wins/ties/losses",
+            "adjusted p",
+            "verdict",
+        ),
+        rows=tuple(_difference(each, found.measure) for each in found.comparisons),
+    )
+
+
+def _difference(each: StratifiedComparison, measure: str) -> tuple[Cell, ...]:
+    return (
+        each.candidate,
+        *(gap(value, measure) for value in each.differences),
+        f"{gap(each.difference, measure)} ({gap_between(each.ci_low, each.ci_high, measure)})",
+        record(each),
+        p_value(each.p_adjusted),
+        verdict_words(each),
+    )
+
+
+def sentences(found: DatasetComparison) -> list[str]:
+    """Each comparison in words."""
+    unit = " points" if is_share(found.measure) else ""
+    over = plural(len(found.datasets), "dataset")
+    return [
+        f"{each.candidate} vs {each.baseline}: {verdict_words(each)} over {over}. Macro difference "
+        f"{gap(each.difference, found.measure)}{unit} ({interval_words(each)}); "
+        f"adjusted p {p_value(each.p_adjusted)}."
+        for each in found.comparisons
+    ]
+
+
+def legend(found: DatasetComparison) -> str:
+    """What the table is about."""
+    parts = zip(found.datasets, found.questions, found.pages, strict=True)
+    sizes = "; ".join(
+        f"{name}: {plural(n, 'question')} on {plural(pages, 'page')}" for name, n, pages in parts
+    )
+    return (
+        f"{sizes}. In the macro average every dataset counts the same. Test: sign-flip by page, stratified "
+        "by dataset; Holm over the candidates."
+    )
+
+
+def as_markdown(found: DatasetComparison) -> str:
+    """The tables and the verdicts as Markdown."""
+    blocks: tuple[Block, ...] = (
+        Points(items=tuple((each,) for each in sentences(found))),
+        scores_table(found),
+        differences_table(found),
+        *(Paragraph(text=f"Note: {note}") for note in found.notes),
+    )
+    section = Section(title=f"{found.measure} against {found.baseline}", blocks=blocks)
+    return markdown(Report(title="Systems over datasets", facts=(legend(found),), sections=(section,)))
+
+
+def as_csv(found: DatasetComparison) -> str:
+    """One line per system and dataset; the one of the macro average has the test against the baseline."""
+    compared = {each.candidate: each for each in found.comparisons}
+    test = ("difference", "ci_low", "ci_high", "p", "p_adjusted", "wins", "ties", "losses", "verdict")
+    lines: list[tuple[object, ...]] = []
+    for row in found.systems:
+        each = compared.get(row.system)
+        named = zip((*found.datasets, "macro average"), (*row.estimates, row.macro), strict=True)
+        for place, (dataset, cell) in enumerate(named):
+            tested: list[object] = [None] * len(test)
+            if each is not None and place < len(each.differences):
+                tested[0] = each.differences[place]
+            elif each is not None:
+                tested = [getattr(each, name) for name in test]
+            figures = (cell.n, cell.value, cell.low, cell.high)
+            lines.append((row.system, dataset, found.measure, found.baseline, *figures, *tested))
+    header = ("system", "dataset", "measure", "baseline", "questions", "mean", "low", "high", *test)
+    return table_csv(header, lines)

@@ -1,0 +1,118 @@
+"""Comparisons of the predictors of one run: of two of them, or of all with one or several baselines."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import TYPE_CHECKING
+
+from branchrank.errors import UsageError, suggestion
+from branchrank.measures.verdicts import Comparison, compare_pairs
+from branchrank.printable import safe
+from branchrank.records import Record
+from branchrank.runs.comparisons import baselines_of, compare_scored, pairs_of
+from branchrank.runs.words import effect, opening, sentence
+
+if TYPE_CHECKING:
+    import pandas as pd
+
+    from branchrank.runs.run import RunData
+
+
+class PredictorComparisons(Record, frozen=True, kw_only=True):
+    """The comparisons of a run's predictors on one measure, which are one family.
+
+    ``str()`` is what ``branchrank compare`` prints of them.
+    """
+
+    comparisons: tuple[Comparison, ...]
+
+    def __str__(self) -> str:
+        lines = (
+            f"{opening(each)} {sentence(each)} Effect size: {effect(each)}." for each in self.comparisons
+        )
+        return "\n".join(map(safe, lines))
+
+    @property
+    def frame(self) -> pd.DataFrame:
+        """One row per comparison, the columns of ``comparisons.csv``."""
+        from branchrank.runs.frames import comparisons_frame
+
+        return comparisons_frame(self.comparisons)
+
+
+def compare_all(
+    run: RunData,
+    baseline: str | Sequence[str] = "",
+    *,
+    measure: str = "",
+    delta: float | None = None,
+) -> PredictorComparisons:
+    """Compare every predictor of a run with one or several baselines, or every pair (``all-pairs``).
+
+    ``baseline``, ``measure`` and ``delta`` default to the declared ones. All the comparisons are one family.
+    Raises :class:`UsageError` for an unknown predictor or measure, and where nothing can be compared.
+    """
+    chosen = run.measure(measure)
+    baselines = baselines_of(baseline or run.settings.baseline, run.predictors)
+    found = compare_scored(
+        run.scores,
+        chosen,
+        pairs_of(baselines, run.predictors),
+        delta=_delta(run, delta),
+        alpha=run.settings.alpha,
+        seed=run.record.seed,
+    )
+    if not found:
+        raise UsageError(
+            f"{run.directory} compares nothing: it has one predictor, or no answerable question",
+            remedy="name a run of two predictors",
+        )
+    return PredictorComparisons(comparisons=found)
+
+
+def compare_within(
+    run: RunData, candidate: str, baseline: str = "", *, measure: str = "", delta: float | None = None
+) -> Comparison:
+    """Compare two predictors of a run; ``baseline``, ``measure`` and ``delta`` default to the declared ones.
+
+    A comparison that the run declared is returned as its report has it, adjusted for all of its candidates;
+    any other is a family of its own. Raises :class:`UsageError` for an unknown predictor or measure, for a
+    predictor compared with itself, and for a run without answerable questions.
+    """
+    baseline = baseline or run.judgement.baseline
+    for name in (candidate, baseline):
+        if name not in run.predictors:
+            raise unknown_predictor(str(run.directory), name, run.predictors)
+    if candidate == baseline:
+        raise UsageError(f"{candidate!r} is compared with itself", remedy="name another baseline")
+    chosen = run.measure(measure)
+    if chosen.same(run.primary) and delta in (None, run.settings.delta):
+        for declared in run.judgement.comparisons:
+            if (declared.candidate, declared.baseline) == (candidate, baseline):
+                return declared
+    [found] = compare_pairs(
+        [
+            (
+                (baseline, run.scores.per_question(baseline, chosen)),
+                (candidate, run.scores.per_question(candidate, chosen)),
+            )
+        ],
+        run.clusters,
+        measure=chosen.name,
+        delta=_delta(run, delta),
+        alpha=run.settings.alpha,
+        seed=run.record.seed,
+    )
+    return found
+
+
+def _delta(run: RunData, delta: float | None) -> float:
+    return run.settings.delta if delta is None else delta
+
+
+def unknown_predictor(where: str, name: str, known: Sequence[str]) -> UsageError:
+    """The error for a predictor that a run does not have."""
+    return UsageError(
+        f"{where} has no predictor {name!r}",
+        remedy=suggestion(name, known) or f"name one of {', '.join(known)}",
+    )

@@ -1,0 +1,52 @@
+"""Effect sizes against worked examples and scipy."""
+
+from math import inf
+
+import numpy as np
+import pytest
+
+from branchrank.measures.effects import cohens_d, matched_odds
+from branchrank.measures.intervals import mean_interval
+
+
+def pages(count):
+    return [str(number) for number in range(count)]
+
+
+def test_the_odds_of_a_differing_question_and_wilsons_interval_of_them():
+    gaps = [1.0] * 12 + [0.0] * 30 + [-1.0] * 6
+    found = matched_odds(gaps, pages(48))
+    share = mean_interval([1.0] * 12 + [0.0] * 6, pages(18))
+    assert found.ratio == 2.0
+    assert (found.low, found.high) == pytest.approx(
+        (share.low / (1 - share.low), share.high / (1 - share.high))
+    )
+    mirrored = matched_odds([-gap for gap in gaps], pages(48))
+    assert (mirrored.ratio, mirrored.low) == pytest.approx((0.5, 1 / found.high))
+
+
+def test_nothing_lost_is_infinite_and_no_difference_has_no_odds():
+    found = matched_odds([1.0] * 7, pages(7), rejected=True)
+    assert (found.ratio, found.high) == (inf, inf)
+    assert found.low > 1
+    assert matched_odds([0.0] * 7, pages(7)) is None
+
+
+def test_the_interval_says_of_1_what_the_test_says():
+    gaps = [1.0] * 6 + [-1.0]
+    assert matched_odds(gaps, pages(7)).low <= 1
+    assert matched_odds(gaps, pages(7), rejected=True).low >= 1
+
+
+def test_differing_questions_of_few_pages_have_no_interval():
+    found = matched_odds([1.0] * 6 + [-1.0] * 2, ["a"] * 4 + ["b"] * 4)
+    assert (found.ratio, found.low, found.high) == (3.0, None, None)
+
+
+def test_cohens_d_is_t_over_the_root_of_n():
+    from scipy.stats import ttest_1samp
+
+    gaps = np.random.default_rng(4).normal(0.1, 0.3, 40)
+    assert cohens_d(gaps) == pytest.approx(ttest_1samp(gaps, 0).statistic / np.sqrt(40))
+    assert cohens_d([0.2]) is None
+    assert cohens_d([0.2, 0.2]) is None
