@@ -44,9 +44,10 @@ docs: setup
 	$(BIN)/python -m sphinx -q -W --keep-going -b html docs build/docs
 
 unit: setup
+	-$(MAKE) --no-print-directory axe
 	$(BIN)/python -m pytest -n auto --dist loadfile
 
-# Fetches the accessibility checker that the tests of the report run in Chromium; without it they are skipped.
+# Fetches the accessibility checker that the tests of the report run in Chromium; without it those tests fail.
 axe: setup
 	PYTHONPATH=tests $(BIN)/python -m support.axe
 

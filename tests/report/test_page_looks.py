@@ -8,7 +8,7 @@ from pathlib import Path
 
 import msgspec
 import pytest
-from support.axe import needs_axe, violations
+from support.axe import violations
 from support.chromium import Chromium, needs_chromium
 from support.made_runs import Planned, make_questions, make_run
 
@@ -141,7 +141,6 @@ def test_nothing_overflows_overlaps_shrinks_or_breaks(
     assert browser.run(_BROKEN) == []
 
 
-@needs_axe
 @pytest.mark.parametrize("dark", [False, True], ids=["light", "dark"])
 @pytest.mark.parametrize("width", WIDTHS)
 @pytest.mark.parametrize("name", EVERY_PAGE)
