@@ -62,6 +62,8 @@ def command(query: str, data_dir: Path, mode: str | None, quiet: bool) -> None:
     Modes: grep, vectors, both fused (with keywords of their own for grep), and the predictors local,
     hybrid and late-interaction.
     """
+    import branchrank.serve.tui.app  # noqa: F401  # a missing extra is the first thing to fix
+
     if not on_terminal():
         raise UsageError("the terminal UI needs a terminal", remedy="branchrank search QUERY")
     with open_workspace(data_dir, given_flags(), quiet=quiet) as workspace:

@@ -222,6 +222,7 @@
   // Focusing a mark may scroll to it: its tooltip goes with it.
   addEventListener("scroll", () => {
     const mark = document.activeElement;
+    if (tip.hidden) return; // Escape closed it, and the scrolling that the focus began still goes on
     if (mark.matches(".plot [aria-label]")) show(mark);
     else hide();
   }, { passive: true });
