@@ -176,7 +176,7 @@ class _Streak:
 
     @property
     def left(self) -> int:
-        """The number of calls to make before checking again; limited by the failures left to the limit."""
+        """The number of calls to make before checking again: less after server failures."""
         return MOST_FAILED - self.failed if self.failed else MOST_UNUSABLE
 
     def add(self, answer: Answer[list[_Draft]]) -> None:
