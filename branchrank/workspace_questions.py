@@ -200,8 +200,7 @@ class WorkspaceQuestions:
             yield Proposals(llm)
 
     def reanchor(self, path: AnyPath | None = None, output: AnyPath | None = None) -> MovedGold:
-        """Move gold to the current place of its lines or quotes; write ``output`` (default: the same
-        file)."""
+        """Move gold to the current place of its lines or quotes; ``output`` defaults to the same file."""
         from branchrank.questions.anchoring import corpus_lines, reanchor
         from branchrank.questions.question_files import may_be_absent
 
