@@ -1,11 +1,11 @@
 """BEIR folders (Thakur et al., NeurIPS 2021): ``corpus.jsonl``, ``queries.jsonl``, ``qrels/<split>.tsv``.
 
-1. Each line of ``corpus.jsonl`` becomes a file of its own: the title on line 1 (empty where there is none),
-   then the text, line by line. Its name is the entry's ``_id``, percent-encoded, and the suffix ``.beir``; as
-   no word of the document it is not indexed.
-2. Such a file is one section, whose readable text is the text word for word: nothing in it is markup. Where
-   there is a title only, it is the text.
-3. The files are written beside their place and renamed into it, so they are all there or none.
+1. Each line of ``corpus.jsonl`` becomes one file: the title on line 1 (an empty line if the entry has no
+   title), then the text, line by line. The file is named after the entry's ``_id``, percent-encoded, with
+   the suffix ``.beir``. The name is not part of the document, so it is not indexed.
+2. Each file is read as one section of plain text; nothing in it is treated as markup. If an entry has a
+   title but no text, the title is used as the text.
+3. The files are written to a temporary folder that is then renamed, so either all of them exist or none.
 """
 
 from __future__ import annotations
@@ -43,23 +43,23 @@ def is_beir(folder: Path) -> bool:
 
 
 def entries_place(name: str) -> str:
-    """Where a workspace keeps the entries of a folder of this name, below its own folder."""
+    """The path, relative to the workspace, of the folder for the entries of the BEIR folder ``name``."""
     return f"beir/{name}"
 
 
 def entry_source(identifier: str) -> str:
-    """The source of the entry with this ``_id``."""
+    """The source (file name) of the entry with this ``_id``."""
     name = quote(identifier, safe="")
     return f"{'%2E' + name[1:] if name.startswith('.') else name}{ENTRY_SUFFIX}"
 
 
 def entry_id(source: str) -> str | None:
-    """The ``_id`` of the entry that a source is, ``None`` for any other document."""
+    """The ``_id`` of the entry with this source; ``None`` if the source is not a BEIR entry."""
     return unquote(source.removesuffix(ENTRY_SUFFIX)) if source.endswith(ENTRY_SUFFIX) else None
 
 
 def read_entry(source: str, content: bytes) -> Document:
-    """Read the file of an entry. Never raises for what it holds."""
+    """Read the file of an entry. Never raises, whatever the file contains."""
     text, notes = decode(content)
     lines = split_lines(text)
     title = " ".join(lines[0].split())
@@ -89,7 +89,7 @@ def read_entry(source: str, content: bytes) -> Document:
 def read_entries(folder: Path) -> Iterator[Entry]:
     """The entries of a folder's corpus, one line at a time.
 
-    Raises :class:`CorpusError` naming a line that is no entry or repeats an ``_id``.
+    Raises :class:`CorpusError` that names the line if a line is not a valid entry or repeats an ``_id``.
     """
     path = folder / CORPUS
     decoder = msgspec.json.Decoder(Entry)
@@ -111,12 +111,12 @@ def read_entries(folder: Path) -> Iterator[Entry]:
 
 
 def unpack_beir(folder: Path, target: Path) -> Path:
-    """Write the entries of a BEIR folder as files into ``target``, replacing those there; returns it.
+    """Write the entries of a BEIR folder as files into ``target``, replace its old files, and return it.
 
-    Entries of the same ``corpus.jsonl`` stay: a file beside ``target`` keeps its SHA-256.
+    If ``corpus.jsonl`` has not changed, the existing files are kept: its SHA-256 is stored beside ``target``.
 
-    Raises :class:`CorpusError` for a corpus that can't be read, or when ``target`` holds anything else, and
-    :class:`~branchrank.errors.StorageError`.
+    Raises :class:`CorpusError` if the corpus can't be read or ``target`` contains other files, and
+    :class:`~branchrank.errors.StorageError` if the files can't be written.
     """
     if target.exists() and not (
         target.is_dir() and all(path.suffix == ENTRY_SUFFIX for path in target.iterdir())

@@ -1,18 +1,18 @@
-"""Chunks: what is embedded. Each lies inside one section's own span.
+"""Split documents into chunks, the units that are embedded. Each chunk lies inside one section's own span.
 
-1. The budget of a chunk is ``min(target, limit)`` tokens less those of its breadcrumb, which is put
-   before the text when it is embedded. A breadcrumb past half of that loses titles from the left, and a
-   title past it is cut.
-2. A block within the budget is one piece. A larger one is cut into pieces: code at blank lines, then
-   anything between lines; a single line past the budget is cut between words (a word past it,
-   between characters), and only then do chunks share a line.
-3. Pieces are packed in order. A heading stays with the piece after it, and a code block with the
-   paragraph that introduces it, where both fit into one chunk.
-4. A last chunk under a quarter of the budget takes pieces from the one before it.
-5. With an overlap, a chunk first repeats the last lines of the one before it, up to that many tokens.
+1. The budget of a chunk is ``min(target, limit)`` tokens minus the tokens of its breadcrumb, which is put
+   before the text when the chunk is embedded. If the breadcrumb takes more than half of
+   ``min(target, limit)``, its leftmost titles are dropped; if the last title alone is longer, it is cut.
+2. A block that fits the budget is one piece. A larger block is cut into pieces: code at blank lines first,
+   then any block between lines. A single line larger than the budget is cut between words, and a single
+   word larger than the budget between characters; only in these cases do two chunks share a line.
+3. Pieces are packed into chunks in order. A heading stays with the piece after it, and a code block with
+   the paragraph before it, if both fit into one chunk.
+4. If the last chunk fills less than a quarter of the budget, pieces move to it from the chunk before it.
+5. With an overlap, each chunk starts with the last lines of the previous chunk, up to that many tokens.
 
-A chunk's text is the text of its pieces and nothing else; every piece is in exactly one chunk, the
-overlap apart. The time is linear in the size of the document, however long its lines and titles are.
+A chunk's text is the text of its pieces and nothing else. Apart from the overlap, every piece is in exactly
+one chunk. The time is linear in the size of the document, however long its lines and titles are.
 """
 
 from __future__ import annotations
@@ -27,9 +27,9 @@ from branchrank.records import BREADCRUMB_SEPARATOR, Chunk
 
 CountTokens = Callable[[str], int]
 
-#: Text past so many characters per token holds words that the tokenizer gives up on; it is cut as well.
+#: A text with more characters per token contains words too long for the tokenizer, so it is cut as well.
 _MAX_CHARACTERS_PER_TOKEN = 64
-#: The same for breadcrumbs, which every chunk of a section repeats.
+#: The same limit for breadcrumbs. It is lower because every chunk of a section repeats the breadcrumb.
 _MAX_BREADCRUMB_CHARACTERS_PER_TOKEN = 8
 
 
@@ -51,10 +51,11 @@ def chunk_document(
     limit_tokens: int,
     count_tokens: CountTokens,
 ) -> list[Chunk]:
-    """The document's chunks in line order.
+    """Return the document's chunks in line order.
 
-    ``target_tokens`` and ``limit_tokens`` (at least 8) bound breadcrumb and text together, in tokens of
-    ``count_tokens``, which must be additive over words. ``overlap_tokens`` is capped at half a chunk.
+    ``target_tokens`` and ``limit_tokens`` (at least 8) limit breadcrumb and text together, in tokens as
+    counted by ``count_tokens``, which must be additive over words. ``overlap_tokens`` is capped at half of
+    the chunk's budget.
     """
     chunks: list[Chunk] = []
     capacity = min(target_tokens, limit_tokens)
@@ -80,7 +81,7 @@ def chunk_document(
 
 
 def _breadcrumb_fitter(limit: int, count: CountTokens) -> Callable[[str], tuple[str, int]]:
-    """A function that shortens a breadcrumb to ``limit`` tokens, and counts them; each title once."""
+    """A function that shortens a breadcrumb to ``limit`` tokens and returns it with its token count."""
     separator = count(BREADCRUMB_SEPARATOR)
     room = limit * _MAX_BREADCRUMB_CHARACTERS_PER_TOKEN
     sizes: dict[str, int] = {}
@@ -109,7 +110,7 @@ def _breadcrumb_fitter(limit: int, count: CountTokens) -> Callable[[str], tuple[
 
 
 def _groups(section: Section, budget: int, count: CountTokens) -> list[list[_Piece]]:
-    """Pieces in order, those that should stay together in one list of at most ``budget`` tokens."""
+    """Group the pieces that should stay together, in order; each group has at most ``budget`` tokens."""
     groups: list[list[_Piece]] = []
     size = 0
     for block in section.blocks:
@@ -157,7 +158,7 @@ def _pieces(block: Block, budget: int, count: CountTokens) -> Iterator[_Piece]:
 
 
 def _tokens_within(text: str, budget: int, count: CountTokens) -> int | None:
-    """The tokens of a text that fits into the budget, ``None`` for a longer one (which is not counted)."""
+    """The number of tokens if the text fits the budget, else ``None``; very long texts are not counted."""
     if len(text) > budget * _MAX_CHARACTERS_PER_TOKEN:
         return None
     tokens = count(text)
@@ -165,7 +166,7 @@ def _tokens_within(text: str, budget: int, count: CountTokens) -> int | None:
 
 
 def _cut_line(line: str, budget: int, count: CountTokens) -> Iterator[tuple[str, int]]:
-    """A line in parts of at most ``budget`` tokens, cut between words where there are any."""
+    """Cut a line into parts of at most ``budget`` tokens, between words if possible."""
     tokens = _tokens_within(line, budget, count)
     if tokens is not None:
         yield line, tokens
@@ -173,7 +174,7 @@ def _cut_line(line: str, budget: int, count: CountTokens) -> Iterator[tuple[str,
     words = list(_short_words(line, budget, count))
     start, step = 0, max(1, budget // 4)
     while start < len(words):
-        # The longest run of words that fits: words are counted many at a time, fewer near the end of the run.
+        # Find the longest run of words that fits: count many words at a time, fewer near the end of the run.
         stop, size = start, 0
         while step and stop < len(words):
             more = count(" ".join(words[stop : stop + step]))
@@ -181,7 +182,7 @@ def _cut_line(line: str, budget: int, count: CountTokens) -> Iterator[tuple[str,
                 stop, size = min(stop + step, len(words)), size + more
             else:
                 step //= 2
-        if stop == start:  # a budget below a character's tokens
+        if stop == start:  # even a single character has more tokens than the budget
             stop, size = start + 1, count(words[start])
         yield " ".join(words[start:stop]), size
         step = max(1, (stop - start) // 2)
@@ -189,7 +190,7 @@ def _cut_line(line: str, budget: int, count: CountTokens) -> Iterator[tuple[str,
 
 
 def _short_words(line: str, budget: int, count: CountTokens) -> Iterator[str]:
-    """Words of a line; a word past the budget in parts (a character is at most three tokens)."""
+    """The words of a line; a word larger than the budget is split (a character is at most three tokens)."""
     step = max(1, budget // 3)
     for word in line.split():
         if len(word) <= step or _tokens_within(word, budget, count) is not None:
@@ -231,7 +232,7 @@ def _feed_last(chunks: list[list[list[_Piece]]], sizes: list[int], budget: int) 
 
 
 def _tail(pieces: list[_Piece], room: int, count: CountTokens) -> list[_Piece]:
-    """The last lines of a chunk, at most ``room`` tokens of them."""
+    """The last lines of a chunk that have at most ``room`` tokens together."""
     tail: list[_Piece] = []
     for piece in reversed(pieces):
         lines = piece.text.split("\n")

@@ -1,9 +1,10 @@
-"""The documents below a folder, in one fixed order, and what was left out with the reason.
+"""Find the documents below a folder, in a fixed order, and note which files were skipped and why.
 
-1. The folder is walked in sorted order. Hidden names, excluded paths and the directories of benchmark runs,
-   whose reports would change what they measure, are left out silently, links and what is neither file nor
-   folder with a note; so the walk never leaves the root and never loops.
-2. A file counts when a reader knows its suffix. Binary and huge files are left out with a note.
+1. Hidden names, excluded paths and the directories of benchmark runs (whose reports would change the corpus
+   that they measure) are skipped without a note. Links, and entries that are neither files nor folders, are
+   skipped with a note, so the walk never leaves the root and never loops.
+2. A file is a document if a reader exists for its suffix. Binary and very large files are skipped with a
+   note.
 """
 
 from __future__ import annotations
@@ -33,19 +34,19 @@ class CorpusFile(Record, frozen=True, kw_only=True):
 
 
 class Discovery(Record, frozen=True, kw_only=True):
-    """The files of a corpus in order of their source, and notes on what was left out."""
+    """The files of a corpus, sorted by source, and notes on the files that were skipped."""
 
     files: tuple[CorpusFile, ...]
     notes: tuple[str, ...]
 
 
 def discover(root: Path, exclude: Collection[str] = ()) -> Discovery:
-    """The documents below ``root``.
+    """Return the documents below ``root``.
 
-    ``exclude`` holds paths relative to it (``docs/results``) or shell patterns (``*/drafts/*``).
+    ``exclude`` contains paths relative to ``root`` (``docs/results``) or shell patterns (``*/drafts/*``).
 
     Raises:
-        CorpusError: the folder is missing, is no folder, or holds no document.
+        CorpusError: ``root`` does not exist, is not a folder, or contains no documents.
     """
     if not root.is_dir():
         state = "is not a folder" if root.exists() else "does not exist"
@@ -92,7 +93,7 @@ def _excluded(source: str, patterns: list[str]) -> bool:
 
 
 def _examine(root: Path, source: str, files: list[CorpusFile], notes: list[str]) -> None:
-    """Add the file to the corpus, or a note that says why not."""
+    """Add the file to ``files``, or add a note that says why it was skipped."""
     reason = ""
     try:
         source.encode("utf-8")

@@ -1,7 +1,7 @@
-"""What a reader makes of one file: sections with line-exact spans, and blocks of readable text.
+"""The parsed form of one file: sections with exact line spans, and blocks of readable text.
 
-Every line of the file lies in exactly one section's own span. ``sections[0]`` is the file itself: it
-owns the text before the first heading and, when the file has one lone top heading, that heading too.
+Every line of the file lies in exactly one section's own span. ``sections[0]`` is the file itself: its own
+span holds the text before the first heading and, if the file has a single top heading, that heading too.
 """
 
 from __future__ import annotations
@@ -12,19 +12,19 @@ from branchrank.records import Record
 
 BlockKind = Literal["heading", "prose", "code", "table", "list"]
 
-#: What ends the name of an entry of a BEIR folder.
+#: The suffix of the file of a BEIR entry.
 ENTRY_SUFFIX = ".beir"
 
 
 class Block(Record, frozen=True, kw_only=True):
-    """A run of whole lines that belongs together, with its text as a person would read it.
+    """A run of whole lines that belong together, with their text as a person would read it.
 
     A section's blocks are in line order, disjoint, and inside its own span. A heading is a block of
     its own. Blank lines and lines that carry no text (labels, comments, directive options) may
     lie in no block.
 
-    The n-th line of ``text`` is what there is to read on the n-th line of the span (except in a heading,
-    whose text is one line), so that a long block can be cut between lines.
+    The n-th line of ``text`` is the readable text of the n-th line of the span (except in a heading, whose
+    text is one line), so a long block can be cut between lines.
     """
 
     kind: BlockKind
@@ -34,11 +34,12 @@ class Block(Record, frozen=True, kw_only=True):
 
 
 class Section(Record, frozen=True, kw_only=True):
-    """A heading and what follows it, up to the next heading.
+    """A heading and the text after it, up to the next heading.
 
-    ``id`` is ``source`` for the file itself, else ``source#slug/slug`` along the path of headings,
-    repeats ``~2``. ``parent`` is an index into the document's sections; ``level`` is 0 for the file,
-    1 for headings right below it. ``labels`` are the reference targets that stand at the heading.
+    ``id`` is ``source`` for the file itself, else ``source#slug/slug`` with the slugs of the headings above
+    it and its own; a repeated id gets ``~2``. ``parent`` is an index into the document's sections. ``level``
+    is 0 for the file and 1 for headings directly below it. ``labels`` are the reference targets at the
+    heading. ``line_end`` includes the subsections, ``own_line_end`` does not.
     """
 
     id: str
@@ -60,7 +61,7 @@ class Label(Record, frozen=True, kw_only=True):
 
 
 class Reference(Record, frozen=True, kw_only=True):
-    """A cross reference with text of its own, as the corpus's author wrote it.
+    """A cross reference whose link text was written by the corpus's author.
 
     ``role`` is ``ref``, ``doc`` or ``link``; ``target`` is the raw target (label, document path or
     relative URL with ``#anchor``).
@@ -73,11 +74,11 @@ class Reference(Record, frozen=True, kw_only=True):
 
 
 class Document(Record, frozen=True, kw_only=True):
-    """One file of a corpus as a reader sees it.
+    """One file of a corpus after parsing.
 
     ``source`` is the path relative to the corpus, with ``/``. ``digest`` is the SHA-256 of the raw bytes.
-    ``toctree`` lists the sources that the file's toctrees name, in order, as far as they can be
-    resolved by the caller. ``notes`` says what the reader met and got over.
+    ``toctree`` lists the entries of the file's toctrees in order, as they are written; the caller resolves
+    them to sources. ``notes`` lists the problems in the file that the reader worked around.
     """
 
     source: str

@@ -1,8 +1,8 @@
-"""Datasets of the package ir-datasets (MacAvaney et al., SIGIR 2021) by id, ``ir:ID``, as BEIR folders.
+"""Datasets of the package ir-datasets (MacAvaney et al., SIGIR 2021), named ``ir:ID``, as BEIR folders.
 
-1. A dataset is written once as a BEIR folder, below the folder of the named corpora; from then on it is one.
-2. Its judgements become the split ``test``, whatever it is called: the id names the subset already.
-3. Nothing is downloaded unless that is asked for: the package's downloads are refused while it reads.
+1. A dataset is written once as a BEIR folder, below the folder of the named corpora, and read as such after.
+2. Its judgements become the split ``test``, because the dataset's id already names the subset.
+3. Nothing is downloaded unless the caller allows it: the package's downloads are blocked while it reads.
 """
 
 from __future__ import annotations
@@ -23,18 +23,18 @@ SPLIT = "test"
 
 
 def is_dataset(name: str) -> bool:
-    """Whether a corpus's name is the id of a dataset."""
+    """Whether the name of a corpus refers to a dataset of ir-datasets."""
     return name.startswith(PREFIX)
 
 
 def dataset_folder(
     name: str, home: Path, *, download: bool = False, progress: Progress = no_progress
 ) -> Path:
-    """The BEIR folder of ``ir:ID`` below ``home``, written if it is not there.
+    """Return the BEIR folder of ``ir:ID`` below ``home``; write it if it does not exist.
 
-    ``progress("read", done, total)`` counts documents. Raises :class:`CorpusError` for an unknown id, for a
-    dataset without documents, queries or judgements, and, unless ``download``, for one that is not on this
-    machine; :class:`~branchrank.errors.MissingDependencyError` without the package.
+    ``progress("read", done, total)`` counts documents. Raises :class:`CorpusError` if the id is unknown, if
+    the dataset has no documents, queries or judgements, or if it is not on this machine and ``download`` is
+    false; :class:`~branchrank.errors.MissingDependencyError` if the package is not installed.
     """
     identifier = name.removeprefix(PREFIX)
     target = home / "ir" / identifier.strip("/").replace("/", "-")
@@ -85,7 +85,7 @@ def _write(dataset: Any, identifier: str, folder: Path, progress: Progress) -> N
 
 
 def _read(identifier: str, part: Callable[[], Iterable[Any]]) -> Iterator[Any]:
-    """A part of a dataset. Raises :class:`CorpusError` for what the package can't read."""
+    """Read one part of a dataset. Raises :class:`CorpusError` if the package can't read it."""
     try:
         yield from part()
     except (OSError, RuntimeError, ImportError) as error:
@@ -96,7 +96,7 @@ def _read(identifier: str, part: Callable[[], Iterable[Any]]) -> Iterator[Any]:
 
 
 def _entries(documents: Iterable[Any], progress: Progress) -> Iterator[dict[str, str]]:
-    """Documents as entries: title and text where they have both, else all that ir-datasets calls text."""
+    """Documents as BEIR entries: title and text if they have both, else the package's default text."""
     for number, each in enumerate(documents, start=1):
         title, text = getattr(each, "title", ""), getattr(each, "text", None)
         if not (title and text):
@@ -106,12 +106,12 @@ def _entries(documents: Iterable[Any], progress: Progress) -> Iterator[dict[str,
 
 
 class _Refused(BaseException):
-    """A download was begun. No ``Exception``: the package goes on to the next mirror after those."""
+    """A download was attempted. Not an ``Exception``, because the package would then try the next mirror."""
 
 
 @contextmanager
 def _downloads(identifier: str, *, allowed: bool) -> Iterator[None]:
-    """Refuse the package's downloads in this block, unless they are allowed."""
+    """Block the package's downloads inside the ``with`` block, unless they are allowed."""
     from ir_datasets.util import download
 
     def refuse(_download: object) -> NoReturn:

@@ -1,7 +1,7 @@
-"""Bytes to lines: the one definition of "line 17 of the raw file" that every reader shares.
+"""Split the bytes of a file into lines. Every reader uses this definition of a line number.
 
-A line ends at ``\\n``, as for grep, sed and editors; a ``\\r`` before it is dropped, and a last line
-break opens no further line. An empty file counts as one empty line, so that it too has a section.
+A line ends at ``\\n``, as in grep, sed and editors. A ``\\r`` before it is dropped, and a line break at the
+end of the file does not start another line. An empty file has one empty line, so that it has a section.
 """
 
 from __future__ import annotations
@@ -10,9 +10,9 @@ import codecs
 
 
 def decode(content: bytes) -> tuple[str, tuple[str, ...]]:
-    """Text of a file, and notes on what is odd in its bytes.
+    """Decode a file's bytes. Returns the text, and notes on bytes that are not valid text.
 
-    What isn't UTF-8 is read as Latin-1, which can't fail; NUL bytes are read as spaces.
+    A file that is not UTF-8 is read as Latin-1, which can't fail. NUL bytes are read as spaces.
     """
     content = content.removeprefix(codecs.BOM_UTF8)
     notes: tuple[str, ...] = ()

@@ -1,6 +1,6 @@
-"""A folder of documents to a :class:`Corpus` in memory, the same for the same bytes.
+"""Load a folder of documents into a :class:`Corpus` in memory. The result depends only on the bytes.
 
-One process reads it: some 5 MB of documents take about a second, less than starting others would.
+One process reads all files: about 5 MB take a second, which is less than starting more processes takes.
 """
 
 from __future__ import annotations
@@ -20,10 +20,10 @@ from branchrank.safe_open import read_beneath
 
 
 class Corpus(Record, frozen=True, kw_only=True):
-    """The documents below ``root`` in order of their source.
+    """The documents below ``root``, sorted by source.
 
-    ``digest`` is that of the sources and their bytes. ``notes`` say what was left out, and, after the
-    source, what a reader got over.
+    ``digest`` covers the sources and their bytes. ``notes`` lists the files that were skipped, and the
+    problems that readers worked around, each after its source.
     """
 
     root: str
@@ -33,12 +33,12 @@ class Corpus(Record, frozen=True, kw_only=True):
 
 
 def corpus_digest(digests: Iterable[tuple[str, str]]) -> str:
-    """Digest of a corpus from the pairs (source, SHA-256 of its bytes), in any order."""
+    """The digest of a corpus from pairs (source, SHA-256 of its bytes); their order does not matter."""
     return digest_of(sorted(digests))
 
 
 def digest_now(root: Path, exclude: Collection[str]) -> str:
-    """The digest of the corpus as it is now; empty when there is none."""
+    """The digest of the corpus as it is now; empty if there is no corpus."""
     try:
         files = discover(root, exclude).files
         return corpus_digest(
@@ -52,7 +52,7 @@ def load_corpus(root: Path, exclude: Collection[str] = (), progress: Progress = 
     """Read every document below ``root``; ``progress`` counts files.
 
     Raises:
-        CorpusError: the folder is missing, or holds no document that can be read.
+        CorpusError: the folder does not exist, or contains no document that can be read.
     """
     found = discover(root, exclude)
     documents: list[Document] = []

@@ -1,12 +1,13 @@
-"""Markdown and MDX files to documents.
+"""Parse Markdown and MDX files into documents.
 
-1. Front matter goes; its ``title`` names a page that has no lone top heading, its ``description`` is text.
-2. markdown-it cuts the rest into blocks, each with its raw lines; inline markup is read block by block.
-3. ATX and setext headings outside quotes and lists open sections. A heading's labels are its GitHub-style
+1. Front matter is removed. Its ``title`` becomes the title of a page that does not have a single top
+   heading; its ``description`` is kept as text.
+2. markdown-it splits the rest into blocks, each with its raw lines; inline markup is read block by block.
+3. ATX and setext headings outside quotes and lists start sections. A heading's labels are its GitHub-style
    slug, ``{#id}`` and the ``(label)=`` lines above it.
-4. List items, paragraphs, table rows and code become blocks; the n-th line of a block's text is what there
-   is to read on the n-th of its lines. Fences with a ``{directive}`` that holds prose are read as Markdown.
-5. A line that the parser left out (past its nesting limit) becomes text as it stands, so none is lost.
+4. List items, paragraphs, table rows and code become blocks; the n-th line of a block's text is the readable
+   text of its n-th raw line. Fences with a ``{directive}`` that contains prose are read as Markdown.
+5. A line that the parser skipped (nested too deep) becomes plain text, so no line is lost.
 
 Time is linear in the size of the file.
 """
@@ -49,7 +50,7 @@ _PARSER_FAULTS = (IndexError, KeyError, RuntimeError, ValueError)
 
 
 def read_markdown(source: str, content: bytes) -> Document:
-    """Read a Markdown file, or an MDX file by its suffix. Never raises for what the file holds."""
+    """Read a Markdown or MDX file (by its suffix). Never raises, whatever the file contains."""
     text, notes = decode(content)
     lines = [line.replace("\r", " ") for line in split_lines(text)]
     front = _front_matter(lines)
@@ -82,7 +83,7 @@ def read_markdown(source: str, content: bytes) -> Document:
 
 
 class _FrontMatter(NamedTuple):
-    """The title that front matter gives, its readable blocks, and its number of lines."""
+    """The title in the front matter, its readable blocks, and its number of lines."""
 
     title: str
     blocks: list[Block]
@@ -108,7 +109,7 @@ def _front_matter(lines: Sequence[str]) -> _FrontMatter:
 
 
 class _Reader:
-    """What has been read so far, in line order."""
+    """Collects the headings, blocks and labels of one file in line order."""
 
     def __init__(self, *, mdx: bool) -> None:
         self.mdx = mdx
@@ -145,7 +146,7 @@ class _Reader:
             )
 
     def add(self, text: str, kind: BlockKind, line: int) -> None:
-        """Add a block whose first line of text stands at ``line``; blank lines at its edges go."""
+        """Add a block whose text starts at ``line``; blank lines at its start and end are removed."""
         lines = [each.rstrip() for each in text.split("\n")]
         filled = [number for number, each in enumerate(lines) if each]
         if filled:
@@ -160,7 +161,7 @@ class _Reader:
             )
 
     def inline(self, content: str, line: int) -> str:
-        """Readable text of inline Markdown at ``line``, lines stripped; keeps references and labels."""
+        """Return the readable text of inline Markdown at ``line``, and collect its references and labels."""
         text, references, labels = inline_text(content, line, self._env, self.mdx)
         if len(content) > MAX_INLINE:
             self.notes.append(f"line {line}: {len(content)} characters without a break, inline markup kept")
@@ -169,7 +170,7 @@ class _Reader:
         return "\n".join(each.strip() for each in text.split("\n"))
 
     def add_heading(self, level: int, content: str, lines: range, targets: Sequence[Label]) -> None:
-        """Open a section; ``lines`` are those of the heading itself, ``targets`` stand above it."""
+        """Start a section. ``lines`` are the heading's own lines, ``targets`` the labels above it."""
         content, explicit = _without_explicit_ids(content)
         title = " ".join(self.inline(content, lines.start).split())
         slug = self._slug(title)
@@ -187,7 +188,7 @@ class _Reader:
 
 
 class _Walk:
-    """One pass over block tokens; ``first_line`` is the file's line of the tokens' line 0."""
+    """One pass over block tokens; line 0 of the tokens is line ``first_line`` of the file."""
 
     def __init__(self, reader: _Reader, first_line: int, nesting: int) -> None:
         self.reader = reader
@@ -285,7 +286,7 @@ class _Walk:
 
 
 def _without_explicit_ids(content: str) -> tuple[str, list[str]]:
-    """A heading without the ``{#id}`` and ``{/* #id */}`` at its end, and these ids in order."""
+    """Split the ``{#id}`` and ``{/* #id */}`` off the end of a heading. Returns the rest and the ids."""
     ids: list[str] = []
     kept = end = len(content)
     while True:
@@ -300,6 +301,6 @@ def _without_explicit_ids(content: str) -> tuple[str, list[str]]:
 
 
 def _without_markers(line: str) -> str:
-    """A line without the quote and list marks that it starts with."""
+    """The line without its leading quote and list markers."""
     match = _CONTAINER_MARKERS.match(line)
     return line[match.end() :] if match else line

@@ -1,12 +1,13 @@
-"""The Markdown grammar: CommonMark with the additions that documentation generators share.
+"""The Markdown grammar: CommonMark plus the extensions that most documentation generators share.
 
-1. Tables, strikethrough, footnotes and ``!!! note`` admonitions are markdown-it's own and its plugins'.
-2. ``:::`` fences (admonitions, directives) and ``(label)=`` targets are lines of their own: a ``marker``
-   token each, and what stands between two fences is Markdown as everywhere.
-3. MDX: no indented code and no HTML blocks, so that what stands inside a component is Markdown; ``import``
-   and ``export`` blocks and ``{/* comments */}`` (and HTML's) are markers. In plain Markdown only components
-   (``<CamelCase>``) are let through like this. A tag that takes up several whole lines is a marker.
-4. A code span keeps its line breaks, so that lines of text stay lines of the file.
+1. Tables, strikethrough, footnotes and ``!!! note`` admonitions are parsed by markdown-it and its plugins.
+2. A line with a ``:::`` fence (admonitions, directives) or a ``(label)=`` target becomes one ``marker``
+   token. The text between two fences is parsed as Markdown.
+3. In MDX there is no indented code and there are no HTML blocks, so the text inside a component is parsed
+   as Markdown. ``import`` and ``export`` blocks, ``{/* comments */}`` and HTML comments become markers. In
+   plain Markdown only components (``<CamelCase>``) are treated this way. A tag that fills several whole
+   lines becomes a marker.
+4. A code span keeps its line breaks, so that the lines of the text match the lines of the file.
 """
 
 from __future__ import annotations
@@ -42,7 +43,7 @@ _REST_OF_LINE = re.compile(r"[^\S\n]*+(?:\n|\Z)")
 
 @cache
 def markdown_parser(mdx: bool) -> MarkdownIt:
-    """A parser for Markdown, or for MDX. It is used for its block and inline rules, one at a time."""
+    """A parser for Markdown or MDX. Callers run its block rules and its inline rules separately."""
     from markdown_it import MarkdownIt
     from markdown_it.rules_block.html_block import html_block
     from markdown_it.rules_inline.backticks import backtick
@@ -134,7 +135,7 @@ def _target(state: StateBlock, start: int, end: int, silent: bool) -> bool:
 
 
 def _component(tag: re.Pattern[str], state: StateBlock, start: int, end: int, silent: bool) -> bool:
-    """A tag over several lines with nothing after it. Its last line may be just ``>``."""
+    """A tag that spans several lines and has no text after it. Its last line may be just ``>``."""
     position = state.bMarks[start] + state.tShift[start]
     if not state.src.startswith("<", position) or state.is_code_block(start):
         return False
@@ -150,7 +151,7 @@ def _component(tag: re.Pattern[str], state: StateBlock, start: int, end: int, si
 
 
 def _esm(state: StateBlock, start: int, end: int, silent: bool) -> bool:
-    """``import`` or ``export`` at the left margin, to the first blank line outside its brackets."""
+    """``import`` or ``export`` at the left margin, up to the first blank line outside brackets."""
     if state.level or state.sCount[start] or not _ESM.match(_line(state, start)):
         return False
     depth, after, first_blank = 0, start, None

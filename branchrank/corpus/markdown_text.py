@@ -1,10 +1,10 @@
-"""Inline Markdown, HTML and JSX as a person reads them.
+"""Convert inline Markdown, HTML and JSX to readable text.
 
-1. Components are taken out of the raw text, code spans left alone; a tag's line breaks stay, so that
-   lines of text stay lines of the file.
-2. markdown-it parses what is left; text, code and the text of links and images remain, emphasis marks and
-   HTML tags go. A tag that does not stand within a word's run (``<td>``, ``<br>``) leaves a space.
-3. A text too long to parse in reasonable time stays as it is written.
+1. Component tags are removed from the raw text, except inside code spans. The line breaks inside a tag are
+   kept, so that the lines of the text match the lines of the file.
+2. markdown-it parses the rest. Text, code and the text of links and images are kept; emphasis marks and
+   HTML tags are removed. A tag that separates words (``<td>``, ``<br>``) is replaced by a space.
+3. A text too long to parse in reasonable time is kept unchanged.
 """
 
 from __future__ import annotations
@@ -42,7 +42,7 @@ _ABSOLUTE = re.compile(r"[A-Za-z][A-Za-z0-9+.-]*:|//")
 
 
 class InlineText(NamedTuple):
-    """Readable text with the line breaks of the raw text, and what was met in it."""
+    """Readable text with the line breaks of the raw text, and the references and labels found in it."""
 
     text: str
     references: list[Reference]
@@ -52,7 +52,7 @@ class InlineText(NamedTuple):
 def inline_text(content: str, line: int, env: dict[str, Any], mdx: bool) -> InlineText:
     """Read the inline Markdown ``content``, which starts at ``line``; ``env`` holds link definitions.
 
-    A ``content`` of more than :data:`MAX_INLINE` characters comes back as it is.
+    A ``content`` of more than :data:`MAX_INLINE` characters is returned unchanged.
     """
     if len(content) > MAX_INLINE:
         return InlineText(content, [], [])
@@ -66,7 +66,7 @@ def inline_text(content: str, line: int, env: dict[str, Any], mdx: bool) -> Inli
 
 
 def html_text(content: str) -> str:
-    """An HTML block without comments, scripts, styles and tags; line breaks stay where they were."""
+    """The text of an HTML block without comments, scripts, styles and tags; line breaks are kept."""
     lowered = content.lower()
     tags = TagFinder(content, HTML_TAG)
     parts: list[str] = []
@@ -146,7 +146,7 @@ def _without_components(text: str, mdx: bool) -> str:
 
 
 class _Rendering:
-    """Text parts so far, and the line that the next one is on."""
+    """The text parts collected so far, and the line number of the next part."""
 
     def __init__(self, line: int) -> None:
         self.line = line
@@ -179,7 +179,7 @@ class _Rendering:
         self.line += text.count("\n")
 
     def _add_code(self, content: str) -> None:
-        """A code span, or the text of a ``{role}`` that stands right before it."""
+        """Add a code span; if a ``{role}`` precedes it, add the role's text instead."""
         role = _ROLE.search(self.parts[-1]) if self.parts else None
         if role is None:
             self._add(content)

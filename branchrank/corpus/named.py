@@ -1,12 +1,12 @@
-"""Corpora by name: fetched once at a pinned version, then a folder like any other.
+"""Named corpora. Each is downloaded once, at a pinned version, and is then used like any other folder.
 
-1. ``named.toml`` pins each: a source distribution by SHA-256, or a repository by commit.
-2. What is fetched is unpacked beside its place and renamed into it, so a corpus is whole or absent.
-   Only regular files of the pinned folder are kept, and nothing of them is executed.
-3. :func:`locate_corpus` takes a name or a path wherever a corpus is asked for.
+1. ``named.toml`` pins each corpus: a source distribution by SHA-256, or a repository by commit.
+2. A download is unpacked into a temporary folder that is then renamed, so a corpus is complete or absent.
+   Only regular files of the pinned folder are kept, and none of them is executed.
+3. :func:`locate_corpus` resolves the name or path of a corpus that a user gives.
 4. ``ir:ID`` names a dataset of the package ir-datasets (:mod:`branchrank.corpus.ir_dataset`).
 
-Named corpora live in ``$BRANCHRANK_CORPORA``, else in the user's data directory.
+Named corpora are stored in ``$BRANCHRANK_CORPORA``; if it is not set, in the user's data directory.
 """
 
 from __future__ import annotations
@@ -34,7 +34,10 @@ MAX_BYTES = 2**29
 
 
 class NamedCorpus(Record, frozen=True, kw_only=True):
-    """How a corpus is had: ``filename`` of ``project`` (size in bytes), or ``repository`` at ``commit``."""
+    """The pinned origin of a corpus: ``filename`` of ``project``, or ``repository`` at ``commit``.
+
+    ``size`` is in bytes.
+    """
 
     description: str
     folder: str
@@ -53,7 +56,7 @@ def known_corpora() -> dict[str, NamedCorpus]:
 
 
 class CorpusPlace(NamedTuple):
-    """A corpus that can be fetched; ``place`` is its folder, ``None`` where it was not fetched."""
+    """A corpus that can be added; ``place`` is its folder, ``None`` if it has not been downloaded."""
 
     name: str
     description: str
@@ -61,7 +64,7 @@ class CorpusPlace(NamedTuple):
 
 
 def corpus_places() -> list[CorpusPlace]:
-    """Every corpus that can be fetched, in the order of the list."""
+    """Every corpus that can be added, in the order of ``named.toml``."""
     places = []
     for name, corpus in known_corpora().items():
         try:
@@ -73,7 +76,7 @@ def corpus_places() -> list[CorpusPlace]:
 
 
 def corpora_home() -> Path:
-    """The folder that named corpora live in."""
+    """The folder in which named corpora are stored."""
     if configured := os.environ.get("BRANCHRANK_CORPORA"):
         return Path(configured)
     from platformdirs import user_data_path
@@ -82,14 +85,16 @@ def corpora_home() -> Path:
 
 
 def locate_corpus(name_or_path: str | Path) -> Path:
-    """The folder of a corpus, given its path or the name of an added one; an existing path comes first.
+    """Return the folder of a corpus, given its path or the name of an added corpus.
+
+    If both a folder and a named corpus match, the folder is used.
 
     Raises:
-        CorpusError: neither; the remedy says what to do.
+        CorpusError: neither exists; the remedy says how to fix it.
     """
     name = str(name_or_path)
     path = Path(name_or_path).expanduser()
-    if name and path.is_dir():  # an empty name is an unset variable, not the working directory
+    if name and path.is_dir():  # an empty name comes from an unset variable; it is not the current folder
         return path
     if is_dataset(name):
         return dataset_folder(name, corpora_home())
@@ -105,7 +110,7 @@ def locate_corpus(name_or_path: str | Path) -> Path:
 
 
 def _meant(name: str) -> str:
-    """The corpus or the folder of almost this name."""
+    """A suggestion: the corpus or folder with a similar name."""
     near = suggestion(name, known_corpora())
     return f"; {near}" if near else nearest_path(Path(name))
 
@@ -118,12 +123,13 @@ def add_corpus(
     corpus: NamedCorpus | None = None,
     configuration: IndexConfiguration | None = None,
 ) -> Path:
-    """Fetch a named corpus to ``destination`` (default: its place) and return it; once there, it stays.
+    """Download a named corpus to ``destination`` and return that folder; an existing one is kept.
 
-    ``corpus`` and ``configuration`` stand in for the pinned entry and for pip's configuration.
+    ``destination`` defaults to the corpus's folder in :func:`corpora_home`. ``corpus`` and ``configuration``
+    replace the pinned entry and pip's configuration.
 
     Raises:
-        CorpusError: the name is unknown, or the corpus can't be fetched or is not what was pinned.
+        CorpusError: the name is unknown, or the corpus can't be downloaded or does not match its pin.
     """
     if is_dataset(name):
         return dataset_folder(name, corpora_home(), download=True, progress=progress)
@@ -177,7 +183,7 @@ def _fetch(
 def unpack_folder(archive: Path, folder: str, target: Path) -> None:
     """Unpack the regular files below ``<top>/<folder>/`` of a tar archive into ``target``.
 
-    Links, devices, absolute paths and paths with ``..`` are left out.
+    Links, devices, absolute paths and paths with ``..`` are skipped.
 
     Raises:
         CorpusError: the archive is damaged, or unpacks to more than MAX_FILES files or MAX_BYTES bytes.
@@ -209,7 +215,7 @@ def _members(tar: tarfile.TarFile, folder: str) -> Iterator[tarfile.TarInfo]:
 
 
 def _clone(entry: NamedCorpus, target: Path, progress: Progress) -> None:
-    """The tree of one commit, without history, hooks, filters or submodules."""
+    """Check out the files of one commit, without history, hooks, filters or submodules."""
     progress("clone", 0, 1)
     target.mkdir()
     _git(entry, target, "init", "--quiet", "--template=")

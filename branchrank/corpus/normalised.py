@@ -1,4 +1,4 @@
-"""Text as it is compared: what markup and layout change is folded, and every place has its lines."""
+"""Normalise text so that quotes can be found despite differences in markup and layout."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ _MARKUP = str.maketrans("", "", "*_`~#|\\")
 
 
 def normalise(text: str) -> str:
-    r"""Fold what markup and layout change: Unicode form (NFKC), case, runs of whitespace (one space),
+    r"""Remove differences of markup and layout: Unicode form (NFKC), case, runs of whitespace (one space),
     and the markup characters ``* _ ` ~ # | \``, which are deleted."""
     folded = unicodedata.normalize("NFKC", text).casefold().translate(_MARKUP)
     return " ".join(folded.split())
@@ -20,7 +20,7 @@ def normalise(text: str) -> str:
 class NormalisedLines(NamedTuple):
     """Normalised lines joined by spaces; ``starts`` are the offsets of the lines ``numbers``.
 
-    Lines of which nothing remains are left out.
+    Lines that are empty after normalising are left out.
     """
 
     text: str
@@ -43,7 +43,7 @@ class NormalisedLines(NamedTuple):
         return cls(" ".join(words), starts, numbers)
 
     def quoted(self, quote: str) -> list[tuple[int, int]]:
-        """First and last line of every occurrence of a normalised quote, which is not empty."""
+        """First and last line of every occurrence of ``quote``, which must be normalised and not empty."""
         places: list[tuple[int, int]] = []
         start = self.text.find(quote)
         while start >= 0:

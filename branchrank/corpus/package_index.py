@@ -1,11 +1,11 @@
-"""A pinned file from the package index that pip is configured with, without running any of it.
+"""Download a pinned file from the package index that pip is configured to use, without running its code.
 
-1. pip itself says which indexes, folders, certificates and proxy its configuration comes to (files,
-   environment, defaults), so no host is named here.
-2. The project's page of each index (the simple API, JSON or HTML) is searched for the file's name.
-3. The file is downloaded up to its pinned size and refused unless its SHA-256 is the pinned one.
+1. pip itself reports the indexes, folders, certificates and proxy of its configuration (files, environment,
+   defaults), so no host is named here.
+2. The project's page on each index (the simple API, JSON or HTML) is searched for the file's name.
+3. The file is downloaded up to its pinned size and rejected unless its SHA-256 is the pinned one.
 
-pip is not asked to download: for a source distribution it would run the build backend.
+The download does not use pip, because pip would run the build backend of a source distribution.
 """
 
 from __future__ import annotations
@@ -55,7 +55,7 @@ class IndexConfiguration(Record, frozen=True, kw_only=True):
 
 
 def configured_index() -> IndexConfiguration:
-    """What pip's configuration comes to on this machine."""
+    """Return pip's effective configuration on this machine."""
     command = [sys.executable, "-c", _ASK_PIP]
     result = subprocess.run(command, capture_output=True, text=True, check=False)
     try:
@@ -79,7 +79,7 @@ def fetch_pinned(
     """Download ``filename`` of ``project`` to ``target``; ``size`` is in bytes.
 
     Raises:
-        CorpusError: no index has the file, or what it has is not the pinned file.
+        CorpusError: no index has the file, or its content does not match the pinned SHA-256 and size.
     """
     configuration = configuration or configured_index()
     opener = _opener(configuration)
@@ -96,7 +96,7 @@ def fetch_pinned(
             failures.append(f"{_without_user(base)}: {getattr(error, 'reason', None) or error}")
     target.unlink(missing_ok=True)
     raise CorpusError(
-        f"{filename} can't be had from the configured package index"
+        f"{filename} can't be downloaded from the configured package index"
         + "".join(f"\n  {failure}" for failure in failures),
         remedy="look at the network and at `pip config list`, or give the path of a folder",
     )
@@ -105,7 +105,7 @@ def fetch_pinned(
 def _candidates(
     base: str, project: str, filename: str, opener: urllib.request.OpenerDirector, timeout: float
 ) -> Iterator[str]:
-    """URLs of the file: in a local folder of packages, else on the project's page."""
+    """URLs of the file: in a local folder of packages, or on the project's page."""
     if "://" not in base:
         path = Path(base, filename)
         if path.is_file():
@@ -174,7 +174,7 @@ def _open(url: str, opener: urllib.request.OpenerDirector, timeout: float) -> Bi
 
 
 def _with_user(url: str, page_url: str) -> str:
-    """The address with the page's user, when it is on the page's own host."""
+    """The address with the user name of the page's URL, if both are on the same host."""
     parts, page = urlsplit(url), urlsplit(page_url)
     if page.username and not parts.username and (parts.scheme, parts.netloc) == _origin(page_url):
         return urlunsplit(parts._replace(netloc=page.netloc))
@@ -192,7 +192,7 @@ def _without_user(url: str) -> str:
 
 
 def _copy(stream: BinaryIO, target: Path, size: int, progress: Progress) -> str:
-    """Write at most ``size`` bytes to ``target``; the SHA-256 of what the stream holds up to there."""
+    """Write at most ``size`` bytes of the stream to ``target``; returns the SHA-256 of these bytes."""
     digest = hashlib.sha256()
     done = 0
     with target.open("wb") as output:

@@ -1,12 +1,13 @@
-"""Where in a corpus a text stands that another program took from it.
+"""Find where in a corpus a text occurs that another program extracted from it.
 
-1. A document is named by a path: relative to the corpus, absolute, or with folders in front that the corpus
-   does not have. Of several paths the first that is a document counts.
-2. Lines that are given count when they hold the text, compared normalised, or when there is no text.
-3. Else the text is looked for: in its document, and where none is named, in the whole corpus, where it must
-   stand once. Of several places in a document the nearest to the given lines wins; without lines, the first
-   that no earlier text took, from the last text of that document on, for programs cut documents in order.
-4. A text that stands nowhere keeps the lines given, unconfirmed, where the document has such lines.
+1. A document is named by a path: relative to the corpus, absolute, or with leading folders that the corpus
+   does not have. Of several paths, the first that names a document is used.
+2. Given line numbers are used if those lines contain the text (both normalised), or if there is no text.
+3. Otherwise the text is searched for: in its document, or, if no document is named, in the whole corpus,
+   where it must occur exactly once. If it occurs several times in a document, the occurrence nearest to the
+   given lines is used. Without given lines, the search continues after the previous text of that document
+   and takes the first occurrence that is still free, because programs split documents in order.
+4. A text that is not found keeps the given lines, marked unconfirmed, if the document has these lines.
 """
 
 from __future__ import annotations
@@ -24,12 +25,12 @@ from branchrank.safe_open import read_beneath
 
 _PATHS = ("file_path", "path", "source")
 _TEXTS = ("text", "page_content", "content", "document")
-#: By what a text has its lines.
+#: How the lines of a text were determined: given and checked, found by searching, or given but not found.
 Evidence = Literal["lines", "anchored", "unconfirmed"]
 
 
 class Passage(Record, frozen=True, kw_only=True):
-    """A text, and what is said of where it stands; ``paths`` are names of its document, the best first."""
+    """A text with its claimed location; ``paths`` are possible paths of its document, the best first."""
 
     text: str
     paths: tuple[str, ...] = ()
@@ -37,13 +38,13 @@ class Passage(Record, frozen=True, kw_only=True):
 
 
 def opened_up(fields: Mapping[str, Any]) -> dict[str, Any]:
-    """The fields of an object, those of its ``metadata`` among them."""
+    """The fields of an object merged with those of its ``metadata``; the object's own fields win."""
     metadata = fields.get("metadata")
     return {**(metadata if isinstance(metadata, Mapping) else {}), **fields}
 
 
 def passage_of(fields: Mapping[str, Any]) -> Passage:
-    """The text of an object, as programs that cut documents store it, and what it says of its place."""
+    """The text and the claimed location in an object, under the field names that splitters commonly use."""
     first, last = (
         next((value for name in names if isinstance(value := fields.get(name), int)), None)
         for names in (("line_start", "start_line"), ("line_end", "end_line"))
@@ -56,20 +57,20 @@ def passage_of(fields: Mapping[str, Any]) -> Passage:
 
 
 def string_of(fields: Mapping[str, Any], name: str) -> str:
-    """A field that is a string; empty where it is missing or something else."""
+    """The value of a string field; empty if the field is missing or is not a string."""
     value = fields.get(name)
     return value if isinstance(value, str) else ""
 
 
 class Place(NamedTuple):
-    """The lines of a text, and by what."""
+    """The lines of a text, and how they were determined."""
 
     span: Span
     by: Evidence
 
 
 class Places:
-    """Finds texts in the documents ``sources`` below ``root``, which are read at once."""
+    """Finds texts in the documents ``sources`` below ``root``. All documents are read up front."""
 
     def __init__(self, root: Path, sources: Iterable[str]) -> None:
         self._root = root.resolve()
@@ -82,11 +83,11 @@ class Places:
         self._normalised = cache(lambda source: NormalisedLines.of(self._lines[source]))
 
     def source(self, paths: Sequence[str]) -> str:
-        """The document that the first usable path names; empty when none does."""
+        """The document that the first usable path names; empty if no path names a document."""
         return next((source for path in paths if (source := self._source(path))), "")
 
     def place(self, passage: Passage) -> Place | str:
-        """Where a text stands, or in words why that can't be said."""
+        """Return the place of a text, or a message that says why it could not be determined."""
         place = self._place(passage)
         if isinstance(place, Place):
             self._taken.add(place.span)

@@ -1,4 +1,4 @@
-"""One file's bytes to a :class:`Document`, by the reader that its suffix names."""
+"""Parse one file's bytes into a :class:`Document` with the reader for its suffix."""
 
 from __future__ import annotations
 
@@ -16,12 +16,12 @@ def is_document(source: str) -> bool:
 
 
 def read_document(source: str, content: bytes) -> Document:
-    """Read the file ``source`` (relative to its corpus, with ``/``), whatever it holds.
+    """Read the file ``source`` (relative to its corpus, with ``/``), whatever it contains.
 
-    Malformed markup is met by a plainer reading and a note in the document, never by an exception.
+    Malformed markup is read as plainer text, with a note in the document; it never raises an exception.
 
     Raises:
-        CorpusError: no reader for the suffix.
+        CorpusError: there is no reader for the suffix.
     """
     name = source.lower()
     if name.endswith(RST_SUFFIXES):

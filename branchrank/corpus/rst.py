@@ -1,9 +1,9 @@
 """The reader of reStructuredText.
 
-1. Bytes are decoded and cut into lines.
+1. The bytes are decoded and split into lines.
 2. The scanner finds headings and blocks with exact lines, docutils reads inline markup and tables.
-   No directive runs: nothing is included, inserted or executed, and an unknown directive or role, of
-   whatever project, is read for its text.
+   No directive is run: nothing is included, inserted or executed. An unknown directive or role is read as
+   text.
 3. Headings and blocks become sections.
 """
 
@@ -18,10 +18,10 @@ from branchrank.corpus.sections import finish_sections, limit_headings
 
 
 def read_rst(source: str, content: bytes) -> Document:
-    """Read an RST file; no content makes it fail.
+    """Read an RST file. Never raises, whatever the file contains.
 
-    ``toctree`` holds the entries as written, globs included, ``labels`` the internal targets in the form
-    in which RST compares names, ``references`` the cross references with text of their own.
+    In the result, ``toctree`` holds the entries as written, including globs; ``labels`` holds the internal
+    targets, normalised as RST compares names; ``references`` holds the cross references with explicit text.
     """
     text, notes = decode(content)
     lines = split_lines(text)

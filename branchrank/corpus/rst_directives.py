@@ -1,7 +1,7 @@
-"""Explicit markup: what a directive's argument and body are, as far as its name says so; definitions.
+"""RST's explicit markup: how to read the argument and body of each known directive, and definitions.
 
-A directive that is named nowhere here is read like the text around it: its argument and its body are
-prose with inline markup, and bodies nest.
+A directive that is not listed here is read like the text around it: its argument and its body are prose
+with inline markup, and bodies can be nested.
 """
 
 from __future__ import annotations
@@ -11,7 +11,7 @@ from collections.abc import Iterator
 
 from branchrank.corpus.rst_inline import normalize_name
 
-#: The body is code, word for word.
+#: Directives whose body is code, kept word for word.
 VERBATIM = frozenset(
     [
         "code",
@@ -43,7 +43,7 @@ VERBATIM = frozenset(
         "uml",
     ]
 )
-#: Neither argument nor body is text that a reader of the page sees.
+#: Directives whose argument and body are not visible on the page.
 SILENT = frozenset(
     [
         "currentmodule",
@@ -60,7 +60,7 @@ SILENT = frozenset(
         "toctree",
     ]
 )
-#: The argument is a language, a path or a class name.
+#: Directives whose argument is not visible text: a language, a path or a class name.
 SILENT_ARGUMENT = frozenset(
     [
         "code",
@@ -82,7 +82,7 @@ SILENT_ARGUMENT = frozenset(
         "sourcecode",
     ]
 )
-#: Directives whose argument begins with a version, and what it means.
+#: Directives whose argument begins with a version, and the words that the page shows before it.
 VERSIONS = {
     "versionadded": "New in version",
     "versionchanged": "Changed in version",
@@ -91,10 +91,10 @@ VERSIONS = {
 }
 #: Options whose value is shown on the page.
 READABLE_OPTIONS = frozenset(["alt", "caption", "header", "subtitle", "synopsis", "title"])
-#: Field names at the top of a file that steer the build of the page.
+#: Names of fields at the top of a file that configure how the page is built.
 PAGE_FIELDS = frozenset(["nocomments", "no-search", "nosearch", "orphan", "tocdepth"])
 
-#: ``_name: uri`` behind ``.. ``; groups: quoted name, plain name.
+#: ``_name: uri`` after ``.. ``; groups: quoted name, plain name.
 TARGET = re.compile(r"_(?:`([^`]+)`|((?![ _])(?:[^:\\]|\\.)+)|_):(?:\s+|$)")
 _SUBSTITUTION = re.compile(r"\|([^|]+)\|\s+([\w-]+)::\s*(.*)")
 _DIRECTIVE = re.compile(r"((?:[^\W_]|[-._+:](?=[^\W_]))+) ?::(?:\s+|$)")
@@ -102,19 +102,19 @@ _FIELD = re.compile(r":([^\s:`][^:`]*):(?:\s+|$)")
 
 
 def match_directive(text: str) -> tuple[str, str] | None:
-    """Name (in lower case) and first argument line of the directive that ``.. text`` begins."""
+    """Name (in lower case) and first argument line if ``.. text`` starts a directive, else ``None``."""
     match = _DIRECTIVE.match(text)
     return (match[1].lower(), text[match.end() :].strip()) if match else None
 
 
 def match_field(text: str) -> tuple[str, str] | None:
-    """Name and first body line of the field that the text begins with."""
+    """Name and first body line if the text starts with a field, else ``None``."""
     match = _FIELD.match(text)
     return (match[1], text[match.end() :]) if match else None
 
 
 def match_option(line: str) -> tuple[str, str] | None:
-    """Name and first value line of a directive's option, which is a field of one word."""
+    """Name and first value line if the line is a directive's option (a field with a one-word name)."""
     field = match_field(line.strip())
     return field if field and " " not in field[0] else None
 
@@ -125,7 +125,7 @@ def base_name(name: str) -> str:
 
 
 def definitions(lines: list[str]) -> tuple[dict[str, str], dict[str, str]]:
-    """Text of the ``|name| replace::`` definitions and URIs of the named targets of a file."""
+    """The texts of a file's ``|name| replace::`` definitions and the URIs of its named targets, by name."""
     substitutions: dict[str, str] = {}
     targets: dict[str, str] = {}
     for content in _explicit_contents(lines):

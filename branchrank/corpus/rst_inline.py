@@ -1,13 +1,14 @@
-"""Inline RST to readable text, by docutils' inline parser.
+"""Convert inline RST to readable text with docutils' inline parser.
 
-1. A paragraph without markup characters is its own text.
-2. Otherwise docutils finds the markup. Roles are read generically, whoever defines them: the text of
-   ``text <target>``, else the content. Unfinished markup stays as it is written.
-3. Every line break of the source stays a line break, so that the n-th line of the text is still what
-   there is to read on the n-th line of the file.
+1. A paragraph without markup characters is returned unchanged.
+2. Otherwise docutils finds the markup. Every role is read the same way, whichever project defines it: the
+   ``text`` of ``text <target>``, else the whole content. Unfinished markup is kept as it is written.
+3. Every line break of the source is kept, so that the n-th line of the text is the readable text of the
+   n-th line of the source.
 
-docutils' search is quadratic in a paragraph's length, so a long one is parsed in parts. What substitutions
-add to a file's text is bounded by the size of the file; past that, ``|name|`` stays as its name.
+docutils takes quadratic time in the length of a paragraph, so a long paragraph is parsed in parts. The text
+that substitutions add to a file is limited by the size of the file; past the limit, ``|name|`` is replaced
+by its name.
 """
 
 from __future__ import annotations
@@ -27,10 +28,10 @@ from docutils.utils import new_document, unescape
 from branchrank.corpus.document import Reference
 
 _MARKUP = re.compile(r"[`*|\\]|_(?!\w)")
-#: An escaped letter, as docutils marks it: a path or namespace whose author forgot to escape.
+#: An escaped letter, as docutils marks it: usually a path or namespace with unescaped backslashes.
 _ESCAPED_WORD = re.compile(r"\x00(\w)")
 _EXTERNAL = re.compile(r"[a-zA-Z][a-zA-Z0-9+.-]*:|//")
-#: Roles whose content is code: ``a <b>`` is no title and target there.
+#: Roles whose content is code: in these, ``a <b>`` is not read as a title and a target.
 _LITERAL_ROLES = frozenset(["code", "literal", "math", "samp", "kbd", "command", "regexp", "raw", "file"])
 _PART_CHARACTERS = 2000
 
@@ -43,7 +44,7 @@ _SETTINGS.warning_stream = False
 
 _BASE = Inliner()
 _BASE.init_customizations(_SETTINGS)
-_PATTERNS = _BASE.patterns  # docutils compiles them from the attributes of this class only
+_PATTERNS = _BASE.patterns  # docutils compiles the patterns from the attributes of this class only
 
 
 class InlineReader:
@@ -76,7 +77,7 @@ class InlineReader:
         self.references: list[Reference] = []
 
     def read(self, text: str, line: int) -> str:
-        """The readable text of lines that start at ``line``, with as many line breaks as ``text``."""
+        """The readable text of ``text``, which starts at ``line``; it has as many line breaks as ``text``."""
         if not _MARKUP.search(text):
             return text
         results: list[str] = []
@@ -132,7 +133,7 @@ class InlineReader:
 
 
 class _Inliner(Inliner):
-    """docutils' inline parser with generic roles, and neither URI search nor bookkeeping."""
+    """docutils' inline parser with generic roles, but without the search for URIs and the bookkeeping."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -176,7 +177,7 @@ def normalize_name(name: str) -> str:
 
 
 def _split_title(content: str) -> tuple[str, str]:
-    """Title and target of ``title <target>``; of anything else the content (without ``~``) and ``""``."""
+    """Split ``title <target>``; for other content, the result is the content (without ``~``) and ``""``."""
     if content.endswith(">"):
         title, opened, target = content[:-1].rpartition("<")
         if opened and title.strip():
@@ -191,7 +192,7 @@ def _source(node: nodes.Node) -> str:
 
 
 def _parts(text: str) -> Iterator[str]:
-    """The text in parts of bounded length, cut after a line break or space where there is one."""
+    """Split the text into parts of bounded length, after a line break or a space if possible."""
     start = 0
     while len(text) - start > _PART_CHARACTERS:
         limit = start + _PART_CHARACTERS

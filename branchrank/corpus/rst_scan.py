@@ -1,16 +1,16 @@
-"""RST's block structure from its raw lines, so that every span is exact.
+"""Find RST's block structure in its raw lines, so that every span is exact.
 
-1. One pass over the lines, without recursion: what a line begins (a heading, a list item, a directive,
-   a literal block, a table, a paragraph, ...) is decided by the line, its indentation and its neighbours, as
-   docutils' specification says. Bodies of directives and list items nest by mere indentation, so
-   depth costs nothing, and a construct that is never closed ends where its lines end.
-2. Each construct emits blocks of readable text: paragraphs through the inline reader, code word for
-   word, tables row by row. Comments, targets, options and other markup emit nothing.
-3. Internal targets right above a heading belong to it, as do directives that only name it (an argument
-   that the title holds, no body), and what is silent between them.
+1. One pass over the lines, without recursion. The line, its indentation and its neighbours decide what
+   starts there (a heading, a list item, a directive, a literal block, a table, a paragraph, ...), following
+   docutils' specification. Bodies of directives and list items nest by indentation alone, so the nesting
+   depth is not limited, and a construct that is never closed ends where its lines end.
+2. Each construct produces blocks of readable text: paragraphs through the inline reader, code word for
+   word, tables row by row. Comments, targets, options and other markup produce no text.
+3. Internal targets directly above a heading belong to it. So do directives without a body whose argument
+   is part of the title, and invisible markup between them.
 
-docutils' own block parser is not used: it drops what it finds malformed, loses line numbers in nested
-bodies, and its depth is Python's. The tests compare the headings that both find.
+docutils' own block parser is not used: it drops malformed markup, loses line numbers in nested bodies, and
+is limited by Python's recursion depth. The tests compare the headings that both parsers find.
 """
 
 from __future__ import annotations
@@ -46,9 +46,9 @@ _GRID_TOP = re.compile(r"\+-[-+]+-\+ *$")
 _SIMPLE_TOP = re.compile(r"=+(?: +=+)+ *$")
 _SIMPLE_BORDER = re.compile(r"=[ =]*+$")
 _FOOTNOTE = re.compile(r"\[(?:\d+|#[\w.+:-]*|\*|[^\W_][\w.+:-]*)\](?:\s+|$)")
-#: Characters that substitutions may add to a file however short it is.
+#: Characters that substitutions may add to any file, even to a very short one.
 _FREE_GROWTH = 10_000
-#: Anchors that may wait for the heading below them.
+#: The most anchors that are kept until a heading below them is found.
 _MAX_PENDING = 100
 
 
@@ -57,7 +57,7 @@ def _block(kind: BlockKind, text: str, line_start: int, line_end: int) -> Block:
 
 
 def _split_entry(entry: str) -> tuple[str, str] | None:
-    """Title and target of a toctree's ``title <target>``; ``None`` for any other entry."""
+    """Title and target of the toctree entry ``title <target>``; ``None`` for any other entry."""
     title, _, target = entry[:-1].rpartition("<") if entry.endswith(">") else ("", "", "")
     if not title.strip() or not target or ">" in target:
         return None
@@ -65,14 +65,14 @@ def _split_entry(entry: str) -> tuple[str, str] | None:
 
 
 class _Anchor(NamedTuple):
-    """What may belong to a heading below it: a label, or a directive's argument as a block."""
+    """A label, or a directive's argument as a block, that may belong to the heading below it."""
 
     line: int
     label: str
     block: Block | None
 
     def foreign_to(self, title: str) -> bool:
-        """Whether it says something that the title, in lower case, does not."""
+        """Whether the anchor has text that is missing from ``title``, which is in lower case."""
         return self.block is not None and self.block.text.lower() not in title
 
 
@@ -104,7 +104,7 @@ class Scanner:
                 position += 1
         self._settle(len(self._pending))
 
-    # -- what a line begins; each method returns the position after what it has read
+    # -- the constructs that can start at a line; each method returns the position after the construct
 
     def _construct(self, at: int) -> int:
         line = self.lines[at]
@@ -133,7 +133,7 @@ class Scanner:
         return self._paragraph(at, marker + text, column, "list" if marker else "prose")
 
     def _list_marker(self, at: int, column: int) -> tuple[str, int]:
-        """The bullets and enumerators that the line begins with, and the column of the content."""
+        """The bullets and enumerators at the start of the line, and the column of the content."""
         line = self.lines[at]
         start = column
         deepest = self._indent(at + 1) if self._line(at + 1) else len(line)
@@ -147,14 +147,14 @@ class Scanner:
         return line[start:column], column
 
     def _begins_item(self, at: int) -> bool:
-        """Whether the line begins with an enumerator; the answer for the last line asked for is kept."""
+        """Whether the line begins with an enumerator; the result for the last line is cached."""
         if self._item_line != at:
             self._item_line = at
             self._item_begins = bool(_ENUMERATOR.match(self._line(at), self._indent(at)))
         return self._item_begins
 
     def _heading(self, at: int) -> int:
-        """An adorned title at ``at``; 0 when there is none."""
+        """Read a heading (a title with an underline) at ``at``; returns 0 if there is no heading."""
         first, second, third = self.lines[at], self._line(at + 1), self._line(at + 2)
         if _RULE.match(first):
             title = second.strip()
@@ -187,7 +187,7 @@ class Scanner:
         return last + 1
 
     def _table(self, at: int, column: int) -> int:
-        """A grid or simple table at ``at``; 0 when there is none."""
+        """Read a grid or simple table at ``at``; returns 0 if there is no table."""
         text = self.lines[at][column:]
         if _GRID_TOP.match(text):
             end = at + 1
@@ -220,7 +220,7 @@ class Scanner:
         return 0
 
     def _field(self, at: int, column: int, marker: str) -> int:
-        """A field list's field at ``at``; 0 when there is none."""
+        """Read a field of a field list at ``at``; returns 0 if there is no field."""
         field = match_field(self.lines[at][column:])
         if field is None:
             return 0
@@ -230,7 +230,7 @@ class Scanner:
         return self._paragraph(at, f"{marker}{name}: {body}", self._hanging(at, column), "prose")
 
     def _paragraph(self, at: int, first: str, column: int, kind: BlockKind, stop: int | None = None) -> int:
-        """A paragraph whose first line reads ``first`` and whose further lines begin at ``column``."""
+        """Read a paragraph with the first line ``first``; its other lines begin at ``column``."""
         end = at + 1
         limit = len(self.lines) if stop is None else stop
         while end < limit and self.lines[end] and self._indent(end) == column:
@@ -247,7 +247,7 @@ class Scanner:
         return self._literal(end, column) if literal else end
 
     def _literal(self, at: int, column: int) -> int:
-        """The literal block that ``::`` announces: indented lines, or lines quoted by one character."""
+        """Read the literal block after ``::``: indented lines, or lines quoted by one character."""
         start = self._skip_blank(at)
         if start == len(self.lines):
             return start
@@ -261,7 +261,7 @@ class Scanner:
                 end += 1
         return self._code(start, end, column) if end > start else start
 
-    # -- explicit markup: what begins with ``..``
+    # -- explicit markup: constructs that begin with ``..``
 
     def _explicit(self, at: int, column: int, marker: str) -> int:
         content = self.lines[at][column + 2 :].strip()
@@ -311,7 +311,7 @@ class Scanner:
         return self._options(options, head_end) if end == options else end
 
     def _options(self, position: int, end: int) -> int:
-        """Read the options from ``position`` on, at most up to ``end``; only a few are text."""
+        """Read the options between ``position`` and ``end``; only a few of them are visible text."""
         while position < end and (option := match_option(self.lines[position])):
             following = self._after_adjacent(position, self._indent(position))
             if option[0] in READABLE_OPTIONS:
@@ -322,7 +322,7 @@ class Scanner:
         return position
 
     def _read_toctree(self, at: int, end: int, options: int) -> None:
-        """Entries go to the toctree; a title that an entry gives itself is text."""
+        """Add the entries to the toctree; an entry's explicit title is added as text."""
         in_options = options < end
         for position in range(at + 1, end):
             entry = self.lines[position].strip()
@@ -345,7 +345,7 @@ class Scanner:
             self.blocks.append(block)
 
     def _settle(self, count: int) -> None:
-        """The first ``count`` pending anchors belong to no heading; their text is text like any other."""
+        """Emit the first ``count`` pending anchors as ordinary text, because no heading follows them."""
         count = max(0, count)
         self.blocks.extend(anchor.block for anchor in self._pending[:count] if anchor.block)
         del self._pending[:count]
@@ -356,7 +356,7 @@ class Scanner:
         return column == 0 and not following.startswith(" ")
 
     def _code(self, start: int, end: int, column: int) -> int:
-        """Lines ``start..end`` word for word, without their common indentation beyond ``column``."""
+        """Add lines ``start..end`` word for word, without their common indentation beyond ``column``."""
         first = self._skip_blank(start)
         last = end
         while last > first and not self.lines[last - 1]:
@@ -372,7 +372,7 @@ class Scanner:
         return self.lines[position] if position < len(self.lines) else ""
 
     def _indent(self, position: int) -> int:
-        """Columns of white space that the line begins with."""
+        """The width of the line's leading white space, in columns."""
         return self._indents[position] if position < len(self.lines) else 0
 
     def _skip_blank(self, position: int) -> int:
@@ -381,18 +381,18 @@ class Scanner:
         return position
 
     def _hanging(self, at: int, column: int) -> int:
-        """Where the further lines of a construct at ``column`` begin."""
+        """The column at which the lines after the first begin, for a construct at ``column``."""
         return max(self._indent(at + 1), column + 1) if self._line(at + 1) else column + 1
 
     def _after_adjacent(self, at: int, column: int) -> int:
-        """After the lines that follow ``at`` without a blank line, indented beyond ``column``."""
+        """The position after the lines that directly follow ``at`` and are indented beyond ``column``."""
         end = at + 1
         while self._line(end) and self._indent(end) > column:
             end += 1
         return end
 
     def _after_indented(self, at: int, column: int) -> int:
-        """After the lines from ``at`` on that are blank or indented beyond ``column``."""
+        """The position after the lines from ``at`` on that are blank or indented beyond ``column``."""
         end = at
         for position in range(at, len(self.lines)):
             line = self.lines[position]

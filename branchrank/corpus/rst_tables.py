@@ -1,9 +1,9 @@
-"""Grid and simple tables of RST, row by row, by docutils' table parsers.
+"""Read grid and simple tables of RST row by row, with docutils' table parsers.
 
-1. docutils cuts the table into cells. A row is the lines of its cells; rows that a cell joins (row
-   spans) are one row here. Its text is one line: the cells in order, separated by `` | ``.
-2. A malformed or huge table is read line by line, without its borders; so is a line that docutils
-   leaves out (a simple table's row whose first cell is empty).
+1. docutils splits the table into cells. A row covers the lines of its cells; rows that share a cell (row
+   spans) are read as one row. A row's text is one line: the cells in order, separated by `` | ``.
+2. A malformed or very large table is read line by line, without its borders. So is a line that docutils
+   skips (a row of a simple table whose first cell is empty).
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ _GRID_BORDER = re.compile(r"\+[-=+]*$")
 _SIMPLE_BORDER = re.compile(r"[=-][ =-]*+$")
 _COLUMN_GAP = re.compile(r"\s{2,}|\s+\|\s+")
 _PARSED_LINES = 2000
-#: docutils' time for a row is its width times its columns.
+#: Tables with more columns are not parsed: docutils' time for a row is its width times its columns.
 _PARSED_COLUMNS = 50
 
 
@@ -42,7 +42,7 @@ def read_table(lines: list[str], line_start: int, read: ReadInline) -> list[Bloc
 
 
 def _parse(lines: list[str]) -> list[Any]:
-    """docutils' rows of cells; none when the table is malformed or huge."""
+    """docutils' rows of cells; an empty list if the table is malformed or very large."""
     is_grid = lines[0].startswith("+")
     columns = max(line.count("+") - 1 for line in lines) if is_grid else len(lines[0].split())
     if len(lines) > _PARSED_LINES or columns > _PARSED_COLUMNS:
@@ -77,7 +77,7 @@ def _rows(rows: list[Any], line_start: int, read: ReadInline) -> Iterator[Block]
 
 
 def _cell(cell: tuple[int, int, int, Any], line_start: int, read: ReadInline) -> tuple[str, int, int]:
-    """Text, first and last line of a cell; the text is empty when the cell is."""
+    """The text of a cell (empty for an empty cell), and its first and last line."""
     _, _, offset, content = cell
     lines = [line.replace("\x00", "").strip() for line in content]
     filled = [index for index, line in enumerate(lines) if line]

@@ -1,15 +1,15 @@
-"""A flat list of headings and blocks becomes the sections of a document.
+"""Turn a flat list of headings and blocks into the sections of a document.
 
 1. Headings nest by level: a heading's parent is the nearest earlier heading of a smaller level, so
    skipped levels (``#`` then ``###``) do not matter.
-2. A lone top heading is the page's title: it joins the file's section, with its labels.
+2. A single top heading is the page's title: it becomes part of the file's section, with its labels.
 3. A section's own span runs from its heading's first line to the line before the next heading; the
-   file's starts at line 1 (and is empty, ``own_line_end == 0``, when the first of several top
-   headings stands there). So the own spans partition the lines of the file.
+   file's own span starts at line 1 (and is empty, ``own_line_end == 0``, if the first of several top
+   headings is on line 1). So the own spans partition the lines of the file.
 4. An id is the source and the path of slugs; a sibling that repeats a slug gets ``~2``, ``~3``, ...
-5. Each block goes to the section that holds its lines; a heading becomes a block of its own.
-6. What sections add to the text (ids, breadcrumbs, records) is bounded by the size of the file: headings
-   past the bound are text.
+5. Each block is added to the section that contains its lines; a heading becomes a separate block.
+6. The size that sections add to the text (ids, breadcrumbs, records) is limited by the size of the file;
+   headings past the limit are read as text.
 """
 
 from __future__ import annotations
@@ -25,19 +25,21 @@ from branchrank.corpus.document import Block, Document, Section
 from branchrank.records import BREADCRUMB_SEPARATOR
 
 _MAX_SLUG = 80
-#: Bytes that the sections of a file may add to nodes and chunks: for each byte of it, and for any file.
+#: Bytes that sections may add to nodes and chunks: for each byte of the file, and for a file of any size.
 _MAX_GROWTH = 64
 _FREE_GROWTH = 16_384
-#: What a section adds beside its id (in a node, its parent, a chunk) and its breadcrumb: keys and numbers.
+#: Bytes that a section adds for keys and numbers, besides its id (in a node, its parent and a chunk) and
+#: its breadcrumb.
 _SECTION_BYTES = 500
 _IDS_PER_SECTION = 6
 
 
 class Heading(NamedTuple):
-    """A heading as a reader found it.
+    """A heading in a file.
 
-    ``level`` is 1 or more, smaller is higher. ``line_start`` is the first line that belongs to it
-    (labels above, overline), ``line_end`` the last (underline). ``title`` is its readable text.
+    ``level`` is 1 or more; 1 is the top. ``line_start`` is the heading's first line, including labels
+    and an overline above the title, and ``line_end`` its last, including an underline. ``title`` is readable
+    text.
     """
 
     level: int
@@ -48,13 +50,13 @@ class Heading(NamedTuple):
 
 
 def slug(title: str) -> str:
-    """The title in lower case, letters, digits and ``_`` of any script, the rest as single ``-``."""
+    """The title in lower case: its runs of letters, digits and ``_`` (in any script), joined by ``-``."""
     words = re.findall(r"\w+", title.casefold())
     return "-".join(words)[:_MAX_SLUG].rstrip("-") or "section"
 
 
 def title_from_source(source: str) -> str:
-    """Title of a file that has none: its name without suffix; the folder's name for an index."""
+    """A title for a file without one: the file's name without suffix, or the folder's for an index page."""
     path = PurePosixPath(source)
     name = path.name.split(".")[0] or path.name
     return path.parent.name if name in ("index", "README") and path.parent.name else name
@@ -63,7 +65,7 @@ def title_from_source(source: str) -> str:
 def _named(
     source: str, headings: Sequence[Heading], parent_of: Sequence[int | None]
 ) -> tuple[list[str], list[int]]:
-    """The id and the level of every section, the file's first; of equal names the later get ``~2``."""
+    """The id and level of every section, the file's first; repeated ids get ``~2``, ``~3``, ..."""
     ids, levels = [source], [0]
     used: Counter[tuple[int, str]] = Counter()
     for position, heading in enumerate(headings, start=1):
@@ -81,11 +83,11 @@ def _named(
 def limit_headings(
     source: str, headings: Sequence[Heading], size: int
 ) -> tuple[Sequence[Heading], list[Block], tuple[str, ...]]:
-    """The headings that open sections, the rest as blocks of text, and a note if there are any of these.
+    """Return the headings that start sections, the others as blocks of text, and a note if there are others.
 
-    ``size`` is that of the file in bytes. A short heading below long ones repeats all of their titles, so the
-    sections of a small file could be hundreds of times its size. They stop where their ids, breadcrumbs and
-    records would be more than 64 times ``size`` and 16 KiB.
+    ``size`` is the size of the file in bytes. The section of a short heading repeats the titles of all
+    headings above it, so the sections of a small file could take hundreds of times its size. No section is
+    added once their ids, breadcrumbs and records would take more than 64 times ``size`` plus 16 KiB.
     """
     room = _MAX_GROWTH * size + _FREE_GROWTH
     lengths: list[tuple[int, int]] = []
@@ -114,11 +116,12 @@ def finish_sections(
     line_count: int,
     title: str = "",
 ) -> tuple[Section, ...]:
-    """Sections of a document in line order; the first is the file's own.
+    """Return the sections of a document in line order; the first is the file's own section.
 
-    ``headings`` are in line order with distinct starts, ``blocks`` in line order, disjoint from each
-    other and from headings' lines; no block crosses a heading. ``title`` is a title that stands
-    outside the headings (front matter): then only a lone heading of level 1 joins the file's section.
+    ``headings`` are in line order with distinct starts. ``blocks`` are in line order and disjoint from each
+    other and from the headings' lines; no block crosses a heading. ``title`` is a title from outside the
+    headings (front matter); if it is given, only a single heading of level 1 becomes part of the file's
+    section.
     """
     parents = _parents(headings)
     tops = [index for index, parent in enumerate(parents) if parent is None]
@@ -161,7 +164,7 @@ def finish_sections(
 
 
 def breadcrumbs(document: Document) -> tuple[str, ...]:
-    """For each section, the titles from the document's down to its own, joined."""
+    """The breadcrumb of each section: the titles from the document's title to its own, joined."""
     crumbs: list[str] = []
     for section in document.sections:
         above = "" if section.parent is None else crumbs[section.parent] + BREADCRUMB_SEPARATOR

@@ -1,9 +1,9 @@
-"""HTML and JSX tags in a text, found in linear time however many are never closed.
+"""Find HTML and JSX tags in a text, in linear time even if many tags are never closed.
 
-A tag is its opening, then characters outside quotes that are neither ``<`` nor ``>``, quoted strings, in
-JSX also ``{expressions}`` that nest up to three deep, and ``>``. A regular expression for that starts again
-at each ``<`` and may run to the end of the text each time. :class:`TagFinder` remembers, for each quote and
-brace that it passed, where the tag ended, so no part of the text is searched more than twice.
+A tag consists of its opening, then quoted strings and characters other than ``<`` and ``>`` (in JSX also
+``{expressions}``, nested up to three deep), then ``>``. A regular expression would start again at each ``<``
+and could run to the end of the text each time. :class:`TagFinder` stores, for each quote and brace that it
+passed, where the tag ended, so no part of the text is searched more than twice.
 """
 
 from __future__ import annotations
@@ -15,14 +15,14 @@ _JSX_RUN = re.compile(r"""[^"'{}<>]*+""")
 _BRACE = re.compile(r"[{}]")
 _EXPRESSION_DEPTH = 3
 
-#: Openings of tags: of HTML, of components (``<CamelCase>``), of MDX (no ``<https://a.b>`` nor ``<a@b.c>``).
+#: Openings of tags: HTML, components (``<CamelCase>``), and MDX (excluding ``<https://a.b>``, ``<a@b.c>``).
 HTML_TAG = re.compile(r"</?([A-Za-z][\w:-]*+)")
 COMPONENT_TAG = re.compile(r"</?[A-Z](?:(?![a-z])[\w.])*+[a-z][\w.]*+(?=[\s/>])")
 JSX_TAG = re.compile(r"</?(?:(?=>)|(?![a-z]+://)(?![^\s<>]+@)[A-Za-z_$][\w.$:-]*+(?=[\s/>]))")
 
 
 class TagFinder:
-    """The tags of one text with openings of one kind; ``expressions`` allows JSX attributes."""
+    """Finds the tags of one text; ``expressions`` allows JSX attributes."""
 
     def __init__(self, text: str, opening: re.Pattern[str]) -> None:
         self.text = text
@@ -30,12 +30,12 @@ class TagFinder:
         self._expressions = opening is not HTML_TAG
         self._run = _JSX_RUN if self._expressions else _HTML_RUN
         self._last_quote = {quote: text.rfind(quote) for quote in "\"'"}
-        #: By a position outside quotes and expressions: the end of the tag that it is in, or 0.
+        #: Maps a position outside quotes and expressions to the end of the tag around it, or to 0.
         self._ends: dict[int, int] = {}
         self._closing: dict[int, int] | None = None
 
     def end(self, position: int) -> int:
-        """The position after the tag that begins at ``position``; 0 when there is none."""
+        """The position after the tag that begins at ``position``; 0 if no tag begins there."""
         opening = self._opening.match(self.text, position)
         if opening is None:
             return 0
@@ -52,7 +52,7 @@ class TagFinder:
         return end
 
     def _pass(self, position: int) -> tuple[int, bool]:
-        """Where the next quoted string, expression or tag ends (0: nowhere), and whether it is the tag."""
+        """The end of the next quoted string, expression or tag (0: no end), and whether it is the tag."""
         run = self._run.match(self.text, position)
         at = run.end() if run else position
         match self.text[at : at + 1]:
@@ -65,7 +65,7 @@ class TagFinder:
         return 0, True
 
     def _expression_ends(self) -> dict[int, int]:
-        """Where the brace that opens at a position closes, for expressions that do not nest too deep."""
+        """Map the position of each opening brace to its closing brace, unless expressions nest too deep."""
         if self._closing is None:
             self._closing = {}
             opened: list[list[int]] = []  # position and height of each open brace

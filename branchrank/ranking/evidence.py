@@ -1,7 +1,7 @@
-"""From a vector shortlist of chunks to nodes with evidence.
+"""Score nodes by the evidence of a shortlist of chunks from vector search.
 
-1. A chunk speaks for every node whose own span it overlaps (one, for chunks that BranchRank cut).
-2. A chunk whose lines meet no node speaks for its file's node.
+1. A chunk counts for every node whose own span it overlaps (exactly one node for BranchRank's own chunks).
+2. A chunk that overlaps no node counts for its file's node.
 3. A node's evidence, in 0..1, is
 
    ``0.6 * proximity + 0.3 * rank + 0.1 * count``
@@ -27,8 +27,8 @@ RANK_OFFSET = 10
 def evidence(shortlist: Sequence[Scored], nodes_of: Callable[[str], Sequence[str]]) -> RankedList:
     """Rank nodes by the evidence of a dense shortlist.
 
-    ``shortlist`` holds chunk ids with cosine similarities, best first; ``nodes_of`` maps a chunk id to
-    the node ids it speaks for. Returns nodes with evidence in 0..1.
+    ``shortlist`` contains chunk ids with cosine similarities, best first; ``nodes_of`` maps a chunk id to the
+    ids of the nodes that it counts for. Returns nodes with evidence in 0..1.
     """
     best_rank: dict[str, int] = {}
     best_similarity: dict[str, float] = {}

@@ -1,12 +1,13 @@
-"""Tree expansion: a node's neighbours inherit a share of its evidence.
+"""Tree expansion: a node's neighbours receive a share of its evidence.
 
-1. Start from the seeds with their evidence.
-2. At each of ``depth`` steps every node reached in the step before passes its score on: its parent
-   gets 0.75 of it, each child 0.7, each of the ``siblings`` nearest siblings 0.6.
-3. The files of the seeds, best evidence first, give their first ``file_roots`` file nodes 0.5 of it.
-4. A node keeps the largest score that reaches it, so the result doesn't depend on any order.
+1. Expansion starts from the seeds with their evidence.
+2. At each of ``depth`` steps, every node reached in the previous step passes on its score: its parent gets
+   0.75 of it, each child 0.7, and each of the ``siblings`` nearest siblings 0.6.
+3. The files of the seeds are sorted by their best evidence; the file nodes of the first ``file_roots`` files
+   get 0.5 of it.
+4. A node keeps the largest score that it receives, so the result does not depend on the order of processing.
 
-Root and folder nodes pass nothing on and are never in the result.
+Root and folder nodes pass on no score and are never in the result.
 """
 
 from __future__ import annotations
@@ -26,7 +27,10 @@ FILE_ROOT_SHARE = 0.5
 def expand(
     seeds: Sequence[Scored], tree: Tree, *, depth: int = 1, siblings: int = 2, file_roots: int = 5
 ) -> RankedList:
-    """Seeds and their neighbours, ranked; scores are at most the largest seed's. Seeds keep theirs."""
+    """Rank the seeds and their neighbours.
+
+    A seed keeps its own score unless a larger one reaches it. No score is larger than the best seed's.
+    """
     around = neighbourhood(tree, siblings)
     nodes = around.nodes
     start = RankedList.of(seeds)
@@ -44,13 +48,13 @@ def expand(
     held = scores > 0.0
     held[started] = True
     found = np.flatnonzero(held)
-    # Places are in the order of ids, so that a stable sort breaks ties by key.
+    # Places are sorted by id, so a stable sort breaks ties by key.
     order = found[np.argsort(-scores[found], kind="stable")]
     return RankedList(tuple(map(nodes.ids.__getitem__, order.tolist())), tuple(scores[order].tolist()))
 
 
 def _best_files(files: Sequence[int], scores: Sequence[float]) -> list[tuple[int, float]]:
-    """The places of files with the best score of each, best first, ties in the order of places."""
+    """The place of each file and its best score, best first; ties in the order of places."""
     best: dict[int, float] = {}
     for file, score in zip(files, scores, strict=True):
         best[file] = max(best.get(file, score), score)

@@ -1,22 +1,23 @@
-"""Fusion: several ranked lists into one.
+"""Fusion: combine several ranked lists into one.
 
 ``rrf``     sum over branches of weight / (k + rank)          Cormack, Clarke & Büttcher, SIGIR 2009
-``score``   sum of weight * score, a word branch's as a share of its best, see below
+``score``   sum of weight * score, BM25 scaled by its best score (see below)
 ``convex``  sum of weight * min-max normalised score          Bruch, Gai & Ingber, TOIS 2023
 ``dbsf``    sum of weight * score placed in mean +- 3 sd      distribution-based score fusion
 
-``score`` is the convex combination with theoretical minima of Bruch, Gai & Ingber (TOIS 2023): a score counts
-from the least value that its branch can give (0), not from the least that this query met, so that a
-branch's worst candidate does not stretch the others apart. Cosines have one scale for all queries and are
-taken as they are; BM25 has no upper bound and is divided by the best score of the query:
+``score`` is the convex combination with theoretical minima of Bruch, Gai & Ingber (TOIS 2023). Scores are
+measured from the lowest value that the branch can give (0), not from the lowest score for this query, so
+the worst candidate does not change the scale of the others. Cosines have the same scale for all queries and
+are used unchanged; BM25 has no upper bound and is divided by the best score for the query:
 
     score(d) = w_dense * cosine(d) + 0.5 * w_bm25 * BM25(d) / max BM25
 
-At equal weights a share counts half: the cosines of a query's candidates lie within about half of the unit
-interval, shares fill it. Values from 0.3 to 0.6 give the same rates; 1 is as weak as RRF.
+The factor 0.5 balances the two branches: the cosines of a query's candidates spread over about half of the
+unit interval, the scaled BM25 scores over all of it. Factors from 0.3 to 0.6 give the same hit rates; with 1
+they are as low as with RRF.
 
-A branch of weight 0 contributes nothing: a key that only it holds is not in the result. A key that a
-branch doesn't hold gets nothing from it.
+A branch with weight 0 is ignored: a key that is only in this branch is not in the result. A key that is not
+in a branch gets 0 from it.
 """
 
 from __future__ import annotations
@@ -31,14 +32,14 @@ Branches = Mapping[str, Sequence[Scored]]
 Weights = Mapping[str, float]
 
 RRF_K = 60
-#: What the best of a branch counts in score fusion where scores have no maximum, at weight 1.
+#: The score that the best entry of an unbounded branch (BM25) gets in score fusion, at weight 1.
 SHARE = 0.5
 
 
 def rrf(branches: Branches, k: float = RRF_K, weights: Weights | None = None) -> RankedList:
     """Reciprocal rank fusion: ``score(d) = sum_i w_i / (k + rank_i(d))``, ranks from 1.
 
-    ``weights`` default to 1. A key that one branch repeats counts once, at its best rank.
+    ``weights`` default to 1. A key that occurs twice in a branch counts once, at its best rank.
     Raises ``ValueError`` for a negative weight or ``k <= -1``.
     """
     if k <= -1:
@@ -47,9 +48,9 @@ def rrf(branches: Branches, k: float = RRF_K, weights: Weights | None = None) ->
 
 
 def score(branches: Branches, weights: Weights | None = None, *, shares: Collection[str] = ()) -> RankedList:
-    """Weighted sum of scores; in a branch named in ``shares`` half the score's share of the branch's best.
+    """Weighted sum of scores. In branches named in ``shares`` a score counts as ``0.5 * score / best score``.
 
-    ``weights`` default to 1. A branch whose best score is not above 0 has no shares: its keys get 0.
+    ``weights`` default to 1. If the best score of such a branch is 0 or less, its keys get 0.
 
     >>> cosine = [Scored("a", 0.75), Scored("b", 0.5)]
     >>> words = [Scored("b", 12.0), Scored("a", 3.0)]
@@ -64,7 +65,7 @@ def score(branches: Branches, weights: Weights | None = None, *, shares: Collect
 
 
 def convex(branches: Branches, weights: Weights | None = None) -> RankedList:
-    """Weighted sum of scores, each branch's min-max normalised to 0..1 (all-equal scores become 1)."""
+    """Weighted sum of scores, min-max normalised to 0..1 in each branch (equal scores become 1)."""
     return _fuse(branches, weights, _min_max)
 
 

@@ -1,4 +1,4 @@
-"""Grouping: one entry per group, which its best member stands for."""
+"""Grouping: reduce a ranked list to one entry per group, represented by its best member."""
 
 from __future__ import annotations
 
@@ -20,16 +20,16 @@ def group(
 ) -> list[tuple[Scored, tuple[Scored, ...]]]:
     """Group a ranked list.
 
-    Returns ``(representative, members)`` per group, best first: the representative is the group's best
-    member with the group's score (the maximum, or the mean of the ``members`` best), and the members,
-    at most ``members`` of them, keep their own scores.
+    Returns ``(representative, members)`` per group, best first. The representative is the group's best member
+    with the group's score (the maximum, or the mean of the best ``members`` scores). At most ``members``
+    members are returned, with their own scores.
     """
     groups: dict[str, list[Scored]] = {}
     for entry in ranking:
         shown = groups.setdefault(group_of(entry.key), [])
         if len(shown) < members:
             shown.append(entry)
-    if aggregate == "max":  # the order of the best members, which the list has already
+    if aggregate == "max":  # groups are already in the order of their best members
         return [(shown[0], tuple(shown)) for shown in groups.values()]
     means = {shown[0].key: sum(entry.score for entry in shown) / len(shown) for shown in groups.values()}
     by_best = {shown[0].key: tuple(shown) for shown in groups.values()}

@@ -14,16 +14,16 @@ _scored = partial(tuple.__new__, Scored)
 
 
 class RankedList(Sequence[Scored]):
-    """A ranked list as two columns, best first; an entry is made when somebody looks at it.
+    """A ranked list stored as two columns, best first; an entry object is created only on access.
 
-    Stages hand on lists of hundreds of which ten become hits. Equal to any sequence of the same
-    entries.
+    This saves time because stages pass on hundreds of entries, of which about ten become hits. A list is
+    equal to any sequence of the same entries.
     """
 
     __slots__ = ("ids", "scores")
 
     def __init__(self, ids: tuple[str, ...], scores: tuple[float, ...]) -> None:
-        """``ids`` and ``scores`` have the same length. Raises ``ValueError`` when they don't."""
+        """Raise ``ValueError`` if ``ids`` and ``scores`` differ in length."""
         if len(ids) != len(scores):
             raise ValueError(f"{len(ids)} ids have {len(scores)} scores")
         self.ids = ids
@@ -31,13 +31,13 @@ class RankedList(Sequence[Scored]):
 
     @classmethod
     def of(cls, ranking: Sequence[Scored]) -> RankedList:
-        """The columns of a list that is in order already."""
+        """Make a ranked list from entries that are already in order."""
         if isinstance(ranking, RankedList):
             return ranking
         return cls(*zip(*ranking, strict=True)) if ranking else cls((), ())
 
     def where(self, kept: Sequence[bool]) -> RankedList:
-        """The entries whose place in ``kept``, as long as the list, is true."""
+        """The entries at the positions where ``kept`` is true; ``kept`` has the length of the list."""
         return RankedList(tuple(compress(self.ids, kept)), tuple(compress(self.scores, kept)))
 
     def __len__(self) -> int:
@@ -70,7 +70,7 @@ class RankedList(Sequence[Scored]):
 
 def ranked(scores: Mapping[str, float], limit: int | None = None) -> RankedList:
     """Sort ``key -> score`` into a ranked list, best first, at most ``limit`` long."""
-    # Two stable sorts by plain items are several times as fast as one by a tuple made for each.
+    # Two stable sorts by plain values are several times as fast as one sort by tuples.
     ordered = sorted(scores.items(), key=itemgetter(0))
     ordered.sort(key=itemgetter(1), reverse=True)
     chosen = ordered[:limit]
@@ -86,9 +86,10 @@ def ranks(ranking: Iterable[Scored]) -> dict[str, int]:
 
 
 def rescore(ranking: Sequence[Scored], order: Sequence[str]) -> RankedList:
-    """Reorder a list by ``order`` (keys it lacks keep their place behind) with scores 1, 1/2, 1/3, ...
+    """Reorder a list by ``order`` and set the scores to 1, 1/2, 1/3, ...
 
-    Raises ``ValueError`` when ``order`` holds a key that the list doesn't.
+    Keys that are not in ``order`` follow in their old order. Raises ``ValueError`` if ``order`` contains a
+    key that is not in the list.
     """
     known = {entry.key for entry in ranking}
     foreign = [key for key in order if key not in known]

@@ -1,15 +1,16 @@
 """MaxSim: late interaction between the token vectors of a query and those of its candidates.
 
 ``maxsim(q, d) = mean over query tokens i of the largest cosine(q_i, d_j) over document tokens j``
-(Khattab & Zaharia, SIGIR 2020, where it is a sum; the mean has the range of a cosine for any query length).
+(Khattab & Zaharia, SIGIR 2020, use the sum; the mean is in the range of a cosine for any query length).
 
-1. Token vectors are kept as whole numbers in one byte, each row scaled by its own largest component, or as
-   16-bit floats. Each row is stored with the factor that restores its unit length.
-2. All candidates' tokens are multiplied with all query tokens in one matrix product; the largest product of
-   each candidate and query token follows by segments.
-3. The product is exact, so its bits depend on no order of summation, number of threads or other candidates.
-   Bytes: a sum of d products of at most 127 * 127 is below 2**24 for d up to 1,040, in float32, and always
-   in float64. 16-bit floats are multiples of 2**-24, their products of 2**-48, and sums below 16 fit float64.
+1. Token vectors are stored as int8, each row scaled by its own largest component, or as float16. Each row is
+   stored with the factor that restores its unit length.
+2. The tokens of all candidates are multiplied with all query tokens in one matrix product. Then the largest
+   product of each candidate with each query token is taken.
+3. The product is exact, so it does not depend on the order of summation, the number of threads or the other
+   candidates. For int8, a sum of d products of at most 127 * 127 is below 2**24 for d up to 1,040 and then
+   exact in float32; in float64 it is always exact. float16 values are multiples of 2**-24 and their products
+   multiples of 2**-48, so sums below 16 are exact in float64.
 """
 
 from __future__ import annotations
@@ -26,14 +27,14 @@ from branchrank.records import Scored
 TokenPrecision = Literal["int8", "fp16"]
 
 _LARGEST = 127
-#: Up to this dimension a float32 product of bytes is exact.
+#: The largest dimension for which a float32 product of int8 rows is exact.
 _EXACT_IN_FLOAT32 = (1 << 24) // _LARGEST**2
 
 
 class TokenVectors(NamedTuple):
     """The token vectors of one text: ``values``, int8 or float16 ``(tokens, d)``, times ``scales``.
 
-    ``scales``, float32 ``(tokens,)``, are one over the length of each row.
+    ``scales``, float32 ``(tokens,)``, are the reciprocals of the rows' lengths.
     """
 
     values: NDArray[Any]
@@ -41,7 +42,7 @@ class TokenVectors(NamedTuple):
 
 
 def quantise(rows: NDArray[np.float32], precision: TokenPrecision) -> TokenVectors:
-    """Unit rows ``(tokens, d)`` in the precision that is kept.
+    """Convert unit rows ``(tokens, d)`` to the precision in which they are stored.
 
     >>> quantise(np.array([[0.6, 0.8]], dtype=np.float32), "int8").values.tolist()
     [[95, 127]]
@@ -58,7 +59,7 @@ def quantise(rows: NDArray[np.float32], precision: TokenPrecision) -> TokenVecto
 def maxsim(query: TokenVectors, documents: Sequence[TokenVectors]) -> NDArray[np.float64]:
     """MaxSim of a query with each document, in -1..1, shape ``(len(documents),)``.
 
-    All are of one precision and dimension. A query or a document without tokens scores 0.
+    All vectors must have the same precision and dimension. A query or document without tokens scores 0.
     """
     scores = np.zeros(len(documents))
     held = [number for number, document in enumerate(documents) if len(document.scales)]
@@ -81,10 +82,10 @@ def _products(documents: NDArray[Any], query: NDArray[Any]) -> NDArray[np.float6
 
 
 def add_scores(ranking: Sequence[Scored], scores: Mapping[str, float], weight: float) -> RankedList:
-    """Add ``weight`` times a second score to a ranked list, and order it again.
+    """Add ``weight`` times a second score to a ranked list, and sort it again.
 
-    ``scores`` are those of its first entries. Every other entry gets the lowest of them, so that none of
-    them passes one of the first.
+    ``scores`` contains the second scores of the list's first entries. Every other entry gets the lowest of
+    these, so it can't overtake one of the first entries.
 
     >>> add_scores([Scored("a", 1.0), Scored("b", 0.9), Scored("c", 0.8)], {"a": 0.1, "b": 0.4}, 1.0).ids
     ('b', 'a', 'c')

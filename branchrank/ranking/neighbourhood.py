@@ -1,8 +1,8 @@
-"""Who stands around whom in a tree, and which share of a node's score each neighbour gets.
+"""The neighbours of each node in a tree, and the share of its score that each neighbour gets.
 
-1. The nodes of a tree are numbered in the order of their ids, once per tree.
-2. The edges that leave one node are a row of a compressed sparse row matrix, so that a step from any
-   number of nodes is a few array operations.
+1. The nodes are numbered in the order of their ids, once per tree. A node's number is its place.
+2. The outgoing edges of a node are one row of a compressed sparse row matrix, so a step from any number of
+   nodes takes a few array operations.
 """
 
 from __future__ import annotations
@@ -23,12 +23,12 @@ Scores = np.ndarray[tuple[int], np.dtype[np.float64]]
 
 
 class Numbered:
-    """A tree as arrays over the places of its nodes.
+    """A tree as arrays indexed by the places of its nodes.
 
-    ``ids`` in ascending order and the ``places`` of each; ``files``, the place of each node's file (a
-    node without a file stands for itself); ``below`` and ``above``, every node under a file or section
-    and its parent, one family of siblings after the other, each in the order of ``lines``; ``family``,
-    the number of each one's family.
+    ``ids`` are in ascending order, and ``places`` maps an id to its place. ``files`` holds the place of each
+    node's file (for a node without a file, its own place). ``below`` and ``above`` hold every node whose
+    parent is a file or section, and that parent, one family of siblings after the other, each family in the
+    order of ``lines``. ``family`` is the number of each node's family.
     """
 
     def __init__(self, tree: Tree) -> None:
@@ -52,8 +52,8 @@ class Numbered:
 class Neighbourhood:
     """The edges of a tree: to parents, to children, and to the nearest ``siblings`` in the same file.
 
-    Only nodes with a source (files and sections) have edges. Of two siblings equally near in lines the
-    following one comes first.
+    Only nodes with a source (files and sections) have edges. If two siblings are equally near in lines, the
+    later one comes first.
     """
 
     def __init__(self, tree: Tree, siblings: int) -> None:
@@ -68,9 +68,9 @@ class Neighbourhood:
         self._starts = np.searchsorted(leaving[order], np.arange(len(nodes.ids) + 1))
 
     def passed(self, frontier: Places, scores: Scores) -> tuple[Places, Scores]:
-        """The neighbours of the places in ``frontier``, one entry an edge, and what each is passed.
+        """Return the neighbours of the places in ``frontier``, one per edge, and the score passed to each.
 
-        ``scores``, shape ``(nodes,)``, are those of all places.
+        ``scores``, shape ``(nodes,)``, contains the scores of all places.
         """
         starts = self._starts[frontier]
         lengths = self._starts[frontier + 1] - starts
@@ -81,7 +81,7 @@ class Neighbourhood:
 
 @lru_cache(maxsize=32)
 def neighbourhood(tree: Tree, siblings: int) -> Neighbourhood:
-    """The neighbourhood of a tree, made once."""
+    """The neighbourhood of a tree; it is computed once per tree."""
     return Neighbourhood(tree, siblings)
 
 
@@ -91,11 +91,11 @@ def _numbered(tree: Tree) -> Numbered:
 
 
 def _nearest(nodes: Numbered, count: int) -> tuple[Places, Places]:
-    """Every node with siblings, once for each of its ``count`` nearest, and these."""
+    """Pairs of a node and one of its ``count`` nearest siblings, as two arrays."""
     size = len(nodes.below)
     if not size or not count:
         return _places([]), _places([])
-    # Following ones stand first, so that a stable sort prefers them.
+    # Later siblings come first, so that a stable sort prefers them.
     steps = np.array([*range(1, count + 1), *range(-1, -count - 1, -1)])
     others = np.arange(size)[:, np.newaxis] + steps
     outside = (others < 0) | (others >= size)

@@ -1,11 +1,11 @@
-"""Passage choice: which chunks of a section are returned for it.
+"""Passage choice: decide which chunks of a section are returned.
 
-For one passage of each section, each signal (cosine similarity, BM25) of the node's chunks is scaled to 0..1
-between its smallest and its largest value, and the largest sum wins; ties go to the earlier chunk. Ranks
-would not do: sections have a few chunks only, and the reciprocal ranks of two signals that disagree tie.
+To choose one passage per section, each signal (cosine similarity, BM25) is min-max scaled to 0..1 over the
+section's chunks, and the chunk with the largest sum is chosen; ties go to the earlier chunk. Ranks are not
+used, because a section has few chunks, and two signals that disagree would often tie.
 
-For all passages of a pool of sections whose order leads, passage ``j`` of section ``i`` scores
-``1 / (i * j)``.
+To rank all passages of several sections by the order of the sections, passage ``j`` of section ``i`` gets the
+score ``1 / (i * j)``.
 """
 
 from __future__ import annotations
@@ -17,10 +17,10 @@ from branchrank.ranking.lists import RankedList, ranked
 
 
 def best_passage(chunks: Sequence[str], *signals: Mapping[str, float]) -> str:
-    """The chunk id, of a node's ``chunks`` in line order, that answers the query best.
+    """Return the best of a node's ``chunks``, which are chunk ids in line order.
 
-    Each signal maps chunk ids to scores; a chunk that a signal lacks scores 0 there. Raises ``ValueError``
-    when ``chunks`` is empty.
+    Each signal maps chunk ids to scores; a chunk that is missing from a signal gets 0 for it. Raises
+    ``ValueError`` if ``chunks`` is empty.
     """
     if not chunks:
         raise ValueError("a node without chunks has no passage")
@@ -35,10 +35,10 @@ def best_passage(chunks: Sequence[str], *signals: Mapping[str, float]) -> str:
 def led_by_sections(
     passages: RankedList, section_of: Mapping[str, str], sections: Sequence[str]
 ) -> RankedList:
-    """All passages, scored by the ranks of their section among ``sections`` and of theirs within it.
+    """Score each passage by the rank of its section in ``sections`` and its own rank within the section.
 
-    ``passages`` are best first; ``section_of`` maps each to one of ``sections``. Scores lie in 0..1, ties
-    break by id.
+    ``passages`` are best first; ``section_of`` maps each passage to one of ``sections``. Scores are in 0..1;
+    ties break by id.
 
     >>> passages = RankedList(("b1", "a1", "a2"), (3.0, 2.0, 1.0))
     >>> led_by_sections(passages, {"a1": "a", "a2": "a", "b1": "b"}, ["a", "b"])
@@ -57,7 +57,7 @@ def best_of_each(passages: RankedList, section_of: Mapping[str, str], sections: 
 def _places(
     passages: RankedList, section_of: Mapping[str, str], sections: Sequence[str]
 ) -> dict[str, tuple[int, int]]:
-    """The rank, from 1, of each passage's section, and that of the passage within it."""
+    """For each passage, the rank of its section and its own rank within the section, both from 1."""
     ranks = {section: rank for rank, section in enumerate(sections, start=1)}
     counts = dict.fromkeys(sections, 0)
     places = {}

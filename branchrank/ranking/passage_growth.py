@@ -1,12 +1,12 @@
-"""Growth of a passage inside its section, around the passages above it.
+"""Extend a passage inside its section without overlapping the passages ranked above it.
 
-1. Of the passage's lines that no passage above it holds, the longest run stays; of equal runs the first. A
-   passage without such a line is left out.
-2. The run may grow up to the ends of the section and up to its neighbours among the passages above.
-3. It grows to the target by whole lines, as many before it as after it; an odd line comes after. Where one
-   side has no more room, the other side gets the rest. A longer run is not cut.
+1. Lines that are already in a passage ranked above are removed, and the longest remaining run of lines is
+   kept (the first one if several are equally long). A passage without remaining lines is dropped.
+2. The run can grow up to the ends of the section and up to the nearest passages ranked above.
+3. It grows to the target length by whole lines, equally on both sides; an odd line is added after it. If
+   there is no more room on one side, the other side gets the rest. A run longer than the target is not cut.
 
-A passage depends only on those above it, so the first k of a list stay as they are when more are asked for.
+A passage depends only on those ranked above it, so the first k do not change if more are requested.
 Lines are 1-based and inclusive.
 """
 
@@ -19,10 +19,10 @@ Lines = tuple[int, int]
 
 
 def placed(passage: Lines, section: Lines, above: Iterable[Lines], target: int) -> Lines | None:
-    """The lines of a passage, grown to ``target`` lines inside its ``section``.
+    """Return the lines of a passage after it has grown to ``target`` lines inside its ``section``.
 
-    ``section`` holds ``passage``; ``above`` are disjoint passages of the same document that are returned
-    before it. ``None`` when they hold all of its lines.
+    ``section`` contains ``passage``; ``above`` contains disjoint passages of the same document, ranked above
+    it. Returns ``None`` if they already contain all of its lines.
 
     >>> placed((10, 13), (1, 40), [], 8)
     (8, 15)
@@ -44,7 +44,7 @@ def placed(passage: Lines, section: Lines, above: Iterable[Lines], target: int) 
 
 
 def _uncovered(passage: Lines, others: Iterable[Lines]) -> list[Lines]:
-    """The runs of a passage's lines outside ``others``, which are sorted."""
+    """The runs of a passage's lines that are not in ``others``, which are sorted."""
     runs = []
     start, last = passage
     for first, end in others:

@@ -4,9 +4,10 @@
    Systems that failed every query are left out.
 2. The leader was compared with its baselines, or, if it is the baseline, with every candidate. Where it is
    better in each of these comparisons, it is recommended.
-3. Else there is no clear difference from at least one rival. The leader is still recommended, unless such a
-   rival does without the LLM that the leader asks, or answers in less than half its time and 50 ms sooner.
-   Then that rival is recommended.
+3. Else there is no clear difference from at least one rival. If such a rival does without the LLM that the
+   leader asks, or answers in less than half its time and 50 ms sooner, that rival is recommended. Otherwise
+   the leader is, if it is the baseline or shown to be as good as its rivals. If it is neither, there is no
+   clear winner, and the leader is named.
 """
 
 from __future__ import annotations
@@ -146,7 +147,10 @@ def _tie(run: RunData, name: str, rivals: list[_Rival]) -> tuple[Cell, ...]:
     if beaten:
         text += f", and better than {'1 system' if beaten == 1 else f'{beaten} systems'}"
     text += f", {_cost(_row(run, name), against=_row(run, closest.name))}."
-    return (Strong(f"{_verb(run)} {name}:"), text)
+    settled = all(each.verdict == "equivalent within delta" for each in unsettled)
+    if settled or name == run.judgement.baseline:
+        return (Strong(f"{_verb(run)} {name}:"), text)
+    return (Strong(f"No clear winner{' yet' if is_pilot(run) else ''}, {name} leads:"), text)
 
 
 def _cheaper(run: RunData, leader: str, rival: _Rival) -> tuple[Cell, ...]:

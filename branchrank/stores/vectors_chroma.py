@@ -93,7 +93,8 @@ def _connect(location: Location, root: Path | None = None) -> Any:
     # A .env file of the current folder could name other classes to load.
     settings = Settings(_env_file=None, anonymized_telemetry=False)
     if isinstance(location, Path):
-        client = chromadb.PersistentClient(path=str(location), settings=settings)
+        # Chroma keeps one database per path in a process, whatever the working directory is by then.
+        client = chromadb.PersistentClient(path=str(location.absolute()), settings=settings)
         try:
             place = location / "chroma.sqlite3"
             check_opened(root or location, place.relative_to(root or location).as_posix())

@@ -1,14 +1,14 @@
-"""Documents become the nodes of one tree.
+"""Build one tree of nodes from the documents of a corpus.
 
-1. The root (id ``/``) stands for the corpus. A document hangs below the document whose toctree names
-   it first; any other hangs below its folder (id ``path/``), and folders below folders. So a folder
-   has a node only when a document below it is in no toctree.
-2. A document's own sections come before the documents that its toctrees bring in, these in toctree
-   order; a folder's children are in the order of their names.
-3. A node is one deeper than its parent, whatever the kinds. A breadcrumb starts at the document's
-   title, because the way above it may change with any toctree.
-4. A node's text is that of its own blocks. Its summary is the first sentences of its prose and, for
-   an inner node, the titles below it.
+1. The root (id ``/``) represents the corpus. The parent of a document is the document whose toctree names
+   it first. If no toctree names it, its parent is its folder (id ``path/``), and the parent of a folder is
+   the folder above. So a folder has a node only if a document below it is in no toctree.
+2. A document's children are its own sections, then the documents in its toctrees, in toctree order. A
+   folder's children are sorted by name.
+3. A node's depth is one more than its parent's, whatever their kinds. A breadcrumb starts at the document's
+   title, because the nodes above the document can change with any toctree.
+4. A node's text is the text of its own blocks. Its summary is the first sentences of its prose and, if it
+   has children, their titles.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ _SENTENCE_END = re.compile(r"[.!?:。！？](?=\s)")
 
 
 class _Draft(NamedTuple):
-    """A node but for what its place in the tree decides; ``children`` fills up while drafting."""
+    """A node without the fields that depend on its place in the tree; ``children`` is filled gradually."""
 
     node: Node
     prose: str
@@ -40,9 +40,9 @@ class _Draft(NamedTuple):
 
 
 def build_nodes(documents: Sequence[Document], corpus_name: str) -> tuple[list[Node], list[str]]:
-    """The nodes of a corpus in pre-order, and notes about toctree entries that were cut.
+    """Return the nodes of a corpus in pre-order, and notes about toctree entries that were ignored.
 
-    The order of ``documents`` doesn't matter. Ids are stable while headings and paths are.
+    The order of ``documents`` doesn't matter. An id changes only if a heading or a path in it changes.
     """
     parents, notes = toctree_parents(documents)
     drafts = {ROOT_ID: _draft_above(ROOT_ID, corpus_name)}
@@ -56,7 +56,7 @@ def build_nodes(documents: Sequence[Document], corpus_name: str) -> tuple[list[N
 
 
 def block_text(blocks: Iterable[Block]) -> str:
-    """The text of blocks as a person reads it: a blank line between blocks, none inside a table or list."""
+    """Join the text of blocks: a blank line between blocks, but not inside a table or list."""
     text = ""
     for before, block in pairwise([None, *blocks]):
         assert block is not None
@@ -71,7 +71,7 @@ def block_text(blocks: Iterable[Block]) -> str:
 
 
 def summarise(prose: str, child_titles: Sequence[str]) -> str:
-    """The first sentences of ``prose`` and then the titles, each at most :data:`SUMMARY_LENGTH` long."""
+    """The first sentences of ``prose``, then the titles, each at most :data:`SUMMARY_LENGTH` characters."""
     summary = _cut(prose, _SENTENCE_END)
     if not child_titles:
         return summary
@@ -80,7 +80,7 @@ def summarise(prose: str, child_titles: Sequence[str]) -> str:
 
 
 def _cut(text: str, boundary: re.Pattern[str]) -> str:
-    """At most :data:`SUMMARY_LENGTH` characters, up to a boundary past the middle where there is one."""
+    """Cut a text to :data:`SUMMARY_LENGTH` characters, at the last boundary in the second half if any."""
     if len(text) <= SUMMARY_LENGTH:
         return text
     text = text[:SUMMARY_LENGTH]
@@ -120,7 +120,7 @@ def _draft_document(document: Document) -> dict[str, _Draft]:
 
 
 def _prose(blocks: Sequence[Block]) -> str:
-    """The first words of the prose, or of whatever the section holds besides headings."""
+    """The start of the section's prose or, if it has no prose, of its other blocks except headings."""
     content = [block for block in blocks if block.kind != "heading"]
     chosen = [block for block in content if block.kind in ("prose", "list")] or content
     words: list[str] = []
@@ -149,7 +149,7 @@ def _hang_below_folders(sources: Iterable[str], drafts: dict[str, _Draft]) -> No
 
 
 def _place(drafts: Mapping[str, _Draft]) -> list[Node]:
-    """Nodes in pre-order with parent, children, depth and summary."""
+    """Turn drafts into nodes in pre-order, with parent, children, depth and summary."""
     nodes: list[Node] = []
     waiting: list[tuple[str, str | None, int]] = [(ROOT_ID, None, 0)]
     while waiting:

@@ -1,11 +1,12 @@
-"""What is wrong with a list of nodes, one node at a time.
+"""Check that a list of nodes is a valid tree, and report every problem. The rules:
 
-1. Ids are unique; exactly one node, the root, has no parent; every parent and child exists, and both
-   say so of each other.
-2. A node is one deeper than its parent. With (1) that leaves no room for a cycle.
-3. Root and folders have no source and no lines; files and sections have both.
-4. A file starts at line 1. Its own span comes first, then its sections' subtrees, each starting on the
-   line after the one before, the last ending where their parent ends: own spans partition the lines.
+1. Ids are unique. Exactly one node, the root, has no parent. Every parent and child exists, and each names
+   the other.
+2. A node's depth is one more than its parent's. Together with rule 1 this excludes cycles.
+3. The root and folders have no source and no lines; files and sections have both.
+4. A file starts at line 1. Its own span comes first, then the subtrees of its sections. Each subtree starts
+   on the line after the previous one, and the last one ends where the parent ends, so the own spans
+   partition the lines.
 5. A breadcrumb is the document's title, then the titles down to the node.
 """
 
@@ -18,16 +19,17 @@ from branchrank.records import BREADCRUMB_SEPARATOR, Node
 
 
 class Problem(NamedTuple):
-    """What is wrong with ``nodes[position]``."""
+    """A problem of ``nodes[position]``."""
 
     position: int
     message: str
 
 
 def check_nodes(nodes: Sequence[Node], line_counts: Mapping[str, int] | None = None) -> list[str]:
-    """Every problem as ``"'<node id>': <what>"``; empty when the nodes make a sound tree.
+    """Return every problem as ``"'<node id>': <what>"``; an empty list if the tree is valid.
 
-    ``line_counts`` maps sources to their numbers of lines; then every file must end at its last line.
+    ``line_counts`` maps sources to their numbers of lines; if it is given, every file must end at its last
+    line.
     """
     if not nodes:
         return ["there are no nodes: a tree has at least its root"]
@@ -36,7 +38,10 @@ def check_nodes(nodes: Sequence[Node], line_counts: Mapping[str, int] | None = N
 
 
 def find_problems(nodes: Sequence[Node], line_counts: Mapping[str, int] | None = None) -> Iterator[Problem]:
-    """Problems in the order of the nodes, links before spans; stops after links that can't be followed."""
+    """Yield the problems of parents and children, then those of spans, each in the order of the nodes.
+
+    Spans are checked only if every parent and child exists.
+    """
     broken = False
     for problem in _link_problems(nodes):
         broken = True
@@ -118,7 +123,7 @@ def _node_problems(node: Node, by_id: Mapping[str, Node]) -> Iterator[str]:
 
 
 def _span_problems(node: Node, own_end: int, by_id: Mapping[str, Node]) -> Iterator[str]:
-    """The subtrees of the node's sections continue its own span without a gap, to its end."""
+    """Problems if the subtrees of the node's sections do not cover the lines after its own span exactly."""
     last = own_end
     for child_id in node.children:
         child = by_id[child_id]

@@ -1,8 +1,8 @@
-"""The tree in memory: who stands above, below and beside a node, and which sections hold some lines.
+"""The tree in memory: the parent, children and siblings of a node, and the sections at given lines.
 
-1. Nodes are put into pre-order once, so a subtree is a slice.
-2. The own spans of one source partition its lines, so the sections that overlap a span are
-   neighbours in line order, found by bisection.
+1. Nodes are sorted into pre-order once, so a subtree is a slice.
+2. The own spans of one source partition its lines, so the sections that overlap a span are consecutive in
+   line order and are found by bisection.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ class _SourceSections(NamedTuple):
 
 
 class Tree:
-    """Nodes that :func:`branchrank.tree.check.find_problems` has nothing to say against."""
+    """A valid tree: nodes without problems according to :func:`branchrank.tree.check.find_problems`."""
 
     def __init__(self, nodes: Iterable[Node]) -> None:
         by_id = {node.id: node for node in nodes}
@@ -51,7 +51,7 @@ class Tree:
         return tuple(node for node in self._nodes.values() if node.line_start is not None)
 
     def only(self, sources: Collection[str]) -> Tree:
-        """The tree of some sources. A page of another source that stands above them is kept as a folder."""
+        """The part of the tree with these sources. Pages of other sources above them are kept as folders."""
         kept = {node.id for node in self.sections if node.source in sources} | {self.root.id}
         for node in reversed(self._pre_order):
             if node.id in kept and node.parent_id is not None:
@@ -66,16 +66,16 @@ class Tree:
         )
 
     def node(self, identifier: str) -> Node:
-        """The node with this id. Raises ``KeyError`` for an unknown one, as all methods that take an id."""
+        """The node with this id. All methods that take an id raise ``KeyError`` if it is unknown."""
         return self._nodes[identifier]
 
     def parent(self, identifier: str) -> Node | None:
-        """The node above, ``None`` for the root."""
+        """The node's parent, ``None`` for the root."""
         parent_id = self._nodes[identifier].parent_id
         return None if parent_id is None else self._nodes[parent_id]
 
     def children(self, identifier: str) -> tuple[Node, ...]:
-        """The nodes right below, in order."""
+        """The node's children, in order."""
         return tuple(self._nodes[child] for child in self._nodes[identifier].children)
 
     def siblings(self, identifier: str) -> tuple[Node, ...]:
@@ -86,16 +86,16 @@ class Tree:
         return tuple(self._nodes[child] for child in parent.children if child != identifier)
 
     def height(self, identifier: str) -> int:
-        """Levels below the node, 0 for a leaf."""
+        """The number of levels below the node, 0 for a leaf."""
         return self._heights[identifier]
 
     def file_node(self, source: str) -> Node | None:
-        """The node of a whole file, ``None`` when the tree doesn't hold the source."""
+        """The node of a whole file, ``None`` if the source is not in the tree."""
         node = self._nodes.get(source)
         return node if node is not None and node.kind == "file" else None
 
     def overlapping(self, span: Span) -> tuple[Node, ...]:
-        """Nodes whose own span shares a line with ``span``: most shared lines first, then by id."""
+        """The nodes whose own span shares lines with ``span``: most shared lines first, ties by id."""
         sections = self._by_source.get(span.source)
         if sections is None:
             return ()
@@ -138,7 +138,7 @@ class Tree:
 
 
 def _as_folder(node: Node) -> Node:
-    """A node without lines, which is never a hit."""
+    """The node without lines, so that it is never a hit."""
     return msgspec.structs.replace(
         node, source="", text="", line_start=None, line_end=None, own_line_end=None
     )

@@ -1,15 +1,15 @@
-"""The JSON that VectifyAI's PageIndex writes for a Markdown file, out and in.
+"""Export and import of the JSON that VectifyAI's PageIndex writes for a Markdown file.
 
-Out, one document at a time: every heading is a node with its 1-based ``line_num``, its ``text`` from
+Export, one document at a time: every heading is a node with its 1-based ``line_num``, its ``text`` from
 the heading to the next heading of any level, and a ``summary`` (leaf) or ``prefix_summary`` (parent).
-The format has no end lines and no place for text before the first heading.
+The format has no end lines, and no field for text before the first heading.
 
-In:
+Import:
 
 1. The tree's line numbers are checked against the source file, and every span is computed again.
-2. The file's blocks are read as always; a block is cut where the tree has a heading inside it.
-3. Notes say what the format dropped or changed: text before the first heading (it returns to the
-   file's own span), headings that the tree lacks, nodes where the file has no heading.
+2. The file's blocks are read as usual; a block is cut if the tree has a heading inside it.
+3. Notes list what the format dropped or changed: text before the first heading (it is restored to the
+   file's own span), headings that are missing from the tree, nodes at lines that are not headings.
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ _REMEDY = "give the JSON that PageIndex writes for this very Markdown file (a PD
 
 
 class PageIndexNode(Record, frozen=True, kw_only=True, omit_defaults=True):
-    """One heading. Key order is PageIndex's; a leaf has no ``nodes``."""
+    """One heading. The keys are in PageIndex's order; a leaf has no ``nodes``."""
 
     title: str
     node_id: str | UnsetType = UNSET
@@ -47,7 +47,7 @@ class PageIndexNode(Record, frozen=True, kw_only=True, omit_defaults=True):
 
 
 class PageIndexDocument(Record, frozen=True, kw_only=True, omit_defaults=True):
-    """A file: its name without folder and suffix, line breaks + 1, and its top headings."""
+    """A file: its name without folder and suffix, its number of line breaks + 1, and its top headings."""
 
     doc_name: str
     doc_description: str | UnsetType = UNSET
@@ -64,7 +64,7 @@ class ImportedDocument(NamedTuple):
 
 
 class _Entry(NamedTuple):
-    """A heading of the tree on its way in or out; ``level`` is 1 for the top."""
+    """A heading of the tree during export or import; ``level`` is 1 for a top heading."""
 
     node: PageIndexNode
     level: int
@@ -73,7 +73,7 @@ class _Entry(NamedTuple):
 def export_document(
     document: Document, content: bytes, *, summaries: Mapping[str, str] | None = None, with_text: bool = True
 ) -> PageIndexDocument:
-    """The document as PageIndex would write it; ``summaries`` (by section id) adds them to its nodes."""
+    """Return the document as PageIndex would write it, with ``summaries`` (by section id) if given."""
     text, _ = decode(content)
     lines = split_lines(text)
     headed: list[int] = []
@@ -125,7 +125,7 @@ def encode_document(document: PageIndexDocument) -> bytes:
 def import_document(payload: bytes, source: str, content: bytes) -> ImportedDocument:
     """Read a PageIndex tree of the file ``source``, whose bytes are ``content``.
 
-    Raises :class:`InputError` when the JSON is not such a tree or its lines don't fit the file.
+    Raises :class:`InputError` if the JSON is not a PageIndex tree or its lines don't match the file.
     """
     tree = _decode(payload, source)
     read = read_document(source, content)
@@ -152,7 +152,7 @@ def import_document(payload: bytes, source: str, content: bytes) -> ImportedDocu
 
 
 def import_nodes(imported: Sequence[ImportedDocument], corpus_name: str) -> tuple[list[Node], list[str]]:
-    """The nodes of imported documents, with the summaries they came with, and all notes."""
+    """Return the nodes of imported documents, with their imported summaries, and all notes."""
     nodes, notes = build_nodes([each.document for each in imported], corpus_name)
     summaries = {identifier: text for each in imported for identifier, text in each.summaries.items()}
     nodes = [
@@ -163,7 +163,7 @@ def import_nodes(imported: Sequence[ImportedDocument], corpus_name: str) -> tupl
 
 
 def _title_line(heading: Block, lines: Sequence[str]) -> tuple[int, str]:
-    """The line of a heading's title, and the title with its markup, as PageIndex has it."""
+    """The line of a heading's title, and the title with its markup, as in PageIndex."""
     for number in range(heading.line_start, heading.line_end + 1):
         if match := _ATX.fullmatch(lines[number - 1]):
             return number, match[1].strip()
@@ -200,7 +200,7 @@ def _check_lines(entries: Sequence[_Entry], document: Document) -> None:
 
 
 def _headings(entries: Sequence[_Entry], document: Document) -> tuple[list[Heading], list[str]]:
-    """Headings where the tree has them, with the extent and readable title that the reader found."""
+    """The tree's headings, with the lines and readable titles that the reader found, and notes."""
     read_at = {
         number: (block, section.labels)
         for section in document.sections
@@ -223,7 +223,7 @@ def _headings(entries: Sequence[_Entry], document: Document) -> tuple[list[Headi
 
 
 def _body(document: Document, headings: Sequence[Heading]) -> Iterator[Block]:
-    """The document's blocks without the lines of the tree's headings, cut at them."""
+    """The document's blocks, cut at the tree's headings and without the lines of these headings."""
     taken = {number for heading in headings for number in range(heading.line_start, heading.line_end + 1)}
     for section in document.sections:
         for block in section.blocks:
@@ -252,7 +252,7 @@ def _cut(block: Block, taken: set[int]) -> Iterator[Block]:
 
 
 def _dropped(document: Document, headings: Sequence[Heading]) -> Iterator[str]:
-    """Notes on what the file has and the tree lacks."""
+    """Notes on text and headings that are in the file but not in the tree."""
     first = headings[0].line_start if headings else document.line_count + 1
     if any(
         block.line_start < first
@@ -260,7 +260,7 @@ def _dropped(document: Document, headings: Sequence[Heading]) -> Iterator[str]:
         for block in section.blocks
         if block.kind != "heading"
     ):
-        yield f"lines 1-{first - 1}, before the first heading, are in no node of the tree: back in the file's"
+        yield f"lines 1-{first - 1}, before the first heading, are not in the tree; restored from the file"
     known = {heading.line_start for heading in headings}
     for section in document.sections:
         for block in section.blocks:

@@ -1,4 +1,4 @@
-"""``nodes.jsonl``: written atomically, trusted only after a check."""
+"""Read and write ``nodes.jsonl``. It is written atomically and checked whenever it is read."""
 
 from __future__ import annotations
 
@@ -17,14 +17,14 @@ _REMEDY = "build it again: branchrank index CORPUS, or pageindex_common.py build
 
 
 def write_nodes(path: Path, nodes: Iterable[Node]) -> None:
-    """Write one node a line. Raises :class:`StorageError` when the disk refuses."""
+    """Write one node per line. Raises :class:`StorageError` if the file can't be written."""
     write_jsonl(path, nodes)
 
 
 def load_nodes(path: Path | str) -> Tree:
     """Read and check a tree.
 
-    Raises :class:`ArtifactError` when the file can't be read or is not a sound tree, naming the line.
+    Raises :class:`ArtifactError` that names the line if the file can't be read or is not a valid tree.
     """
     decoder = msgspec.json.Decoder(Node)
     nodes: list[Node] = []

@@ -1,14 +1,14 @@
-"""Which document stands above which, as the toctrees say.
+"""Determine the parent of each document from the toctrees.
 
-1. Documents are taken in source order, the entries of each in the order in which it names them.
-2. An entry is a path without a suffix, or with one: relative to its document, or from the root of the
-   documentation when it starts with ``/`` (the corpus, else the outermost folder above the document
-   where the path exists). ``Title <path>`` names ``path``; ``*``, ``?``, ``[...]`` and ``**`` match
-   documents that have no parent yet, in source order.
-3. The first toctree that names a document is its parent.
-4. Each pattern is compared with every document, so that only the first ``MAX_PATTERNS`` of a corpus are
-   used; the rest are noted.
-5. An entry that would close a cycle is cut and noted; so is one that names no document.
+1. Documents are processed in source order, and the entries of each document in their order.
+2. An entry is a path, with or without a suffix. It is relative to its document or, if it starts with ``/``,
+   to the root of the documentation (the corpus, else the outermost folder above the document in which the
+   path exists). ``Title <path>`` names ``path``; ``*``, ``?``, ``[...]`` and ``**`` match documents that
+   have no parent yet, in source order.
+3. The parent of a document is the first document whose toctree names it.
+4. Each pattern is compared with every document, so only the first ``MAX_PATTERNS`` patterns of a corpus are
+   used; the others are ignored with a note.
+5. An entry that would close a cycle, or that names no document, is ignored with a note.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ _NOT_A_PATH = re.compile(r"[a-zA-Z][a-zA-Z0-9+.-]*:|self\s*$")
 
 
 def toctree_parents(documents: Sequence[Document]) -> tuple[dict[str, str], list[str]]:
-    """The parent's source by a document's source, children in toctree order, and notes.
+    """Return a map from each document's source to its parent's, in toctree order, and notes.
 
     Documents that no toctree names are left out.
     """
@@ -60,13 +60,13 @@ def toctree_parents(documents: Sequence[Document]) -> tuple[dict[str, str], list
                 else:
                     parents[target] = document.source
             if _is_pattern(path):
-                # A match without a parent is kept for the note above, where all of them have one.
+                # If every match already has a parent, keep one, so that the note above is not written.
                 patterns[asked] = [target for target in targets if target not in parents] or targets[:1]
     return parents, notes
 
 
 def _names(documents: Sequence[Document]) -> dict[str, str]:
-    """Sources by every name that an entry may use: with the suffix, and without."""
+    """Sources by the names that an entry can use: with and without the suffix."""
     names = {document.source: document.source for document in documents}
     for suffix in SUFFIXES:
         for document in documents:
@@ -86,7 +86,7 @@ def _is_pattern(path: str) -> bool:
 
 
 def _resolve(source: str, path: str, names: Mapping[str, str]) -> list[str]:
-    """The documents that ``path`` names when it stands in ``source``; several only for a pattern."""
+    """The documents that the entry ``path`` in ``source`` names; only a pattern can name several."""
     folder = posixpath.dirname(source)
     if path.startswith("/"):
         parts = folder.split("/") if folder else []
@@ -110,7 +110,7 @@ def _matches(name: str, pattern: str) -> bool:
 
 
 def _is_above(source: str, below: str, parents: Mapping[str, str]) -> bool:
-    """Whether ``source`` is ``below`` itself or one of the documents above it."""
+    """Whether ``source`` is ``below`` itself or one of its ancestors."""
     current: str | None = below
     while current is not None:
         if current == source:

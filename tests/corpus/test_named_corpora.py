@@ -153,13 +153,13 @@ def test_what_is_not_the_pinned_file_is_refused_and_leaves_nothing(
     tmp_path: Path, site: tuple[Path, str], changes: dict[str, object]
 ) -> None:
     target = tmp_path / "home" / "pack"
-    with pytest.raises(CorpusError, match=r"pack-1\.0\.tar\.gz can't be had"):
+    with pytest.raises(CorpusError, match=r"pack-1\.0\.tar\.gz can't be downloaded"):
         add_corpus("pack", target, corpus=entry(**changes), configuration=index(f"http://{site[1]}/simple"))
     assert list(target.parent.iterdir()) == []
 
 
 def test_without_a_network_there_is_one_clear_error(tmp_path: Path) -> None:
-    with pytest.raises(CorpusError, match="can't be had from the configured package index") as caught:
+    with pytest.raises(CorpusError, match="can't be downloaded from the configured package index") as caught:
         add_corpus("pack", tmp_path / "x", corpus=entry(), configuration=index("http://127.0.0.1:1/simple"))
     assert "pip config list" in caught.value.remedy
 

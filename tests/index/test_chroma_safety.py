@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
 import sqlite3
 from pathlib import Path
@@ -196,6 +197,23 @@ def test_a_function_hidden_in_the_schema_is_refused(location: Path, key: str) ->
     LOADED.clear()
     refuses(location, "embedding function|Chroma at")
     assert LOADED == []
+
+
+def test_a_relative_path_is_that_of_the_working_directory(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Chroma keeps one database for each path that it was given in a process."""
+    for seed, name in enumerate(("here", "there")):
+        (tmp_path / name).mkdir()
+        monkeypatch.chdir(tmp_path / name)
+        build_collection(Path("chroma"), "vectors", IDS, rows(seed))
+    with contextlib.ExitStack() as opened:
+        for seed, name in enumerate(("here", "there")):
+            monkeypatch.chdir(tmp_path / name)
+            store = opened.enter_context(
+                contextlib.closing(ChromaVectors(Path("chroma"), "vectors", IDS, rows(seed)))
+            )
+            assert store.search(rows(seed)[3], 1)[0].key == IDS[3]
 
 
 def test_another_metric_is_refused(location: Path) -> None:

@@ -77,7 +77,7 @@ def test_a_baseline_that_beats_all_is_recommended(tmp_path: Path) -> None:
 
 def test_a_tie_says_that_there_is_no_clear_difference(tmp_path: Path) -> None:
     text = said(tmp_path, Planned("local", 0.6), Twin("hybrid", 0.6, 0.02))
-    assert text.startswith("Use hybrid: ")
+    assert text.startswith("No clear winner, hybrid leads: ")
     assert "no clear difference from local (difference +" in text
     assert "too few questions to tell" in text
 
@@ -105,7 +105,7 @@ def test_an_llm_that_clearly_wins_is_recommended_with_its_cost(tmp_path: Path) -
 
 def test_too_few_questions_make_it_a_recommendation_for_now(tmp_path: Path) -> None:
     run = made(tmp_path, Planned("local", 0.5), Planned("hybrid", 0.6), count=8)
-    assert recommendation_text(run).startswith("For now, use ")
+    assert recommendation_text(run).startswith("No clear winner yet, hybrid leads: ")
     assert "too few" in recommendation_text(run)
     assert any("pilot" in each for each in recommendation(run).cautions)
 

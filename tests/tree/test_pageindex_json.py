@@ -115,7 +115,7 @@ def test_import_reports_the_preamble_that_the_format_dropped() -> None:
     notes = imported(WRITTEN.encode()).notes
 
     assert notes == [
-        "one.md: lines 1-2, before the first heading, are in no node of the tree: back in the file's"
+        "one.md: lines 1-2, before the first heading, are not in the tree; restored from the file"
     ]
 
 

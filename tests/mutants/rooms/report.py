@@ -211,4 +211,11 @@ MUTANTS = (
         "            predictor,",
         ("tests/report/test_run_commands.py::test_names_in_the_files_of_the_gate_are_no_markup",),
     ),
+    Mutant(
+        "a-leader-by-chance-is-recommended",
+        "branchrank/report/recommendation.py",
+        "    if settled or name == run.judgement.baseline:\n",
+        "    if True:\n",
+        (f"{TEST_RECOMMENDATION}::test_a_tie_says_that_there_is_no_clear_difference",),
+    ),
 )

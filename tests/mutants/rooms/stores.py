@@ -158,4 +158,11 @@ MUTANTS = (
         "            pass\n",
         ("tests/index/test_links.py::test_chromas_database_is_not_read_through_a_link_that_is_swapped_in",),
     ),
+    Mutant(
+        "chroma-by-relative-path",
+        "branchrank/stores/vectors_chroma.py",
+        "path=str(location.absolute())",
+        "path=str(location)",
+        ("tests/index/test_chroma_safety.py::test_a_relative_path_is_that_of_the_working_directory",),
+    ),
 )
