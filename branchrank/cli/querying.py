@@ -130,7 +130,7 @@ def show_passage(text: str, indent: int = 4) -> None:
 
 
 def as_utf8(_context: click.Context, _parameter: click.Parameter, text: str | None) -> str | None:
-    """A click callback: the argument as UTF-8 can hold it."""
+    """A click callback: make the argument encodable as UTF-8."""
     return None if text is None else encodable(text)
 
 
