@@ -105,6 +105,6 @@ def index_facts(name: str, index: Index) -> IndexFacts:
 
 
 def relative(path: Path) -> str:
-    """Return a path as a report shows it: relative if near the working directory, to name no home."""
+    """Return a path for reports: relative if near the working directory, so that no home folder shows."""
     near = Path(os.path.relpath(path.resolve(), Path.cwd()))
     return (path if near.parts[:3] == ("..", "..", "..") else near).as_posix()

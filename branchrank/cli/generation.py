@@ -23,7 +23,7 @@ def llm_options(*, required: bool) -> Callable[[F], F]:
     """Add the endpoint, the seed and the LLM client's settings."""
 
     def decorate(function: F) -> F:
-        # A call without a fallback has no use for --on-llm-failure.
+        # --on-llm-failure does not apply to calls without a fallback.
         named = frozenset(
             f"llm.{each.name}" for each in settings_of(LLMSettings) if each.name != "on_failure"
         )

@@ -1,4 +1,4 @@
-"""Help that a person can read: the flags that people use, grouped; ``--help-all`` shows the rest as well.
+"""Grouped help: ``--help`` shows the common flags, ``--help-all`` all of them.
 
 1. A command with an entry in :data:`COMMON` shows those flags on ``--help``, below their headings.
 2. ``--help-all`` adds every other flag: settings below the title of their part, the rest below "Other".
@@ -87,7 +87,7 @@ _EVERYTHING = "branchrank.help_all"
 
 
 def entry_name(command: click.Command) -> str:
-    """The name of a command in :data:`COMMON`: a command of a group has both names."""
+    """Return a command's name in :data:`COMMON`; for a command of a group, with the group's name."""
     return str(getattr(command, "help_name", "") or command.name)
 
 
@@ -116,7 +116,7 @@ def write_options(command: click.Command, context: click.Context, formatter: cli
 def grouped(
     command: click.Command, context: click.Context, *, everything: bool
 ) -> Iterator[tuple[str, list[click.Parameter]]]:
-    """The flags of a command by heading: those that people use, then with ``everything`` the others."""
+    """Return a command's flags by heading: the common ones, then, with ``everything``, the others."""
     by_flag = {flag: option for option in command.get_params(context) for flag in option.opts}
     last = {HELP_ALL, *command.get_help_option_names(context)}
     shown = set(last)

@@ -1,4 +1,4 @@
-"""``branchrank questions label`` and ``agreement``: is the passage that a system found an answer?"""
+"""``branchrank questions label`` and ``agreement``: label the passages that systems found."""
 
 from __future__ import annotations
 
@@ -22,10 +22,10 @@ if TYPE_CHECKING:
     from branchrank.questions.proposals import Proposals
     from branchrank.runs.labelling import Labelling, Passage
 
-#: What a person may type, and the label that it means.
+#: The input that a person can type, and the label that it means.
 KEYS = {"y": "yes", "yes": "yes", "p": "partly", "partly": "partly", "n": "no", "no": "no"}
 HINT = "y(es), p(artly), n(o), s(kip), q(uit); y 12-14: only these lines answer"
-#: Lines of a passage shown at most.
+#: How many lines of a passage are shown.
 MOST_LINES = 60
 
 
@@ -154,7 +154,7 @@ def _accept(labelling: Labelling, proposals: Proposals) -> None:
 
 
 def _answers() -> Iterator[str]:
-    """What the person types, line by line, in small letters; blank lines are passed over."""
+    """Yield the typed lines in lower case; blank lines are skipped."""
     interactive = sys.stdin.isatty()
     while True:
         try:

@@ -80,7 +80,7 @@ class LazyGroup(Group):
         widest = max(map(len, VERBS))
         for heading, verbs in HEADINGS.items():
             with formatter.section(heading):
-                # Filled up to the widest of all, so that the lines of every heading stand below each other.
+                # Padded to the longest name, so that the descriptions of all headings are aligned.
                 formatter.write_dl([(verb.ljust(widest), VERBS[verb][1]) for verb in verbs])
 
 

@@ -22,7 +22,7 @@ QUEUE = 64
 
 
 def _end(number: int, _frame: FrameType | None) -> None:
-    """End at once: a thread that waits for standard input would hold up an orderly end."""
+    """Exit at once: a thread that waits for standard input would block a normal exit."""
     os._exit(128 + number)
 
 

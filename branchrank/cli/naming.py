@@ -1,4 +1,4 @@
-"""The flags with which ``resume`` and ``verify`` name what a run reaches outside of its directory."""
+"""Flags of ``resume`` and ``verify`` that name what a run uses outside its directory."""
 
 from __future__ import annotations
 
@@ -57,7 +57,7 @@ def given_names(
     api_endpoint: str,
     allowed: tuple[str, ...],
 ) -> Named:
-    """What the flags of the running command name."""
+    """Return what the flags of the running command name."""
     from branchrank.library import Named
 
     if any(":" in name for name in predictors):

@@ -75,7 +75,7 @@ def _collect(setting: Setting) -> Callable[[click.Context, click.Parameter, Any]
 
 
 def _give(context: click.Context, key: str, value: Any) -> None:
-    """Keep the value of a flag; two flags may set one setting, but not both at once."""
+    """Store the value of a flag; of two flags for one setting, only one can be given."""
     given = context.meta.setdefault(_GIVEN, {})
     if key in given:
         raise click.UsageError(
@@ -131,7 +131,7 @@ def filter_option(function: F) -> F:
 
 
 def typed_command() -> str:
-    """The running command as it was typed, for ``run.json``."""
+    """Return the running command as it was typed, for ``run.json``."""
     return shlex.join([Path(sys.argv[0]).name, *sys.argv[1:]])
 
 

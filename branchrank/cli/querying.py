@@ -1,4 +1,4 @@
-"""What the two retrieval commands share: one query or a prompt that keeps everything warm."""
+"""Code shared by the two retrieval commands: one query, or a prompt that keeps everything loaded."""
 
 from __future__ import annotations
 
@@ -110,7 +110,7 @@ def _answer(query: str, predictor: str, retrieve: Callable[[str], Retrieval], as
 
 
 def show_hit(rank: int, hit: Hit) -> None:
-    """Print one hit: where it lies, why it is there, and how it begins."""
+    """Print one hit: its place, the reason for its rank, and its first lines."""
     place = click.style(f"{safe_line(hit.source)}:{hit.line_start}-{hit.line_end}", bold=True)
     click.echo(f"{rank:>2}. {place}  {safe_line(hit.breadcrumb)}")
     reasons = safe(", ".join(hit.reasons))
@@ -119,7 +119,7 @@ def show_hit(rank: int, hit: Hit) -> None:
 
 
 def show_passage(text: str, indent: int = 4) -> None:
-    """Print how a passage begins, and how many lines are left out."""
+    """Print the first lines of a passage, and how many more there are."""
     margin = " " * indent
     width = max(20, min(100, shutil.get_terminal_size((104, 24)).columns - indent))
     lines = [line for line in text.splitlines() if line.strip()]
@@ -130,7 +130,7 @@ def show_passage(text: str, indent: int = 4) -> None:
 
 
 def as_utf8(_context: click.Context, _parameter: click.Parameter, text: str | None) -> str | None:
-    """A click callback: the argument as UTF-8 can hold it."""
+    """A click callback: make the argument encodable as UTF-8."""
     return None if text is None else encodable(text)
 
 

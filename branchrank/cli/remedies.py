@@ -1,9 +1,9 @@
-"""The fix of an error, with the flags of the command at hand.
+"""The fix of an error, rewritten for the flags of the running command.
 
-An error is raised far below the command, so its fix may name flags that the command does not have:
+Errors are raised in the library, so a fix may mention flags that the running command does not have:
 
-1. Of alternatives (``--a or --b``) only the flags that the command has stay.
-2. Where it has none of them, a setting is named by its place in ``branchrank.toml``.
+1. Of alternatives (``--a or --b``), only the flags that the command has are kept.
+2. If the command has none of them, the fix names the setting's key in ``branchrank.toml``.
 3. A command that names its own LLM (``--base-url``) has no systems, so clauses about their settings go.
 4. A command that is quoted in the fix (``branchrank index ...``) stays as it is.
 """

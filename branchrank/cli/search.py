@@ -80,7 +80,7 @@ def _show(rank: int, hit: Hit, explain: bool) -> None:
 
 
 def _explanation(chunk: Hit) -> str:
-    """Each part of the score in words."""
+    """Describe each part of the score."""
     parts = [f"score {chunk.score:.4f}"]
     for name, word, measured in (
         ("fts5", "keyword", "score"),

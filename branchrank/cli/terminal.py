@@ -1,4 +1,4 @@
-"""What a person sees: safe text, progress, errors, exit codes."""
+"""Terminal output: safe text, progress, errors, exit codes."""
 
 from __future__ import annotations
 
@@ -24,12 +24,12 @@ from branchrank.progress_bars import progress_bars as progress_bars
 INTERRUPTED = 130
 TERMINATED = 143
 HELP = ["-h", "--help"]
-#: A disk that takes no more, wherever it is met; standard output may lie on one.
+#: Error numbers of a full disk; standard output may be a file on one.
 FULL = (errno.ENOSPC, errno.EDQUOT, errno.EROFS, errno.EIO)
 
 
 def say(line: str) -> None:
-    """Tell the person something, beside the output."""
+    """Print a message to the user, separate from the output."""
     click.echo(safe(line), err=True)
 
 
@@ -47,7 +47,7 @@ def import_from_here() -> None:
 
 
 def show_error(error: BranchRankError, command: click.Command) -> None:
-    """Print what is wrong, and the fix in flags of the command."""
+    """Print the error, and its fix with flags that the command has."""
     click.secho(f"error: {safe(error.message)}", fg="red", err=True)
     if remedy := remedy_for(error.remedy, command):
         click.echo(f"  fix: {safe(remedy)}", err=True)
@@ -62,7 +62,7 @@ def _terminate(_signal: int, _frame: FrameType | None) -> None:
 
 
 def _open_closed_streams() -> None:
-    """Put the null device in the place of a standard stream that was closed before the start."""
+    """Replace a standard stream that was closed before the start by the null device."""
     for name, mode in (("stdin", "r"), ("stdout", "w"), ("stderr", "w")):
         if getattr(sys, name) is None:
             setattr(sys, name, open(os.devnull, mode, encoding="utf-8"))  # noqa: SIM115 - for the process
@@ -107,7 +107,7 @@ class Command(click.Command):
             super().format_options(ctx, formatter)
 
     def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
-        """Parse the arguments; an unknown flag or choice is refused with the nearest one."""
+        """Parse the arguments; the error for an unknown flag or choice suggests the nearest one."""
         with _suggestions(self, ctx):
             return super().parse_args(ctx, args)
 
@@ -138,7 +138,7 @@ class Command(click.Command):
 
 
 class Group(click.Group):
-    """A group of such commands."""
+    """A group of :class:`Command` commands."""
 
     command_class = Command
 
@@ -147,14 +147,14 @@ class Group(click.Group):
         self.context_settings.setdefault("help_option_names", HELP)
 
     def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
-        """Parse the arguments; an unknown flag is refused with the nearest one."""
+        """Parse the arguments; the error for an unknown flag suggests the nearest one."""
         with _suggestions(self, ctx):
             return super().parse_args(ctx, args)
 
     def resolve_command(
         self, ctx: click.Context, args: list[str]
     ) -> tuple[str | None, click.Command | None, list[str]]:
-        """Find the command; an unknown one is refused with the nearest one."""
+        """Find the command; the error for an unknown command suggests the nearest one."""
         if args and not ctx.resilient_parsing and self.get_command(ctx, args[0]) is None:
             near = _nearest(args[0], self.list_commands(ctx))
             raise click.UsageError(f"No such command {args[0]!r}.{near}", ctx)

@@ -29,14 +29,14 @@ PREDICTORS = ("local", "hybrid", "late-interaction")
 
 
 def on_terminal() -> bool:
-    """Whether a person sits in front of this process."""
+    """Return whether the process runs in an interactive terminal."""
     return sys.stdin.isatty() and sys.stdout.isatty()
 
 
 def search_on_terminal(
     workspace: Workspace, *, mode: str = "", query: str = "", choosing: bool = False
 ) -> Choice | None:
-    """Run the terminal UI to its end. With ``choosing`` it returns the result that a person took, if any."""
+    """Run the terminal UI to its end. With ``choosing``, return the result that the user picked, if any."""
     from branchrank.serve.service import Service
     from branchrank.serve.tui.app import SearchApp
     from branchrank.serve.tui.searching import Searches

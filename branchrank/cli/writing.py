@@ -1,4 +1,4 @@
-"""``branchrank questions add``: one question, its gold picked in the terminal UI or named by flags."""
+"""``branchrank questions add``: add one question; its gold is picked in the terminal UI or given by flags."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from branchrank.cli.tui import on_terminal, search_on_terminal
 from branchrank.errors import BranchRankError, UsageError
 from branchrank.records import Span
 
-#: What the flags are, where there is no terminal to pick a passage on.
+#: The flags to suggest when there is no terminal to pick a passage in.
 FLAGS = "--question TEXT --source FILE --lines 5-8"
 
 
@@ -82,7 +82,7 @@ def add(
 
 
 def _pick(workspace: branchrank.Workspace, query: str) -> tuple[str, Span] | None:
-    """The wording of a question and the lines that a person took for it; ``None`` for none."""
+    """Return a question's wording and the lines picked for it; ``None`` if nothing was picked."""
     choice = search_on_terminal(workspace, query=query, choosing=True)
     if choice is None:
         return None

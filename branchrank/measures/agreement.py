@@ -1,14 +1,15 @@
-"""How far two annotators agree beyond chance: Cohen's kappa with its interval.
+"""Agreement of two annotators beyond chance: Cohen's kappa with its interval.
 
 With ``p[i][j]`` the share of items that the first annotator puts into category i and the second into j:
 
 1. Observed agreement ``po = sum p[i][i]``, and by chance ``pe = sum p[i][.] * p[.][i]``.
-2. ``kappa = (po - pe) / (1 - pe)`` (Cohen 1960). It is not defined where both use one category alone.
+2. ``kappa = (po - pe) / (1 - pe)`` (Cohen 1960). It is not defined if both use only one and the same
+   category.
 3. Its large-sample standard error is that of Fleiss, Cohen and Everitt 1969 (Fleiss, Levin and Paik 2003,
    "Statistical Methods for Rates and Proportions", formula 18.15); the interval is the normal one,
    cut at -1 and 1. It takes the items as independent.
-4. Where they agree on every item, that error is 0, which few items do not support. There the lower bound is
-   step 2 with the lower bound of ``po`` (Clopper and Pearson 1934: ``(alpha / 2) ** (1 / n)``).
+4. If they agree on every item, that error is 0, which is too optimistic for few items. The lower bound is
+   then step 2 with the lower bound of ``po`` (Clopper and Pearson 1934: ``(alpha / 2) ** (1 / n)``).
 """
 
 from __future__ import annotations

@@ -1,22 +1,24 @@
-"""How much evidence n questions are when several of them have their gold on one page.
+"""Effective sample size: the evidence in n questions when several of them have their gold on one page.
 
-Questions of one page (a cluster) succeed and fail together, so n of them inform like fewer independent ones.
+Questions of one page (a cluster) succeed and fail together, so n of them carry as much information as fewer
+independent ones.
 
-1. The variance of the mean from the deviations u of the pages' totals, u_c**2 / (1 - n_c / n) summed over
-   the pages and divided by n**2 (CR2: Bell and McCaffrey 2002). Over the variance of as many independent
-   questions it is the design effect (Kish 1965), here at least 1.
-2. That variance is itself estimated from few pages. Its degrees of freedom (Satterthwaite) are the smaller
-   of two: for pages of these sizes that correlate as estimated (Bell and McCaffrey 2002), and from the
-   spread of the u**2 themselves (Pan and Wall 2002), which notices that one page carries the variance.
+1. The variance of the mean from the deviations u of the pages' totals, u_c**2 / (1 - n_c / n) summed over the
+   pages and divided by n**2 (CR2: Bell and McCaffrey 2002). Divided by the variance of as many independent
+   questions, it is the design effect (Kish 1965), here at least 1.
+2. That variance is itself estimated from few pages. Its degrees of freedom (Satterthwaite) are the smaller of
+   two: for pages of these sizes that correlate as estimated (Bell and McCaffrey 2002), and from the spread of
+   the u**2 themselves (Pan and Wall 2002), which detects that most of the variance comes from one page.
 3. Effective questions: n / design effect * (z / t)**2, so that z times a standard error computed from them
    is t times the right one (Korn and Graubard 1998). They are at least what the pages would be worth if each
    was a single observation.
-4. A sample with one differing question shows neither a design effect nor degrees of freedom. So the questions
-   that an interval adds to the sample (:class:`Padding`) count in steps 1 and 2 too, as questions on pages of
-   these sizes, correlated as assumed beforehand. The more the sample shows, the less they weigh.
+4. A sample with one differing question can't show a design effect or degrees of freedom. So the questions
+   that an interval adds to the sample (:class:`Padding`) also count in steps 1 and 2, as questions on pages
+   of these sizes with an assumed correlation. The more questions differ in the sample, the less the added
+   ones weigh.
 
-Everything takes page totals of shape (..., pages) and works along the last axis, so that a simulation
-computes thousands of samples with the functions that a report uses.
+All functions take page totals of shape (..., pages) and work along the last axis, so that a simulation can
+compute thousands of samples with the same functions as a report.
 """
 
 from __future__ import annotations
@@ -33,15 +35,17 @@ LEAST_PAGES = 5
 
 
 class Padding(NamedTuple):
-    """What an interval adds to a sample: so many effective ``questions``, each of this ``variance``, with the
-    intraclass correlation ``icc`` that is assumed for their pages."""
+    """The effective ``questions`` that an interval adds to a sample, each with this ``variance``.
+
+    ``icc`` is the intraclass correlation assumed for their pages.
+    """
 
     questions: float
     variance: float
     icc: float
 
     def total(self, sizes: Floats) -> float:
-        """Their variance in the total, were they independent: they are ``questions * effect`` in number."""
+        """Return their variance in the total if independent: there are ``questions * effect`` of them."""
         return self.questions * self.effect(sizes) * self.variance
 
     def effect(self, sizes: Floats) -> float:
@@ -49,13 +53,16 @@ class Padding(NamedTuple):
         return kish_effect(typical_size(sizes), self.icc)
 
 
-#: Nothing is added; where all values are the same, pages count as one observation each.
+#: Adds nothing; if all values are the same, each page counts as one observation.
 NO_PADDING = Padding(questions=0.0, variance=0.0, icc=1.0)
 
 
 class PageTotals(NamedTuple):
-    """Totals by page: ``sums`` (..., pages) of the values, ``squares`` (...) of all values squared, and
-    ``sizes`` (pages,), the number of questions of each page."""
+    """Totals by page:
+
+    ``sums`` (..., pages) of the values, ``squares`` (...) of all values squared, and ``sizes`` (pages,), the
+    number of questions of each page.
+    """
 
     sums: Floats
     squares: Floats
@@ -94,7 +101,7 @@ def page_totals(values: Sequence[float] | Floats, pages: Sequence[str]) -> PageT
 
 
 def effective_pages(sizes: Floats) -> float:
-    """Pages of equal size that would tell as much as pages of these ``sizes``: n**2 / sum(n_c**2).
+    """Return the number of equal-sized pages equivalent to pages of these ``sizes``: n**2 / sum(n_c**2).
 
     >>> effective_pages(np.array([2.0, 2.0, 2.0]))
     3.0
@@ -103,7 +110,7 @@ def effective_pages(sizes: Floats) -> float:
 
 
 def intraclass_correlation(totals: PageTotals) -> Floats:
-    """How alike the values of one page are, (...): 0 not at all, 1 all the same.
+    """Return how alike the values of one page are, (...): 0 not at all, 1 all the same.
 
     The estimator from the analysis of variance (Donner 1986), cut at 0; 0 without pages that share
     questions, or where all values are the same.
@@ -129,8 +136,8 @@ def typical_size(sizes: Floats) -> float:
 def design_effect(totals: PageTotals, padding: Padding = NO_PADDING) -> Floats:
     """The variance of the mean (...) over that of as many independent questions; at least 1.
 
-    ``padding`` counts in both variances, with the design effect that is assumed for it: that is the result
-    where all values are the same, and the sample can't tell.
+    ``padding`` counts in both variances, with its assumed design effect. If all values are the same, so that
+    the sample has no information, the result is that assumed effect.
     """
     sizes, n = totals.sizes, totals.n
     if not totals.shared or len(sizes) == 1:
@@ -189,10 +196,10 @@ def observed_degrees(totals: PageTotals, padding: Padding = NO_PADDING) -> Float
 
 
 def effective_questions(totals: PageTotals, level: float, padding: Padding = NO_PADDING) -> Floats | None:
-    """Independent questions (...) that would tell as much at this confidence ``level``.
+    """Return the number (...) of independent questions with the same information at confidence ``level``.
 
-    n where no two questions share a page; ``None`` (few pages) where they do and the effective pages are
-    fewer than five: no method that we tried is worth printing there.
+    n where no two questions share a page; ``None`` (too few pages) if they share pages and there are fewer
+    than five effective pages: no method that we tried works there.
     """
     n, sizes = totals.n, totals.sizes
     if not totals.shared:

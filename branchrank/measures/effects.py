@@ -1,7 +1,7 @@
 """Effect sizes of a paired comparison, in units that do not depend on the number of questions.
 
 1. Hits: the matched odds ratio, wins / losses (Agresti 2013, section 11.1). Its interval is that of the share
-   of wins among the differing questions, a rate with its pages, turned into odds: p / (1 - p).
+   of wins among the differing questions, clustered by page, converted into odds: p / (1 - p).
 2. Other measures: Cohen's d_z, the mean difference over the standard deviation of the differences (Cohen
    1988, section 2.3.5; Lakens 2013, equation 7).
 """
@@ -34,10 +34,9 @@ def matched_odds(
     level: float = LEVEL,
     rejected: bool = False,
 ) -> Odds | None:
-    """The odds that a differing question is won: wins / losses of ``differences`` (n,), gold on ``pages``.
+    """Return the odds of a win among differing questions: wins / losses of ``differences`` (n,) by ``pages``.
 
-    The interval says of 1 what the test says, which ``rejected`` equality or not. ``None`` where no question
-    differs.
+    The interval excludes 1 exactly if the test ``rejected`` equality. ``None`` if no question differs.
 
     >>> found = matched_odds([1.0] * 12 + [-1.0] * 6, [str(n) for n in range(18)])
     >>> found.ratio, round(found.low, 2), round(found.high, 2)
@@ -63,7 +62,7 @@ def _odds(share: float) -> float:
 def cohens_d(differences: Sequence[float] | Floats) -> float | None:
     """Cohen's d_z of paired ``differences`` (n,): their mean over their standard deviation.
 
-    ``None`` where it is not defined, with fewer than two questions or without spread.
+    ``None`` if it is not defined: with fewer than two questions or without spread.
 
     >>> round(cohens_d([0.2, 0.5, -0.1, 0.4]), 3)
     0.945

@@ -1,10 +1,10 @@
-"""How few gold labels carry a result.
+"""Fragility: how few gold labels decide a result.
 
-Suppose that a question's gold was wrong and belonged to what the other predictor found: its difference
-changes sign. Relabelling the questions that favour the leader most, largest first, is the cheapest way
-to shrink the lead, since the total falls by twice each difference and the null distribution of the
-sign-flip test stays as it is (with one question per cluster; with larger clusters the count is an upper
-bound).
+Suppose that a question's gold was wrong and that the other predictor had found the right answer: then its
+difference changes sign. Relabelling the questions in this way, those that favour the leader most first,
+shrinks the lead with the fewest labels, since the total falls by twice each difference and the null
+distribution of the sign-flip test stays as it is (with one question per cluster; with larger clusters the
+count is an upper bound).
 """
 
 from __future__ import annotations
@@ -22,10 +22,10 @@ from branchrank.records import Record
 class Fragility(Record, frozen=True, kw_only=True):
     """The fewest relabelled questions that end a lead.
 
-    ``leader`` is the predictor with the higher mean, ``None`` when they tie. ``unsettle`` are the
-    questions after whose relabelling the test no longer rejects (empty when it doesn't now);
-    ``overturn`` those after which the leader leads no more. Where several questions weigh the same,
-    the first ids stand for them; ``candidates`` counts all the questions that favour the leader.
+    ``leader`` is the predictor with the higher mean, ``None`` when they tie. ``unsettle`` are the questions
+    after whose relabelling the test no longer rejects (empty when it doesn't now); ``overturn`` those after
+    which the leader no longer leads. If several questions weigh the same, the first ids are taken;
+    ``candidates`` counts all the questions that favour the leader.
     """
 
     leader: str | None

@@ -1,10 +1,10 @@
-"""Which pipelines are worth considering, given quality, latency and cost together.
+"""The Pareto frontier of pipelines over quality, latency and cost, and the cheapest good choice.
 
-1. The frontier: every pipeline that no other one beats or equals in all three of quality, p95 and cost
-   while beating it in one (Pareto).
-2. The cheapest not inferior: hold all against the one of the highest quality; among those whose
-   interval excludes a loss of delta or more, take the lowest cost, then p95, then the higher quality.
-   Choosing the best by its observed quality favours it, so the answer errs towards quality.
+1. The frontier: every pipeline that is not dominated (Pareto). One pipeline dominates another if it is at
+   least as good in quality, p95 and cost, and better in at least one of them.
+2. The cheapest not inferior: compare all with the one of the highest quality; among those whose interval
+   excludes a loss of delta or more, take the lowest cost, then p95, then the higher quality. Choosing the
+   best by its observed quality favours it, so the choice is biased towards quality.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ class Standing(Record, frozen=True, kw_only=True):
 
 
 def frontier(standings: Sequence[Standing]) -> tuple[Standing, ...]:
-    """The pipelines that none dominates, best quality first, then cost, p95 and name."""
+    """Return the pipelines that are not dominated, by best quality, then cost, p95 and name."""
     kept = [each for each in standings if not any(_dominates(other, each) for other in standings)]
     return tuple(sorted(kept, key=lambda each: (-each.quality, each.cost, each.p95_ms, each.name)))
 

@@ -8,11 +8,11 @@ that the sample is worth (:mod:`branchrank.measures.clustering`); with one quest
 2. A difference, or a mean that is no rate: the normal interval after adding z**2 / 2 questions at either end
    of the scale (-1 and 1, or 0 and 1). For a rate that is the interval of Agresti and Coull (1998), for a
    difference of rates that of Bonett and Price (2012) with their two added questions raised to z**2 (3.84 at
-   95%). So a sample without any difference still says what it can rule out.
+   95%). So even a sample without any difference gives an interval of what it can rule out.
 
-Where few questions fail or differ, a sample can't show how much its pages matter. So the z**2 questions also
-count when that is estimated, with a correlation within pages that is assumed for them: 0.4, and 0.25 for
-differences. Without them the interval of one differing question is much wider than that of none.
+If few questions fail or differ, a sample can't show how strongly questions of one page correlate. So the z**2
+questions also count in that estimate, with an assumed correlation within pages: 0.4, and 0.25 for
+differences. Without them, the interval with one differing question would be much wider than with none.
 ``benchmarks/coverage.py`` simulates how often each interval holds the true value.
 """
 
@@ -27,8 +27,8 @@ from branchrank.measures.significance import Floats
 from branchrank.records import Record
 
 LEVEL = 0.95
-#: How alike the values of one page are taken to be before any is seen: of one predictor, and of a difference,
-#: in which most of a page's difficulty cancels.
+#: The assumed correlation of the values of one page, for one predictor and for a difference, in which most of
+#: a page's difficulty cancels.
 ASSUMED_ICC = 0.4
 ASSUMED_ICC_OF_DIFFERENCES = 0.25
 
@@ -77,10 +77,10 @@ def difference_interval(
 def compatible(
     interval: Interval | None, found: float, *, rejected: bool, null: float = 0.0
 ) -> Interval | None:
-    """The interval of a difference (or another figure) ``found`` that says of ``null`` what its test says.
+    """Adjust the interval ``found`` of a difference or another figure to agree with the test of ``null``.
 
-    Where the test ``rejected`` the null, and with it everything on its far side, the interval ends there;
-    where it did not, the interval holds it. So it misses a true null exactly as often as the test rejects
+    If the test ``rejected`` the null value, and with it everything on the far side, the interval ends at the
+    null. Otherwise the interval includes it. So it misses a true null exactly as often as the test rejects
     one. Holm's test has simultaneous bounds of this kind (Strassburger and Bretz 2008).
 
     >>> compatible(Interval(low=-0.01, high=0.13), 0.06, rejected=True).low
@@ -140,7 +140,7 @@ def wilson_bounds(rate: Floats | float, n: Floats | float, level: float = LEVEL)
     rate, n = np.asarray(rate), np.asarray(n)
     centre = (rate + z2 / (2 * n)) / (1 + z2 / n)
     half = np.sqrt(z2 * np.maximum(rate * (1 - rate), 0.0) / n + (z2 / (2 * n)) ** 2) / (1 + z2 / n)
-    # At 0 and at 1 the bound is the rate, but for rounding.
+    # At 0 and at 1 the bound equals the rate, except for rounding.
     return (
         np.where(rate <= 0, 0.0, np.maximum(centre - half, 0.0)),
         np.where(rate >= 1, 1.0, np.minimum(centre + half, 1.0)),

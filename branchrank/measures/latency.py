@@ -1,9 +1,9 @@
-"""Latency percentiles that claim no more than the sample supports.
+"""Latency percentiles with an upper bound, if the sample is large enough for one.
 
-The q-percentile of n times is the ceil(q n)-th smallest. Its upper bound is the r-th smallest, for the
-least r with P(Bin(n, q) <= r - 1) >= confidence: free of any assumption about the distribution. A 95%
-bound on p95 exists from n = 59 on, where 1 - 0.95**n first reaches 0.95. Below that the words say which
-order statistic is shown, and that there is no bound.
+The q-percentile of n times is the ceil(q n)-th smallest. Its upper bound is the r-th smallest, for the least
+r with P(Bin(n, q) <= r - 1) >= confidence: it makes no assumption about the distribution. A 95% bound on p95
+exists from n = 59 on, where 1 - 0.95**n first reaches 0.95. For a smaller n the printed words name the order
+statistic and say that there is no bound.
 """
 
 from __future__ import annotations

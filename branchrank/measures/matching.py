@@ -1,21 +1,20 @@
-"""Which hits of a question are right, strictly or relaxed.
+"""Matching hits with the gold of a question, strictly or relaxed.
 
 1. Hits that lie inside one of the question's ``excluded_spans`` are dropped, before ranks are given.
-2. A hit's source is compared with the gold's; a source in ``source_aliases`` stands for the source
-   of the question's first gold item, line for line.
+2. A hit's source is compared with the gold's; a source in ``source_aliases`` is treated as the source of the
+   question's first gold item, line for line.
 3. Strict: the source matches and the spans overlap, or the source matches and the normalised
    ``answer_quote`` lies in the hit's text. File-level gold (``gold_level`` is ``file``, or the item
    has neither lines nor a quote) names no lines, so there a matching source is strict.
 4. Half and full: the source matches, and the hit alone holds at least half, or all, of the item's lines.
-   An item without lines has no parts: what is strict for it is half and full as well.
+   An item without lines has no parts: a hit that is strict for it is half and full as well.
 5. Relaxed: the source matches.
 6. Each gold item is credited once, to the first hit that covers it, and each gold page (source)
    once as well, so that no measure counts an answer twice.
 
-Gains are graded: 2 (or the item's own ``relevance``) for a hit credited with a gold item, 1 for the
-first other hit on a gold page, 0 otherwise. A page whose gold is file-level only has nothing weaker
-than strict to offer, so it gives no gain of 1. Measures read one of three views
-(:class:`~branchrank.measures.measures.Ranking`).
+Gains are graded: 2 (or the item's own ``relevance``) for a hit credited with a gold item, 1 for the first
+other hit on a gold page, 0 otherwise. On a page with only file-level gold every hit is strict, so there is no
+gain of 1. Measures read one of three views (:class:`~branchrank.measures.measures.Ranking`).
 """
 
 from __future__ import annotations
@@ -30,17 +29,17 @@ from branchrank.measures.measures import Ranking
 from branchrank.records import GoldItem, GoldLevel, Hit, Question, Record, Span
 
 Mode = Literal["strict", "half", "full", "relaxed", "graded"]
-#: The share of a gold item's lines that a hit must hold to be right, by the mode that asks for it.
+#: The share of a gold item's lines that a hit must hold to be right, by mode.
 SHARES: dict[Mode, float] = {"half": 0.5, "full": 1.0}
 
-#: What gold names, some lines or a whole file, in the order in which reports show them.
+#: The levels of gold (some lines, or a whole file), in the order in which reports show them.
 GOLD_LEVELS: tuple[GoldLevel, ...] = ("span", "file")
 STRICT_GAIN = 2
 RELAXED_GAIN = 1
 
 
 def without_excluded(hits: Sequence[Hit], question: Question) -> tuple[Hit, ...]:
-    """The hits that do not lie wholly inside one excluded span, in their order."""
+    """Return the hits that are not completely inside one excluded span, in their order."""
     return tuple(hit for hit in hits if not _excluded(hit.span, question.excluded_spans))
 
 
@@ -49,14 +48,14 @@ def _excluded(span: Span, excluded: Sequence[Span]) -> bool:
 
 
 def resolve_source(source: str, question: Question) -> str:
-    """The source that ``source`` stands for: the first gold item's when it is an alias."""
+    """Resolve an alias to the source of the first gold item; other sources stay as they are."""
     if question.gold and source in question.source_aliases:
         return question.gold[0].source_file
     return source
 
 
 def is_file_level(item: GoldItem, question: Question) -> bool:
-    """Whether the item names a whole file and no place in it."""
+    """Return whether the item names a whole file and no place in it."""
     return question.gold_level == "file" or (item.span is None and not item.answer_quote)
 
 
@@ -114,7 +113,7 @@ class JudgedHit(Record, frozen=True, kw_only=True):
 
 
 class Judged(Record, frozen=True, kw_only=True):
-    """The judged hits of one question, best first, and all that there was to find.
+    """The judged hits of one question, best first, and everything that could be found.
 
     ``pages`` are the distinct gold sources in order; ``weak_pages`` says of each whether it can give
     a relaxed gain in the graded view; ``gold_gains`` are the graded gains of the gold items.
@@ -126,7 +125,7 @@ class Judged(Record, frozen=True, kw_only=True):
     weak_pages: tuple[bool, ...]
 
     def ranking(self, mode: Mode) -> Ranking:
-        """What the measures of ``mode`` see.
+        """Return what the measures of ``mode`` read.
 
         ``strict``, ``half`` and ``full``: gold items, gain 2 each, credited to the first hit that overlaps
         their lines, or holds half or all of them. ``relaxed``: gold pages, gain 1 each, credited to the
@@ -151,12 +150,12 @@ class Judged(Record, frozen=True, kw_only=True):
 
 
 def gold_gain(item: GoldItem) -> int:
-    """What a gold item is worth in the graded view."""
+    """Return the gain of a gold item in the graded view."""
     return item.relevance or STRICT_GAIN
 
 
 def gold_gains(question: Question) -> tuple[int, ...]:
-    """What each gold item is worth in the graded view."""
+    """Return the gain of each gold item in the graded view."""
     return tuple(map(gold_gain, question.gold))
 
 
@@ -171,7 +170,7 @@ def gold_pages(question: Question) -> tuple[tuple[str, ...], tuple[bool, ...]]:
 def with_depths(
     judged: Sequence[JudgedHit], hits: Sequence[Hit], question: Question
 ) -> tuple[JudgedHit, ...]:
-    """The judged hits with ``half`` and ``full``, from the spans of the hits that they judge."""
+    """Return the judged hits with ``half`` and ``full``, computed from the spans of the hits."""
     found = {mode: _first_to_hold(share, judged, hits, question) for mode, share in SHARES.items()}
     return tuple(
         msgspec.structs.replace(each, half=place in found["half"], full=place in found["full"])
@@ -182,9 +181,9 @@ def with_depths(
 def _first_to_hold(
     share: float, judged: Sequence[JudgedHit], hits: Sequence[Hit], question: Question
 ) -> set[int]:
-    """The places of the hits that are the first to hold this share of the lines of some gold item.
+    """Return the indexes of the hits that are the first to hold this share of the lines of a gold item.
 
-    An item without lines is held by the hit that was credited with it.
+    For an item without lines, that is the hit that was credited with it.
     """
     held: set[int] = set()
     places = set()
@@ -211,7 +210,7 @@ def _holds(hit: Hit, item: GoldItem, question: Question, share: float) -> bool:
 def judge(hits: Sequence[Hit], question: Question) -> Judged:
     """Judge the hits of one question, best first, after :func:`without_excluded`.
 
-    An empty list (a failed query too) is judged as nothing found; a question without gold
+    An empty list (also that of a failed query) means that nothing was found; a question without gold
     (``answerable`` false) credits nothing.
     """
     pages, weak_pages = gold_pages(question)
@@ -244,7 +243,7 @@ def source_cluster(question: Question) -> str:
 
     A question is its own cluster when it has no gold, and when its gold are documents that were judged for
     relevance (:attr:`~branchrank.records.GoldItem.relevance`), as for TREC and BEIR: such queries are not
-    made from a document, and often share some of many.
+    made from a document, and often share some of their many gold documents.
     """
     if question.gold and not (question.gold_level == "file" and question.gold[0].relevance is not None):
         return question.gold[0].source_file

@@ -1,8 +1,8 @@
 """The measures of ranked lists, as data: name, parameters, description, formula, source, function.
 
-Names and values are those of ir-measures and trec_eval (averages are over all questions, trec_eval's
-``-c``). A measure reads a :class:`Ranking`: the ranks and gains of the judged hits of one question
-and the gains of everything there was to find.
+Names and values are those of ir-measures and trec_eval (averages are over all questions, trec_eval's ``-c``).
+A measure reads a :class:`Ranking`: the ranks and gains of the judged hits of one question, and the gains of
+all its gold.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ class Ranking(Record, frozen=True, kw_only=True):
     """One question's ranked list, reduced to what measures need.
 
     ``gains`` holds ``(rank, gain)`` of the judged hits in rank order (rank from 1; gain 0 means judged
-    and not relevant); ``returned`` counts all hits; ``gold`` the gains of all there was to find.
+    and not relevant); ``returned`` counts all hits; ``gold`` holds the gains of all gold.
     """
 
     gains: tuple[tuple[int, int], ...]
@@ -32,7 +32,7 @@ class Ranking(Record, frozen=True, kw_only=True):
         return [rank for rank, gain in self.gains if gain >= rel and (cutoff is None or rank <= cutoff)]
 
     def relevant_gold(self, rel: int) -> int:
-        """How many things of gain ``rel`` or more there were to find."""
+        """The number of gold gains of at least ``rel``."""
         return sum(gain >= rel for gain in self.gold)
 
 
@@ -90,7 +90,7 @@ def judged(ranking: Ranking, cutoff: int | None, rel: int) -> float:
 def binary_preference(ranking: Ranking, cutoff: int | None, rel: int) -> float:
     """Share of the relevant gold found, each less the share of judged non-relevant hits above it.
 
-    Hits that nobody judged are passed over. Without a judgement of non-relevance it is the recall.
+    Unjudged hits are ignored. If nothing is judged non-relevant, it equals the recall.
     """
     gold = ranking.relevant_gold(rel)
     if not gold:
@@ -110,14 +110,14 @@ def rank_biased_precision(ranking: Ranking, cutoff: int | None, rel: int, p: flo
     return (1 - p) * sum(p ** (rank - 1) for rank in ranking.relevant_ranks(rel, cutoff))
 
 
-#: The persistence of RBP where none is given, that of ir-measures.
+#: The default persistence of RBP, the same as in ir-measures.
 PERSISTENCE = 0.8
 
 
 class Definition(Record, frozen=True, kw_only=True):
-    """What a measure is.
+    """The definition of a measure.
 
-    ``takes_rel``: a relevance threshold applies; ``takes_p``: a persistence does, the last argument of
+    ``takes_rel``: it takes a relevance threshold; ``takes_p``: it takes a persistence, the last argument of
     ``compute``; ``cutoff``: whether ``@k`` must be given, may be, or must not.
     """
 
@@ -248,8 +248,8 @@ _ARGUMENT = re.compile(r"\s*(?:(?P<key>rel|cutoff)\s*=\s*(?P<value>[0-9]+)|p\s*=
 def parse_measure(text: str, scoring: str = "") -> Measure:
     """The measure called ``text``: ``nDCG@10``, ``RR``, ``hit@1``, ``Success(rel=2)@1``, ``RBP(p=0.5)``.
 
-    ``scoring`` is what stood before it (``strict_``), for errors. Raises :class:`UsageError` for an unknown
-    name or parameter, a missing or zero cutoff, and a parameter where it has no meaning.
+    ``scoring`` is the prefix of the name (``strict_``), for error messages. Raises :class:`UsageError` for an
+    unknown name or parameter, a missing or zero cutoff, and a parameter where it has no meaning.
     """
     whole = scoring + text
     match = _NAME.fullmatch(text.strip())
@@ -282,7 +282,7 @@ def parse_measure(text: str, scoring: str = "") -> Measure:
 
 
 def _parse_arguments(text: str, arguments: str | None) -> tuple[dict[str, int], float | None]:
-    """The whole numbers by name, and the persistence."""
+    """Return the whole-number arguments by name, and the persistence."""
     parameters: dict[str, int] = {}
     p: float | None = None
     for argument in (arguments or "").split(",") if arguments else ():

@@ -1,4 +1,4 @@
-"""Measures as a person names them: under which scoring, which measure, how deep.
+"""Names of measures as a person types them: scoring, measure and cutoff.
 
 A name of ir-measures (``nDCG@10``) is scored on the strict gold; a prefix names another scoring
 (``relaxed_nDCG@10``). Commands, experiment files and the library all read names here.
@@ -28,7 +28,7 @@ class NamedMeasure(Record, frozen=True, kw_only=True):
     measure: Measure
 
     def same(self, other: NamedMeasure) -> bool:
-        """Whether the other one gives the same values, perhaps by another name."""
+        """Return whether the other measure gives the same values, even under another name."""
         return (self.mode, self.measure) == (other.mode, other.measure)
 
 
@@ -59,12 +59,12 @@ def named_measures(names: Iterable[str], mode: Mode = "strict") -> tuple[NamedMe
 
 
 def named_once(*measures: NamedMeasure) -> tuple[NamedMeasure, ...]:
-    """The measures without those of a name that is there already."""
+    """Return the measures without repeated names."""
     return tuple({measure.name: measure for measure in measures}.values())
 
 
 def measure_names(text: str) -> list[str]:
-    """The names in a list separated by commas; commas within parentheses belong to a name.
+    """Split a comma-separated list of names; commas within parentheses belong to a name.
 
     >>> measure_names("nDCG@10, RBP(rel=2,p=0.5), AP")
     ['nDCG@10', 'RBP(rel=2,p=0.5)', 'AP']
@@ -73,7 +73,7 @@ def measure_names(text: str) -> list[str]:
 
 
 def depth_needed(measures: Iterable[NamedMeasure]) -> int:
-    """The largest cutoff: how many hits the measures look at; 0 where none has a cutoff.
+    """Return the largest cutoff, that is, how many hits the measures read; 0 if none has a cutoff.
 
     >>> depth_needed(named_measures(["nDCG@100", "RR", "R@20"]))
     100

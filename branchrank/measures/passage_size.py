@@ -1,7 +1,7 @@
-"""What the returned passages cost a reader, and how much of them is the answer.
+"""The size of the returned passages, and the share of them that is the answer.
 
-These stand beside every strict rate: whoever returns whole files overlaps every gold span, and pays
-for it here.
+They are shown beside every strict rate: returning whole files inflates strict hits, and these figures show
+the cost.
 """
 
 from __future__ import annotations
@@ -18,10 +18,10 @@ class PassageSize(Record, frozen=True, kw_only=True):
     """Sizes of one question's hits.
 
     ``gold_lines`` counts distinct gold lines among the returned ones; ``span_precision`` is that over
-    ``lines`` (a line returned twice earns once and costs twice), 0 for no hits; ``gold_coverage`` the
-    returned share of the best covered gold item, since any of them answers. Both are ``None`` when no
-    gold item has lines (file-level gold, unanswerable questions). ``repeated_pages`` counts hits from a page
-    that a hit above is from.
+    ``lines`` (a line returned twice counts once as gold and twice as returned), 0 for no hits;
+    ``gold_coverage`` is the returned share of the best covered gold item, since one item is enough to answer.
+    Both are ``None`` when no gold item has lines (file-level gold, unanswerable questions).
+    ``repeated_pages`` counts hits from the same page as a hit above.
     """
 
     hits: int
@@ -52,7 +52,7 @@ def passage_size(hits: Sequence[Hit], question: Question) -> PassageSize:
 
 
 def _disjoint(spans: Iterable[Span]) -> list[Span]:
-    """Spans that hold the same lines, each line once."""
+    """Merge spans into disjoint ones that hold the same lines."""
     found: list[Span] = []
     for span in sorted(spans):
         last = found[-1] if found else None
@@ -65,7 +65,7 @@ def _disjoint(spans: Iterable[Span]) -> list[Span]:
 
 
 def _common_lines(some: Sequence[Span], others: Sequence[Span]) -> int:
-    """How many lines lie in both lists, each of disjoint spans."""
+    """Count the lines that are in both lists of disjoint spans."""
     return sum(span.overlap(other) for span in some for other in others)
 
 

@@ -1,4 +1,4 @@
-"""How large a difference n questions can show, and how many questions a difference needs.
+"""Power analysis: the difference that n questions can detect, and the questions that a difference needs.
 
 Hits: exact power of McNemar's test. With a share ``disagreement`` of questions answered differently
 and a true difference ``difference`` in hit rate, the number of differing questions is
@@ -6,8 +6,8 @@ Bin(n, disagreement), and of those Bin(d, (disagreement + difference) / (2 disag
 candidate. Graded measures: the normal approximation (z_{1-alpha/2} + z_power) * sd / sqrt(n), about
 2.8 * sd / sqrt(n) at 5% and 80%.
 
-Questions whose gold shares pages count as fewer: a plan for n questions takes its figures from the
-independent questions that they are worth (:meth:`SharedPages.effective_questions`).
+Questions whose gold shares pages count as fewer: a plan for n questions is computed for the equivalent number
+of independent questions (:meth:`SharedPages.effective_questions`).
 """
 
 from __future__ import annotations
@@ -27,10 +27,10 @@ from branchrank.records import Record
 ALPHA = 0.05
 POWER = 0.8
 MOST_QUESTIONS = 20_000
-#: Squared coefficient of variation of the questions per page that a number of pages alone is taken to have:
-#: .27 in the bundled sample.
+#: Assumed squared coefficient of variation of the questions per page, if only the number of pages is known.
+#: It is .27 in the bundled sample.
 PAGE_VARIATION = 0.25
-#: The least intraclass correlation that is planned for the hits of one predictor.
+#: The minimum intraclass correlation that a plan assumes for the hits of one predictor.
 LEAST_ICC = 0.1
 
 
@@ -72,8 +72,7 @@ def detectable_hit_difference(
 def questions_for_hit_difference(
     disagreement: float, difference: float, alpha: float = ALPHA, power: float = POWER
 ) -> int | None:
-    """Questions that show ``difference`` with the wanted power; ``None`` past 20,000 or for no
-    difference."""
+    """Questions that show ``difference`` with the wanted power; ``None`` past 20,000 or for no difference."""
     difference = abs(difference)
     if difference == 0 or hit_power(MOST_QUESTIONS, disagreement, difference, alpha) < power:
         return None
@@ -102,8 +101,7 @@ def detectable_mean_difference(n: float, sd: float, alpha: float = ALPHA, power:
 def questions_for_mean_difference(
     sd: float, difference: float, alpha: float = ALPHA, power: float = POWER
 ) -> int | None:
-    """Questions that show ``difference`` of a graded measure; ``None`` past 20,000 or for no
-    difference."""
+    """Questions that show ``difference`` of a graded measure; ``None`` past 20,000 or for no difference."""
     if difference == 0:
         return None
     needed = max(2, ceil((_z(alpha, power) * sd / difference) ** 2))
@@ -111,34 +109,37 @@ def questions_for_mean_difference(
 
 
 class PageSize(Protocol):
-    """How many questions share a page, seen from a question drawn at random."""
+    """A function: the expected number of questions on the page of a random question."""
 
     def __call__(self, n: int) -> float:
         """The mean size, at least 1, of the page of a question in a benchmark of ``n`` questions."""
 
 
 def pages_alone(pages: int) -> PageSize:
-    """Sizes where the gold of the questions, however many they are, is on so many ``pages``."""
+    """Return page sizes for gold on this number of ``pages``, for any number of questions."""
     return lambda n: max(1.0, (1 + PAGE_VARIATION) * n / pages)
 
 
 def pages_as_in(sizes: Sequence[int]) -> PageSize:
-    """Sizes where questions are drawn as in a pilot with ``sizes`` questions per page: two of them share a
-    page as often as there (Simpson 1949)."""
+    """Return page sizes for questions drawn as in a pilot with ``sizes`` questions per page: two random
+    questions share a page as often as in the pilot (Simpson 1949)."""
     n = sum(sizes)
     together = sum(size * (size - 1) for size in sizes) / (n * (n - 1)) if n > 1 else 0.0
     return lambda questions: 1 + (questions - 1) * together
 
 
 class SharedPages(Record, frozen=True, kw_only=True):
-    """Questions that share pages: ``page_size`` of a benchmark, and ``icc``, how alike the differences of one
-    page are (0 not at all, 1 all the same)."""
+    """Questions that share pages:
+
+    ``page_size`` of a benchmark, and ``icc``, how alike the differences of one page are (0 not at all, 1 all
+    the same).
+    """
 
     page_size: PageSize
     icc: float
 
     def effective_questions(self, n: int, level: float, least_icc: float = 0.0) -> float:
-        """Independent questions that ``n`` are worth for a test or an interval at this ``level``."""
+        """Return the number of independent questions equivalent to ``n`` at this confidence ``level``."""
         size = self.page_size(n)
         if size <= 1:
             return float(n)
@@ -151,14 +152,13 @@ NO_SHARED_PAGES = SharedPages(page_size=lambda _: 1.0, icc=0.0)
 
 
 class Plan(Record, frozen=True, kw_only=True):
-    """What a benchmark of ``n`` questions can show, told before it is run.
+    """What a benchmark of ``n`` questions can detect, computed before it is run.
 
-    ``effective`` is how many independent questions they are worth in the comparison; ``interval`` the one
-    that the expected rate would get; ``detectable`` the smallest difference in hit rate found with 80%
-    power; ``differing`` the expected number of differing questions, of those they are worth; ``p_floor``
-    the smallest p these can give; ``unanimous`` how many unanimous differing questions are the minimum for
-    significance in the family; ``power`` and ``questions_needed`` belong to ``difference`` where one is
-    given.
+    ``effective`` is the equivalent number of independent questions in the comparison; ``interval`` that of
+    the expected rate; ``detectable`` the smallest difference in hit rate found with 80% power; ``differing``
+    the expected number of differing questions, of those they are worth; ``p_floor`` the smallest p these can
+    give; ``unanimous`` how many unanimous differing questions are the minimum for significance in the family;
+    ``power`` and ``questions_needed`` belong to ``difference`` where one is given.
     """
 
     n: int
@@ -231,7 +231,7 @@ def plan(
 
 
 def _questions_worth(wanted: int, pages: SharedPages, level: float) -> int | None:
-    """The fewest questions that are worth ``wanted`` independent ones; ``None`` past 20,000."""
+    """Return the fewest questions equivalent to ``wanted`` independent ones; ``None`` past 20,000."""
     if pages.effective_questions(MOST_QUESTIONS, level) < wanted:
         return None
     low, high = 0, MOST_QUESTIONS
@@ -245,7 +245,7 @@ def _questions_worth(wanted: int, pages: SharedPages, level: float) -> int | Non
 
 
 def unanimous_needed(family: int = 1, alpha: float = ALPHA) -> int:
-    """Fewest differing questions that, all favouring one side, give an adjusted p below alpha."""
+    """Return the fewest differing questions that give an adjusted p below alpha if all favour one side."""
     differing = 1
     while p_floor(differing) * family >= alpha:
         differing += 1

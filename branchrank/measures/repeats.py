@@ -1,7 +1,7 @@
-"""Repeats of a predictor that does not answer alike every time, such as one that asks an LLM.
+"""Repeats of a predictor whose answers vary, such as one that asks an LLM.
 
-The question stays the unit: three repeats of 20 questions are 20 observations, not 60. So scores are
-averaged per question before any test, and the flip rate says how unsteady they were.
+The question stays the unit: three repeats of 20 questions are 20 observations, not 60. So scores are averaged
+per question before any test, and the flip rate shows how much the repeats vary.
 """
 
 from __future__ import annotations

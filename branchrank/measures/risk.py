@@ -1,12 +1,11 @@
-"""Knowing when not to answer: risk against coverage over questions that may have no answer.
+"""Risk and coverage over questions that may have no answer: does a predictor know when not to answer?
 
 1. Order all questions by the predictor's confidence (its best hit's score), most confident first.
-2. Let it answer only the most confident share (the coverage); the risk is the share of wrong answers
-   among those. Any answer to an unanswerable question is wrong. Equal confidence can't be told apart,
-   so such questions enter together.
+2. Let it answer only the most confident share (the coverage); the risk is the share of wrong answers among
+   those. Any answer to an unanswerable question is wrong. Questions of equal confidence are added together.
 3. AURC, the area under the curve, is the mean risk as the answered questions grow from 1 to n; lower is
-   better. What a perfect order of the same answers would leave is the unavoidable part, and the excess
-   is the price of the order alone (Geifman and El-Yaniv 2017; Geifman, Uziel and El-Yaniv 2019).
+   better. Even a perfect order of the same answers leaves some risk; the excess over it is due to the order
+   alone (Geifman and El-Yaniv 2017; Geifman, Uziel and El-Yaniv 2019).
 """
 
 from __future__ import annotations
@@ -48,8 +47,8 @@ class RiskCoverage(Record, frozen=True, kw_only=True):
 def risk_coverage(answers: Sequence[Answer]) -> RiskCoverage:
     """The curve over all questions; without points for a predictor that never answers.
 
-    The areas run over the questions answered at all, so that abstaining costs coverage, not risk: read them
-    beside the coverage of the last point.
+    The areas are taken over the answered questions only, so that abstaining costs coverage, not risk: read
+    them together with the coverage of the last point.
     """
     given = [(answer.confidence, answer.right) for answer in answers if answer.confidence is not None]
     given.sort(key=lambda each: -each[0])

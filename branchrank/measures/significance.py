@@ -1,4 +1,4 @@
-"""Tests of significance for paired scores: is the difference between two predictors more than luck?
+"""Tests of significance for paired scores: could the difference between two predictors be chance?
 
 The unit is the question; questions whose gold lies in one source form a cluster, because they succeed
 and fail together. Every test here takes differences ``candidate - baseline`` and is two-sided.
@@ -37,7 +37,7 @@ class Significance(Record, frozen=True, kw_only=True):
 
 
 def mcnemar(wins: int, losses: int) -> Significance:
-    """Exact McNemar: the sign test on the questions that the two predictors answer differently."""
+    """Exact McNemar: the sign test on the questions for which the two predictors score differently."""
     from scipy.stats import binomtest
 
     differing = wins + losses
@@ -54,7 +54,7 @@ def cluster_sums(values: Sequence[float] | Floats, clusters: Sequence[str]) -> F
 
 
 def non_zero(sums: Floats) -> Floats:
-    """The entries (m,) of ``sums`` (n,) that are not 0, where less than 1e-9 is rounding of a 0."""
+    """Return the entries (m,) of ``sums`` (n,) that are not 0; less than 1e-9 is a rounded 0."""
     return sums[np.abs(sums) >= ROUNDING]
 
 
@@ -136,6 +136,6 @@ def holm(p_values: Sequence[float]) -> tuple[float, ...]:
 
 
 def p_floor(differing: int) -> float:
-    """The smallest p that ``differing`` differing pairs (or clusters with any) can give, all agreeing:
-    2**(1 - d), at most 1."""
+    """The smallest p that ``differing`` differing pairs (or clusters with any) can give if all favour one
+    side: 2**(1 - d), at most 1."""
     return min(1.0, 2.0 ** (1 - differing))

@@ -4,12 +4,12 @@
    its number of questions.
 2. Its test is a sign-flip by page (:mod:`branchrank.measures.significance`), stratified by dataset: each
    page's sum is weighted by 1 / (datasets * questions of its dataset), and the total is the macro difference.
-   So a difference that agrees over the datasets counts, and that some datasets are harder does not.
+   So consistent differences over the datasets count, and differences in difficulty between datasets do not.
 3. Its interval combines those of the datasets, which are independent: with estimates d, bounds l and u and
    weights w, the lower bound is sum(w d) - sqrt(sum((w (d - l))**2)), and the upper one likewise (MOVER: Zou
    and Donner 2008). A macro average gets its interval in the same way.
-4. Candidates are one family: Holm for the tests, Bonferroni for the intervals. These say of 0 what the tests
-   say (:func:`~branchrank.measures.intervals.compatible`).
+4. Candidates are one family: Holm for the tests, Bonferroni for the intervals. The intervals exclude 0
+   exactly if the tests reject it (:func:`~branchrank.measures.intervals.compatible`).
 """
 
 from __future__ import annotations

@@ -1,12 +1,12 @@
-"""Every comparison of two predictors ends in one word, and here is how it is reached.
+"""Comparisons of two predictors, and how each gets its verdict.
 
 1. Take the per-question differences, candidate - baseline, over the same questions.
 2. Test them (:mod:`branchrank.measures.significance`): exact McNemar for hits with one question per
    cluster, else a sign-flip by cluster. Adjust by Holm over all candidates against the baseline.
-3. Put an interval around the mean difference (:mod:`branchrank.measures.intervals`) at the level
-   1 - alpha / family, so that all the intervals of the family hold together in 1 - alpha of samples
-   (Bonferroni; Dunn 1961). Where the adjusted test rejects, the interval ends at 0 if it would go past it;
-   elsewhere it reaches 0 if it would not, so that the two never contradict each other
+3. Put an interval around the mean difference (:mod:`branchrank.measures.intervals`) at the level 1 - alpha /
+   family, so that all the intervals of the family hold together in 1 - alpha of samples (Bonferroni; Dunn
+   1961). If the adjusted test rejects, the interval is cut at 0 if it would cross it. If not, the interval is
+   extended to 0 if it would exclude it. So the test and the interval never contradict each other
    (:func:`~branchrank.measures.intervals.compatible`).
 4. ``better`` / ``worse``: the adjusted p is below alpha. Else ``equivalent within delta``: the whole
    interval lies strictly between -delta and delta (two one-sided tests at alpha / 2 each, stricter than
@@ -114,7 +114,7 @@ class Comparison(Record, frozen=True, kw_only=True):
 
 
 class _Pair(Record, frozen=True, kw_only=True):
-    """What one comparison knows before the family's correction."""
+    """A comparison before the correction for its family."""
 
     baseline: str
     candidate: str
@@ -266,7 +266,7 @@ def _comparison(
 ) -> Comparison:
     n = len(pair.differences)
     wins, losses = int((pair.differences > 0).sum()), int((pair.differences < 0).sum())
-    moved = cluster_sums(np.abs(pair.differences), sources)  # wins and losses don't cancel
+    moved = cluster_sums(np.abs(pair.differences), sources)  # wins and losses do not cancel out
     floor = p_floor(len(non_zero(moved)))
     difference = float(pair.differences.mean())
     interval = compatible(pair.interval, difference, rejected=p_adjusted < alpha)
@@ -316,7 +316,7 @@ def verdict_of(
     alpha: float,
     delta: float,
 ) -> Verdict:
-    """The word for a comparison, in the order of step 4; ``floor`` is the smallest p that it could have."""
+    """Return the verdict of a comparison, in the order of step 4; ``floor`` is its smallest possible p."""
     if p_adjusted < alpha:
         return "better" if difference > 0 else "worse"
     if interval and -delta < interval.low and interval.high < delta:
@@ -344,7 +344,7 @@ def _sizing(pair: _Pair, sources: Sequence[str], alpha: float) -> tuple[float | 
 
 
 def _planned_questions(totals: PageTotals, level: float) -> float:
-    """Independent questions that another sample with these pages would be worth on average."""
+    """Return the mean number of independent questions equivalent to another sample with these pages."""
     if not totals.shared:
         return totals.n
     degrees = working_degrees(totals.sizes, intraclass_correlation(totals))

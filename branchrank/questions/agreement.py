@@ -1,4 +1,4 @@
-"""Two annotators' labels of the same passages, compared."""
+"""Agreement of two annotators on the same passages."""
 
 from __future__ import annotations
 
@@ -11,15 +11,16 @@ from branchrank.questions.labels import CHOICES, annotators, by_passage
 from branchrank.questions.question_files import load_questions
 from branchrank.records import Question
 
-#: What decides about gold: yes, or one of the others.
+#: The two categories that decide about gold: `yes`, or any other label.
 BINARY = ("yes", "not yes")
 
 
 def agreement_of(first: Path, second: Path, names: Sequence[str] = ()) -> tuple[Agreement, Agreement]:
-    """The agreement over all labels, and that over yes or not, on the passages labelled in both files.
+    """Return the agreement over all labels, and over yes or not, on the passages labelled in both files.
 
-    ``names`` are the annotators, one of each file; without them each file must have the labels of one alone.
-    Raises :class:`UsageError` for a name that a file lacks, :class:`QuestionError` without common labels.
+    ``names`` are the annotators, one of each file; without names, each file must have the labels of only one
+    annotator. Raises :class:`UsageError` for a name that a file lacks, and :class:`QuestionError` if no
+    passage has two labels.
     """
     if len(names) not in (0, 2):
         raise UsageError("name two annotators, or none", remedy="--annotator FIRST --annotator SECOND")

@@ -1,15 +1,15 @@
-"""Gold spans that survive edits of the documents: check them, and find those that moved.
+"""Anchors: check gold spans after the documents were edited, and find those that moved.
 
 1. Lines and quotes are compared normalised, as a hit's text is when it is judged. An anchored gold item
    keeps a digest of its lines.
 2. An anchor holds when its source exists, its lines exist, its quote lies within them, and the lines are
    those of the digest.
-3. A broken anchor moves to where its lines stand now: text of the same digest, nearest in its own file, else
-   the one place in the corpus. The lines may have been wrapped anew.
-4. Where the lines were edited, the quote is looked for: the one place in its own file, else the one place in
-   the corpus. A quote that stands nowhere, or at several places, moves nothing. The span keeps its length.
-   Of the windows of that length around the quote, the one wins whose ends touch blank lines, then the one
-   that moves least.
+3. A broken anchor moves to the place where its lines are now: the nearest text with the same digest in its
+   own file, or else the only such place in the corpus. The lines may have been rewrapped.
+4. If the lines were edited, the quote is searched instead: it must be at exactly one place in its own file,
+   or else in the corpus. A quote that is not found, or found at several places, moves nothing. The span keeps
+   its length. Of the windows of that length around the quote, one whose ends touch blank lines is preferred,
+   then the one that moves least.
 """
 
 from __future__ import annotations
@@ -46,7 +46,7 @@ class AnchorProblem(Record, frozen=True, kw_only=True):
 
 
 class AnchorMove(Record, frozen=True, kw_only=True):
-    """A gold item whose anchor was set anew; ``before`` is ``None`` when it had no lines."""
+    """A gold item with a new anchor; ``before`` is ``None`` when it had no lines."""
 
     question_id: str
     item: int
@@ -55,7 +55,7 @@ class AnchorMove(Record, frozen=True, kw_only=True):
 
 
 class Reanchoring(NamedTuple):
-    """Questions with their gold where it stands now, what was set anew, and what could not be mended."""
+    """Questions with their gold at its current place, the moved anchors, and those that can't be fixed."""
 
     questions: list[Question]
     moved: list[AnchorMove]
@@ -71,7 +71,7 @@ def corpus_lines(root: Path, exclude: Collection[str] = ()) -> dict[str, list[st
 
 
 def check_anchors(questions: Sequence[Question], lines: Lines) -> list[AnchorProblem]:
-    """Every gold item that doesn't hold, in the order of the questions.
+    """Return every gold item whose anchor does not hold, in the order of the questions.
 
     ``lines`` maps each source of the corpus to its raw lines.
     """
@@ -126,7 +126,7 @@ def _anchored(item: GoldItem, place: Span, lines: Lines) -> GoldItem:
 
 
 def _fault(item: GoldItem, question: Question, lines: Lines) -> str:
-    """What is wrong with a gold item, empty when it holds."""
+    """Describe what is wrong with a gold item; empty when its anchor holds."""
     source = item.source_file
     if source not in lines:
         source = next((alias for alias in question.source_aliases if alias in lines), "")
@@ -146,7 +146,7 @@ def _fault(item: GoldItem, question: Question, lines: Lines) -> str:
 
 
 def _digested(text: NormalisedLines, digest: str, length: int) -> Iterator[tuple[int, int]]:
-    """First and last line of every run of about ``length`` lines that has the digest."""
+    """Yield first and last line of every block of about ``length`` lines with this digest."""
     ends = [*(start - 1 for start in text.starts[1:]), len(text.text)]
     for first, start in enumerate(text.starts):
         for last in range(first, min(first + 2 * length, len(text.starts))):
@@ -155,7 +155,7 @@ def _digested(text: NormalisedLines, digest: str, length: int) -> Iterator[tuple
 
 
 def _place(item: GoldItem, lines: Lines, text_of: Callable[[str], NormalisedLines]) -> Span | str:
-    """Where a gold item's lines, or else its quote, stand now, or why that can't be said."""
+    """Return the current place of a gold item's lines, or else of its quote, or why it was not found."""
     own = [item.source_file] if item.source_file in lines else []
     others = [source for source in lines if source not in own]
     span = item.span
@@ -185,7 +185,8 @@ def _place(item: GoldItem, lines: Lines, text_of: Callable[[str], NormalisedLine
 
 
 def _window(before: Span | None, first: int, last: int, lines: Sequence[str]) -> tuple[int, int]:
-    """The lines, as many as before, that hold the quote's ``first..last`` and fit its paragraphs best."""
+    """Return the window, as long as before, that holds the quote's ``first..last`` and fits paragraphs
+    best."""
     length = max(last - first + 1, before.lines if before is not None else 0)
     length = min(length, len(lines))
     home = before.line_start if before is not None else first

@@ -1,9 +1,9 @@
-"""Questions from a BEIR folder: its queries, with what its qrels judge relevant as gold.
+"""Questions from a BEIR folder: its queries, with the documents that its qrels judge relevant as gold.
 
-1. Each query of ``qrels/<split>.tsv`` is a question. Every document judged above 0 is a gold item, a whole
-   file, of the relevance that it was judged to have.
-2. A relevant document that the corpus lacks stays gold, which counts in the ideal order; the question lists
-   it under ``absent_gold``.
+1. Each query of ``qrels/<split>.tsv`` is a question. Every document judged above 0 is a gold item: a whole
+   file, with the judged relevance.
+2. A relevant document that the corpus lacks stays gold and counts in the ideal order; the question lists it
+   under ``absent_gold``.
 3. A query without a relevant document is left out, with a note.
 """
 
@@ -23,7 +23,7 @@ from branchrank.records import GoldItem, Question, Record, Span
 
 
 class BeirQuestions(NamedTuple):
-    """Questions in the order of the queries, and notes on what was odd."""
+    """Questions in the order of the queries, and notes on problems of the folder."""
 
     questions: list[Question]
     notes: list[str]
@@ -35,9 +35,9 @@ class _Query(Record, frozen=True, kw_only=True):
 
 
 def beir_questions(folder: Path, split: str, *, remove_query: bool = False) -> BeirQuestions:
-    """The questions of one split of a BEIR folder.
+    """Read the questions of one split of a BEIR folder.
 
-    With ``remove_query`` the document that has a query's own id can be no hit of it, as in collections whose
+    With ``remove_query``, the document with a query's own id is never a hit of it, as in collections whose
     queries are documents. Raises :class:`QuestionError` or :class:`~branchrank.errors.InputError` for files
     that are missing or wrong.
     """

@@ -1,11 +1,11 @@
-"""What is wrong with a question file, and what its reader should know of it.
+"""Checks of a question file: validity, leakage, duplicates and coverage.
 
 1. **Validity**: gold that doesn't hold (:mod:`branchrank.questions.anchoring`) is an error; everything else
    is a warning.
-2. **Leakage**: a question worded as the heading of its gold, or whose content words (five or more) all stand
-   in its gold, is found by counting words. Compared are stems without the words that ask.
-3. **Duplicates**: questions of the same text (case, spacing and markup apart), or of the same set of stems
-   without articles, prepositions and the like.
+2. **Leakage**: a question is reported if it is worded like the heading of its gold, or if all its content
+   words (five or more) are in its gold. Stems are compared, without question words.
+3. **Duplicates**: questions with the same text (ignoring case, spacing and markup), or with the same set of
+   stems without stop words.
 4. **Coverage**: how much of the corpus the questions ask about.
 """
 
@@ -24,12 +24,12 @@ from branchrank.records import GoldItem, Question, Record, Span
 from branchrank.settings import Bm25Settings
 from branchrank.stores.analyzer import analyzer
 
-#: A question with fewer content words leaks nothing by having them all in its gold: it can hardly do without.
+#: For a question with fewer content words, having all of them in its gold is normal and not reported.
 LEAKING_WORDS = 5
 
 
 class Finding(Record, frozen=True, kw_only=True):
-    """One thing that was found in a question."""
+    """A problem of one question."""
 
     severity: Literal["error", "warning"]
     check: Literal["validity", "leakage", "duplicates"]
@@ -43,8 +43,8 @@ class Finding(Record, frozen=True, kw_only=True):
 class Coverage(Record, frozen=True, kw_only=True):
     """How much of a corpus the questions ask about.
 
-    ``leakage`` is the mean share, in 0..1, of a question's content words that stand in its gold, over the
-    questions with gold lines; ``None`` without any.
+    ``leakage`` is the mean share, in 0..1, of a question's content words that are in its gold, over the
+    questions with gold lines; ``None`` without such questions.
     """
 
     questions: int
@@ -65,7 +65,7 @@ class QuestionCheck(Record, frozen=True, kw_only=True):
 
     @property
     def errors(self) -> int:
-        """How many findings are errors."""
+        """The number of findings that are errors."""
         return sum(finding.severity == "error" for finding in self.findings)
 
 
@@ -101,7 +101,7 @@ def check_questions(
 
 
 def _leaked(question: Question, lines: Lines) -> float | None:
-    """The largest share of the question's content words that one of its golds' lines have too."""
+    """Return the largest share of the question's content words that the lines of one gold item contain."""
     if not content_stems(question.question):
         return None
     shares = [
@@ -156,7 +156,7 @@ def _duplicates(questions: Sequence[Question]) -> Iterator[Finding]:
 
 
 def _asked(question: Question, item: GoldItem, sections: dict[str, tuple[Section, ...]]) -> Iterator[Section]:
-    """The sections whose own lines a gold item overlaps; of a page as gold its first."""
+    """Return the sections whose own lines a gold item overlaps; for a page as gold, its first section."""
     own = sections.get(item.source_file, ())
     span = item.span
     if is_file_level(item, question) or span is None:

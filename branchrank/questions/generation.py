@@ -1,15 +1,16 @@
 """Questions written by an LLM, each with gold that was found in the documents.
 
-1. Sections with enough text are taken in an order drawn by the seed, one call each, several at once,
-   until the wanted number of questions is accepted or the sections end. The first call is made alone. Three
+1. Sections with enough text are taken in an order drawn by the seed, one call each, several at once, until
+   the requested number of questions is accepted or no section is left. The first call is made alone. Three
    calls in a row that the server fails, or twenty in a row without a usable question, end the pass.
-2. The quote of each question must stand in the section's own lines, once markup and layout are folded; the
-   lines that hold it are the gold. What a model made up is rejected and counted.
-3. Leakage is measured: the share of the question's content words (stems, stop words left out) that the
-   quoted answer has too. Questions above the limit are rejected, so a search can't win by echo alone.
-4. A question whose content words are nearly those of one before it is a duplicate and is dropped.
-5. Every call is remembered by its content, so that a pass that was interrupted goes on where it stopped
-   and the same seed gives the same questions.
+2. The quote of each question must be in the section's own lines, ignoring markup and layout; the lines that
+   hold it are the gold. A quote that the model made up is rejected and counted.
+3. Leakage is measured: the share of the question's content words (stems, stop words left out) that the quoted
+   answer has too. Questions above the limit are rejected, so that matching the same words is not enough to
+   find the answer.
+4. A question with nearly the same content words as an earlier one is dropped as a duplicate.
+5. Every call is cached by its content, so that an interrupted pass resumes where it stopped, and the same
+   seed gives the same questions.
 """
 
 from __future__ import annotations
@@ -50,11 +51,11 @@ Lines = Mapping[str, Sequence[str]]
 
 
 class GeneratedQuestions(Record, frozen=True, kw_only=True):
-    """Accepted questions, and how they were come by.
+    """Accepted questions, and how they were obtained.
 
-    ``leakage`` maps each question's id to its share of leaked words, in 0..1. ``rejected`` counts what was
-    turned down by reason, ``failed_calls`` sections whose call gave nothing. ``stopped`` says which failures
-    ended the pass early, and is empty otherwise.
+    ``leakage`` maps each question's id to its share of leaked words, in 0..1. ``rejected`` counts the
+    rejected drafts by reason, ``failed_calls`` the sections whose call failed. ``stopped`` says which
+    failures ended the pass early, and is empty otherwise.
     """
 
     questions: tuple[Question, ...]
@@ -99,7 +100,7 @@ def generate_questions(
     """Write up to ``count`` questions about the sections.
 
     ``lines`` maps each source to its raw lines. ``known`` questions count as already there when duplicates
-    are dropped. Raises what :meth:`Gateway.ask` raises; finished calls are remembered by the gateway.
+    are dropped. Raises what :meth:`Gateway.ask` raises; finished calls are cached by the gateway.
     """
     verify = _Verifier(lines, max_leakage, known)
     calls: list[LLMCall] = []
@@ -138,7 +139,7 @@ def estimate_generation(
     seed: int = 42,
     max_tokens: int = 512,
 ) -> GenerationEstimate:
-    """Estimate the calls and tokens of :func:`generate_questions`, replies as long as they may be."""
+    """Estimate the calls and tokens of :func:`generate_questions`, assuming replies of the maximum length."""
     drawn = _drawn(sections, lines, seed)
     prompts = [_request(node, lines, per_section, max_tokens, seed).prompt_tokens for node in drawn]
 
@@ -150,7 +151,7 @@ def estimate_generation(
 
 
 def find_quote(quote: str, span: Span, lines: Sequence[str]) -> Span | None:
-    """The first lines inside ``span`` that hold the quote, markup and layout folded; ``None`` for none."""
+    """Find the first lines inside ``span`` that hold the quote, ignoring markup and layout; else ``None``."""
     wanted = normalise(quote)
     text, starts = "", []
     for number in range(span.line_start, min(span.line_end, len(lines)) + 1):
@@ -175,7 +176,7 @@ class _Streak:
 
     @property
     def left(self) -> int:
-        """How many calls may be made before the next look: while the server fails, no more than it may."""
+        """The number of calls to make before checking again: less after server failures."""
         return MOST_FAILED - self.failed if self.failed else MOST_UNUSABLE
 
     def add(self, answer: Answer[list[_Draft]]) -> None:
@@ -193,7 +194,7 @@ class _Streak:
 
 
 class _Verifier:
-    """Accepts drafts whose gold holds."""
+    """Accepts drafts whose gold is found in the section."""
 
     def __init__(self, lines: Lines, max_leakage: float, known: Sequence[Question]) -> None:
         self.lines = lines
@@ -238,7 +239,7 @@ class _Verifier:
     def _fault(
         self, node: Node, question: str, quote: str, words: frozenset[str], gold: Span | None, leaked: float
     ) -> str:
-        """Why a draft is turned down, empty when it is not."""
+        """Return why a draft is rejected; empty when it is accepted."""
         if len(question.split()) < _MIN_QUESTION_WORDS or not words:
             return "question too short"
         if len(normalise(quote).split()) < _MIN_QUOTE_WORDS or normalise(quote) == normalise(node.title):
@@ -253,7 +254,7 @@ class _Verifier:
 
 
 def _drawn(sections: Sequence[Node], lines: Lines, seed: int) -> list[Node]:
-    """The sections with enough text, in the seed's order, which others don't disturb."""
+    """Return the sections with enough text, in the seed's order, independent of the other sections."""
     long = [
         node
         for node in sections

@@ -1,11 +1,11 @@
-"""Labels: what people, or an LLM, say of single passages, kept in the question file beside the gold.
+"""Labels that people or an LLM give to passages, stored in the question file beside the gold.
 
 1. A question's key ``labels`` lists them: the passage with a digest of its lines, the label, and who gave it.
    ``yes``: the passage answers the question. ``partly``: it helps, and does not answer. ``no``: neither.
-2. A person's ``yes`` makes the passage, or the lines of it that they name, gold. Lines that overlap gold add
-   none, so that no place counts twice. ``partly`` and ``no`` never make gold.
-3. An LLM's label is a proposal. It makes gold only on request; the label then says so, and every
-   report over these questions does. A person's label of the same passage takes such gold away again.
+2. A person's ``yes`` makes the passage gold, or only the lines of it that they name. Lines that overlap
+   existing gold do not add gold, so that no place counts twice. ``partly`` and ``no`` never make gold.
+3. An LLM's label is a proposal. It makes gold only on request; the label and every report over these
+   questions then say so. A person's label of the same passage removes such gold again.
 """
 
 from __future__ import annotations
@@ -28,10 +28,10 @@ CHOICES: tuple[Choice, ...] = get_args(Choice)
 
 
 class Label(Record, frozen=True, kw_only=True, omit_defaults=True):
-    """What ``annotator`` says of a passage.
+    """The label that ``annotator`` gave to a passage.
 
-    ``by`` is ``llm`` where no person looked; ``model`` is then the one that decided, else the one whose
-    proposal ``proposed`` the person saw. ``gold`` are the first and last line that the label made gold.
+    ``by`` is ``llm`` if no person looked at it; ``model`` is then the model that decided, or else the one
+    whose proposal ``proposed`` the person saw. ``gold`` are the first and last line that the label made gold.
     """
 
     source_file: str
@@ -63,7 +63,7 @@ def labels_of(question: Question) -> tuple[Label, ...]:
 
 
 def is_labelled(question: Question, span: Span, annotator: str, lines: Lines) -> bool:
-    """Whether ``annotator`` has labelled this passage as it is now."""
+    """Return whether ``annotator`` has labelled this passage with its current text."""
     digest = _digest(span, lines)
     return any(
         (each.span, each.annotator, each.answer_digest) == (span, annotator, digest)
@@ -72,7 +72,7 @@ def is_labelled(question: Question, span: Span, annotator: str, lines: Lines) ->
 
 
 def unlabelled_gold(question: Question) -> tuple[GoldItem, ...]:
-    """The gold that the question had before anybody labelled a passage."""
+    """Return the gold that the question had before any passage was labelled."""
     labels = labels_of(question)
     return tuple(item for item in question.gold if not any(_made(item, each, question) for each in labels))
 
@@ -90,7 +90,7 @@ def with_label(
     proposed: Choice | None = None,
     accept: bool = False,
 ) -> Question:
-    """The question with a label of the passage ``span``, in place of the annotator's earlier one.
+    """Return the question with a label of the passage ``span``, replacing the annotator's earlier one.
 
     ``answer`` are the lines of the passage that become gold (default: all). With ``accept`` an LLM's ``yes``
     makes gold as well.
@@ -126,7 +126,7 @@ def with_label(
 
 
 def llm_gold(questions: Iterable[Question]) -> tuple[int, tuple[str, ...]]:
-    """How many gold passages rest on an LLM alone, and on which models."""
+    """Return how many gold passages were labelled by an LLM alone, and by which models."""
     found = [
         label.model for each in questions for label in labels_of(each) if label.gold and label.by == "llm"
     ]
@@ -134,12 +134,12 @@ def llm_gold(questions: Iterable[Question]) -> tuple[int, tuple[str, ...]]:
 
 
 def annotators(questions: Sequence[Question]) -> tuple[str, ...]:
-    """Who has labelled passages of these questions."""
+    """Return the annotators of these questions."""
     return tuple(sorted({label.annotator for each in questions for label in labels_of(each)}))
 
 
 def by_passage(questions: Sequence[Question], annotator: str) -> dict[tuple[str, Span, str], Choice]:
-    """The labels that ``annotator`` gave, by question, passage and the digest of its lines."""
+    """Map (question, passage, digest of its lines) -> the label that ``annotator`` gave."""
     return {
         (each.id, label.span, label.answer_digest): label.label
         for each in questions
@@ -149,12 +149,12 @@ def by_passage(questions: Sequence[Question], annotator: str) -> dict[tuple[str,
 
 
 def _yields(label: Label, by: str) -> bool:
-    """Whether the gold of this label goes when someone else labels the passage: a person corrects an LLM."""
+    """Return whether this label's gold is removed when a person labels the passage and so corrects an LLM."""
     return label.by == "llm" and by == "person"
 
 
 def _made(item: GoldItem, label: Label, question: Question) -> bool:
-    """Whether the label made the gold item."""
+    """Return whether this label made the gold item."""
     if label.gold is None or item.source_file != label.source_file:
         return False
     lines = (item.answer_line_start, item.answer_line_end)

@@ -1,11 +1,11 @@
-"""Where a corpus's own cross references lead.
+"""Resolution of a corpus's own cross references.
 
-1. A label (``ref``) leads to where it stands: at a heading to that section, at the page's title to the page,
-   anywhere else it is an inner label.
+1. A label (``ref``) at a heading leads to that section, and at the page's title to the page; anywhere else it
+   is an inner label.
 2. A document path (``doc``) or relative URL (``link``) names a page by its path, with or without suffix: from
    the referring document's folder, or, where it starts with ``/``, from the corpus or a folder above the
-   document. A site's URLs may have one more part in front, and leave out ``index`` and the numbers that
-   order files (``02-guides`` is ``guides``).
+   document. A site's URLs may have one more part in front, and may omit ``index`` and the numbers that order
+   files (``02-guides`` is ``guides``).
 3. The ``#anchor`` of a URL is a label, explicit id or slug of a heading on that page.
 """
 
@@ -62,9 +62,9 @@ class Links:
             self._labels.setdefault(_label(label.name), names[_label(label.name)])
 
     def target(self, source: str, reference: Reference) -> Target | None:
-        """Where a reference of the document ``source`` leads, ``None`` for an inner label.
+        """Return the target of a reference in the document ``source``; ``None`` for an inner label.
 
-        Raises ``LookupError`` when it names nothing in the corpus.
+        Raises ``LookupError`` when the target is not in the corpus.
         """
         if reference.role == "ref":
             return self._labels[_label(reference.target)]
@@ -75,7 +75,7 @@ class Links:
         return self._anchors[page, _label(unquote(url.fragment))]
 
     def section(self, target: Target) -> Section:
-        """The section that a target names; a page's is its first."""
+        """Return the section of a target; for a page, its first section."""
         return self._documents[target.source].sections[target.section]
 
     def _page(self, source: str, path: str) -> str:
@@ -111,6 +111,6 @@ def _path_name(path: str) -> str:
 
 
 def _site_name(path: str) -> str:
-    """A page's path as a site's URLs have it: no suffix, no numbers that only order, no ``index``."""
+    """Return a page's path as in a site's URLs: without suffix, ordering numbers and ``index``."""
     parts = [_ORDER.sub("", part) for part in _path_name(path).split("/")]
     return "/".join(parts[:-1] if parts[-1] in ("index", "README") else parts)

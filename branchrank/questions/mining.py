@@ -1,19 +1,20 @@
 """Navigational questions from a corpus's own cross references, without an LLM.
 
 1. Every cross reference with text of its own is resolved (:mod:`branchrank.questions.links`). Its text
-   becomes a query, the section or page that it leads to the gold.
-2. A link is dropped when it leads nowhere in the corpus, to an inner label, into release notes, or into the
-   page or section that it stands in.
-3. Equal texts (case and spacing apart) are one query with at most two golds; with more it is ambiguous.
-4. A query is dropped when it is worded as its target's heading is (compared as sets of stems, without
-   articles and the words for parts of a documentation), points ("as shown above"), names code, or has fewer
-   than two content words.
-5. The own spans of all sections that hold a link of this text are excluded from its scoring, or the linking
-   section would be found first. A query whose gold would be excluded with them is dropped.
-6. Byte-wise copies of a page are aliases of the first of them.
+   becomes a query, and the section or page that it leads to becomes the gold.
+2. A link is dropped when its target is not in the corpus, is an inner label or in release notes, or is the
+   page or section that holds the link.
+3. Equal texts (ignoring case and spacing) are one query with at most two golds; a query with more is
+   ambiguous and dropped.
+4. A query is dropped when it is worded like its target's heading (compared as sets of stems, without articles
+   and words such as "chapter"), points somewhere ("as shown above"), names code, or has fewer than two
+   content words.
+5. The own spans of all sections that hold a link with this text are excluded from scoring; otherwise the
+   linking section would be found first. A query whose gold would be excluded with them is dropped.
+6. Exact copies of a page are aliases of the first copy.
 
-The overlap of a query with its target's heading is kept under the key ``overlap``: ``subset`` when every
-content word stands there, ``partial`` when some do, ``paraphrase`` when none does.
+The overlap of a query with its target's heading is kept under the key ``overlap``: ``subset`` when the
+heading has every content word, ``partial`` when it has some, ``paraphrase`` when it has none.
 """
 
 from __future__ import annotations
@@ -36,19 +37,19 @@ from branchrank.stores.analyzer import STOP_WORDS, analyzer
 KIND = "navigational"
 MAX_GOLDS = 2
 MIN_CONTENT_WORDS = 2
-#: Overlap slices, and the reasons for which a link or a query is dropped, in the order of the checks.
+#: Overlap slices, and the reasons for dropping a link or a query, in the order of the checks.
 OVERLAPS = ("subset", "partial", "paraphrase")
 LINK_REASONS = ("unresolved", "inner label", "release notes", "leads into itself")
 QUERY_REASONS = ("as its heading", "points", "names code", "too few words", "ambiguous", "links itself")
 
 _ANALYZER = Bm25Settings(stop_words="none", split_identifiers=False)
-#: Words for articles and for parts of a documentation: they name no subject.
+#: Articles, and words for parts of documentation: they do not name a subject.
 _PARTS = (
     "a an the article articles chapter chapters component components doc docs documentation document "
     "documents entry guide guides handbook manual page pages paragraph reference references section "
     "sections topic topics tutorial tutorials"
 )
-#: Words by which a link invites to follow it.
+#: Words of link texts that only invite the reader to follow the link.
 _INVITING = (
     "click details example examples find here info information instructions learn more overview read "
     "reading see"
@@ -58,7 +59,7 @@ _POINTING = (
     "above aforementioned before below earlier former here latter later next previous previously these "
     "this those"
 )
-#: Words for what an identifier stands for.
+#: Words for kinds of identifiers.
 _CODE_KINDS = (
     "argument attribute class command constant decorator directive event exception field file flag "
     "function hook interface keyword listener method module object option package parameter property "
@@ -75,7 +76,7 @@ _VERSION = re.compile(r"(?:\w+ )?(?:version )?v?\d+(?:\.\d+)+(?: release notes?)
 class Mined(NamedTuple):
     """Questions in the order of their ids, and how many links and queries each reason dropped.
 
-    ``links`` counts the references with text of their own, ``queries`` the distinct texts that were left.
+    ``links`` counts the references with text of their own, ``queries`` the distinct texts that remained.
     """
 
     questions: list[Question]
@@ -101,7 +102,7 @@ class Mined(NamedTuple):
 
 
 class _Query(NamedTuple):
-    """All links of one text: the text as written each time, where they lead, and the sections they are in."""
+    """All links with one text: its spellings, the targets, and the sections that hold the links."""
 
     texts: list[str]
     targets: list[Target]
@@ -137,7 +138,7 @@ def mine_questions(documents: Sequence[Document]) -> Mined:
 
 
 class _Miner:
-    """What mining needs to know of the corpus."""
+    """The parts of the corpus that mining reads."""
 
     def __init__(
         self, documents: Sequence[Document], first: dict[str, str], copies: dict[str, list[str]]
@@ -154,7 +155,7 @@ class _Miner:
         self.empty = self.parts.union(self.analyze(_INVITING), *map(self.analyze, stopped))
 
     def queries(self, documents: Iterable[Document], dropped: Counter[str]) -> list[_Query]:
-        """The queries that links lead from, in the order of their texts; counts the links dropped."""
+        """Return the queries made from links, in the order of their texts; counts the dropped links."""
         found: dict[str, _Query] = {}
         for document in documents:
             for reference in document.references:
@@ -183,7 +184,7 @@ class _Miner:
         return [query for _, query in sorted(found.items()) if query.targets]
 
     def reason(self, query: _Query) -> str:
-        """Why a query is dropped; empty when it is a question."""
+        """Return why a query is dropped; empty when it becomes a question."""
         text = query.texts[0]
         stems = frozenset(self.analyze(text)) - self.parts
         headings = (self.links.section(target).title for target in query.targets)
@@ -209,14 +210,14 @@ class _Miner:
         return frozenset(self.analyze(text)) - self.empty
 
     def span(self, target: Target) -> Span:
-        """The lines of a target: its own span, with all below it where a section holds nothing but that."""
+        """Return the lines of a target: its own span, plus its subsections if it has no text itself."""
         section = self.links.section(target)
         if target.section and all(block.kind == "heading" for block in section.blocks):
             return Span(source=target.source, line_start=section.line_start, line_end=section.line_end)
         return _own_span(target.source, section)
 
     def question(self, query: _Query) -> Question:
-        """The question that a query makes, without its id. Targets of both levels are taken as pages."""
+        """Make the question of a query, without its id. If targets are of both levels, all count as pages."""
         pages = any(target.section == 0 for target in query.targets)
         targets = sorted(
             query.targets,
@@ -253,7 +254,7 @@ class _Miner:
 
 
 def is_release_note(document: Document) -> bool:
-    """Whether a document tells what changed: by the names in its path, or a version number as its title."""
+    """Return whether a document lists changes, judging by its path or a version number as its title."""
     path = PurePosixPath(document.source.casefold())
     names = (re.sub(r"[_ ']", "-", name) for name in (*path.parts[:-1], path.name.rpartition(".")[0]))
     return any(_RELEASE_NAME.fullmatch(name) for name in names) or bool(_VERSION.fullmatch(document.title))
@@ -275,7 +276,7 @@ def _own_span(source: str, section: Section) -> Span:
 
 
 def _with_ids(questions: Iterable[Question]) -> list[Question]:
-    """Questions with ids from their texts; of texts with one slug the later get ``~2``, ``~3``, ..."""
+    """Give questions ids made from their texts; if slugs are equal, the later ones get ``~2``, ``~3``, ..."""
     used: Counter[str] = Counter()
     named = []
     for question in questions:

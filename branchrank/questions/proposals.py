@@ -1,4 +1,4 @@
-"""An LLM proposes labels: whether a passage answers a question, helps, or neither."""
+"""Labels proposed by an LLM: whether a passage answers a question, helps, or neither."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ _WORD = re.compile(r"[a-z]+")
 
 
 class Proposals:
-    """Asks one LLM for labels. ``model`` is its name, ``failed`` the calls in a row that gave none."""
+    """Asks one LLM for labels. ``model`` is its name, ``failed`` the number of failed calls in a row."""
 
     def __init__(self, llm: Gateway) -> None:
         self._llm = llm
@@ -50,7 +50,7 @@ class Proposals:
 
 
 def read_label(reply: LLMReply) -> Choice:
-    """The label that a reply gives, as JSON or as its first word that is one.
+    """Read the label of a reply, from JSON or from the first word that is a label.
 
     >>> read_label(LLMReply(text='{"label": "Partly"}')), read_label(LLMReply(text="No, it does not."))
     ('partly', 'no')

@@ -14,9 +14,9 @@ Qrels = dict[str, dict[str, int]]
 
 
 def read_qrels(path: Path) -> Qrels:
-    """TREC qrels, or those of a BEIR folder (``.tsv`` with a header), by query.
+    """Read TREC qrels, or those of a BEIR folder (``.tsv`` with a header), by query.
 
-    Raises :class:`InputError` naming the line that is neither, or judges a document twice.
+    Raises :class:`InputError` naming a line that is neither, or that judges a document twice.
     """
     qrels: defaultdict[str, dict[str, int]] = defaultdict(dict)
     beir = path.suffix == ".tsv"
@@ -34,7 +34,7 @@ def read_qrels(path: Path) -> Qrels:
 
 
 def columns_of(path: Path, count: int, expected: str) -> Iterator[tuple[int, list[str]]]:
-    """The columns of each line of a TREC or TSV file, with its number. Raises :class:`InputError`."""
+    """Yield the number and the columns of each line of a TREC or TSV file. Raises :class:`InputError`."""
     try:
         with path.open(encoding="utf-8") as stream:
             for number, line in enumerate(stream, start=1):
@@ -51,7 +51,7 @@ def columns_of(path: Path, count: int, expected: str) -> Iterator[tuple[int, lis
 
 
 def number_of(text: str, place: str, *, whole: bool = False) -> float:
-    """A finite number. Raises :class:`InputError` that names ``place``."""
+    """Read a finite number. Raises :class:`InputError` that names ``place``."""
     try:
         value = int(text) if whole else float(text)
     except ValueError:

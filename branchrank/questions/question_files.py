@@ -1,9 +1,9 @@
 """Question files: reading, sampling, writing.
 
 A line is one JSON object with the names of the file format (``id``, ``question``, ``source_file``,
-``answer_line_start``, ...). The first gold item is the line's own; ``alternates`` give further ones.
-Unknown keys are kept and written back. A line without an ``id`` gets one made from its question and the
-files of its gold, so that it stays the same when lines move.
+``answer_line_start``, ...). The first gold item is in the line's own keys; ``alternates`` holds the others.
+Unknown keys are kept and written back. A line without an ``id`` gets one made from its question and the files
+of its gold, so that it stays the same when lines move.
 """
 
 from __future__ import annotations
@@ -49,7 +49,7 @@ class _Line(Record, frozen=True, kw_only=True):
     source_aliases: tuple[str, ...] = ()
 
 
-#: How an id begins that is made from the content.
+#: The prefix of an id that is made from the content.
 _MADE = "q-"
 _KNOWN = frozenset(_Line.__struct_fields__)
 
@@ -187,10 +187,10 @@ def write_questions(path: Path, questions: Iterable[Question]) -> None:
 
 
 def append_question(path: Path, question: Question) -> Question:
-    """Add a question to the end of a question file, which may be missing; the lines before stay as they are.
+    """Append a question to a question file, which may not exist yet; the other lines stay unchanged.
 
-    A question without an id gets the one that is made from it. Raises :class:`QuestionError` where the file
-    is wrong, or has the id already.
+    A question without an id gets one made from its content. Raises :class:`QuestionError` if the file is
+    wrong, or already has the id.
     """
     if not question.id:
         question = msgspec.structs.replace(question, id=_made_id(question.question, question.gold))
@@ -209,9 +209,9 @@ HASHED = "sha256:"
 
 
 def hashed(question: Question) -> Question:
-    """The question with its wording, titles and quotes replaced by their SHA-256.
+    """Return the question with its wording, titles and quotes replaced by their SHA-256.
 
-    What is left says where the gold lies and can be shared where the text can't.
+    The rest gives the place of the gold, and can be shared even if the text can't.
     """
     return msgspec.structs.replace(
         question,
@@ -242,9 +242,9 @@ def questions_digest(questions: Sequence[Question]) -> str:
 def sample_questions(questions: Sequence[Question], size: int, seed: int) -> list[Question]:
     """Draw ``size`` questions (0: all) by the seed and the question's id alone, in the order of ids.
 
-    A question's place in the draw is the SHA-256 of seed and id, so that the sample doesn't depend on the
-    file's order, and a larger sample contains the smaller one. Raises :class:`QuestionError` when
-    there are fewer than ``size``.
+    A question's place in the draw is the SHA-256 of seed and id, so that the sample does not depend on the
+    file's order, and a larger sample contains a smaller one. Raises :class:`QuestionError` when there are
+    fewer than ``size``.
     """
     if size > len(questions):
         raise QuestionError(
@@ -260,7 +260,7 @@ def sample_questions(questions: Sequence[Question], size: int, seed: int) -> lis
 
 
 def check_wording(questions: Sequence[Question], path: Path) -> None:
-    """Raise :class:`QuestionError` where the file keeps digests in place of the questions' wording."""
+    """Raise :class:`QuestionError` if the file holds digests in place of the questions' wording."""
     if any(question.question.startswith(HASHED) for question in questions):
         raise QuestionError(
             f"{path} holds digests of its questions, not their wording",
@@ -271,12 +271,12 @@ def check_wording(questions: Sequence[Question], path: Path) -> None:
 #: The key that marks a question as an example, to be replaced.
 EXAMPLE = "example"
 
-#: The key of a question of file-level gold that lists the files of its gold which the corpus lacks.
+#: The key of a question with file-level gold that lists the gold files that the corpus lacks.
 ABSENT_GOLD = "absent_gold"
 
 
 def may_be_absent(item: GoldItem, question: Question) -> bool:
-    """Whether the question itself says that the corpus lacks the whole file that this gold is."""
+    """Return whether the question lists this gold, a whole file, as missing from the corpus."""
     given = question.extra.get(ABSENT_GOLD)
     return question.gold_level == "file" and isinstance(given, list) and item.source_file in given
 
@@ -284,7 +284,7 @@ def may_be_absent(item: GoldItem, question: Question) -> bool:
 def without_absent(
     questions: Sequence[Question], sources: Container[str]
 ) -> tuple[list[Question], list[str]]:
-    """The questions without the gold that is absent as they say, and a note on each that had any."""
+    """Return the questions without the gold that they list as absent, and a note on each such question."""
     present, notes = [], []
     for question in questions:
         gold = tuple(
@@ -300,7 +300,7 @@ def without_absent(
 
 
 def check_sources(questions: Sequence[Question], line_counts: dict[str, int]) -> list[str]:
-    """What is wrong with the gold, given each source's number of lines."""
+    """List what is wrong with the gold, given each source's number of lines."""
     questions, _ = without_absent(questions, line_counts)
     problems = []
     for question in questions:

@@ -1,12 +1,12 @@
-"""Two halves of a question file, one to tune on and one to test on, with no document in both.
+"""Splits of a question file into a tuning part and a test part that share no document.
 
-1. Questions that share a document of their gold, its alternates or its aliases belong together, and so do
-   those linked over a third one: each is a group. A question without gold is a group of its own.
+1. Questions that share a document (of their gold, its alternates or its aliases) form a group, also when a
+   third question connects them. A question without gold is a group of its own.
 2. Groups are ordered by the SHA-256 of the seed and their first source (or the question's id).
-3. The half that is to be the smaller is filled: tuning from the front of that order, or test from its back.
-   A group that would exceed the share is passed over. At the end the smallest group left is added where
-   that comes nearer to the share, or where the half is empty, but never the last one.
-4. Where all groups are of one size, a larger share contains the smaller one.
+3. The smaller part is filled: tuning from the start of that order, or test from its end. A group that would
+   exceed the share is skipped. Finally the smallest remaining group is added if that comes nearer to the
+   share, or if the part is empty, but never the last group.
+4. If all groups have the same size, a larger share contains a smaller one.
 """
 
 from __future__ import annotations
@@ -20,14 +20,14 @@ from branchrank.records import Question
 
 
 class Split(NamedTuple):
-    """The two halves, each in the order of the file."""
+    """The two parts, each in the order of the file."""
 
     tuning: list[Question]
     test: list[Question]
 
 
 def split_questions(questions: Sequence[Question], share: float, seed: int) -> Split:
-    """Split by document; ``share`` (above 0, below 1) of the questions are to be for tuning.
+    """Split by document; ``share`` (above 0, below 1) of the questions is for tuning.
 
     Raises :class:`QuestionError` when all questions belong together.
     """
@@ -54,12 +54,12 @@ def split_questions(questions: Sequence[Question], share: float, seed: int) -> S
 
 
 def largest_group(questions: Sequence[Question]) -> int:
-    """How many questions the largest group holds."""
+    """The number of questions in the largest group."""
     return max(map(len, _groups(questions).values()), default=0)
 
 
 def _filled(groups: Sequence[Sequence[str]], wanted: float) -> frozenset[str]:
-    """About ``wanted`` questions, at most half of all, in whole groups: at least one, never every one."""
+    """Choose about ``wanted`` questions, at most half of all, in whole groups: at least one, never all."""
     taken: list[str] = []
     left: list[Sequence[str]] = []
     for group in groups:
@@ -74,7 +74,7 @@ def _filled(groups: Sequence[Sequence[str]], wanted: float) -> frozenset[str]:
 
 
 def sources_of(question: Question) -> frozenset[str]:
-    """Every document that a question's gold lies in."""
+    """Return every document that holds a question's gold."""
     return frozenset(item.source_file for item in question.gold) | frozenset(question.source_aliases)
 
 

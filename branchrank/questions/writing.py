@@ -1,4 +1,4 @@
-"""A question as a person writes it, checked against the corpus and anchored in its lines."""
+"""Questions written by a person: checked against the corpus and anchored in its lines."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ _LINES = re.compile(r"(\d{1,9})(?:-(\d{1,9}))?")
 
 
 def read_lines(text: str) -> tuple[int, int]:
-    """The first and last line that ``5-8`` or ``5`` names. Raises :class:`UsageError`.
+    """Read first and last line from ``5-8`` or ``5``. Raises :class:`UsageError`.
 
     >>> read_lines("5-8"), read_lines(" 7 ")
     ((5, 8), (7, 7))
@@ -36,9 +36,9 @@ def new_question(
     kind: str = "",
     difficulty: str = "",
 ) -> Question:
-    """A question whose gold has the digest of its lines; ``lines`` maps each source to its raw lines.
+    """Make a question whose gold has the digest of its lines; ``lines`` maps each source to its raw lines.
 
-    Raises :class:`QuestionError` for what the corpus does not have.
+    Raises :class:`QuestionError` for files, lines or quotes that the corpus does not have.
     """
     if not text.strip():
         raise QuestionError("the question is empty", remedy='--question "how do I ..."')
@@ -81,7 +81,7 @@ def new_question(
 
 
 def gold_item(span: Span, lines: Lines, *, quote: str = "") -> GoldItem:
-    """A gold item over the lines of a span, with their digest."""
+    """Make a gold item over the lines of a span, with their digest."""
     return GoldItem(
         source_file=span.source,
         answer_line_start=span.line_start,
@@ -92,7 +92,7 @@ def gold_item(span: Span, lines: Lines, *, quote: str = "") -> GoldItem:
 
 
 def source_below(root: Path, given: str) -> str:
-    """The source that a person means: a path below the corpus, or one that leads there from here.
+    """Return the source that a path means: below the corpus, or relative to the working directory.
 
     >>> source_below(Path("docs"), "docs/guide/brewing.md"), source_below(Path("docs"), "guide/brewing.md")
     ('guide/brewing.md', 'guide/brewing.md')
@@ -109,6 +109,6 @@ def _text(span: Span, lines: Lines) -> Sequence[str]:
 
 
 def _near(source: str, lines: Lines) -> list[str]:
-    """The sources to suggest: those of the same file name where there are any, else all."""
+    """Return the sources to suggest: those with the same file name, or all if there are none."""
     same = [each for each in lines if each.rpartition("/")[2] == source.rpartition("/")[2]]
     return same or list(lines)
