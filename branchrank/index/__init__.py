@@ -1,4 +1,4 @@
-"""The index of a workspace: build it, open it, ask it."""
+"""The index of a workspace: build it, open it, query it."""
 
 from __future__ import annotations
 

@@ -1,11 +1,11 @@
-"""What a folder of somebody else's artefacts holds: chunks, a Chroma collection, nodes.
+"""Read a folder of another program's artefacts: chunks, a Chroma collection, nodes.
 
 1. ``chunks.jsonl``: an object a line with ``text`` (or ``page_content``, ``content``, ``document``); the
    document under ``file_path``, ``path`` or ``source``; lines under ``line_start`` and ``line_end`` (or
-   ``start_line``, ``end_line``), which may be missing. Each field counts at the top level or in ``metadata``.
+   ``start_line``, ``end_line``), which may be missing. Each field may be at the top level or in ``metadata``.
 2. Without that file the records of the Chroma collection are the chunks: document, id and metadata.
-3. A chunk's vector is the record of its id, else the record whose document is its text.
-4. Everything is read through descriptors that follow no link, and up to a size.
+3. A chunk's vector is that of the record with its id, else of the record whose document is its text.
+4. Files are read through descriptors without following links, up to a maximum size.
 """
 
 from __future__ import annotations
@@ -26,13 +26,13 @@ if TYPE_CHECKING:
 CHUNKS = "chunks.jsonl"
 CHROMA = "chroma"
 NODES = "pageindex/nodes.jsonl"
-#: A file may be this large, and a line of it.
+#: Maximum size of a file, and of a line, in bytes.
 MOST_BYTES = 4 << 30
 MOST_LINE_BYTES = 16 << 20
 
 
 class FoundChunk(NamedTuple):
-    """One chunk as it was found: its passage, and the row of its vector in the collection, if it has one."""
+    """A chunk of the folder: its passage, and the row of its vector in the collection, if there is one."""
 
     id: str
     passage: Passage
@@ -42,7 +42,7 @@ class FoundChunk(NamedTuple):
 
 
 class Found(NamedTuple):
-    """A folder's chunks, and the collection's records where it has one."""
+    """A folder's chunks, and the records of its collection, if it has one."""
 
     chunks: list[FoundChunk]
     records: ChromaRecords | None

@@ -1,14 +1,15 @@
 """Adopting a folder of chunks, vectors and nodes that another program made.
 
 1. The documents are read, and every chunk is placed in them (:mod:`branchrank.corpus.placing`). A chunk that
-   stands nowhere is left out and counted.
+   is not found in any document is left out and counted.
 2. The collection's vectors are reused when a sample embedded again agrees
    (:mod:`branchrank.embedders.agreement`). Chunks without a vector are embedded now.
-3. A ``nodes.jsonl`` that is a sound tree of the documents is taken as it is. Of any other, the summaries are:
-   each goes to the section that its lines, or its text, or its title name, in a tree of the documents.
+3. A ``nodes.jsonl`` that is a valid tree of the documents is used unchanged. Of any other one only the
+   summaries are used: a new tree of the documents is built, and each summary is assigned to the section with
+   its lines, its text or its title.
 4. All of it is written below ``adopted/`` of the workspace; the folder is only read. The record of it,
-   ``adoption.json``, names the state of the documents and the model, so that an index built later knows
-   whether chunks and vectors still hold.
+   ``adoption.json``, names the state of the documents and the model, so that a later build can check whether
+   chunks and vectors are still valid.
 """
 
 from __future__ import annotations
@@ -61,12 +62,12 @@ _VECTORS = "vectors.npy"
 class Adoption(Record, frozen=True, kw_only=True):
     """What was adopted from ``folder``, and from which state of the documents.
 
-    Chunks have their lines ``by_lines`` (given, and they hold the text), ``anchored`` (their text was found)
-    or ``unconfirmed`` (given, but the text is not there); ``left_out`` names the others with the reason.
-    ``reused`` vectors are the collection's, ``embedded`` ones were missing there; ``least_cosine`` is the
-    least of the ``sampled`` ones, embedded again from the ``form`` of the text. ``tree`` is ``own``,
-    ``summaries`` or empty, when the folder had no nodes; ``nodes`` were found in the documents,
-    ``nodes_left_out`` were not.
+    Counts of chunks by how their lines were determined: ``by_lines`` (given, and they contain the text),
+    ``anchored`` (the text was found elsewhere) and ``unconfirmed`` (given, but the text is not there);
+    ``left_out`` names the others with the reason. ``reused`` vectors are the collection's, ``embedded`` ones
+    were missing there; ``least_cosine`` is the smallest cosine of the ``sampled`` ones, embedded again from
+    the ``form`` of the text. ``tree`` is ``own``, ``summaries`` or empty, when the folder had no nodes;
+    ``nodes`` were found in the documents, ``nodes_left_out`` were not.
     """
 
     folder: str
@@ -93,7 +94,7 @@ class Adoption(Record, frozen=True, kw_only=True):
 def adopt_folder(
     workspace: WorkspaceFolder, folder: Path, corpus_root: Path, collection: str = ""
 ) -> Adoption:
-    """Write what ``folder`` holds below ``adopted/`` of the workspace; nothing else is changed.
+    """Write the contents of ``folder`` below ``adopted/`` of the workspace; nothing else is changed.
 
     Raises :class:`InputError`, :class:`ArtifactError`, :class:`~branchrank.errors.UsageError` or
     :class:`~branchrank.errors.ModelError`; nothing was written then.
@@ -144,10 +145,10 @@ def adopt_folder(
 
 
 def documents_of(workspace: WorkspaceFolder, folder: Path, corpus: str | PathLike[str] | None) -> Path:
-    """The folder of the documents: ``corpus``, else the one that either folder's ``branchrank.toml`` names.
+    """The folder of the documents: ``corpus``, else the one named by a ``branchrank.toml`` of either folder.
 
-    Raises :class:`~branchrank.errors.UsageError` when nothing names one, or when the workspace lies in
-    ``folder``; :class:`ArtifactError` when files of somebody else lie in the workspace.
+    Raises :class:`~branchrank.errors.UsageError` when none is named, or when the workspace is inside
+    ``folder``, and :class:`ArtifactError` when the workspace contains files that BranchRank did not make.
     """
     here, data_dir = folder.resolve(), workspace.data_dir.resolve()
     words = ["branchrank", "adopt", str(folder), "--embedder", workspace.index_settings.embedder]
@@ -194,7 +195,7 @@ def check_adoption(adoption: Adoption, workspace: WorkspaceFolder, corpus: Corpu
 def adopted_vectors(
     adoption: Adoption, workspace: WorkspaceFolder, identity: EmbedderIdentity
 ) -> Vectors | None:
-    """The adopted unit rows; ``None`` where they are another model's, or of other chunks.
+    """The adopted vectors as unit rows; ``None`` if they are from another model or of other chunks.
 
     Raises :class:`ArtifactError` when the file is not the one that was written.
     """
@@ -220,7 +221,7 @@ def _places(corpus: Corpus) -> Places:
 
 
 def _placed(chunks: Sequence[FoundChunk], places: Places) -> tuple[list[tuple[FoundChunk, Place]], list[str]]:
-    """The chunks with their places, and of those that stand nowhere the id and the reason."""
+    """The chunks with their places, and the ids of chunks that were not found, each with the reason."""
     placed: list[tuple[FoundChunk, Place]] = []
     left_out: list[str] = []
     for each in chunks:
@@ -256,7 +257,7 @@ def _vectors(
     folder: Path,
     remedy: str,
 ) -> tuple[Vectors, Agreement]:
-    """The unit rows of the chunks, reused where the collection has them, and how the sample agreed."""
+    """The chunks' unit rows, from the collection if it has them, and the result of the sample check."""
     records = found.records
     assert records is not None
     place = f"the collection {records.collection!r} in {folder / CHROMA}"
@@ -284,7 +285,7 @@ def _vectors(
 
 
 def _tree(folder: Path, corpus: Corpus, remedy: str) -> tuple[Tree, str, int, int]:
-    """The tree, what of it is the folder's, and how many of the folder's nodes were found and were not."""
+    """The tree, how much of it is the folder's, and how many of its nodes were found and not found."""
     nodes, _ = build_nodes(corpus.documents, Path(corpus.root).name or "corpus")
     built = Tree(nodes)
     if not (folder / NODES).exists():

@@ -1,18 +1,18 @@
 """Building an index.
 
-1. Under the workspace's lock: an index that is up to date is opened and nothing is done.
-2. The corpus is read, its nodes built, its chunks cut (or the user's own of either are taken).
-3. Where the settings ask for token vectors, those of unchanged chunks are copied from the generation in use,
-   the others computed.
-4. The chunks are embedded, each with its breadcrumb above it, or have adopted vectors. Texts that step 3
-   embedded or that the cache knows cost nothing, so unchanged documents are not embedded again, and an
-   interrupted build goes on where it was.
+1. The build holds the workspace's lock. If the index is up to date, it is only opened.
+2. The corpus is read, its nodes are built and its chunks are cut (or the user's own files are used).
+3. If the settings ask for token vectors, those of unchanged chunks are copied from the current generation and
+   the others are computed.
+4. The chunks are embedded, each with its breadcrumb above it, unless adopted vectors are used. Texts that
+   step 3 embedded or that are in the cache are not embedded again. So unchanged documents cost nothing, and
+   an interrupted build is resumed.
 5. Probe queries measure which distance threshold suits the model (:mod:`branchrank.index.calibration`).
 6. Vectors, Chroma collection and BM25 indexes are written into a new generation, then the manifest.
 7. The workspace's links are made; the generation is flushed to the disk and published by one rename; older
    ones are deleted.
 
-Everything but ``build.json`` and Chroma's files is the same, byte for byte, for the same corpus and settings.
+For the same corpus and settings, all files except ``build.json`` and Chroma's are identical byte for byte.
 """
 
 from __future__ import annotations
@@ -82,7 +82,7 @@ from branchrank.tree.store import write_nodes
 
 
 class _Contents(NamedTuple):
-    """What a corpus becomes before it is embedded."""
+    """The contents of an index before the embedding."""
 
     files: tuple[CorpusFile, ...]
     corpus: Corpus
@@ -97,10 +97,10 @@ def build_index(
 ) -> Index:
     """Build the index that the workspace's settings ask for, unless it is up to date, and open it.
 
-    ``force`` builds it in any case. ``progress`` counts documents (``read``), texts (``embed``) and steps
-    (``store``). Raises :class:`~branchrank.errors.BusyError` when another process is
-    building, :class:`CorpusError`, :class:`~branchrank.errors.ModelError`,
-    :class:`~branchrank.errors.StorageError`; whatever was there before then stays as it was.
+    ``force`` builds it even if it is up to date. ``progress`` counts documents (``read``), texts (``embed``)
+    and steps (``store``). Raises :class:`~branchrank.errors.BusyError` when another process is building,
+    :class:`CorpusError`, :class:`~branchrank.errors.ModelError`, :class:`~branchrank.errors.StorageError`;
+    after an error the previous index is unchanged.
     """
     workspace.check_links()
     _ = workspace.corpus_root  # a workspace without a corpus is refused before anything is written
@@ -122,7 +122,7 @@ def _up_to_date(workspace: WorkspaceFolder) -> Index | None:
     except ArtifactError:
         return None
     try:
-        # Each raises where it is not what it was.
+        # Each of these raises an error if it is damaged.
         _ = index.embedder, index.vectors, index.token_vectors
         if index.manifest.settings.token_vectors != workspace.index_settings.token_vectors:
             raise ArtifactError(
@@ -142,7 +142,7 @@ def _build(workspace: WorkspaceFolder, progress: Progress) -> None:
     seconds: dict[str, float] = {}
     timed = _timer(seconds)
     with timed("discover"):
-        discover(workspace.corpus_root, workspace.exclude)  # an empty corpus is said before a model is loaded
+        discover(workspace.corpus_root, workspace.exclude)  # find an empty corpus before loading a model
     with timed("model"):
         embedder = open_embedder(workspace.index_settings, notify=workspace.notify)
         if workspace.index_settings.token_precision is not None:
@@ -213,7 +213,7 @@ def _write(
 
 def _read(workspace: WorkspaceFolder, embedder: Embedder, progress: Progress) -> _Contents:
     root = workspace.corpus_root
-    # Before the reading: a file that changes meanwhile makes the index stale, not wrong.
+    # Taken before reading: a file that changes during the read makes the index stale, not wrong.
     files = discover(root, workspace.exclude).files
     corpus = load_corpus(root, workspace.exclude, progress)
     notes = list(corpus.notes)
@@ -231,7 +231,7 @@ def _read(workspace: WorkspaceFolder, embedder: Embedder, progress: Progress) ->
     else:
         settings = workspace.index_settings
         count_tokens = token_counter()
-        # A model's own tokens for the start and the end of a text.
+        # The model adds tokens for the start and the end of a text.
         limit = max(8, embedder.identity.max_tokens - 2)
         chunks = [
             chunk
@@ -252,7 +252,7 @@ def _read(workspace: WorkspaceFolder, embedder: Embedder, progress: Progress) ->
 def _embed(
     workspace: WorkspaceFolder, counting: _Counting, contents: _Contents, progress: Progress
 ) -> tuple[Vectors, int]:
-    """The chunks' unit rows, and how many texts were embedded rather than adopted or remembered."""
+    """The chunks' unit rows, and the number of texts that were embedded, not adopted or cached."""
     if contents.adoption is not None:
         adopted = adopted_vectors(contents.adoption, workspace, counting.identity)
         if adopted is not None:
@@ -268,7 +268,7 @@ def _embed(
 def _distance(
     workspace: WorkspaceFolder, embedder: Embedder, contents: _Contents, matrix: Vectors
 ) -> DistanceCalibration:
-    """The distances of probe queries to their nearest chunks; the cache remembers the probes' vectors."""
+    """The distances of probe queries to their nearest chunks; the probes' vectors are cached."""
     if embedder.identity.name == NONE:
         return DistanceCalibration()
     exact = ExactVectors([chunk.id for chunk in contents.chunks], matrix)
@@ -278,7 +278,7 @@ def _distance(
 
 
 class _Counting:
-    """An embedder that counts the documents it embeds; those in ``vectors`` have been embedded before."""
+    """An embedder that counts the documents it embeds; those in ``vectors`` are not embedded again."""
 
     def __init__(self, embedder: Embedder, vectors: Mapping[str, Vectors]) -> None:
         self.identity = embedder.identity
@@ -304,7 +304,7 @@ def _store(
     progress: Progress,
     timed: Callable[[str], contextlib.AbstractContextManager[None]],
 ) -> str:
-    """Write vectors, Chroma collection and BM25 indexes; the collection's name."""
+    """Write vectors, Chroma collection and BM25 indexes; return the collection's name."""
     ids = [chunk.id for chunk in contents.chunks]
     with timed("vectors"):
         save_vectors(generation / VECTORS, matrix)

@@ -1,11 +1,11 @@
 """The distance threshold that suits a model, measured with queries.
 
 1. The distance of a query is that of its nearest chunk: squared L2 between unit vectors, 0 to 4.
-2. A threshold at or below it leaves the query without a chunk. One that keeps the nearest chunk of 95 in 100
-   queries is suggested.
-3. A build asks probes: titles of sections, drawn from the corpus by a seed. Their distances are spread as
-   those of people's questions are. Where the default threshold leaves over half of the probes without a
-   chunk, the index keeps the suggested one for systems that ask for a ``calibrated`` threshold.
+2. A query whose distance is at or above the threshold gets no chunk. The suggested threshold keeps the
+   nearest chunk of 95 in 100 queries.
+3. A build uses titles of sections, drawn from the corpus by a seed, as probe queries. Their distances are
+   distributed like those of people's questions. If over half of the probes get no chunk at the default
+   threshold, the index stores the suggested one for systems with a ``calibrated`` threshold.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ SEED = 42
 
 
 class Calibration(Record, frozen=True, kw_only=True):
-    """What a set of queries says of the distance threshold for one model.
+    """The distance threshold for one model, measured with a set of queries.
 
     ``best`` are the queries' nearest distances, ascending. ``suggested`` keeps the nearest chunk of 95 in
     100 queries; ``losing`` counts the queries that lose every chunk at ``threshold``.
@@ -45,7 +45,7 @@ class Calibration(Record, frozen=True, kw_only=True):
 
 
 def calibrate(distances: Iterable[float], threshold: float = DISTANCE_THRESHOLD) -> Calibration:
-    """Suggest a threshold from the nearest distances of some queries. Raises ``ValueError`` for none.
+    """Suggest a threshold from queries' nearest distances. Raises ``ValueError`` when there are none.
 
     >>> found = calibrate([0.9, 1.1, 1.234])
     >>> found.suggested, found.losing
@@ -55,7 +55,7 @@ def calibrate(distances: Iterable[float], threshold: float = DISTANCE_THRESHOLD)
     if not best:
         raise ValueError("calibration needs queries")
     covering = best[math.ceil(COVERAGE * len(best)) - 1]
-    # A distance at the threshold is dropped, so the suggestion lies above the last one that is kept.
+    # A chunk at the threshold is dropped, so the suggestion is above the last distance to keep.
     suggested = min(LARGEST_DISTANCE, math.floor(covering * 100 + 1) / 100)
     return Calibration(
         threshold=threshold,
@@ -80,7 +80,7 @@ def probe_queries(tree: Tree) -> list[str]:
 
 
 def distance_calibration(distances: Iterable[float]) -> DistanceCalibration:
-    """What a build keeps of its probes' distances."""
+    """The record that a build stores about its probes' distances."""
     found = calibrate(distances)
     return DistanceCalibration(
         probes=len(found.best),

@@ -21,8 +21,8 @@ class WorkspaceConfig(Record, frozen=True, kw_only=True):
 
     ``corpus`` is a folder (relative to the file's own) or a corpus's name; ``exclude`` are glob patterns of
     sources left out; ``questions`` is the question file (default ``benchmark/questions.jsonl``); ``chunks``
-    and ``nodes`` are files of the user's own to use in place of those that the index would make; ``adoption``
-    is the record of where ``branchrank adopt`` had them from.
+    and ``nodes`` are the user's own files, used instead of those that the index would make; ``adoption`` is
+    the record that ``branchrank adopt`` wrote about them.
     """
 
     corpus: str = ""
@@ -54,7 +54,7 @@ def read_config(path: Path) -> tuple[WorkspaceConfig, dict[str, Any]]:
 def update_config(path: Path, changes: Mapping[str, object]) -> None:
     """Set keys of the file, atomically: ``corpus``, ``index.embedder`` and so on.
 
-    Comments, order and other keys stay. Raises :class:`UsageError` when the file is not TOML or a key's
+    Comments, order and other keys are kept. Raises :class:`UsageError` when the file is not TOML or a key's
     table is another value, and :class:`~branchrank.errors.StorageError` when the disk refuses.
     """
     import tomlkit

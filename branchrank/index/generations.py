@@ -1,14 +1,14 @@
-"""Generations: an index is built beside the one in use, and put in its place by one rename.
+"""Generations: a new index is built next to the current one, and replaces it by one rename.
 
-1. Each build writes a directory of its own, ``000001``, ``000002``, ..., below the index's directory.
+1. Each build writes a new directory, ``000001``, ``000002``, ..., below the index's directory.
 2. When everything in it is on the disk, the symbolic link ``current`` is replaced by one that names it: the
-   only step that readers can see. What a killed build leaves has a higher number than ``current``
-   and is deleted by the next build.
+   only step that is visible to readers. A directory that a killed build left has a higher number than
+   ``current`` and is deleted by the next build.
 3. A reader follows ``current`` once and then holds a shared lock on the generation it found.
-4. A build deletes the generations before the previous one, except those that a reader holds.
-5. One lock per workspace keeps a second builder out; it ends with the process that holds it.
-6. No symbolic link is followed below the workspace but ``current``, which can only name a generation beside
-   it: an index with a link in it is refused, and deletions go through descriptors.
+4. A build deletes generations older than the previous one, except those that a reader has locked.
+5. A lock per workspace prevents two builds at the same time; it is released when its process ends.
+6. No symbolic link below the workspace is followed except ``current``, which can only name a generation
+   beside it: an index with a link in it is refused, and deletions go through descriptors.
 """
 
 from __future__ import annotations
@@ -52,17 +52,17 @@ def build_lock(data_dir: Path) -> Iterator[None]:
 
 
 class Pin:
-    """A reader's hold on one generation; ``directory`` is its real path."""
+    """A reader's lock on one generation; ``directory`` is its real path."""
 
     def __init__(self, directory: Path) -> None:
         self.directory = directory
         self._descriptor: int | None = os.open(directory / MANIFEST, os.O_RDONLY)
-        # A file system without locks still reads; there a build may delete what is being read.
+        # On a file system without locks a build may delete the generation while it is read.
         with contextlib.suppress(OSError):
             fcntl.flock(self._descriptor, fcntl.LOCK_SH)
 
     def release(self) -> None:
-        """Let the generation go."""
+        """Release the lock."""
         if self._descriptor is not None:
             os.close(self._descriptor)
             self._descriptor = None
@@ -82,7 +82,7 @@ class Generations:
             f"there is no index in {self.directory}",
             remedy="build it: branchrank index CORPUS --data-dir DIR",
         )
-        # A build may delete the generation between the look and the lock; then there is a newer one.
+        # A build may delete the generation before it is locked; then there is a newer one.
         for _ in range(10):
             number = self._current()
             if number is None:
@@ -137,7 +137,7 @@ class Generations:
         remove_beneath(self._data_dir, f"{self._name}/{generation.name}")
 
     def refuse_links(self, generation: Path) -> None:
-        """Raise :class:`ArtifactError` where a link stands in a generation, or on the way to it."""
+        """Raise :class:`ArtifactError` if a generation, or the path to it, contains a symbolic link."""
         refuse_links(self._data_dir, self._name)
         for link in links_beneath(generation):
             raise linked(link)
@@ -171,7 +171,7 @@ class Generations:
 
 
 def refuse_links(data_dir: Path, name: str) -> None:
-    """Raise :class:`ArtifactError` where a part of the path ``name`` below a workspace is a symbolic link."""
+    """Raise :class:`ArtifactError` if a part of the path ``name`` below a workspace is a symbolic link."""
     path = data_dir
     for part in name.split("/"):
         path /= part
@@ -192,7 +192,7 @@ def replace_link(link: Path, target: Path) -> None:
 
     Raises ``OSError``.
     """
-    # One name, under the build lock: what a build that was killed left is removed here.
+    # The temporary name is fixed, so this removes the one that a killed build left.
     temporary = link.with_name(f".{link.name}.tmp")
     temporary.unlink(missing_ok=True)
     temporary.symlink_to(target)

@@ -1,8 +1,7 @@
-"""What an index was made of, so that a reader can tell a stale, foreign or damaged one.
+"""The manifest of an index, by which a reader detects a stale, foreign or damaged one.
 
-``manifest.json`` depends on nothing but the corpus and the settings: two builds write the same bytes.
-What differs from build to build (times, the state of files on the disk, a server's collection) is in
-``build.json``.
+``manifest.json`` depends only on the corpus and the settings: two builds write the same bytes. Data that
+differ between builds (times, the state of files on the disk, a server's collection) are in ``build.json``.
 """
 
 from __future__ import annotations
@@ -24,7 +23,7 @@ R = TypeVar("R", bound=Record)
 
 
 class CorpusEntry(Record, frozen=True, kw_only=True):
-    """One file of the corpus: its size in bytes and the SHA-256 of them."""
+    """One file of the corpus: its size in bytes and its SHA-256."""
 
     source: str
     size: int
@@ -44,7 +43,7 @@ class DistanceCalibration(Record, frozen=True, kw_only=True):
 
     @property
     def words(self) -> str:
-        """One line for a person; empty where the default threshold is kept."""
+        """One line of text about it; empty if the default threshold is used."""
         if self.threshold == DISTANCE_THRESHOLD:
             return ""
         return (
@@ -54,13 +53,13 @@ class DistanceCalibration(Record, frozen=True, kw_only=True):
 
 
 class Manifest(Record, frozen=True, kw_only=True):
-    """What an index holds and was made of.
+    """The contents of an index and what it was built from.
 
     ``settings`` are those of the build; ``chunks_digest`` and ``nodes_digest`` are the SHA-256 of the
     user's own chunks and nodes files, empty where the index made its own, ``adoption_digest`` that of the
     record of an adoption. ``chroma`` says where the Chroma collection is: ``embedded``, a server's URL, or
-    empty for nowhere. ``digests`` maps the index's files to their SHA-256. An index of a version that
-    measured no ``distance`` has no probes and the default threshold.
+    empty for nowhere. ``digests`` maps the index's files to their SHA-256. An index of a version that did not
+    measure ``distance`` has no probes and the default threshold.
     """
 
     schema_version: int
@@ -84,12 +83,13 @@ class Manifest(Record, frozen=True, kw_only=True):
 
 
 class BuildReport(Record, frozen=True, kw_only=True):
-    """How one build went.
+    """The report of one build.
 
     ``seconds`` is wall time by stage, ``bytes`` the size of the generation. ``embedded`` texts were
     computed, ``reused`` ones came from the cache; the token vectors of ``token_texts`` were computed.
     ``modified_ns`` is each file's modification time when it was read. ``collection`` names the Chroma
-    collection; ``chroma_digests`` are those of its files that Chroma leaves alone when it only reads.
+    collection; ``chroma_digests`` are the digests of those of its files that Chroma does not change when it
+    only reads.
     """
 
     created_at: str

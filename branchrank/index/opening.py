@@ -1,4 +1,4 @@
-"""Open a workspace's index, and build it first where that is allowed."""
+"""Open a workspace's index, and build it first if needed."""
 
 from __future__ import annotations
 
@@ -10,10 +10,10 @@ from branchrank.index.workspace_folder import WorkspaceFolder
 
 
 def open_or_build(workspace: WorkspaceFolder, build: Callable[[], Index]) -> Index:
-    """Open the workspace's index, or ``build`` it where it is missing or stale; ``workspace.notify`` says so.
+    """Open the workspace's index, or ``build`` it with a notice if it is missing or stale.
 
     Raises what ``build`` raises, :class:`~branchrank.errors.BusyError` while another process builds it, and
-    :class:`~branchrank.errors.LostCollectionError` where somebody moved its Chroma collection away.
+    :class:`~branchrank.errors.LostCollectionError` when its Chroma collection was moved away.
     """
     try:
         return open_index(workspace)

@@ -1,13 +1,13 @@
-"""An opened index: one generation, checked before it answers.
+"""An opened index: one generation, checked before it is used.
 
 1. The current generation is pinned, so that a build can't delete it.
-2. It must be of this schema, of the settings asked for, and of the corpus as it is now: each file's size and
-   modification time, and where these differ its digest, are compared with the manifest.
-3. Every file of the index must have the digest it was built with; those of the token vectors are compared
-   when they are first used. Chroma's database file changes when it is merely opened; it is probed instead,
-   before its first answer.
+2. It must have the current schema, the requested settings, and the current state of the corpus: each file's
+   size and modification time, and where these differ its digest, are compared with the manifest.
+3. Every file of the index must have the digest it was built with; those of the token vectors are checked on
+   first use. Chroma's database file changes whenever it is opened; it is checked by a probe query before its
+   first answer.
 4. Parts are read when they are first used: a BM25 query loads neither vectors nor a model.
-5. BM25 weights for other settings than the build's are derived on first use, and kept beside the others.
+5. BM25 weights for settings other than those of the build are computed on first use and stored next to them.
 """
 
 from __future__ import annotations
@@ -59,12 +59,12 @@ COLLECTION = "vectors"
 class Index:
     """One pinned generation of an index. Close it, or use it as a context manager.
 
-    ``is_new`` tells whether the call that opened it built it.
+    ``is_new`` is true if the call that opened the index also built it.
     """
 
     def __init__(self, pin: Pin, manifest: Manifest, report: BuildReport, workspace: WorkspaceFolder) -> None:
         self.directory = pin.directory
-        #: The real path of the workspace, below which no link is followed.
+        #: The real path of the workspace; no link below it is followed.
         self.root = pin.directory.parents[2]
         self.manifest = manifest
         self.report = report
@@ -83,7 +83,7 @@ class Index:
         self.close()
 
     def close(self) -> None:
-        """Release files, connections and the generation."""
+        """Release files, connections and the lock on the generation."""
         while self._opened:
             self._opened.pop().close()
         self._pin.release()
@@ -101,14 +101,17 @@ class Index:
 
     @property
     def vector_store(self) -> str:
-        """What reports call :attr:`vectors`: ``exact``, ``chroma`` or ``chroma server``. Opens nothing."""
+        """The name of the vector store in reports:
+
+        ``exact``, ``chroma`` or ``chroma server``. Opens nothing.
+        """
         if searches_exactly(self.settings, self.manifest.chunks):
             return "exact"
         return "chroma server" if self.settings.chroma_url else "chroma"
 
     @cached_property
     def vectors(self) -> VectorStore:
-        """What searches the vectors, as ``--vector-store`` asks. Raises :class:`ArtifactError`."""
+        """The vector store that ``--vector-store`` selects. Raises :class:`ArtifactError`."""
         ids = tuple(self.chunks)
         matrix = load_vectors(self.directory / VECTORS, len(ids), self.manifest.embedder.dimension)
         store: VectorStore
@@ -124,7 +127,7 @@ class Index:
 
     @cached_property
     def exact_vectors(self) -> ExactVectors:
-        """Exact search over the same vectors: what an approximate store's recall is measured against."""
+        """Exact search over the same vectors, the reference for the recall of an approximate store."""
         ids = tuple(self.chunks)
         return ExactVectors(
             ids, load_vectors(self.directory / VECTORS, len(ids), self.manifest.embedder.dimension)
@@ -132,7 +135,7 @@ class Index:
 
     @cached_property
     def token_vectors(self) -> TokenFile | None:
-        """The token vectors of the chunks; ``None`` where the index keeps none, or the settings want none.
+        """The token vectors of the chunks; ``None`` if the index or the settings do not have them.
 
         Raises :class:`ArtifactError` when they are damaged.
         """
@@ -154,7 +157,7 @@ class Index:
 
     @cached_property
     def embedder(self) -> Embedder:
-        """The model that made the vectors. Raises :class:`ArtifactError` when it is another one now."""
+        """The model that made the vectors. Raises :class:`ArtifactError` when the model has changed."""
         embedder = open_embedder(self.settings, notify=self._notify)
         if embedder.identity != self.manifest.embedder:
             raise ArtifactError(
@@ -164,7 +167,7 @@ class Index:
         return embedder
 
     def chunks_of(self, node_id: str) -> tuple[Chunk, ...]:
-        """The chunks that lie in a node's own span, or overlap it, in line order; a folder has none."""
+        """The chunks that are inside or overlap a node's own span, in line order; empty for a folder."""
         known = self._chunks_by_node.get(node_id)
         if known is None:
             span = self.tree.node(node_id).own_span
@@ -194,16 +197,16 @@ def nodes_with_lines(tree: Tree) -> dict[str, Node]:
 
 
 def bm25_path(directory: Path, kind: str, settings: Bm25Settings) -> Path:
-    """Where a generation keeps BM25 over ``kind`` (chunks or nodes) with these settings."""
+    """The path of a generation's BM25 index over ``kind`` (chunks or nodes) with these settings."""
     return directory / "bm25" / digest_of(settings)[:12] / kind
 
 
 def open_bm25(
     directory: Path, kind: str, items: Mapping[str, T], terms: Callable[[T], str], settings: Bm25Settings
 ) -> Bm25Index:
-    """The BM25 index of a generation for these settings; one that isn't there or is damaged is made.
+    """Load the BM25 index of a generation for these settings; build it if it is missing or damaged.
 
-    It is kept where the disk allows.
+    A new index is saved if the disk allows it.
     """
     path = bm25_path(directory, kind, settings)
     with contextlib.suppress(ArtifactError):
@@ -211,7 +214,7 @@ def open_bm25(
         if index.settings == settings and index.ids == tuple(items):
             return index
     index = Bm25Index.build(list(items), [terms(item) for item in items.values()], settings)
-    # On a read-only or full disk it works from memory.
+    # On a read-only or full disk the index stays in memory.
     with contextlib.suppress(StorageError):
         index.save(path, root=directory)
     return index
@@ -220,9 +223,9 @@ def open_bm25(
 def open_index(workspace: WorkspaceFolder, *, check_corpus: bool = True) -> Index:
     """Open the index that the workspace's settings ask for.
 
-    Raises :class:`ArtifactError` with the reason when it is missing, damaged, of another model, of other
-    settings, or, unless ``check_corpus`` is false, of another state of the corpus;
-    :class:`CorpusError` when the corpus is gone.
+    Raises :class:`ArtifactError` with the reason when the index is missing, damaged, from another model or
+    other settings, or (unless ``check_corpus`` is false) from another state of the corpus. Raises
+    :class:`CorpusError` when the corpus is missing.
     """
     remedy = (
         f"branchrank index --data-dir {workspace.data_dir} --embedder {workspace.index_settings.embedder}"
@@ -280,7 +283,7 @@ def _check_collection(workspace: WorkspaceFolder, directory: Path, report: Build
 
 
 def measured_distance(workspace: WorkspaceFolder) -> DistanceCalibration:
-    """The distance threshold of the workspace's index, read without opening it; the default without one."""
+    """The distance threshold of the workspace's index, read without opening it; else the default."""
     try:
         pin = workspace.generations.pin()
     except ArtifactError:
@@ -294,7 +297,7 @@ def measured_distance(workspace: WorkspaceFolder) -> DistanceCalibration:
 
 
 def mismatch(workspace: WorkspaceFolder, manifest: Manifest) -> str:
-    """Why an index is not the one that the workspace asks for; empty when it is."""
+    """How an index differs from the workspace's settings; empty when it matches them."""
     wanted, built = workspace.index_settings, manifest.settings
     if manifest.schema_version != SCHEMA_VERSION:
         return f"has schema {manifest.schema_version}, this version reads {SCHEMA_VERSION}"
@@ -317,14 +320,14 @@ def mismatch(workspace: WorkspaceFolder, manifest: Manifest) -> str:
 
 
 def chroma_place(settings: IndexSettings) -> str:
-    """Where the settings put the Chroma collection: ``embedded``, a URL, or empty for nowhere."""
+    """The place of the Chroma collection by the settings: ``embedded``, a URL, or empty for no collection."""
     if settings.embedder == NONE or settings.vector_store == "exact":
         return ""
     return settings.chroma_url or "embedded"
 
 
 def given_digest(path: Path | None) -> str:
-    """SHA-256 of a file of the user's own; empty without one. Raises :class:`CorpusError`."""
+    """SHA-256 of a file of the user; empty for ``None``. Raises :class:`CorpusError`."""
     if path is None:
         return ""
     try:
@@ -338,7 +341,7 @@ def given_digest(path: Path | None) -> str:
 def corpus_change(workspace: WorkspaceFolder, manifest: Manifest, report: BuildReport) -> str:
     """How the corpus differs from the one that was indexed; empty when it doesn't.
 
-    Raises :class:`CorpusError` when it is gone.
+    Raises :class:`CorpusError` when it is missing.
     """
     if manifest.exclude != workspace.exclude:
         return f"was built with exclude = {list(manifest.exclude)}, not {list(workspace.exclude)}"

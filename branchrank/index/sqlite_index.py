@@ -1,8 +1,8 @@
-"""The FTS5 file of an index, made of its chunks when it is first asked for.
+"""The FTS5 file of an index, made from its chunks on first use.
 
-1. The file lies in the index's generation, so it is of the same chunks. It is made again when it is damaged
-   or was written by an earlier version.
-2. Where the index can't be written, a temporary file serves until the search is closed.
+1. The file is in the index's generation, so it has the same chunks. It is rebuilt when it is damaged or was
+   written by an earlier version.
+2. If the index's folder is not writable, a temporary file is used until the search is closed.
 """
 
 from __future__ import annotations

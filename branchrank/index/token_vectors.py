@@ -1,9 +1,9 @@
 """The step of a build that keeps the token vectors of the chunks.
 
 1. A chunk's key is that of the embedding cache: the model's identity and the exact text, prefix included.
-2. Vectors under the same key in the generation in use are copied; the others are computed in batches.
-3. They go to the disk as they come, so that memory does not grow with them. The chunks' own vectors, which
-   the same forward passes give, are handed on.
+2. Vectors with the same key in the current generation are copied; the others are computed in batches.
+3. They are written to the disk batch by batch, to limit the memory used. The chunks' own vectors, which the
+   same forward passes compute, are returned.
 """
 
 from __future__ import annotations
@@ -39,7 +39,7 @@ def keep_token_vectors(
     """Write the token vectors that the settings ask for to ``directory``.
 
     Returns the unit vector of each text that was embedded for it, float32 ``(dimension,)``. Raises
-    :class:`~branchrank.errors.UsageError` when the model gives no token vectors.
+    :class:`~branchrank.errors.UsageError` when the model makes no token vectors.
     """
     precision = workspace.index_settings.token_precision
     if precision is None:
@@ -59,7 +59,7 @@ def keep_token_vectors(
 def _previous(
     workspace: WorkspaceFolder, precision: TokenPrecision, held: ExitStack
 ) -> dict[str, TokenVectors]:
-    """The vectors of the generation in use, by key, as views of its file; none where it has no such file."""
+    """The current generation's vectors, by key, as views of its file; empty if it has no such file."""
     with suppress(ArtifactError):
         pin = workspace.generations.pin()
         held.callback(pin.release)
@@ -82,7 +82,10 @@ def _computed(
     vectors: dict[str, Vectors],
     progress: Progress,
 ) -> Iterator[tuple[str, TokenVectors]]:
-    """Each key with its token vectors, a batch at a time. Each text's own vector goes into ``vectors``."""
+    """Yield each key with its token vectors, batch by batch.
+
+    Each text's own vector is added to ``vectors``.
+    """
     keys = list(texts)
     for start in range(0, len(keys), BATCH):
         batch = keys[start : start + BATCH]
@@ -97,7 +100,7 @@ def _computed(
 def _in_order(
     keys: Sequence[str], known: dict[str, TokenVectors], computed: Iterator[tuple[str, TokenVectors]]
 ) -> Iterator[TokenVectors]:
-    """The vectors of each key in turn. Keys are computed in the order in which they first occur."""
+    """Yield the vectors of each key in turn. Keys are computed in the order of their first occurrence."""
     repeated = {key for key, count in Counter(keys).items() if count > 1}
     fresh: dict[str, TokenVectors] = {}
     for key in keys:

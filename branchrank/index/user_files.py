@@ -1,8 +1,8 @@
-"""Chunks and nodes of the user's own, in place of those an index would make.
+"""Read the user's own chunks and nodes, which replace those that an index would make.
 
 1. Such a file is used only because ``branchrank.toml`` names it (``chunks = ...``, ``nodes = ...``).
 2. Chunks need ``id, source, line_start, line_end, text``. A chunk belongs to the nodes that its lines
-   overlap; its ``node_id`` counts only where the tree knows it.
+   overlap; its ``node_id`` is used only if the tree has that node.
 3. Every source must be a document of the corpus and every line one of its lines.
 """
 
@@ -20,7 +20,7 @@ from branchrank.tree.store import load_nodes
 
 
 class _GivenChunk(Record, frozen=True, kw_only=True):
-    """A line of a chunks file; other keys are left alone."""
+    """A line of a chunks file; other keys are ignored."""
 
     id: str
     source: str
@@ -32,7 +32,7 @@ class _GivenChunk(Record, frozen=True, kw_only=True):
 
 
 def given_nodes(path: Path, corpus: Corpus) -> Tree:
-    """The user's tree. Raises :class:`InputError` when it is no tree of this corpus."""
+    """Read the user's tree. Raises :class:`InputError` when it is not a tree of this corpus."""
     try:
         tree = load_nodes(path)
     except ArtifactError as error:
@@ -50,7 +50,7 @@ def given_nodes(path: Path, corpus: Corpus) -> Tree:
 
 
 def given_chunks(path: Path, corpus: Corpus, tree: Tree) -> list[Chunk]:
-    """The user's chunks, as they are in the file. Raises :class:`InputError` naming the line."""
+    """Read the user's chunks, in the file's order. Raises :class:`InputError`, which names the line."""
     line_counts = {document.source: document.line_count for document in corpus.documents}
     seen: set[str] = set()
     chunks = []

@@ -1,4 +1,4 @@
-"""A workspace: a folder with ``branchrank.toml`` and what the commands make from it.
+"""A workspace: a folder with ``branchrank.toml`` and the files that the commands make from it.
 
 ========================  ==============================================================================
 ``branchrank.toml``       the corpus and the settings
@@ -48,7 +48,7 @@ CONFIG = "branchrank.toml"
 
 
 def index_name(settings: IndexSettings) -> str:
-    """The folder of an index: readable, and distinct for whatever changes the vectors or the chunks."""
+    """The folder name of an index: readable, and different for settings that change vectors or chunks."""
     readable = re.sub(r"[^a-z0-9]+", "-", settings.embedder.casefold()).strip("-")[-40:].strip("-")
     parts = (settings.embedder, settings.embedding_url, settings.embedding_revision)
     digest = digest_of([*parts, settings.chunk_tokens, settings.chunk_overlap])[:8]
@@ -68,12 +68,12 @@ class WorkspaceFolder:
     ) -> None:
         """Read ``branchrank.toml``, which may be missing. Raises :class:`UsageError` when it is wrong.
 
-        ``notify`` hears, in one line each, of a download and of a cache that is not used.
+        ``notify`` is called with one line for each download and for a cache that can't be used.
         """
         self.data_dir = data_dir
         self.settings = settings
         self.notify = notify or (lambda line: None)
-        #: The settings above ``branchrank.toml`` and the environment, by ``section.name``.
+        #: Settings that override ``branchrank.toml`` and the environment, by ``section.name``.
         self.flags: Mapping[str, Any] = flags or {}
         self.config, self._tables = read_config(data_dir / CONFIG)
 
@@ -86,7 +86,7 @@ class WorkspaceFolder:
         environment: Mapping[str, str] | None = None,
         notify: Notify | None = None,
     ) -> WorkspaceFolder:
-        """The workspace with settings resolved from its ``branchrank.toml``, environment and flags."""
+        """Open a workspace with settings resolved from its ``branchrank.toml``, environment and flags."""
         _, tables = read_config(data_dir / CONFIG)
         name = str(data_dir / CONFIG)
         if flags and "index.embedder" in flags:
@@ -98,12 +98,12 @@ class WorkspaceFolder:
         return folder
 
     def with_flags(self, flags: Mapping[str, Any]) -> WorkspaceFolder:
-        """The same folder with further settings above those that it was opened with."""
+        """The same folder with additional settings, which override those it was opened with."""
         return type(self).open(self.data_dir, flags={**self.flags, **flags}, notify=self.notify)
 
     @property
     def index_settings(self) -> IndexSettings:
-        """What the index is made of."""
+        """The settings of the index."""
         return self.settings.part(IndexSettings)
 
     @property
@@ -113,7 +113,7 @@ class WorkspaceFolder:
 
     @property
     def corpus_root(self) -> Path:
-        """The corpus's folder. Raises :class:`CorpusError` when none is named, or it isn't there."""
+        """The corpus's folder. Raises :class:`CorpusError` when it is not configured or does not exist."""
         remedy = f"branchrank index FOLDER --data-dir {self.data_dir}"
         self.check_exists()
         if not self.config.corpus:
@@ -135,11 +135,11 @@ class WorkspaceFolder:
             )
 
     def _meant(self) -> str:
-        """``; did you mean `data`?`` where the folder does not exist and one of almost this name does."""
+        """``; did you mean `data`?`` when the folder does not exist but one with a similar name does."""
         return "" if self.data_dir.exists() else nearest_path(self.data_dir)
 
     def adopting(self, corpus: Path | None = None) -> str:
-        """The command that adopts the files that lie here into a workspace beside this folder.
+        """The command that adopts the files in this folder into a new workspace next to it.
 
         ``corpus`` is the folder of the documents, if it is known.
         """
@@ -153,7 +153,7 @@ class WorkspaceFolder:
 
     @property
     def corpus_name(self) -> str:
-        """What the corpus is called in trees and reports: its folder's name."""
+        """The name of the corpus in trees and reports: that of its folder."""
         return self.corpus_root.name or "corpus"
 
     @property
@@ -183,12 +183,12 @@ class WorkspaceFolder:
 
     @property
     def index_directory(self) -> Path:
-        """Where the generations of this index are."""
+        """The folder of this index's generations."""
         return self.generations.directory
 
     @property
     def index_names(self) -> tuple[str, ...]:
-        """The indexes that the workspace holds."""
+        """The names of the workspace's indexes."""
         try:
             return tuple(sorted(entry.name for entry in os.scandir(self.data_dir / "indexes")))
         except OSError:
@@ -202,12 +202,12 @@ class WorkspaceFolder:
 
     @property
     def cache_directory(self) -> Path:
-        """Where embeddings are kept by content."""
+        """The folder of the cache of embeddings, which are keyed by content."""
         return self.data_dir / "hybrid" / "cache"
 
     @property
     def decisions_path(self) -> Path:
-        """Where LLM decisions are kept. Raises :class:`ArtifactError` for a link in its place."""
+        """The file of the decision cache. Raises :class:`ArtifactError` if it is a symbolic link."""
         refuse_links(self.data_dir, "hybrid/cache/decisions.sqlite")
         return self.cache_directory / "decisions.sqlite"
 
@@ -234,7 +234,7 @@ class WorkspaceFolder:
     def questions_path(self) -> Path:
         """The question file that ``branchrank.toml`` names, or ``benchmark/questions.jsonl``.
 
-        Raises :class:`CorpusError` when there is neither that file nor a workspace.
+        Raises :class:`CorpusError` when neither that file nor the workspace exists.
         """
         path = self.data_dir / self.config.questions
         if not path.exists():
@@ -243,7 +243,7 @@ class WorkspaceFolder:
 
     @property
     def links(self) -> dict[Path, Path]:
-        """The fixed names of the default index's files, and where in a generation each leads."""
+        """The links to the default index's files, and the path in a generation that each points to."""
         return {
             self.data_dir / "chunks.jsonl": Path("chunks.jsonl"),
             self.data_dir / "chroma": Path("chroma"),
@@ -251,15 +251,15 @@ class WorkspaceFolder:
         }
 
     def _foreign(self) -> list[Path]:
-        """What lies under the fixed names and is neither ours nor named by ``branchrank.toml``."""
+        """Files with the links' names that are neither BranchRank's nor named by ``branchrank.toml``."""
         own = (self.chunks_file, self.nodes_file)
         return [link for link in self.links if link.exists() and not link.is_symlink() and link not in own]
 
     def check_links(self, corpus: Path | None = None, own: Collection[Path] = ()) -> None:
-        """Raise :class:`ArtifactError` where a file that is not ours has one of the fixed names, or where a
-        link stands in the place of a folder that is written to.
+        """Raise :class:`ArtifactError` when another program's file has the name of a link, or a link has the
+        name of a folder that is written to.
 
-        ``corpus`` and the files ``own`` are what ``branchrank.toml`` is about to name.
+        ``corpus`` and the files ``own`` are those that ``branchrank.toml`` will name.
         """
         for name in (BUILD_LOCK, "pageindex"):
             refuse_links(self.data_dir, name)
@@ -272,7 +272,7 @@ class WorkspaceFolder:
                 )
 
     def install_links(self) -> None:
-        """Point the fixed names at the default index; the user's own files stay. Needs the build lock."""
+        """Point the links at the default index; the user's own files are kept. Needs the build lock."""
         current = self.index_directory / "current"
         for link, inside in self.links.items():
             with storage_errors(link):
@@ -294,12 +294,12 @@ def configure(
     adoption: Path | None = None,
     settings: Mapping[str, object] | None = None,
 ) -> None:
-    """Write what a workspace indexes into its ``branchrank.toml``; everything else in it stays.
+    """Write a workspace's corpus and settings to its ``branchrank.toml``; the rest of the file is kept.
 
     ``corpus`` is a folder or the name of an added corpus. Paths are written relative to ``data_dir``.
-    ``settings`` maps ``"index.embedder"`` and the like to values. Raises :class:`CorpusError` when there is
-    no such corpus, :class:`~branchrank.errors.UsageError` and :class:`~branchrank.errors.StorageError` when
-    the file can't be changed.
+    ``settings`` maps ``"index.embedder"`` and the like to values. Raises :class:`CorpusError` when the corpus
+    does not exist, and :class:`~branchrank.errors.UsageError` and :class:`~branchrank.errors.StorageError`
+    when the file can't be changed.
     """
     _check_name(data_dir)
     changes: dict[str, object] = {}
@@ -317,10 +317,10 @@ def configure(
 
 @contextlib.contextmanager
 def kept_if_right(data_dir: Path) -> Iterator[None]:
-    """Put ``branchrank.toml`` back as it was when what was configured turns out to be wrong.
+    """Restore ``branchrank.toml`` when its new settings turn out to be wrong.
 
-    That is for :class:`UsageError`, :class:`InputError` and :class:`ModelError`, and where another process is
-    building; a build that was interrupted finds its settings again.
+    The file is restored after :class:`UsageError`, :class:`InputError` and :class:`ModelError`, and when
+    another process is building. After an interruption it is kept, so that the build can be resumed.
     """
     path = data_dir / CONFIG
     before = path.read_bytes() if path.is_file() else None

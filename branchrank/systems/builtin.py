@@ -1,4 +1,4 @@
-"""The built-in systems under the settings of a workspace: each default with the settings laid over it."""
+"""The built-in systems with the settings of a workspace applied to their defaults."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ from branchrank.settings import (
 from branchrank.settings.systems import BM25, DENSE
 from branchrank.spec import System
 
-#: Predictors that stand for several.
+#: Names that mean several predictors.
 GROUPS: dict[str, tuple[str, ...]] = {
     "all": ("local", "pageindex", "hybrid"),
     "family": ("local", "pageindex", "hybrid", "grep", "qdrant", "sqlite", "late-interaction"),
@@ -48,7 +48,7 @@ def dense(settings: Resolved) -> System:
 
 
 def pageindex(settings: Resolved) -> System:
-    """Tree search from the roots, by an LLM or lexically, then a final ranking of what was visited.
+    """Tree search from the roots, by an LLM or lexically, then a final ranking of the visited nodes.
 
     Without an endpoint, or with ``no_llm``, both are lexical. A model without an endpoint is refused.
     """
@@ -72,7 +72,7 @@ def hybrid(settings: Resolved) -> System:
 def grep(settings: Resolved) -> System:
     """Grep passages, mapped onto the chunks they overlap, + thresholded dense -> RRF.
 
-    The index's calibrated threshold stands in for the default one; a value that somebody set is kept.
+    The index's calibrated threshold replaces the default one, but not a value that the user set.
     """
     by_default = settings.origins[f"{GrepSettings.section}.vector_score_threshold"] == DEFAULT
     return _laid(settings, GrepSettings, {"branches.dense.threshold": "calibrated"} if by_default else None)
@@ -81,7 +81,7 @@ def grep(settings: Resolved) -> System:
 def qdrant(settings: Resolved) -> System:
     """Qdrant dense + Qdrant sparse BM25, 2N each -> weighted RRF.
 
-    A collection of the user's own has passages of its own: spans, where the index's have chunks.
+    An existing collection of the user contains its own passages, so its unit is spans instead of chunks.
     """
     part = settings.part(QdrantSettings)
     weights = {
@@ -116,14 +116,14 @@ def late_interaction(settings: Resolved) -> System:
 
 
 def _laid(settings: Resolved, part: type[SystemSettings], changes: dict[str, Any] | None = None) -> System:
-    """The part's system with its settings, then ``changes``, at their addresses."""
+    """Apply the part's settings, then ``changes``, to the part's system."""
     values = settings.part(part)
     aliased = {address: getattr(values, name) for name, address in part.aliases.items()}
     return with_values(part.system, aliased | _hits(settings) | (changes or {}))
 
 
 def _hits(settings: Resolved) -> dict[str, Any]:
-    """What the hits of every system return; a length that is not set is each system's own."""
+    """Settings of the returned passages, for all systems; without a length each system uses its default."""
     part = settings.part(BenchmarkSettings)
     lines = {} if part.passage_lines is None else {"passages.lines": part.passage_lines}
     return {"returns": part.returns, **lines}
@@ -132,7 +132,8 @@ def _hits(settings: Resolved) -> dict[str, Any]:
 def _with_llm_as_asked(system: System, part: SystemSettings) -> System:
     """The system, without its LLM stages where no endpoint is named or ``no_llm`` is set.
 
-    Raises :class:`UsageError` for a model without an endpoint: whoever names one expects that it is asked.
+    Raises :class:`UsageError` for a model without an endpoint, because naming a model shows that it should be
+    used.
     """
     if part.base_url and not part.no_llm:
         return system
@@ -169,7 +170,7 @@ BUILTIN: dict[str, Callable[[Resolved], System]] = {
 
 
 def builtin_systems(names: tuple[str, ...], settings: Resolved) -> list[System]:
-    """The systems that predictor names stand for, groups spelt out, each once, in the order given.
+    """Return the systems of predictor names, with groups expanded, each once, in the given order.
 
     Raises :class:`UsageError` for an unknown name.
     """

@@ -1,4 +1,4 @@
-"""What makes a system impossible, found before anything is run."""
+"""Checks that find invalid systems before anything is run."""
 
 from __future__ import annotations
 
@@ -11,8 +11,7 @@ from branchrank.systems.passage_order import passage_evidence
 
 
 def check_embedder(system: System, embedder: str) -> None:
-    """Raise :class:`UsageError` for a system that needs vectors or token vectors, and an embedder that gives
-    none."""
+    """Raise :class:`UsageError` when a system needs vectors that the embedder does not make."""
     if embedder == NONE and any(branch_kind(branch.kind).needs_vector for branch in system.searched):
         raise no_vectors(f"system {system.name!r} searches by vectors, and the index")
     if system.rescore.method == "maxsim":
@@ -20,7 +19,7 @@ def check_embedder(system: System, embedder: str) -> None:
 
 
 def problems(system: System) -> list[str]:
-    """Everything that makes a system impossible, in words; empty when it can run."""
+    """Describe every problem of a system; empty when it can run."""
     if not system.branches:
         return [f"system {system.name!r} has no branches"]
     found = [problem for branch in system.branches for problem in _branch_problems(branch)]

@@ -1,9 +1,9 @@
-"""Systems that rank whole documents, deep: what collections of documents (TREC, BEIR) are scored on.
+"""Systems adapted to long rankings of whole documents, for test collections such as TREC and BEIR.
 
-1. Each branch gives a long list, and none is cut, so that recall at 100 and average precision mean something.
-2. BM25 alone searches whole documents: their sections, of which an entry of a BEIR folder has one.
+1. Each branch gives a long list without a cut, so that recall at 100 and average precision are meaningful.
+2. The system ``bm25`` searches sections instead of chunks; an entry of a BEIR folder is one section.
 3. A system that ranks chunks returns one hit for each document, its best chunk (MaxP: Dai and Callan, SIGIR
-   2019). A system that ranks sections stays as it is.
+   2019). A system that ranks sections is not changed.
 """
 
 from __future__ import annotations
@@ -12,14 +12,15 @@ import msgspec
 
 from branchrank.spec import Branch, Group, System
 
-#: Documents that a run keeps for each query, as trec_eval and BEIR do.
+#: Documents kept for each query, as in trec_eval and BEIR.
 DEPTH = 1000
 
 
 def document_system(system: System, depth: int = DEPTH) -> System:
-    """The system as a ranking of up to ``depth`` documents, under the same name.
+    """Adapt a system to rank up to ``depth`` documents, under the same name.
 
-    A system that asks an LLM or a cross-encoder keeps its cap: its candidates are what it costs.
+    A system with an LLM or a cross-encoder keeps its cap, because the number of candidates determines its
+    cost.
     """
     branches = tuple(_deep(branch, depth) for branch in system.branches)
     if len(branches) == 1 and branches[0].kind == "bm25":

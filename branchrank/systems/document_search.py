@@ -1,7 +1,8 @@
-"""Keyword, semantic and hybrid search of documents: the predictor ``sqlite``, whole or one branch of it.
+"""Keyword, semantic and hybrid search of documents: one or both branches of the predictor ``sqlite``.
 
-Every score lies in 0..1: FTS5's keyword score, the cosine clipped at 0, or RRF scaled so that 1 is first in
-both. None depends on the other candidates of the query, so a score means the same from query to query.
+Every score is in 0..1: FTS5's keyword score, the cosine clipped at 0, or RRF scaled so that a hit that is
+first in both lists scores 1. No score depends on the other candidates, so scores are comparable between
+queries.
 """
 
 from __future__ import annotations
@@ -21,10 +22,10 @@ BRANCH_OF = {"keyword": "fts5", "semantic": "dense"}
 
 
 def document_search(settings: Resolved, mode: Mode) -> System:
-    """The system of a search mode.
+    """Return the system of a search mode.
 
-    Raises :class:`UsageError` when the mode needs embeddings and ``[embedding]`` names none, or another
-    model than the index's.
+    Raises :class:`UsageError` when the mode needs embeddings and ``[embedding]`` names no model, or a model
+    other than that of the index.
     """
     if mode != "keyword":
         _check_section(settings, mode)

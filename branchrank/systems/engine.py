@@ -1,19 +1,20 @@
-"""The engine: it runs every system over an index, behind every door.
+"""The engine: it runs systems over an index, for the commands, the library and the servers.
 
-1. Each branch gives a ranked list: chunks, spans, or nodes where the branch expands over the tree or walks
-   it. A branch of weight 0 isn't run. Branches that wait run side by side, each embedding the query if it
-   needs to.
+1. Each branch returns a ranked list of chunks, spans, or (if it expands over the tree or walks it) nodes. A
+   branch with weight 0 isn't run. Branches that wait for a process or a server run in parallel; each embeds
+   the query if it needs to.
 2. Entries that the query excludes or its filters reject are removed before anything is ranked.
 3. The lists are fused and cut to the candidate cap.
-4. The first candidates get a second score from their token vectors, where the system says so.
-5. Hits are grouped by document, where the system says so.
-6. The reranker reorders the candidates, where there is one. When its LLM fails, sections follow by evidence.
-7. The passages of the sections are ordered, where the system says so.
+4. If the system rescores, the first candidates get a second score from their token vectors.
+5. If the system groups, candidates are grouped by document.
+6. If the system reranks, the reranker reorders the candidates. When its LLM fails, sections are ordered by
+   evidence.
+7. If the system orders passages, the passages of the sections are ranked together.
 8. The first k become hits: a chunk is its own passage, a node returns its best chunk or its own span. A hit
-   may grow inside its section.
+   may be extended inside its section.
 
-Nothing before step 8 depends on k (but for ``doubled`` branches, whose definition it is), so the top k
-is a prefix of the top k + n. Every stage leaves its list in the trace.
+Nothing before step 8 depends on k (except ``doubled`` branches, which return 2k results), so the top k is a
+prefix of the top k + n. Every stage adds its list to the trace.
 """
 
 from __future__ import annotations
@@ -62,18 +63,18 @@ from branchrank.systems.tracing import Trace
 
 
 class _Fused(NamedTuple):
-    """The branches' lists as they are fused, and their results, both by branch name."""
+    """The branches' lists for the fusion, and the branches' results, both by branch name."""
 
     lists: dict[str, Sequence[Scored]]
     results: dict[str, BranchResult]
 
 
 class Engine:
-    """Runs systems over one index. Safe for several threads, with a memo that is. Close it.
+    """Runs systems over one index. Thread-safe if its memo is. Close it.
 
-    ``corpus_root`` is the folder of the documents, ``cache`` remembers queries' vectors from run to run,
-    ``open_token_cache`` opens the cache of candidates' token vectors, ``llm_stages`` gives the LLM of each
-    system. What branches open is opened once, on first use.
+    ``corpus_root`` is the folder of the documents, ``cache`` stores queries' vectors across runs,
+    ``open_token_cache`` opens the cache of candidates' token vectors, ``llm_stages`` makes the LLM stages of
+    each system. Branches open their resources once, on first use.
     """
 
     def __init__(
@@ -106,14 +107,14 @@ class Engine:
         self.close()
 
     def close(self) -> None:
-        """Release what the branches opened. The index stays open: it is the caller's."""
+        """Release the resources of the branches. The caller closes the index."""
         with self._lock:
             self._searches.clear()
             self._scorers.clear()
             self._resources.close()
 
     def open(self, system: System) -> None:
-        """Open everything that the system's branches search, so that its first query is not slower."""
+        """Open everything that the system's branches search, so that the first query is not slower."""
         for branch in system.searched:
             self._search(branch.kind)
         if system.rescore.method == "maxsim":
@@ -133,7 +134,7 @@ class Engine:
     ) -> Retrieval:
         """Run one query. Returns at most ``k`` hits, best first, with the trace of every stage.
 
-        ``keywords`` are for the branches that match words, in place of the text's own. Raises what a branch
+        ``keywords`` replace the query's own words in the branches that match words. Raises what a branch
         raises, such as :class:`~branchrank.errors.MissingDependencyError`.
         """
         query = Query(
@@ -185,7 +186,7 @@ class Engine:
         stages: BoundStages,
         trace: Trace,
     ) -> tuple[Sequence[Scored], Mapping[str, Sequence[Scored]], Reranked]:
-        """The candidates after the rerank, the members of each group, and whether a reranker ordered them."""
+        """The candidates after reranking, the members of each group, and whether a reranker ordered them."""
         with trace.timed("fuse"):
             if system.fuse.method == "score":
                 lists = self._completed(system, query, k, lists, stages)
@@ -224,7 +225,7 @@ class Engine:
     def _rescored(
         self, slot: Rescore, query: str, candidates: Sequence[Scored], trace: Trace
     ) -> Sequence[Scored]:
-        """The candidates by the sum of their score and the weighted MaxSim of the first of them."""
+        """Rank the candidates by score; the first ones get their weighted MaxSim added."""
         first = tuple(entry.key for entry in candidates[: slot.candidates])
         scores = self.memo.get(
             ("maxsim", query, first), lambda: self.token_vectors.maxsim(query, first, trace)
@@ -232,7 +233,7 @@ class Engine:
         return add_scores(candidates, scores, slot.weight)
 
     def _branches(self, system: System, query: Query, k: int, stages: BoundStages, trace: Trace) -> _Fused:
-        """Every branch's list as the fusion takes it, and its result, by the branch's name."""
+        """Run the branches; return their lists for the fusion and their results, by branch name."""
         branches = system.searched
         kinds = [branch_kind(branch.kind) for branch in branches]
         embedding = Lock()
@@ -270,9 +271,9 @@ class Engine:
         lists: Mapping[str, Sequence[Scored]],
         stages: BoundStages,
     ) -> dict[str, Sequence[Scored]]:
-        """The branches' lists, each with its scores of all candidates, whichever branch found them.
+        """Add to each branch's list the branch's scores of the candidates that other branches found.
 
-        Evidence is that of a shortlist: a section outside it has none.
+        Branches that expand are left as they are: a section outside the shortlist has no evidence.
         """
         union = tuple(sorted({key for ranking in lists.values() for key in RankedList.of(ranking).ids}))
         completed = dict(lists)
@@ -294,14 +295,14 @@ class Engine:
         )
 
     def _scorer(self, kind: str) -> Scores:
-        """What scores candidates of a search of this kind, opened at its first use."""
+        """The function that scores candidates for a branch kind, opened on first use."""
         with self._lock:
             if kind not in self._scorers:
                 self._scorers[kind] = branch_kind(kind).open_scores(self._opening)
             return self._scorers[kind]
 
     def _search(self, kind: str) -> Search:
-        """The search of a kind, opened at its first use."""
+        """The search function of a branch kind, opened on first use."""
         found = self._searches.get(kind)
         if found is None:
             with self._lock:
@@ -311,13 +312,13 @@ class Engine:
         return found
 
     def _embed(self, text: str, trace: Trace) -> None:
-        """Compute the query's vector; of several branches that need it, the first one pays."""
+        """Compute the query's vector, once for all branches that need it, and record the time."""
         if "embed" not in trace.stage_ms:
             with trace.timed("embed"), trace.timed("embed cpu", time.process_time):
                 self.sources.embedding(text)
 
     def _result(self, search: Search, kind: BranchKind, lookup: Lookup) -> BranchResult:
-        """A branch's result, at most ``n`` entries that the query admits; remembered where the kind is."""
+        """A branch's result: at most ``n`` entries that the query admits, from the memo if possible."""
         if not kind.remembered:
             return self._searched(search, kind, lookup)
         key = _asked(lookup.branch, lookup.query, lookup.n)
@@ -330,7 +331,7 @@ class Engine:
             result = search(lookup)
             return result._replace(ranking=result.ranking[:limit])
         admits = self.sources.admits(unit, query)
-        # As many more as may be removed, so that the pool keeps its size.
+        # Request as many extra entries as may be removed, so that the list keeps its length.
         removable = len(self.sources.banned(unit, query)) if unit != "span" else lookup.n
         result = search(lookup._replace(n=lookup.n + removable))
         return result._replace(ranking=[entry for entry in result.ranking if admits(entry.key)][:limit])
@@ -338,7 +339,7 @@ class Engine:
     def _expanded(
         self, branch: Branch, query: Query, n: int, shortlist: Sequence[Scored], trace: Trace
     ) -> RankedList:
-        """A chunk branch's nodes: mapped with evidence, then with their neighbours."""
+        """Map a chunk branch to nodes with evidence, then add neighbouring nodes."""
         walk = branch.expand
         assert walk is not None
         memo = self.memo if branch_kind(branch.kind).remembered else Memo()
@@ -352,7 +353,7 @@ class Engine:
         return reached
 
     def _reached(self, seeds: Sequence[Scored], walk: Expand, query: Query) -> RankedList:
-        """Seeds and neighbours that can be hits: with lines of their own that the query admits."""
+        """The seeds and neighbours that can be hits: those with lines of their own that the query admits."""
         nodes = expand(
             seeds, self.index.tree, depth=walk.depth, siblings=walk.siblings, file_roots=walk.file_roots
         )
@@ -362,7 +363,7 @@ class Engine:
 
 
 def _asked(branch: Branch, query: Query, n: int) -> tuple[Hashable, ...]:
-    """Everything that a branch's list depends on. Options may hold lists, which have no hash."""
+    """Everything that a branch's list depends on, in hashable form (options may contain lists)."""
     options = msgspec.json.encode(branch.options, order="deterministic")
     asked = (query.text, query.keywords, query.excluded, query.filters)
     return (label(branch), branch.unit, n, branch.threshold, options, *asked)

@@ -17,9 +17,9 @@ def fuse(
     weights: Mapping[str, float],
     shares: Collection[str] = (),
 ) -> RankedList:
-    """Fuse the branches as the slot says. With ``unit_interval`` scores lie in 0..1.
+    """Fuse the branches by the system's ``fuse`` settings. With ``unit_interval`` scores are in 0..1.
 
-    ``shares`` names the branches whose scores count as shares of their best, in score fusion.
+    ``shares`` names the branches whose scores are divided by their best score in score fusion.
     """
     if slot.method == "convex":
         return convex(lists, weights)
@@ -40,7 +40,7 @@ def fuse(
 
 
 def shared_branches(system: System) -> frozenset[str]:
-    """The names of the branches whose scores have no maximum. Evidence of expanded branches has one."""
+    """The names of the branches whose scores have no maximum. The evidence of expanded branches has one."""
     return frozenset(label(branch) for branch in system.searched if _is_open(branch))
 
 

@@ -1,8 +1,8 @@
 """From candidates to hits: a chunk or span is its own passage, a node its best chunk or own span.
 
-A hit shows its rank in the list that each branch found. Of a branch that expands over the tree, that is the
-shortlist of chunks: a section has the rank and the score of its best chunk there. A section that was reached
-by the expansion alone has no rank; a note says which rank the best chunk of its file has.
+A hit shows its rank in each branch's list. For a branch that expands over the tree, that list is the
+shortlist of chunks: a section has the rank and the score of its best chunk in it. A section that only the
+expansion reached has no rank; a note gives the rank of the best chunk of its file.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ def placements(ranking: Sequence[Scored], shown: Collection[str]) -> dict[str, P
 
 
 class HitMaker:
-    """Makes the hits of one query from the branches' lists and results, both by branch name."""
+    """Makes the hits of one query from the branches' lists and results, which are keyed by branch name."""
 
     def __init__(
         self,
@@ -45,7 +45,7 @@ class HitMaker:
         results: Mapping[str, BranchResult],
         sections: Mapping[str, str],
     ) -> None:
-        """``sections`` maps the candidates that are passages of a section to it."""
+        """``sections`` maps candidates that are passages of a section to that section."""
         self.sources = sources
         self.index = sources.index
         self.system = system
@@ -88,7 +88,7 @@ class HitMaker:
     def _placements(
         self, name: str, ranking: Sequence[Scored], shown: Collection[str]
     ) -> dict[str, Placement]:
-        """Where a branch placed each shown candidate; of an expanding branch, in its shortlist."""
+        """The rank of each shown candidate in a branch's list; for an expanding branch, in its shortlist."""
         if name not in self.expanded:
             return placements(ranking, shown)
         reached = set(RankedList.of(ranking).ids).intersection(shown)
@@ -118,7 +118,7 @@ class HitMaker:
         return self._section(candidate, self.index.tree.node(candidate.key))
 
     def _best(self, node_id: str) -> str | None:
-        """The node's chunk that answers best, by the kinds of evidence that the system itself uses."""
+        """The node's best chunk for the query, by the kinds of evidence that the system uses."""
         chunks = [chunk.id for chunk in self.index.chunks_of(node_id) if chunk.id not in self.banned]
         if len(chunks) < 2:
             return chunks[0] if chunks else None
@@ -195,7 +195,7 @@ class HitMaker:
 
 
 def chunk_hit(chunk: Chunk, score: float = 0.0, **more: object) -> Hit:
-    """The hit that returns exactly a chunk; ``more`` are further fields of the hit."""
+    """Make the hit that returns exactly a chunk; ``more`` are other fields of the hit."""
     return Hit(
         id=chunk.id,
         source=chunk.source,

@@ -1,8 +1,8 @@
-"""Choices by an LLM from a closed set: options are shown under opaque labels, replies name labels.
+"""Let an LLM choose from a closed set: prompts show options under opaque labels, and replies name labels.
 
-1. The options of each page are put in a seeded order and numbered; text shrinks until a page fits.
-2. Each page is one call; several pages are asked at once.
-3. Labels are mapped back to ids, so nothing but an option that was shown can be chosen.
+1. The options of each page are shuffled by seed and labelled; their texts are shortened until a page fits.
+2. Each page is one call; the calls of several pages are concurrent.
+3. Labels are mapped back to ids, so only an option that was shown can be chosen.
 """
 
 from __future__ import annotations
@@ -20,10 +20,10 @@ from branchrank.records import LLMCall, Record
 
 T = TypeVar("T")
 
-#: Tokens of a prompt besides its options: the instructions, and the query twice.
+#: Tokens of a prompt without its options: the instructions, and the query twice.
 OVERHEAD_TOKENS = 400
 HEADING_CHARS = 240
-#: Characters of text shown with an option, most first; the last resort is the heading alone.
+#: Characters of text shown with an option, in the order tried; 0 shows only the heading.
 BODY_CHARS = (600, 400, 250, 120, 0)
 
 
@@ -36,7 +36,7 @@ class Option(Record, frozen=True, kw_only=True):
 
 
 class Choice(NamedTuple):
-    """What came of one page: the chosen ids, best first, or ``None`` with the reason."""
+    """The result of one page: the chosen ids, best first, or ``None`` with the reason."""
 
     ids: list[str] | None
     shown: tuple[str, ...]
@@ -44,12 +44,12 @@ class Choice(NamedTuple):
 
     @property
     def fault(self) -> str | None:
-        """Why nothing was chosen."""
+        """The reason why nothing was chosen."""
         return None if self.ids is not None else self.call.outcome
 
 
 class Task(Record, frozen=True, kw_only=True):
-    """What is asked of every page of one stage."""
+    """The task of a stage, the same for all of its pages."""
 
     stage: str
     build: Callable[[Sequence[Shown]], tuple[Message, ...]]
@@ -59,14 +59,14 @@ class Task(Record, frozen=True, kw_only=True):
 
 
 def shuffled(items: Sequence[T], query: str, context: CallContext) -> list[T]:
-    """Shuffle the items by seed, repeat and query, in the same way on every machine."""
+    """Shuffle the items by seed, repeat and query; the order is the same on every machine."""
     order = list(items)
     random.Random(f"{context.seed}/{context.repeat}/{query}").shuffle(order)  # noqa: S311  (no secret)
     return order
 
 
 def entries(options: Sequence[Option], body_chars: int) -> list[Shown]:
-    """The options as a prompt shows them, labelled in their order."""
+    """The options in the form of a prompt, labelled in their order."""
     names = labels(len(options))
     return [
         Shown(
@@ -96,7 +96,7 @@ def tokens(shown: Sequence[Shown]) -> int:
 def ask_pages(
     llm: Gateway, pages: Sequence[Sequence[Option]], task: Task, context: CallContext
 ) -> list[Choice]:
-    """Ask for a choice from each page, in the order in which its options are given."""
+    """Ask for a choice from each page; options are shown in the given order."""
     calls: list[tuple[LLMRequest, Callable[[LLMReply], list[str]]]] = []
     for page in pages:
         shown, _ = fitted(page, task.budget_tokens)

@@ -1,7 +1,7 @@
-"""What the LLM stages of a system can cost at most, from its settings alone.
+"""Upper bounds of the costs of a system's LLM stages, computed from its settings.
 
-Prompts are taken as full as their limits allow, replies as long as they may be. Calls that a cache
-answers cost nothing, and retries come on top; ``--max-calls`` and ``--max-tokens`` bound both.
+Prompts and replies are assumed to have their maximum length. Calls that a cache answers cost nothing, and
+retries cost extra; ``--max-calls`` and ``--max-tokens`` bound both.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ class Estimate(Record, frozen=True, kw_only=True):
         return self.prompt_tokens + self.completion_tokens
 
     def plus(self, calls: int, prompt: int, completion: int) -> Estimate:
-        """With so many further calls of so many tokens each."""
+        """Add ``calls`` calls, each with these numbers of tokens."""
         return Estimate(
             calls=self.calls + calls,
             prompt_tokens=self.prompt_tokens + calls * prompt,
@@ -37,7 +37,7 @@ class Estimate(Record, frozen=True, kw_only=True):
         )
 
     def as_call(self, model: str) -> LLMCall:
-        """One row of the same size, to be priced by a price table."""
+        """One ledger row with the same number of tokens, so that a price table can compute its cost."""
         return LLMCall(
             predictor="",
             question_id="",
@@ -58,7 +58,7 @@ class Estimate(Record, frozen=True, kw_only=True):
 def estimate(system: System, queries: int, completion_tokens: int = 512) -> Estimate:
     """Upper bounds for ``queries`` queries (questions times repeats).
 
-    ``completion_tokens`` is the setting of that name. All zero for a system that asks no LLM.
+    ``completion_tokens`` is the setting of that name. All bounds are zero for a system without an LLM.
     """
     one = Estimate()
     for branch in system.branches:
@@ -67,7 +67,7 @@ def estimate(system: System, queries: int, completion_tokens: int = 512) -> Esti
             continue
         budget = CONTEXT_TOKENS - completion_tokens
         if tree.steps_by == "llm":
-            # Pages grow up to the context where a level is wider than the calls that are left.
+            # When a level is too wide for the remaining calls, pages grow up to the context size.
             one = one.plus(tree.max_steps, budget, completion_tokens)
         if tree.final_by == "llm":
             shown = max(tree.final_candidates, tree.beam * tree.depth)
@@ -90,10 +90,10 @@ def estimate(system: System, queries: int, completion_tokens: int = 512) -> Esti
 
 
 def _entry(body_chars: int) -> int:
-    """Most tokens of one option: its label, heading and text."""
+    """Maximum tokens of one option: its label, heading and text."""
     return estimate_tokens("x" * (HEADING_CHARS + body_chars + 24))
 
 
 def _page(options: int, budget: int) -> int:
-    """Most prompt tokens of one page."""
+    """Maximum prompt tokens of one page."""
     return min(budget, OVERHEAD_TOKENS + options * _entry(BODY_CHARS[0]))

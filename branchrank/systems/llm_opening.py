@@ -1,4 +1,4 @@
-"""The LLM side of a search or a benchmark, opened and checked before any work."""
+"""Open and check the LLM endpoints of a search or a benchmark before any work starts."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from branchrank.systems.llm_stages import LLMStages
 class LLMMeter:
     """Count calls, tokens and cost as they arrive, and pass the totals to ``show`` as one line.
 
-    The line says how many calls a cache or a cassette answered, so that nobody takes them for the server's.
+    The line says how many calls a cache or a cassette answered, to distinguish them from calls to the server.
     """
 
     def __init__(self, show: Callable[[str], None] = no_notice) -> None:
@@ -56,7 +56,7 @@ def open_llm(
     notify: Notify = no_notice,
     meter: LLMMeter | None = None,
 ) -> Iterator[LLMStages]:
-    """Open the LLM stages of ``systems``; every endpoint is checked first. Without an LLM nothing is opened.
+    """Check every endpoint, then open the LLM stages of ``systems``; without an LLM nothing is opened.
 
     Decisions are cached in the workspace ``data_dir``, or in the Redis that the settings name.
     Raises :class:`~branchrank.errors.UsageError` and :class:`~branchrank.errors.LLMError` for an endpoint
@@ -71,7 +71,7 @@ def open_llm(
 
     meter = meter or LLMMeter()
     cache = data_dir / "hybrid" / "cache" / "decisions.sqlite"
-    # Rows of a benchmark hold their calls themselves, and a server that runs for months needs none.
+    # A benchmark's rows contain their calls, and a long-running server must not collect them.
     ledger = Ledger(meter.add, limit=0)
     redis_url = settings.part(CacheSettings).redis_url
     typed = typed_endpoints(settings)
@@ -96,7 +96,7 @@ def open_llm(
 def typed_endpoints(settings: Resolved) -> frozenset[str]:
     """The LLM endpoints that a flag or the environment names, rather than a file of the workspace.
 
-    Only these may get a key that is not bound to a host.
+    Only these may get a key without a configured host.
     """
     return frozenset(
         getattr(part, "base_url", "")

@@ -1,7 +1,8 @@
-"""The stages of a system that an LLM may take: the walk down the tree, and the rerank.
+"""The stages that can use an LLM: the tree search and the reranker.
 
 Both run without an LLM as well (lexically, or with a cross-encoder). Their calls, their fallbacks and the
-order in which candidates were shown go into the query's trace. The walk itself is the branch kind ``tree``.
+order in which candidates were shown are added to the query's trace. The tree search itself is the branch kind
+``tree``.
 """
 
 from __future__ import annotations
@@ -23,9 +24,9 @@ GatewayOf = Callable[[Endpoint], Gateway]
 
 
 class LLMStages:
-    """Makes the stages of one query. Without ``gateway_of`` no system may ask for an LLM.
+    """Makes the LLM stages of each query. Without ``gateway_of`` no system may use an LLM.
 
-    ``keep_failures`` takes the calls of an interrupted run's rows before the run is resumed.
+    ``keep_failures`` is called with the calls of an interrupted run before the run is resumed.
     """
 
     def __init__(
@@ -51,7 +52,7 @@ class LLMStages:
 
 
 class BoundStages:
-    """The LLM of one query, for the tree walk and the rerank."""
+    """The LLM of one query, for the tree search and the reranker."""
 
     def __init__(self, system: System, gateway: Gateway | None, context: CallContext, trace: Trace) -> None:
         self.system = system
@@ -67,9 +68,9 @@ class BoundStages:
         candidates: Sequence[Scored],
         lists: Mapping[str, Sequence[Scored]],
     ) -> tuple[Sequence[Scored], bool]:
-        """The candidates in the reranker's order, and whether it is the reranker's.
+        """Rerank the candidates; return them and whether the reranker succeeded.
 
-        When it fails, by evidence, then lexical score; a system that gathers no evidence keeps its order.
+        If it fails, the order is by evidence, then lexical score; a system without evidence keeps its order.
         """
         nodes = self.system.unit == "node"
         branches = self.system.branches

@@ -1,4 +1,4 @@
-"""Shared work is done once: results of pure stages, kept by what they depend on, and counted."""
+"""Memoisation of stage results, keyed by everything they depend on, so that shared work is done once."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ T = TypeVar("T")
 
 
 class Memo:
-    """Remembers stage results for the life of a run.
+    """Keeps stage results for the duration of a run.
 
     A key's first element names the kind of work; ``computed`` and ``reused`` count by that name.
     """
@@ -23,10 +23,10 @@ class Memo:
         self.reused: Counter[str] = Counter()
 
     def begin_query(self) -> None:
-        """Called before each query; a memo for the life of a run keeps everything."""
+        """Start a query. This class keeps everything; subclasses may clear results."""
 
     def get(self, key: tuple[Hashable, ...], compute: Callable[[], T]) -> T:
-        """The value under ``key``, computed at the first call. Errors are not kept."""
+        """Return the value of ``key``, computed at the first call. Errors are not stored."""
         with self._lock:
             if key in self._kept:
                 self.reused[str(key[0])] += 1
@@ -40,15 +40,15 @@ class Memo:
 
 
 class QueryMemo(Memo):
-    """Remembers within one query alone, for the latency pass: each query does all of its work once."""
+    """Keeps results only within one query, for latency measurements: each query does all of its work once."""
 
     def begin_query(self) -> None:
-        """Forget the query before."""
+        """Clear the results of the previous query."""
         self._kept.clear()
 
 
 class RecentMemo(Memo):
-    """Remembers the ``limit`` results that were asked for last, for a process that answers for ever."""
+    """Keeps the ``limit`` most recently used results, for a long-running process."""
 
     def __init__(self, limit: int = 128) -> None:
         super().__init__()
@@ -56,7 +56,7 @@ class RecentMemo(Memo):
         self._kept: OrderedDict[tuple[Hashable, ...], Any] = OrderedDict()
 
     def get(self, key: tuple[Hashable, ...], compute: Callable[[], T]) -> T:
-        """As :meth:`Memo.get`; then what was asked for longest ago is forgotten."""
+        """Like :meth:`Memo.get`; then drop the least recently used result if there are too many."""
         value = super().get(key, compute)
         with self._lock:
             if key in self._kept:

@@ -1,12 +1,11 @@
 """Summaries of tree nodes by an LLM, from the leaves up.
 
-1. Nodes are taken by height: leaves first, then what stands above summarised nodes.
-2. A node's prompt holds its title, the start of its own text and its children's summaries. The nodes of one
-   height are asked for several at once.
-3. Each call is remembered by its content as soon as it ends. So an interrupted pass goes on where it
-   stopped, and after an edit only the edited section is asked for anew, and those above it as far as
-   the summaries below them changed.
-4. Where a call fails, the node keeps its extractive summary, and the failure is counted.
+1. Nodes are summarised by height: leaves first, then the parents of summarised nodes.
+2. A node's prompt holds its title, the start of its own text and its children's summaries. The calls for
+   nodes of equal height are concurrent.
+3. Each finished call is cached by its content. So an interrupted pass is resumed, and after an edit only the
+   edited section is summarised again, and each ancestor for which a child's summary changed.
+4. If a call fails, the node keeps its extractive summary, and the failure is counted.
 """
 
 from __future__ import annotations
@@ -42,9 +41,9 @@ class Summarised(Record, frozen=True, kw_only=True):
 def summarise_nodes(
     tree: Tree, llm: Gateway, *, seed: int = 42, progress: Progress = no_progress
 ) -> Summarised:
-    """Summarise every node but the root. ``progress`` is told the nodes done and all, after each height.
+    """Summarise every node except the root. ``progress`` is called after each height.
 
-    Raises what :meth:`Gateway.ask` raises; what was finished is remembered by the gateway.
+    Raises what :meth:`Gateway.ask` raises; finished calls are cached by the gateway.
     """
     summaries: dict[str, str] = {}
     failed: dict[str, str] = {}
@@ -66,7 +65,7 @@ def summarise_nodes(
 
 
 def _by_height(tree: Tree) -> list[list[Node]]:
-    """The nodes but the root, grouped by the levels below them, leaves first."""
+    """The nodes except the root, grouped by height, leaves first."""
     heights: dict[str, int] = {}
     for node in reversed(list(tree.nodes.values())):
         heights[node.id] = 1 + max((heights[child] for child in node.children), default=-1)

@@ -1,4 +1,4 @@
-"""Lays out the passages of one answer: grown inside their sections, never overlapping, each text once."""
+"""The lines of each hit of an answer: extended inside its section, without overlaps or repeated texts."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from branchrank.systems.sources import Sources
 
 
 class PassageLayout:
-    """Takes the hits of an answer in their order; ``lines`` is the length to grow to, 0 for none."""
+    """Places the hits of an answer in their order. ``lines`` is the length to extend to; 0: do not extend."""
 
     def __init__(self, sources: Sources, lines: int) -> None:
         self.sources = sources
@@ -21,7 +21,7 @@ class PassageLayout:
         self._texts: set[str] = set()
 
     def place(self, hit: Hit) -> Hit | None:
-        """The hit with the lines that it returns; ``None`` when hits above it return them already."""
+        """Return the hit with its final lines; ``None`` when earlier hits already return them."""
         laid = self._grown(hit) if self.lines else hit
         if laid is None:
             return None
@@ -39,7 +39,7 @@ class PassageLayout:
             return hit if lines else None
         first, last = lines
         raw = self.sources.lines(hit.source)
-        if len(raw) < last:  # the document is gone or shorter: what the index holds can't be extended
+        if len(raw) < last:  # the document was deleted or is shorter now, so the hit can't be extended
             return hit if first <= hit.line_start and hit.line_end <= last else None
         return msgspec.structs.replace(
             hit,
@@ -50,7 +50,7 @@ class PassageLayout:
         )
 
     def _section(self, hit: Hit) -> Lines:
-        """The own lines of the hit's section; the hit's, where it does not lie in one section."""
+        """The section's own lines; the hit's lines if it is not inside one section."""
         node = self.sources.index.tree.nodes.get(hit.node_id or "")
         span = node.own_span if node is not None else None
         if span is None or span.overlap(hit.span) < hit.span.lines:

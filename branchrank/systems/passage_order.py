@@ -1,12 +1,12 @@
-"""Orders the passages of a pool of sections.
+"""Order the passages of a pool of sections.
 
-1. Every chunk of every section in the pool is scored by score fusion: its cosine and half its share of the
-   pool's best BM25, of which the system's own branches decide which take part.
-2. Without a reranker that order stands: a section with two good passages returns both.
-3. A reranker's order of sections leads: passage ``j`` (in the order of step 1) of section ``i`` scores
-   ``1 / (i * j)``. The first five hits are then two or three passages of the first section, one or two of the
-   second, one of the third.
-4. When the reranker failed, each section returns its best passage, in the order that stands in for it.
+1. Every chunk of every section in the pool is scored by score fusion: its cosine plus half its share of the
+   pool's best BM25 score. Only the scores that the system's own branches use are included.
+2. Without a reranker this is the final order: a section with two good passages returns both.
+3. With a reranker, its order of sections is combined with that order: passage ``j`` (in the order of step 1)
+   of section ``i`` scores ``1 / (i * j)``. The first five hits are then two or three passages of the first
+   section, one or two of the second, one of the third.
+4. If the reranker failed, each section returns its best passage, in the fallback order of the sections.
 """
 
 from __future__ import annotations
@@ -35,14 +35,14 @@ class OrderedPassages(NamedTuple):
 
 
 def passage_evidence(system: System) -> frozenset[str]:
-    """What the system's branches rank by: ``vectors``, ``words``, or ``other``."""
+    """The kinds of evidence of the system's branches: ``vectors``, ``words``, ``other``."""
     return frozenset(branch_kind(branch.kind).ranks_by for branch in system.searched)
 
 
 def ordered_passages(
     sources: Sources, system: System, query: Query, pool: Sequence[Scored], reranked: Reranked
 ) -> OrderedPassages:
-    """The passages of a pool of sections, which is in the order of the stage before."""
+    """Order the passages of a pool of sections, which are in the order of the previous stage."""
     banned = sources.banned("chunk", query)
     section_of: dict[str, str] = {}
     for section in RankedList.of(pool).ids:

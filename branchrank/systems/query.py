@@ -1,4 +1,4 @@
-"""A query as the engine gets it: its words, what it must not find, and whom it is asked for."""
+"""The engine's query: its text and keywords, its filters and excluded spans, and its id."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ FILTER_KEYS = {"file_path": "source", "source": "source"}
 
 
 class Filter(Record, frozen=True, kw_only=True):
-    """Keeps documents whose ``key`` equals ``pattern`` or matches it as a glob (``guide/*.md``)."""
+    """Admits documents whose ``key`` equals ``pattern`` or matches it as a glob (``guide/*.md``)."""
 
     key: str
     pattern: str
@@ -25,10 +25,10 @@ class Filter(Record, frozen=True, kw_only=True):
 
 
 class Query(Record, frozen=True, kw_only=True):
-    """One query. ``keywords`` are exact words for the branches that match words, in place of the text's own.
+    """One query. ``keywords`` replace the text's own words in the branches that match words.
 
-    Nothing inside ``excluded`` and nothing that a filter rejects enters a ranking. ``question_id`` and
-    ``repeat`` name the query in LLM calls.
+    Passages inside ``excluded`` or rejected by a filter never enter a ranking. ``question_id`` and ``repeat``
+    identify the query in LLM calls.
     """
 
     text: str

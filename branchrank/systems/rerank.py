@@ -5,12 +5,11 @@
    it exceeds the context budget; two lists are merged by rank, ties by the first stage.
    Pointwise: one call per candidate, ordered by the log-odds of "yes" against "no".
    Cross-encoder: a sentence-transformers model scores each pair of query and text.
-3. What the reranker leaves out follows in the first stage's order. With a fusion weight below 1 the two
-   orders are fused by weighted RRF instead.
-4. When any call fails, the order is that of evidence, then lexical score, then id, and the reason is
-   returned.
+3. Candidates that the reranker leaves out follow in the first stage's order. With a fusion weight below 1 the
+   two orders are fused by weighted RRF instead.
+4. If any call fails, the order is by evidence, then lexical score, then id, and the reason is returned.
 
-Nothing here depends on how many hits are asked for.
+Nothing here depends on the number of hits requested.
 """
 
 from __future__ import annotations
@@ -44,12 +43,12 @@ STAGE = "rerank"
 _LOGPROBS = 20
 _PREDICTING = Lock()
 _PAIR_CHARS = 4000
-#: Characters of its text that a pointwise call shows.
+#: Characters of a candidate's text in a pointwise call.
 POINTWISE_CHARS = 2000
 
 
 class RerankCandidate(Record, frozen=True, kw_only=True):
-    """One candidate of the pool. Scores are higher for better; 0.0 where a stage has none."""
+    """One candidate of the pool. Higher scores are better; 0.0 means that the stage gave no score."""
 
     id: str
     title: str
@@ -63,7 +62,7 @@ class RerankCandidate(Record, frozen=True, kw_only=True):
 class RerankResult(Record, frozen=True, kw_only=True):
     """Every candidate's id, best first; ``shown`` is the order in which each call showed the pool.
 
-    ``fallback`` says why the fallback's order stands, ``None`` when the reranker's does.
+    ``fallback`` gives the reason when the fallback's order is used, else ``None``.
     """
 
     order: tuple[str, ...]
@@ -82,7 +81,7 @@ def rerank(
 ) -> RerankResult:
     """Order the candidates by how well they answer the query.
 
-    Raises :class:`ModelError` when the cross-encoder can't be had, and what :meth:`Gateway.ask` raises.
+    Raises :class:`ModelError` when the cross-encoder is not available, and what :meth:`Gateway.ask` raises.
     """
     first = first_stage(candidates)
     if len(first) < 2 or settings.method == "none":
@@ -108,17 +107,17 @@ def first_stage(candidates: Sequence[RerankCandidate]) -> list[RerankCandidate]:
 
 
 def fallback_order(candidates: Sequence[RerankCandidate]) -> list[RerankCandidate]:
-    """The candidates by evidence, lexical score, id: their order when the LLM fails."""
+    """The candidates by evidence, lexical score, id: the order when the LLM fails."""
     return sorted(candidates, key=lambda c: (-c.evidence, -c.lexical_score, c.id))
 
 
 def batches(
     pool: Sequence[RerankCandidate], budget_tokens: int, *, order: Sequence[RerankCandidate]
 ) -> list[list[Option]]:
-    """One page or two, in the order given, whose prompts fit the budget.
+    """Divide the candidates into one page or two, in the given order, whose prompts fit the budget.
 
-    The whole text of each candidate in one page is best, then two pages, then less text; what still
-    does not fit leaves from the end of the first stage's ``pool``.
+    The first choice is one page with the whole text of each candidate, then two pages, then less text. If
+    they still do not fit, candidates are dropped from the end of the first stage's ``pool``.
     """
     kept = list(pool)
     while True:
@@ -161,7 +160,7 @@ def _listwise(
 def _pointwise(
     first: Sequence[RerankCandidate], query: str, llm: Gateway, context: CallContext
 ) -> RerankResult:
-    """Ask the first candidate alone: a server without log-probabilities then costs one call."""
+    """Ask the first candidate separately, so that a server without log-probabilities costs only one call."""
     requests = []
     for candidate in first:
         (shown,) = entries([_option(candidate)], POINTWISE_CHARS)
@@ -198,7 +197,7 @@ def _by_score(first: Sequence[RerankCandidate], scores: Sequence[float]) -> tupl
 
 
 def _combined(first: Sequence[RerankCandidate], order: Sequence[str], weight: float) -> tuple[str, ...]:
-    """Fuse the reranker's order with the first stage; at weight 1 the rest follows behind it."""
+    """Fuse the reranker's order with the first stage's; at weight 1, append the candidates it left out."""
     ids = [candidate.id for candidate in first]
     orders = {"first": ids, "reranked": order}
     branches = {name: [Scored(key, 0.0) for key in keys] for name, keys in orders.items()}
@@ -211,7 +210,7 @@ def _combined(first: Sequence[RerankCandidate], order: Sequence[str], weight: fl
 def _by_cross_encoder(first: Sequence[RerankCandidate], query: str, model: str) -> tuple[str, ...]:
     texts = [f"{c.breadcrumb or c.title}\n{c.text}"[:_PAIR_CHARS] for c in first]
     pairs = [(query, text) for text in texts]
-    # Neither loading nor a fast tokenizer bears two threads at once.
+    # Neither loading nor the fast tokenizer is thread-safe.
     with _PREDICTING:
         scores = cross_encoder(model).predict(pairs, show_progress_bar=False)
     return _by_score(first, [float(score) for score in scores])
@@ -219,7 +218,8 @@ def _by_cross_encoder(first: Sequence[RerankCandidate], query: str, model: str) 
 
 @lru_cache(maxsize=2)
 def cross_encoder(model: str) -> Any:
-    """A sentence-transformers CrossEncoder: safetensors weights only, no code of the model's own.
+    """Load a sentence-transformers CrossEncoder: safetensors weights only, no code from the model's
+    repository.
 
     Raises :class:`ModelError` when it can't be loaded.
     """

@@ -1,13 +1,13 @@
-"""The search tools that people and programs call: grep, vector and hybrid search, and ``read_file``.
+"""The search tools for people and programs: grep, vector and hybrid search, and ``read_file``.
 
-Each is a system on the engine, so a tool ranks as the predictor does:
+Each search tool is a system on the engine, so it ranks in the same way as the predictor:
 
 1. ``grep_search`` finds the query's words in the corpus's files: passages with context, in BM25 order.
 2. ``vector_search`` finds the nearest chunks and drops those at or past the distance threshold (squared L2
-   of unit vectors), saying how many.
-3. ``hybrid_search`` is the predictor ``grep``: both searches side by side, fused by RRF. When one of them is
-   empty the other's results come in their own order.
-4. Every search tells its listeners how many characters it returned and how many files or chunks it found.
+   of unit vectors), and reports how many.
+3. ``hybrid_search`` is the predictor ``grep``: both searches, fused by RRF. If one of them is empty, the
+   other's results keep their order.
+4. Every search reports to its listeners the number of characters returned and of files or chunks found.
 
 A result is cited by its real path and lines.
 """
@@ -34,7 +34,7 @@ TOP = 10
 GREP_DEPTH = 1000
 
 FoundUnit = Literal["files", "chunks", "sections", "passages"]
-#: What a system's candidates are called.
+#: The word for a system's candidates in messages.
 FOUND_UNITS: dict[Unit, FoundUnit] = {"chunk": "chunks", "node": "sections", "span": "passages"}
 #: One or several ``KEY=VALUE``; a document must pass all of them.
 Filters = str | Sequence[str]
@@ -43,8 +43,8 @@ Filters = str | Sequence[str]
 class SearchStatus(Record, frozen=True, kw_only=True):
     """What a search found, for a status line.
 
-    ``characters`` are those returned. ``count`` is of everything found, before the cut to what is returned:
-    the files with a match of ``grep_search``, else the candidates after the fusion.
+    ``characters`` is the number of characters returned. ``count`` is the number of files with a match for
+    ``grep_search``, else of candidates after the fusion, before the cut to ``limit``.
     """
 
     tool: str
@@ -55,7 +55,7 @@ class SearchStatus(Record, frozen=True, kw_only=True):
 
     @property
     def message(self) -> str:
-        """One line for a person."""
+        """The status as one line of text."""
         found = f"{self.tool}: {self.characters} characters, {self.count} {self.unit}"
         return "; ".join([found, *self.notices])
 
@@ -64,7 +64,7 @@ Listener = Callable[[SearchStatus], None]
 
 
 class Found(Record, frozen=True, kw_only=True):
-    """One result. ``lines`` are the file's own lines of a hit with matched lines, else empty."""
+    """One result. ``lines`` are the lines of the file if the hit has matched lines, else empty."""
 
     hit: Hit
     lines: str = ""
@@ -83,21 +83,21 @@ class Found(Record, frozen=True, kw_only=True):
 
 
 class ToolAnswer(Record, frozen=True, kw_only=True):
-    """What a search tool answers: results, best first, and the status that was emitted."""
+    """The answer of a search tool: results, best first, and the status that was reported."""
 
     results: tuple[Found, ...]
     status: SearchStatus
 
     @property
     def text(self) -> str:
-        """The results for a reader or a model, each under its citation, after what they should know."""
+        """The answer as text: notes for the reader, then the results, each under its citation."""
         notes = [f"note: {notice}" for notice in self.status.notices]
         results = [f"[{found.citation}]\n{found.marked}" for found in self.results]
         return "\n\n".join([*notes, *(results or ["nothing found"])])
 
 
 class SearchTools:
-    """The tools over one engine. Safe for several threads."""
+    """The tools over one engine. Thread-safe."""
 
     def __init__(
         self,
@@ -114,7 +114,7 @@ class SearchTools:
         self._reader = FileReader(sources.corpus_root, indexed, allowed_paths)
 
     def listen(self, listener: Listener) -> None:
-        """Tell ``listener`` of every search from now on."""
+        """Call ``listener`` with the status of every later search."""
         self._listeners.append(listener)
 
     def grep_search(
@@ -141,7 +141,7 @@ class SearchTools:
         limit: int = TOP,
         filters: Filters = (),
     ) -> ToolAnswer:
-        """Both searches, fused. Without keywords of its own, a question's words are looked for."""
+        """Both searches, fused. Without ``keywords``, grep searches for the query's own words."""
         system = _with_ranking(grep(self.engine.settings), ranking)
         found = self._retrieve(system, semantic_query, limit, filters, exact_keywords)
         return self._answer("hybrid_search", found, _fused(found), "chunks")
@@ -149,7 +149,7 @@ class SearchTools:
     def predictor_search(
         self, system: System, query: str, *, limit: int = TOP, filters: Filters = ()
     ) -> ToolAnswer:
-        """What a system finds, as a tool answers it."""
+        """The results of a system, in the form of a search tool."""
         found = self._retrieve(system, query, limit, filters)
         return self._answer(f"predictor {system.name}", found, _fused(found), FOUND_UNITS[system.unit])
 
@@ -197,17 +197,17 @@ class SearchTools:
 
 
 def _fused(found: Retrieval) -> int:
-    """The candidates after the fusion."""
+    """The number of candidates after the fusion."""
     return sum(len(stage.keys) for stage in found.trace if stage.stage == "fusion")
 
 
 def _alone(name: str, branch: Branch) -> System:
-    """One branch with its own scores."""
+    """A system of one branch, with the branch's own scores."""
     return System(name=name, branches=(branch,), fuse=Fuse(method="none"))
 
 
 def _with_ranking(system: System, ranking: Ranking | None) -> System:
-    """The system with another filter of its grep passages; ``None`` keeps that of the settings."""
+    """Change the filter of the system's grep passages; ``None`` keeps the filter of the settings."""
     if ranking is None:
         return system
     arguments.one_of("ranking", ranking, get_args(Ranking))

@@ -1,8 +1,8 @@
-"""Searching a workspace: one index, one engine, the LLMs that its systems ask for.
+"""Search a workspace: its index, its engine, and the LLMs that its systems use.
 
-1. Nothing is opened before it is needed; what is opened stays open until the searcher is closed.
-2. A missing or stale index is built where that was asked for, and is an error otherwise.
-3. The engine remembers the latest stage results, so that a process that answers for ever stays small.
+1. Resources are opened when they are first needed, and stay open until the searcher is closed.
+2. A missing or stale index is built if ``rebuild`` is true, and is an error otherwise.
+3. The engine keeps only the latest stage results, so that the memory of a long-running process is bounded.
 """
 
 from __future__ import annotations
@@ -39,7 +39,7 @@ if TYPE_CHECKING:
 
 
 class Searcher:
-    """A workspace's index and engine, opened when they are first used. Safe for several threads. Close it."""
+    """A workspace's index and engine, opened on first use. Thread-safe. Close it."""
 
     def __init__(
         self, folder: WorkspaceFolder, *, rebuild: bool = False, progress: bool | Progress = False
@@ -63,7 +63,7 @@ class Searcher:
         self.close()
 
     def close(self) -> None:
-        """Release the index, caches and connections. A closed workspace opens them again when it is used."""
+        """Release the index, caches and connections. Using a closed workspace opens them again."""
         with self._lock:
             self._resources.close()
             self._gateways.clear()
@@ -96,7 +96,7 @@ class Searcher:
 
     @property
     def calibrated_distance(self) -> str:
-        """The distance threshold that the index measured, in words; empty where the default is kept."""
+        """A sentence about the distance threshold that the index measured; empty if the default is used."""
         return measured_distance(self._folder).words
 
     def build_index(self) -> Index:
@@ -111,7 +111,7 @@ class Searcher:
 
     @property
     def engine(self) -> Engine:
-        """The engine that answers every query of this workspace; it remembers the latest stage results."""
+        """The engine that answers every query of this workspace; it keeps the latest stage results."""
         with self._lock:
             if self._engine is None:
                 index = self.index
@@ -136,9 +136,9 @@ class Searcher:
         return self.index.tree
 
     def system(self, name: str | System) -> System:
-        """The system of this name under the workspace's settings; a ``System`` record is checked.
+        """Return the system of this name with the workspace's settings; a ``System`` record is checked.
 
-        Raises :class:`~branchrank.errors.UsageError` for an unknown name or an impossible system.
+        Raises :class:`~branchrank.errors.UsageError` for an unknown name or an invalid system.
         """
         if isinstance(name, str) and name in GROUPS:
             raise UsageError(
@@ -155,7 +155,7 @@ class Searcher:
         return system
 
     def predictor_names(self, names: Sequence[str] = ("all",)) -> tuple[str, ...]:
-        """The built-in predictors that names stand for: ``all`` and ``family`` spelled out, each once.
+        """Return the built-in predictors of these names, with ``all`` and ``family`` expanded, each once.
 
         Raises :class:`~branchrank.errors.UsageError` for an unknown name.
         """
@@ -174,8 +174,8 @@ class Searcher:
         """The ``k`` best passages for a query, best first.
 
         ``system`` is a predictor's name (``local``, ``hybrid``, ``pageindex``, ``grep``, ...) or a
-        ``System``. ``keywords`` are exact words for the branches that match words. ``filters``, one or
-        several such as ``"file_path=guide/*.md"``, restrict the search to some documents.
+        ``System``. ``keywords`` are exact words for the branches that match words. One or several
+        ``filters``, such as ``"file_path=guide/*.md"``, restrict the search to some documents.
 
         Raises :class:`~branchrank.errors.UsageError` for an unknown system or filter, and what opening the
         index or a branch raises.
@@ -196,7 +196,7 @@ class Searcher:
         keywords: str = "",
         filters: str | Sequence[str] = (),
     ) -> Retrieval:
-        """As :meth:`search`, with the trace of every stage, stage times, LLM calls and notices."""
+        """Like :meth:`search`, with the trace of every stage, stage times, LLM calls and notices."""
         arguments.text("query", query)
         arguments.text("keywords", keywords, "max_retries")
         k = arguments.count("k", k)
@@ -215,8 +215,8 @@ class Searcher:
     ) -> list[Hit]:
         """Search whole documents: keyword (FTS5), semantic (vectors) or hybrid, scores in 0..1, best first.
 
-        A hit is its document's best chunk, ``members`` are the document's best chunks. ``limit`` defaults to
-        ``[retrieval] final_limit``; ``filters`` are those of :meth:`search`. Raises
+        A hit is the best chunk of its document; ``members`` are the document's best chunks. ``limit``
+        defaults to ``[retrieval] final_limit``; ``filters`` are those of :meth:`search`. Raises
         :class:`~branchrank.errors.UsageError` when the mode needs embeddings and ``[embedding]`` names none.
         """
         arguments.text("query", query)
@@ -228,7 +228,7 @@ class Searcher:
         return list(self.engine.retrieve(system, query, k, filters=read_filters(filters)).hits)
 
     def check_llm(self, system: str | System) -> None:
-        """Check the LLM endpoint of a system that asks for one, before any other work.
+        """Check the LLM endpoint of a system, if it uses one, before any other work.
 
         Raises :class:`~branchrank.errors.LLMError` when it cannot be reached.
         """
@@ -238,7 +238,7 @@ class Searcher:
             self._gateway(chosen.llm)
 
     def warm_up(self, systems: Sequence[str | System]) -> None:
-        """Open what these systems search, and check their LLM endpoints, so that no query waits for it."""
+        """Open everything that these systems search and check their LLM endpoints, so that no query waits."""
         for name in systems:
             system = self.system(name)
             self.check_llm(system)
@@ -261,7 +261,7 @@ class Searcher:
             self._systems[system.name] = system
 
     def _gateway(self, endpoint: Endpoint) -> Gateway:
-        """The LLM of an endpoint, opened when a system first asks for it."""
+        """The LLM gateway of an endpoint, opened on first use."""
         with self._lock:
             if endpoint not in self._gateways:
                 asking = [system for system in self._systems.values() if system.llm == endpoint]

@@ -1,6 +1,6 @@
-"""What every system shares of one index: the query's vector, scores of named passages, files' lines.
+"""Lookups in one index that all systems share: query vectors, scores of given passages, lines of files.
 
-Results are remembered by what they depend on, so systems that share a stage share its work.
+Results are memoised by everything they depend on, so systems that share a stage share its work.
 """
 
 from __future__ import annotations
@@ -25,14 +25,14 @@ Vector = np.ndarray[tuple[int], np.dtype[np.float32]]
 
 
 def span_of(key: str) -> Span:
-    """The span that a key ``source:first-last`` names. Raises ``ValueError`` for another key."""
+    """Parse a key ``source:first-last`` into a span. Raises ``ValueError`` for any other key."""
     source, _, lines = key.rpartition(":")
     first, _, last = lines.partition("-")
     return Span(source=source, line_start=int(first), line_end=int(last))
 
 
 class Sources:
-    """Shared lookups over one index. ``cache`` remembers the vectors of queries from run to run."""
+    """Shared lookups over one index. ``cache`` stores the vectors of queries across runs."""
 
     def __init__(
         self, index: Index, corpus_root: Path, memo: Memo, cache: EmbeddingCache | None = None
@@ -47,7 +47,7 @@ class Sources:
         return self.memo.get(("embed", query), lambda: cached_query(self.index.embedder, self.cache, query))
 
     def lines(self, source: str) -> list[str]:
-        """Return a document's raw lines, without line ends; nothing when the file was deleted."""
+        """Return a document's raw lines, without line ends; empty when the file was deleted."""
         try:
             text, _ = decode(read_beneath(self.corpus_root, source))
         except OSError:
@@ -60,7 +60,7 @@ class Sources:
         return frozenset(source for source in sources if all(each.admits(source) for each in filters))
 
     def banned(self, unit: Unit, query: Query) -> frozenset[str]:
-        """The chunks that the query does not admit; the nodes that have no other chunk."""
+        """The chunks that the query excludes, or the nodes whose chunks are all excluded."""
         if not query.restricted or unit == "span":
             return frozenset()
         inside = self._banned_nodes if unit == "node" else self._banned_chunks
@@ -68,7 +68,7 @@ class Sources:
         return self.memo.get(key, lambda: inside(query))
 
     def admits(self, unit: Unit, query: Query) -> Callable[[str], bool]:
-        """Whether a key of this unit may be found."""
+        """Return a function that tells whether the query admits a key of this unit."""
         if unit == "span":
             return lambda key: query.admits(span_of(key))
         banned = self.banned(unit, query)
@@ -93,7 +93,7 @@ class Sources:
         )
 
     def nodes_of(self, chunk_id: str) -> tuple[str, ...]:
-        """The nodes that a chunk speaks for: by source and line overlap, else its file's node."""
+        """The nodes of a chunk: its own node, else those that its lines overlap, else its file's node."""
         chunk = self.index.chunks[chunk_id]
         if chunk.node_id in self.index.tree.nodes:
             return (chunk.node_id,)
@@ -104,7 +104,7 @@ class Sources:
         return (file.id,) if file is not None else ()
 
     def bm25_scores(self, query: str, chunks: Sequence[str]) -> dict[str, float]:
-        """BM25 of the named chunks."""
+        """BM25 scores of the given chunks."""
         bm25 = self.index.bm25_chunks
         scores = self.memo.get(("bm25 scores", query), lambda: bm25.scores(query))
         return {chunk: float(scores[self._chunk_rows[chunk]]) for chunk in chunks}
@@ -119,12 +119,12 @@ class Sources:
         return {chunk: row for row, chunk in enumerate(self.index.bm25_chunks.ids)}
 
     def cosines(self, query: str, chunks: Sequence[str]) -> dict[str, float]:
-        """Cosine similarity of the query to the named chunks, as a vector search scores them."""
+        """Cosine similarities of the query to the given chunks, equal to those of a vector search."""
         scores = self.index.vectors.scores(self.embedding(query), chunks)
         return dict(zip(chunks, scores.tolist(), strict=True))
 
     def own_scores(self, query: str) -> dict[str, float]:
-        """BM25 of every node's own text, those above 0."""
+        """BM25 scores of the nodes' own texts, for the nodes that score above 0."""
         return self.memo.get(("own scores", query), lambda: self._own_scores(query))
 
     def _own_scores(self, query: str) -> dict[str, float]:
@@ -141,7 +141,7 @@ class Sources:
     def subtree_scores(
         self, query: str, filters: tuple[Filter, ...] = ()
     ) -> Callable[[Sequence[Node]], dict[str, float]]:
-        """A scorer of nodes: the largest BM25 score of any node in each one's subtree that passes."""
+        """Return a scorer of nodes: the best BM25 score in each one's subtree, after the filters."""
         best = self.memo.get(("subtree scores", query, filters), lambda: self._subtree_best(query, filters))
         rows = self._rows
         return lambda nodes: {node.id: float(best[rows[node.id]]) for node in nodes}

@@ -1,7 +1,7 @@
-"""What a system's record says about every answer of it: its stages, its times, how many hits it must have.
+"""Facts about a system's answers that follow from its record: stages, times, and the number of hits.
 
-The engine makes these; ``branchrank verify`` compares a run's rows with them. Whoever gives the engine a new
-stage adds it here as well: a test runs every built-in system and compares.
+``branchrank verify`` compares a run's rows with them. If you add a stage to the engine, add it here as well:
+a test runs every built-in system and compares.
 """
 
 from __future__ import annotations
@@ -12,13 +12,13 @@ from branchrank.records import Placement
 from branchrank.spec import Branch, System
 from branchrank.systems.branches import branch_kind, label
 
-#: Stages that a query has or hasn't, as an LLM or a walk takes it: they begin with these words.
+#: Prefixes of stages that only some queries of a system have, depending on the tree search or an LLM.
 _WALKED = "tree step "
 _SHOWN = "shown"
 
 
 def stages_of(system: System) -> tuple[str, ...]:
-    """The stages that every answered query leaves in its trace, in their order.
+    """Return the stages in the trace of every answered query, in their order.
 
     >>> from branchrank.spec import Branch, Fuse, System
     >>> stages_of(System(name="own", branches=(Branch(kind="bm25"),), fuse=Fuse(cap=30)))
@@ -43,7 +43,7 @@ def orders_passages(system: System) -> bool:
 
 
 def fits(system: System, stages: Sequence[str]) -> bool:
-    """Whether these can be the stages of a query that the system answered."""
+    """Whether a query that the system answered can have these stages."""
     walks = any(branch.tree is not None for branch in system.searched)
     fixed = [
         stage
@@ -59,27 +59,27 @@ def last_ranking(system: System) -> str:
 
 
 def timed_together(system: System) -> bool:
-    """Whether branches run side by side, so that their times may add up to more than the whole."""
+    """Whether branches run in parallel, so that the sum of their times may exceed the total."""
     return len(system.searched) > 1 and any(branch_kind(branch.kind).waits for branch in system.searched)
 
 
 def depth_of(branch: Branch, k: int) -> int | None:
-    """The longest list that the branch can give for ``k`` hits; ``None`` where it sets its own bound."""
+    """The maximum length of the branch's list for ``k`` hits; ``None`` if the branch sets its own limit."""
     if branch_kind(branch.kind).own_depth:
         return None
     return depth(branch, k)
 
 
 def depth(branch: Branch, k: int) -> int:
-    """How many entries a branch is asked for."""
+    """The number of entries requested from a branch."""
     return 2 * k if branch.doubled else branch.top_n
 
 
 def least_hits(system: System, k: int, chunks: int) -> int:
-    """The fewest hits of an answered query over so many chunks that may be returned.
+    """The minimum number of hits of an answered query when ``chunks`` chunks may be returned.
 
-    Words may match nothing, a distance may be too large, and a section or a document has several chunks. The
-    nearest vectors are always there.
+    A vector search always returns its nearest chunks. But words may match nothing, a threshold may drop
+    chunks, and several chunks may belong to one section or document.
     """
     depths = [
         min(chunks, depth(branch, k))
@@ -93,9 +93,9 @@ def least_hits(system: System, k: int, chunks: int) -> int:
 
 
 def most_hits(system: System, k: int) -> int | None:
-    """The most hits that an answer can have, whatever is asked; ``None`` where no number bounds them.
+    """The maximum number of hits of an answer, for any query; ``None`` if there is no limit.
 
-    That is the pool: all that the branches give together, less what the candidate cap drops.
+    That is the size of the pool: the sum of the branches' lists, limited by the candidate cap.
 
     >>> from branchrank.spec import Branch, Fuse, System
     >>> branches = (Branch(kind="dense", top_n=40), Branch(kind="bm25", top_n=80))
@@ -112,18 +112,18 @@ def most_hits(system: System, k: int) -> int | None:
 
 
 def least_calls(system: System, hits: int) -> int:
-    """The fewest LLM calls of an answered query: something to choose from is always shown to the LLM."""
+    """The minimum number of LLM calls of an answered query: one, if there is a choice to be made."""
     finals = any(branch.tree is not None and branch.tree.final_by == "llm" for branch in system.searched)
     return int(hits > 1 and (finals or system.rerank.method in ("llm", "pointwise")))
 
 
 def fused_score(system: System, placements: Mapping[str, Placement]) -> float | None:
-    """The score of a hit that these ranks give; ``None`` where it does not follow from ranks alone."""
+    """Compute a hit's score from its ranks; ``None`` if the ranks alone do not determine it."""
     averaged = system.group.by == "document" and system.group.aggregate == "avg"
     scored_again = (
         system.rerank.method != "none" or system.rescore.method != "none" or orders_passages(system)
     )
-    # Of a branch that expands, a hit has its rank in the shortlist, which is not what is fused.
+    # A hit of an expanding branch has its rank in the shortlist, which is not the fused list.
     expands = any(branch.expand is not None for branch in system.searched)
     if system.fuse.method not in ("rrf", "none") or averaged or scored_again or expands:
         return None

@@ -1,9 +1,10 @@
 """Token vectors of queries and candidates, for late interaction.
 
-1. A query's token vectors are computed, once per distinct query.
-2. A candidate's are read from the index, where it keeps them. Otherwise they are computed when a query first
-   meets the candidate, and cached in the workspace as int8.
-3. Both sides have one precision, so kept int8 vectors and computed ones give the same scores.
+1. The token vectors of a query are computed once per distinct query.
+2. The token vectors of a candidate are read from the index, if it contains them. Otherwise they are computed
+   when a query first meets the candidate, and cached in the workspace as int8.
+3. Stored and computed vectors have the same precision, so stored int8 vectors give the same scores as
+   computed ones.
 """
 
 from __future__ import annotations
@@ -22,9 +23,9 @@ from branchrank.systems.tracing import Trace
 
 
 class TokenVectorSource:
-    """Where the token vectors of one index come from. What it opens is closed with ``resources``.
+    """The token vectors of one index. Resources that it opens are closed with ``resources``.
 
-    Without ``open_cache`` candidates are embedded again for each query.
+    Without ``open_cache``, candidates are embedded again for each query.
     """
 
     def __init__(
@@ -36,11 +37,11 @@ class TokenVectorSource:
         self._open_cache = open_cache
 
     def check(self) -> None:
-        """Raise :class:`~branchrank.errors.UsageError` when the model of the index gives no token vectors."""
+        """Raise :class:`~branchrank.errors.UsageError` when the index's model makes no token vectors."""
         _ = self._embedder, self._index.token_vectors
 
     def maxsim(self, query: str, chunks: Sequence[str], trace: Trace) -> dict[str, float]:
-        """MaxSim of a query with each chunk. Raises :class:`~branchrank.errors.UsageError`, as above."""
+        """MaxSim of a query with each chunk. Raises the error of :meth:`check`."""
         with trace.timed("embed tokens"):
             tokens = self._memo.get(("query tokens", query), lambda: self._query(query))
         with trace.timed("candidate tokens"):

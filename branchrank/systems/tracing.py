@@ -1,4 +1,4 @@
-"""The trace of one query: what each stage produced, and how long it took."""
+"""The trace of one query: the list and the time of each stage."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ class Trace:
 
     @contextmanager
     def timed(self, stage: str, clock: Callable[[], float] = time.perf_counter) -> Iterator[None]:
-        """Add the block's duration, by a clock in seconds, to ``stage``."""
+        """Add the block's duration, measured with a clock in seconds, to the time of ``stage``."""
         started = clock()
         try:
             yield
@@ -31,6 +31,6 @@ class Trace:
             self.stage_ms[stage] = self.stage_ms.get(stage, 0.0) + elapsed
 
     def add(self, stage: str, unit: Literal["chunk", "node", "span"], ranking: Sequence[Scored]) -> None:
-        """Keep the list that ``stage`` produced."""
+        """Add the list that ``stage`` produced."""
         columns = RankedList.of(ranking)
         self.stages.append(StageTrace(stage=stage, unit=unit, keys=columns.ids, scores=columns.scores))

@@ -1,14 +1,14 @@
 """Search down the tree from the root: a beam of nodes, chosen at each step by an LLM or lexically.
 
-1. The frontier starts as the root. At each step the children of the frontier are gathered; where there
-   are no more than ``beam``, all are followed.
+1. The frontier starts as the root. At each step the children of the frontier are collected; if there are at
+   most ``beam``, all are followed.
 2. A chooser picks up to ``beam`` of them: the LLM from titles, summaries and excerpts, else the lexical
-   score of each child's subtree. What is picked is visited and becomes the frontier.
+   score of each child's subtree. The picked nodes are visited and become the frontier.
 3. The walk ends after ``depth`` steps, at the leaves, or when nothing is picked.
 4. Every visited section is a candidate with its own text. The LLM ranks them in a final call, or their
-   own lexical score does. What was visited and isn't ranked by the LLM follows lexically.
+   own lexical score does. Visited sections that the LLM does not rank follow in lexical order.
 
-A step whose call fails is taken lexically, and the reason is kept.
+If the call of a step fails, the step is chosen lexically and the reason is kept.
 """
 
 from __future__ import annotations
@@ -31,10 +31,10 @@ FINAL_STAGE = "tree final"
 
 
 class TreeSearchResult(Record, frozen=True, kw_only=True):
-    """Visited sections, best first, and how they were come by.
+    """Visited sections, best first, and how they were obtained.
 
-    Scores are 1, 1/2, 1/3, ... where the LLM ranked, else the nodes' own lexical scores. ``fallbacks``
-    are ``"tree step 2: timeout"`` and the like.
+    Scores are 1, 1/2, 1/3, ... if the LLM ranked, else the nodes' own lexical scores. ``fallbacks`` are texts
+    such as ``"tree step 2: timeout"``.
     """
 
     ranking: tuple[Scored, ...]
@@ -104,7 +104,7 @@ def walk(tree: Tree, settings: TreeSearch, choose: Chooser) -> list[TreeStep]:
 
 
 def visited(tree: Tree, steps: Sequence[TreeStep]) -> list[Node]:
-    """The picked nodes that have text of their own; folders have none."""
+    """The picked nodes that have text of their own (folders do not)."""
     keys = dict.fromkeys(key for step in steps for key in step.picked)
     return [node for key in keys if (node := tree.node(key)).source]
 
@@ -114,9 +114,9 @@ def _shortlist(
 ) -> list[Node]:
     """The visited sections that the final call sees.
 
-    After steps by an LLM its own preference decides, the first pick of every step before any second, so
-    that no lexical cut undoes what it chose; each step's first pick is kept whatever the limit, and so
-    is what was followed unasked.
+    If an LLM chose the steps, its preference decides and not lexical scores: the first pick of every step
+    comes before any second pick. The first pick of each step, and nodes that were followed without a choice,
+    are kept even above the limit.
     """
     keys = [entry.key for entry in ranking]
     if by_llm:
@@ -133,7 +133,7 @@ def _shortlist(
 def _final(
     nodes: Sequence[Node], query: str, llm: Gateway, context: CallContext
 ) -> tuple[list[str], LLMCall, str | None]:
-    """Rank the shortlist in one call: the order, the call, and why there is none."""
+    """Rank the shortlist in one call; return the order, the call, and the reason of a failure."""
     options = [
         Option(id=node.id, heading=node.breadcrumb or node.title, body=node.text)
         for node in shuffled(nodes, query, context)

@@ -1,13 +1,13 @@
-"""Steps of the tree search that an LLM takes.
+"""Steps of the tree search that an LLM chooses.
 
-1. Every child is shown: in pages of ``step_candidates``, or larger ones with less text each where the
-   calls that are left would not last for so many pages and the levels below. Only where even their
-   titles exceed the model's context are the lexically worst left out.
+1. Every child is shown, in pages of ``step_candidates`` children. If the remaining calls are too few for
+   these pages and the levels below, pages are larger and each child has less text. Children with the lowest
+   lexical scores are left out only if even the titles exceed the model's context.
 2. The LLM picks up to ``beam`` children of each page, or none.
-3. When the pages' picks together exceed the beam, one more call chooses among them. So whatever the LLM
-   puts first in every call is followed, however wide the tree is.
-4. A page whose call fails gives its lexically best children. When the calls are spent, the rest of the
-   walk is lexical.
+3. When the pages' picks together exceed the beam, one more call chooses among them. So a child that the LLM
+   ranks first in every call is followed, however wide the tree is.
+4. If a page's call fails, its lexically best children are picked. When the calls are spent, the rest of the
+   search is lexical.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ _CONTENTS = 8
 
 
 class LLMChooser:
-    """Picks children by asking an LLM; one object serves one query, whose calls it counts."""
+    """Picks children by asking an LLM. Use one object per query: it counts the query's calls."""
 
     def __init__(
         self,
@@ -86,7 +86,7 @@ class LLMChooser:
         )
 
     def _pages(self, children: Sequence[Node], step: int) -> list[list[Node]]:
-        """The children in shuffled pages of nearly one size."""
+        """The children in shuffled pages of nearly equal size."""
         count = self._page_count(children, step)
         kept = list(children)
         while True:
@@ -100,12 +100,12 @@ class LLMChooser:
             kept = [self.tree.node(entry.key) for entry in ranked(scores, len(kept) * 3 // 4)]
 
     def _page_count(self, children: Sequence[Node], step: int) -> int:
-        """How many pages there may be, so that calls are left for the levels below."""
+        """The number of pages that leaves enough calls for the levels below."""
         wanted = math.ceil(len(children) / self.settings.step_candidates)
         height = max(self.tree.height(node.id) for node in children)
         below = min(height, self.settings.depth - step)
         affordable = max(1, self.calls_left - below)
-        # More than one page takes one more call, to choose among the pages' picks.
+        # Several pages need one more call, which chooses among the pages' picks.
         return wanted if wanted == 1 or wanted + 1 <= affordable else max(1, affordable - 1)
 
     def _merged(self, picks: Sequence[Sequence[Node]]) -> list[Node]:
@@ -131,7 +131,7 @@ class LLMChooser:
         return ask_pages(self.llm, options, task, self.context)
 
     def _option(self, node: Node) -> Option:
-        """A child as the LLM sees it: its summary or the start of its text, and what it contains."""
+        """A child as the LLM sees it: its summary or the start of its text, and its children's titles."""
         about = excerpt(node.summary, _SUMMARY_CHARS) or excerpt(node.text, _EXCERPT_CHARS)
         titles = "; ".join(child.title for child in self.tree.children(node.id)[:_CONTENTS])
         contents = f"Contains: {excerpt(titles, _CONTENTS_CHARS)}" if titles else ""

@@ -1,4 +1,4 @@
-"""One step of a tree search, and the lexical way to take it."""
+"""One step of a tree search, and its lexical chooser."""
 
 from __future__ import annotations
 
@@ -15,9 +15,9 @@ CONTEXT_TOKENS = 8000
 
 
 class TreeStep(Record, frozen=True, kw_only=True):
-    """One step down: what was shown in each call, what was picked (best first), and by whom.
+    """One step down: the nodes shown in each call, the picked nodes (best first), and who picked them.
 
-    ``fallback`` says why a step that was the LLM's was taken lexically, wholly or for one page.
+    ``fallback`` gives the reason if the LLM failed and the step, or one of its pages, was chosen lexically.
     """
 
     shown: tuple[tuple[str, ...], ...]
@@ -34,7 +34,7 @@ class Chooser(Protocol):
 
 
 class LexicalChooser:
-    """Follows the children with the best lexical score in their subtree, as far as any has one."""
+    """Follows the children whose subtrees have the best lexical scores above 0."""
 
     def __init__(self, beam: int, subtree_scores: Scorer) -> None:
         self.beam = beam

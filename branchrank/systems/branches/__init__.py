@@ -1,4 +1,4 @@
-"""Branch kinds: what turns a query into a ranked list, one object each, by name.
+"""Branch kinds: named objects that turn a query into a ranked list.
 
 Built-in kinds are the modules beside this file. A package adds its own through the entry point group
 ``branchrank.branches``: the entry's name is the kind's name, its value a :class:`BranchKind`.
@@ -35,7 +35,7 @@ __all__ = [
 
 ENTRY_POINTS = "branchrank.branches"
 
-#: Name -> where its object is; a module is imported when a system first names the kind.
+#: Name -> the location of its object; the module is imported when a system first names the kind.
 BUILTIN_KINDS = {
     "dense": "vectors:DENSE",
     "bm25": "words:BM25",

@@ -12,13 +12,13 @@ if TYPE_CHECKING:
 
 
 class Fts5Kind(BranchKind):
-    """SQLite FTS5 over the chunks. Scores lie in 0..1, exact matches first."""
+    """SQLite FTS5 over the chunks. Scores are in 0..1, exact matches first."""
 
     name = "fts5"
     scale = "open"
 
     def open(self, opening: Opening) -> Search:
-        """Open the file of the index, made on first use."""
+        """Open the index's SQLite file, which is created on first use."""
         table = _table(opening)
 
         def search(lookup: Lookup) -> BranchResult:
@@ -31,7 +31,7 @@ class Fts5Kind(BranchKind):
         return search
 
     def open_scores(self, opening: Opening) -> Scores:
-        """FTS5's BM25: the keyword score is squeezed into 0..1, where the best ones hardly differ."""
+        """FTS5's BM25 scores: the keyword scores are not used, since the best ones are all close to 1."""
         table = _table(opening)
         return lambda lookup, keys: table.bm25(_words(lookup), keys)
 

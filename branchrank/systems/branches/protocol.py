@@ -1,4 +1,4 @@
-"""What a branch kind is, and what it is given.
+"""The interface of a branch kind, and the objects that it gets.
 
 1. The engine opens a kind once, when a system that names it is first run: :meth:`BranchKind.open` gets the
    index, the corpus's folder and the settings, and returns a search function. What it opens is closed with
@@ -32,8 +32,9 @@ class BranchResult(NamedTuple):
     """One branch's answer to one query.
 
     ``matched`` maps keys to the line numbers that matched, ``notes`` to how the score came about.
-    ``found`` counts what matched before any cut (``None``: the entries). ``notices`` are for the reader of
-    the answer; ``incomplete`` says why a part of the corpus was not searched, and is empty otherwise.
+    ``found`` is the number of matches before any cut (``None``: the number of entries). ``notices`` are for
+    the reader of the answer; ``incomplete`` says why a part of the corpus was not searched, and is empty
+    otherwise.
     """
 
     ranking: Sequence[Scored]
@@ -45,7 +46,7 @@ class BranchResult(NamedTuple):
 
 
 class Lookup(NamedTuple):
-    """A query as one branch sees it: how many entries are wanted, and the shared searches of the index."""
+    """A query for one branch: with the number of entries requested, and the index's shared lookups."""
 
     query: Query
     branch: Branch
@@ -61,7 +62,7 @@ Scores = Callable[[Lookup, Sequence[str]], Mapping[str, float]]
 
 
 class Opening:
-    """What a kind opens its search with. ``resources`` closes with the engine."""
+    """The objects that a kind uses to open its search. ``resources`` is closed with the engine."""
 
     def __init__(self, index: Index, corpus_root: Path, settings: Resolved, resources: ExitStack) -> None:
         self.index = index
@@ -71,7 +72,7 @@ class Opening:
         self._shared: dict[Hashable, Any] = {}
 
     def shared(self, key: Hashable, make: Callable[[], T]) -> T:
-        """Something that several kinds use, made once per engine."""
+        """Return an object that several kinds use; it is made once per engine."""
         if key not in self._shared:
             self._shared[key] = make()
         made: T = self._shared[key]
@@ -83,12 +84,12 @@ class BranchKind:
 
     ``units`` are what its entries can be: chunk ids, node ids, or spans (``source:first-last``).
     ``needs_vector``: it searches with the query's vector. ``waits``: it waits for a process or a server, so
-    it runs beside the other branches. ``ranks_by`` says which evidence picks the passage of a section that
-    it found. ``remembered``: equal queries have equal results, so a run computes each once. ``own_depth``:
-    its settings bound its list, not ``top_n``. ``fills``: it returns as many entries as it is asked for while
-    the index has them. ``options`` are the names of the options that it takes. ``scale`` says how score
-    fusion takes its scores: ``fixed`` ones (a cosine) as they are, ``open`` ones (at least 0, without a
-    maximum) as a share of the query's best, and ``none`` not at all.
+    it runs beside the other branches. ``ranks_by`` says which evidence selects the passage of a section that
+    the branch found. ``remembered``: equal queries have equal results, so a run computes each once.
+    ``own_depth``: its settings bound its list, not ``top_n``. ``fills``: it returns as many entries as it is
+    asked for while the index has them. ``options`` are the names of the options that it takes. ``scale`` says
+    how score fusion takes its scores: ``fixed`` ones (a cosine) as they are, ``open`` ones (at least 0,
+    without a maximum) as a share of the query's best, and ``none`` not at all.
     """
 
     name: str = ""
@@ -108,7 +109,7 @@ class BranchKind:
         return f"{self.name}({unit}s)" if self.shows_unit else self.name
 
     def problems(self, branch: Branch) -> list[str]:
-        """What makes a branch of this kind impossible, in words, besides its unit."""
+        """Describe the problems of a branch of this kind, except a wrong unit."""
         found = []
         if branch.tree is not None:
             found.append(f"`tree` settings belong to a branch of kind tree, not {self.name}")
@@ -122,8 +123,8 @@ class BranchKind:
         raise NotImplementedError
 
     def open_scores(self, opening: Opening) -> Scores:
-        """Open what scores the candidates of score fusion, those that only another branch found too.
+        """Open a function that scores any candidate of score fusion, including those of other branches.
 
-        A key that is left out has the score of the branch's list, and outside it 0.
+        A key that the function leaves out keeps its score in the branch's list, or gets 0 if it is not in it.
         """
         return lambda lookup, keys: {}

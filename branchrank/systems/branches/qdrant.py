@@ -1,8 +1,8 @@
 """``qdrant-dense`` and ``qdrant-sparse``: both searches of one Qdrant collection.
 
 The collection holds the index's chunks and vectors. Embedded, it is made in a temporary folder (about 0.1 ms
-a chunk); on a server it is named after its content and made once. A collection of the user's own
-(``qdrant.collection``) is searched in its place: see :mod:`branchrank.systems.branches.qdrant_placed`.
+a chunk); on a server it is named after its content and made once. An existing collection of the user
+(``qdrant.collection``) can be searched instead: see :mod:`branchrank.systems.branches.qdrant_placed`.
 """
 
 from __future__ import annotations
@@ -50,7 +50,7 @@ class QdrantDenseKind(BranchKind):
         return search
 
     def open_scores(self, opening: Opening) -> Scores:
-        """The index scores the vectors that the collection holds; an existing one scores its own."""
+        """Score with the index's vectors; an existing collection scores with its own."""
         if opening.settings.part(QdrantSettings).is_existing:
             return placed_collection(opening).dense_scores
         return lambda lookup, keys: lookup.sources.cosines(lookup.query.text, keys)
@@ -82,7 +82,7 @@ class QdrantSparseKind(BranchKind):
         return search
 
     def open_scores(self, opening: Opening) -> Scores:
-        """The collection's BM25 of the named points alone; without sparse vectors there is none."""
+        """Score only the given points by the collection's BM25; no scores without sparse vectors."""
         from branchrank.stores.qdrant_points import KEY, Bm25Encoder
 
         if opening.settings.part(QdrantSettings).is_existing:

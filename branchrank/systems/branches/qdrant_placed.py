@@ -1,11 +1,11 @@
 """An existing Qdrant collection as a branch: its points are passages of the index's documents.
 
 1. Every point is placed by its payload (:mod:`branchrank.corpus.placing`): lines, else its text. Points that
-   stand nowhere are left out, and the answer says how many.
+   are in no document are left out, and a notice says how many.
 2. A sample of the points is embedded again: the dense vectors must be those of the index's embedder. Sparse
-   vectors are searched when they have the terms of Qdrant's BM25; else the search is dense only, and says so.
-   Points without text can't be checked, which the answer says as well.
-3. A result is the span of a point; of several points with one span, the best counts.
+   vectors are searched if they have the terms of Qdrant's BM25; else the search is dense only, with a notice.
+   Points without text can't be checked, which is a notice as well.
+3. A result is the span of a point; of several points with the same span, the best one counts.
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ _LEAST_TERMS = 0.8
 
 
 class _Points(NamedTuple):
-    """The points that have a place: span and text by key, and how many have none."""
+    """The points that were located: span and text by key, and the number of the others."""
 
     spans: dict[str, Span]
     texts: dict[str, str]
@@ -68,7 +68,7 @@ class PlacedCollection:
         return BranchResult(self._placed(found), notices=self._notices)
 
     def sparse(self, lookup: Lookup) -> BranchResult:
-        """The spans of the best points by BM25; none, with the reason, where that can't be searched."""
+        """The spans of the best points by BM25; empty, with a notice, if sparse search is not possible."""
         check_unit(lookup, "span")
         if self._no_sparse:
             return BranchResult([], notices=(self._no_sparse,))
@@ -83,7 +83,7 @@ class PlacedCollection:
         return dict(self._placed(found))
 
     def sparse_scores(self, lookup: Lookup, keys: Sequence[str]) -> dict[str, float]:
-        """The scores of spans by BM25; none where that can't be searched."""
+        """The scores of spans by BM25; empty if sparse search is not possible."""
         points = [point for key in keys for point in self._points.get(key, ())]
         if self._no_sparse or not points:
             return {}

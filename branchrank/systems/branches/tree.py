@@ -11,7 +11,7 @@ from branchrank.systems.tree_search import tree_search
 
 
 class TreeKind(BranchKind):
-    """The walk down the tree. Its LLM calls differ from repeat to repeat, so it is not remembered."""
+    """The tree search. It is not memoised, because its LLM calls differ between repeats."""
 
     name = "tree"
     units = ("node",)
@@ -20,13 +20,13 @@ class TreeKind(BranchKind):
     own_depth = True
 
     def problems(self, branch: Branch) -> list[str]:
-        """A walk needs its settings."""
+        """The ``tree`` settings are required."""
         if branch.tree is None:
             return ["a branch of kind tree needs `tree` settings, such as tree = { beam = 4 }"]
         return super().problems(msgspec.structs.replace(branch, tree=None))
 
     def open(self, opening: Opening) -> Search:
-        """Read the tree and return the walk over it."""
+        """Read the tree and return its search function."""
         _ = opening.index.tree
 
         def search(lookup: Lookup) -> BranchResult:

@@ -40,18 +40,18 @@ class DenseKind(BranchKind):
         return search
 
     def open_scores(self, opening: Opening) -> Scores:
-        """Every chunk has a cosine, those past the threshold too."""
+        """Score any chunk by its cosine, even beyond the threshold."""
         return lambda lookup, keys: lookup.sources.cosines(lookup.query.text, keys)
 
 
 def _calibrated(index: Index) -> tuple[str, ...]:
-    """That the index's own threshold is used, where it is not the default."""
+    """The notice that the index's own threshold is used instead of the default."""
     words = index.manifest.distance.words
     return (words,) if words else ()
 
 
 def _dropped(found: Sequence[Scored], near: Sequence[Scored], threshold: float) -> tuple[str, ...]:
-    """What the threshold dropped."""
+    """The notice about the chunks that the threshold dropped."""
     dropped = len(found) - len(near)
     if not dropped:
         return ()

@@ -17,7 +17,7 @@ class Bm25Kind(BranchKind):
     shows_unit = True
 
     def open(self, opening: Opening) -> Search:
-        """Return the search; the two BM25 indexes are read when they are first asked."""
+        """Return the search; each of the two BM25 indexes is read on first use."""
         index = opening.index
 
         def search(lookup: Lookup) -> BranchResult:
@@ -27,7 +27,7 @@ class Bm25Kind(BranchKind):
         return search
 
     def open_scores(self, opening: Opening) -> Scores:
-        """BM25 of any chunk or section, 0 without a word of the query."""
+        """Score any chunk or section by BM25: 0 if it contains no word of the query."""
 
         def scores(lookup: Lookup, keys: Sequence[str]) -> Mapping[str, float]:
             text = lookup.query.text
