@@ -11,7 +11,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 
-from branchrank.measures.verdicts import DELTA, Scores, compare_predictors, gate
+from branchrank.measures.verdicts import DELTA, Scores, compare_predictors
 from branchrank.records import Record
 
 
@@ -64,7 +64,10 @@ def cheapest_not_inferior(
         delta=delta,
         seed=seed,
     )
-    passing = {best} | {each.candidate for each in compared if gate(each, delta).outcome == "pass"}
+    # Few questions without a difference show nothing: only the interval counts here.
+    passing = {best} | {
+        each.candidate for each in compared if each.ci_low is not None and each.ci_low > -delta
+    }
     qualified = [each for each in standings if each.name in passing]
     cheapest = min(qualified, key=lambda each: (each.cost, each.p95_ms, -each.quality, each.name))
     return Choice(

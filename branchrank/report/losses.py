@@ -77,7 +77,8 @@ def lost(run: RunData) -> Section:
                 text="Retrieval: no branch found it. Mapping: a chunk of it was found, and no node. "
                 "Fusion: it was found and ranked too low. Cap: it fell below the candidate cap. Group: "
                 "another chunk stands for its document. Rerank: it was in the first hits before the "
-                "reranker. Passage: its section was returned, by another passage."
+                "reranker. Passage: its section was returned by another passage, or, in a system that orders "
+                "the passages of all candidates (hybrid), passages of other candidates came first."
             ),
         ),
     )

@@ -135,7 +135,16 @@ def _winner(run: RunData, name: str, rivals: list[_Rival]) -> tuple[Cell, ...]:
     if others:
         over += f" and than {'the other system' if others == 1 else f'the {others} others'} compared with it"
     text = f"{_found(run, name)}, {over}, {_cost(_row(run, name), against=_row(run, closest.name))}."
-    return (Strong(f"Use {name}:"), text, *_not_inferior(run, name))
+    return (Strong(f"{_verb(run)} {name}:"), text, *_not_inferior(run, name), *_uncompared(run, name, rivals))
+
+
+def _uncompared(run: RunData, name: str, rivals: list[_Rival]) -> tuple[Cell, ...]:
+    """Say which systems the winner was not compared with."""
+    compared = {name, *(each.name for each in rivals)}
+    others = [each for each in run.predictors if each not in compared]
+    if not others:
+        return ()
+    return (f"It was not compared with {', '.join(others)}: only --all-pairs compares every two systems.",)
 
 
 def _tie(run: RunData, name: str, rivals: list[_Rival]) -> tuple[Cell, ...]:

@@ -49,7 +49,9 @@ def interval(found: Estimate | None, measure: str) -> str:
 
 def gap(value: float, measure: str) -> str:
     """Format a difference with its sign: hit rates in percentage points, other measures as decimals."""
-    return (f"{100 * value:+.1f}" if is_share(measure) else f"{value:+.3f}").replace("-", MINUS)
+    # Adding 0 to a rounded -0.0 makes it 0.0.
+    shown = f"{round(100 * value, 1) + 0:+.1f}" if is_share(measure) else f"{round(value, 3) + 0:+.3f}"
+    return shown.replace("-", MINUS)
 
 
 def gap_between(low: float | None, high: float | None, measure: str) -> str:

@@ -103,3 +103,10 @@ def test_the_cheapest_not_inferior():
     assert found.not_inferior == ("llm", "hybrid")
     loose = cheapest_not_inferior(standings, scores, own(scores["llm"]), measure="Success@1", delta=0.5)
     assert loose.cheapest.name == "bm25"
+
+
+def test_a_few_questions_without_a_difference_show_nothing():
+    scores = {"a": scored([1, 0] * 4), "b": scored([1, 0] * 4)}
+    standings = [standing("a", 0.5, 5, 0), standing("b", 0.5, 9, 0)]
+    found = cheapest_not_inferior(standings, scores, own(scores["a"]), measure="Success@1", delta=0.05)
+    assert found.not_inferior == ("a",)

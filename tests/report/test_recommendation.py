@@ -75,6 +75,17 @@ def test_a_baseline_that_beats_all_is_recommended(tmp_path: Path) -> None:
     assert "and than the other system compared with it" in text
 
 
+def test_a_winner_names_the_systems_it_was_not_compared_with(tmp_path: Path) -> None:
+    text = said(tmp_path, Planned("poor", 0.2), Planned("good", 0.7), Planned("best", 0.9), baseline="poor")
+    assert text.startswith("Use best: ")
+    assert "It was not compared with good: only --all-pairs compares every two systems." in text
+
+
+def test_a_pilot_recommends_its_winner_for_now(tmp_path: Path) -> None:
+    text = said(tmp_path, Planned("poor", 0.05), Planned("best", 0.95), count=30)
+    assert text.startswith("For now, use best: ")
+
+
 def test_a_tie_says_that_there_is_no_clear_difference(tmp_path: Path) -> None:
     text = said(tmp_path, Planned("local", 0.6), Twin("hybrid", 0.6, 0.02))
     assert text.startswith("No clear winner, hybrid leads: ")

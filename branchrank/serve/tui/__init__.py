@@ -8,4 +8,4 @@ from branchrank.errors import MissingDependencyError
 try:
     import textual as textual
 except ImportError:
-    raise MissingDependencyError("textual", extra="tui", purpose="branchrank tui") from None
+    raise MissingDependencyError("textual", extra="tui", purpose="the terminal UI") from None

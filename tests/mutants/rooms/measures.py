@@ -294,4 +294,14 @@ MUTANTS = (
         "    if n < 20:\n        return None\n",
         (f"{TEST_LATENCY}::test_p95_has_a_bound_from_59_queries",),
     ),
+    Mutant(
+        "not-inferior-without-an-interval",
+        "branchrank/measures/frontier.py",
+        "each.ci_low is not None and each.ci_low > -delta",
+        "each.differing == 0 or (each.ci_low is not None and each.ci_low > -delta)",
+        (
+            "tests/measures/test_fragility_and_frontier.py"
+            "::test_a_few_questions_without_a_difference_show_nothing",
+        ),
+    ),
 )
