@@ -1,4 +1,4 @@
-"""Making a run: a plan, from predictors, an experiment file or an interrupted run, and how it is run."""
+"""Plans of runs (from predictors, an experiment file or an interrupted run), and the code that runs them."""
 
 from __future__ import annotations
 

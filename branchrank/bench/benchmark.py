@@ -71,10 +71,10 @@ def run_plan(
     The run counts as finished after ``publish``: if the process ends before, the next command resumes the run
     and writes the report.
 
-    An interrupted run of the same plan under ``plan.reports`` is resumed, unless the run is to be ``fresh``
-    or a predictor is a Python object, whose state no record holds. ``resume`` is the directory of a run whose
-    plan this is (:func:`~branchrank.bench.resume.plan_from_run`); no index is built for it. ``seal`` is the
-    file that sealed the plan (:mod:`branchrank.bench.seal`). ``status`` gets a line that replaces the one
+    An interrupted run of the same plan under ``plan.reports`` is resumed, unless ``fresh`` is set or a
+    predictor is a Python object, whose state is not recorded. ``resume`` is the directory of the run that the
+    plan was read from (:func:`~branchrank.bench.resume.plan_from_run`); no index is built for it. ``seal`` is
+    the file that sealed the plan (:mod:`branchrank.bench.seal`). ``status`` gets a line that replaces the one
     before, such as running costs.
 
     Raises what :func:`check_plan` and :func:`~branchrank.bench.opening.open_plan` raise, before any work, and
@@ -122,12 +122,12 @@ def run_predictors(
     keep_failures: Callable[[Iterable[LLMCall]], None] = lambda calls: None,
     publish: Callable[[RunData], object] = lambda run: None,
 ) -> RunData:
-    """Run predictors that are open; the run is a new one under ``reports`` or an interrupted one.
+    """Run open predictors, as a new run under ``reports`` or as the rest of an interrupted one.
 
-    ``run`` is resumed where it stopped: in the directory ``resume``, or, unless it is to be ``fresh``, in the
-    newest one under ``reports`` that was interrupted and has the same plan; ``keep_failures`` then gets the
-    LLM calls of its rows. ``measure_index`` adds what is known of an index when all questions are answered.
-    Raises :class:`~branchrank.errors.RunError` where ``resume`` has another plan or is finished.
+    The run to resume is the one in the directory ``resume``. Without ``resume``, and unless ``fresh`` is set,
+    it is the newest interrupted run under ``reports`` with the same plan. ``keep_failures`` receives the LLM
+    calls of its rows. ``measure_index`` adds facts about an index that are known only after all questions are
+    answered. Raises :class:`~branchrank.errors.RunError` where ``resume`` has another plan or is finished.
     """
     if resume is not None:
         begun: Path | None = check_resumable(resume, run.plan)
@@ -161,7 +161,7 @@ def run_predictors(
         timings = _timings(directory, predictors, questions, run, settings, progress)
         log.rewrite(rows)
         run = msgspec.structs.replace(run, indexes=tuple(map(measure_index, run.indexes)))
-        # Until run.json says finished the log is held, so that nobody resumes the run.
+        # The log stays locked until run.json says `finished`, so that no other process resumes the run.
         measured = _measured(directory, run, memos, rows, timings, kept(questions, settings), gold_facts)
         publish(measured)
         finished = sealed(directory, measured.record)
@@ -170,7 +170,7 @@ def run_predictors(
 
 
 def _continued(run: RunRecord, begun: RunRecord, *, whole: bool) -> RunRecord:
-    """The record of a resumed run; one whose ``whole`` plan was read keeps what it said of its making."""
+    """Return the record of a resumed run; if its ``whole`` plan was read, the provenance stays as it was."""
     if not whole:
         return msgspec.structs.replace(run, created=begun.created)
     return msgspec.structs.replace(
@@ -194,7 +194,7 @@ def _measured(
     questions: Sequence[Question],
     gold_facts: Sequence[GoldFacts],
 ) -> RunData:
-    """The run as it will be when it is finished; writes the tables that follow from rows and timings."""
+    """Return the run in its finished state, and write the tables computed from rows and timings."""
     write_jsonl(directory / names.GOLD, gold_facts)
     finished = msgspec.structs.replace(
         run,
@@ -218,7 +218,7 @@ def _measured(
 
 
 def kept(questions: Sequence[Question], settings: BenchmarkSettings) -> list[Question]:
-    """The questions as the run's directory keeps them, with their wording or its digest."""
+    """Return the questions as the run's directory stores them: with their wording or with digests of it."""
     if settings.question_text == "keep":
         return list(questions)
     return [hashed(question) for question in questions]
@@ -232,7 +232,7 @@ def _timings(
     settings: BenchmarkSettings,
     progress: Progress,
 ) -> list[Timing]:
-    """The latency pass's timings, those of an interrupted run's finished pass where they are."""
+    """Return the timings of the latency pass; if an interrupted run had finished its pass, reuse those."""
     path = directory / names.TIMINGS_CSV
     if path.exists():
         return read_timings(path)

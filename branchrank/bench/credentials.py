@@ -1,9 +1,9 @@
-"""Taking credentials out of what a run records of its own command and settings.
+"""Removing credentials from the command and the settings that a run records.
 
-1. The passwords are learned from every string that is a URL and from the words of the command.
+1. Passwords are collected from every string that is a URL and from the words of the command.
 2. A string that is a URL loses its credentials as a whole; so does each word of the command.
-3. The environment's keys vanish from every string, and the passwords from all but what identifies the run,
-   which a password such as "hybrid" would make unreadable.
+3. The environment's keys are removed from every string. The passwords are removed from every string except
+   those that identify the run: a password such as "hybrid" would make them unreadable.
 """
 
 from __future__ import annotations
@@ -33,9 +33,9 @@ _IDENTITY = {
 
 
 def scrubbed(record: R, environment: Mapping[str, str]) -> R:
-    """The record without the environment's keys and without the credentials of its URLs.
+    """Return the record without the environment's keys and without the credentials of its URLs.
 
-    A field ``command`` holds words that the shell would split.
+    A field ``command`` is split into words as a shell would split it.
     """
     fields = msgspec.to_builtins(record)
     words = _words(fields.pop("command")) if "command" in fields else None
@@ -56,7 +56,7 @@ def scrubbed(record: R, environment: Mapping[str, str]) -> R:
 
 
 def _words(command: str) -> list[str]:
-    """The words of a command; a command that no shell could split is one word."""
+    """Split a command into words; a command that a shell could not split is one word."""
     try:
         return shlex.split(command)
     except ValueError:
@@ -72,7 +72,7 @@ def _strings(value: Any) -> Iterator[str]:
 
 
 def _each(value: Any, change: Callable[[str], str]) -> Any:
-    """The same structure with every string changed; names of fields stay."""
+    """Return the same structure with every string changed; field names stay as they are."""
     if isinstance(value, str):
         return change(value)
     if isinstance(value, dict):

@@ -1,4 +1,4 @@
-"""What a plan would ask and cost, before it is run: the answer to ``--dry-run``."""
+"""The estimated queries and LLM cost of a plan, before it is run: what ``--dry-run`` prints."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from branchrank.systems.llm_estimate import Estimate, estimate
 
 
 class PredictorEstimate(Record, frozen=True, kw_only=True):
-    """What one predictor would ask: queries of the quality pass, and upper bounds for its LLM.
+    """The estimate for one predictor: queries of the quality pass, and upper bounds for its LLM.
 
     ``index``, ``model`` and ``llm`` are empty where there is none; ``cost`` is ``None`` without a price.
     """
@@ -27,7 +27,7 @@ class PredictorEstimate(Record, frozen=True, kw_only=True):
 
 
 class PlanEstimate(Record, frozen=True, kw_only=True):
-    """What a plan would ask, predictor by predictor."""
+    """The estimate for a plan, predictor by predictor."""
 
     experiment: str
     questions: int
@@ -36,7 +36,7 @@ class PlanEstimate(Record, frozen=True, kw_only=True):
 
 
 def estimate_plan(plan: Plan) -> PlanEstimate:
-    """Check a plan and say what it would ask. Nothing is built, and nobody is contacted.
+    """Check a plan and estimate its queries and LLM cost. Nothing is built, and no server is contacted.
 
     Raises what :func:`~branchrank.bench.plan.check_plan` raises.
     """

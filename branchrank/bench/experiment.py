@@ -1,9 +1,9 @@
 """Experiment files: named systems over named indexes, read from TOML and checked whole.
 
-1. Every system starts from another (``from``), built-in or of the file, or from nothing.
-   A system that bears a built-in name and gives no branches starts from that one.
-2. Its own tables are laid over: ``fuse.k = 10``; ``branches.dense.top_n = 80`` changes the dense
-   branch, and a list ``branches = [...]`` replaces them all.
+1. Every system starts from another one (``from``: a built-in or one of the file), or from nothing. A system
+   with a built-in name and without branches starts from that built-in.
+2. Its own tables override the inherited values: ``fuse.k = 10``; ``branches.dense.top_n = 80`` changes the
+   dense branch, and a list ``branches = [...]`` replaces all branches.
 3. A ``sweep`` makes one system for each combination of its values, named ``name[rrf_k=10]``.
 4. Every problem of the file is reported at once, before any work.
 """
@@ -81,7 +81,7 @@ class _Header(Record, frozen=True, kw_only=True):
 
 
 def load_experiment(path: Path, flags: Mapping[str, Any] | None = None) -> Experiment:
-    """Read an experiment file. Raises one :class:`UsageError` with every problem of it."""
+    """Read an experiment file. Raises one :class:`UsageError` that lists every problem of the file."""
     if not path.is_file():
         raise UsageError(
             f"there is no experiment file {path}{nearest_path(path)}", remedy="branchrank run EXPERIMENT.toml"
@@ -135,7 +135,7 @@ def _refused(path: Path, found: Sequence[str]) -> UsageError:
 
 
 def _header(content: Mapping[str, Any], found: list[str]) -> _Header:
-    """The file's own keys, each checked by itself; one that is wrong keeps its default."""
+    """Check each of the file's own keys separately; a wrong one keeps its default."""
     fields = {field.name: field for field in msgspec.structs.fields(_Header)}
     unknown = [key for key in content if key not in fields]
     found.extend(f"there is no key {key!r}{or_else(key, fields)}" for key in unknown)
@@ -164,7 +164,7 @@ def _header(content: Mapping[str, Any], found: list[str]) -> _Header:
 
 
 def _attempt(found: list[str], make: Callable[[], T]) -> T | None:
-    """What is made, or ``None`` and its problems; those of an error that lists several come one by one."""
+    """Return the result of ``make``, or add each of its problems to ``found`` and return ``None``."""
     try:
         return make()
     except UsageError as error:
@@ -174,7 +174,7 @@ def _attempt(found: list[str], make: Callable[[], T]) -> T | None:
 
 
 def _right(toml: Mapping[str, Any], flags: Mapping[str, Any]) -> tuple[dict[str, Any], Resolved]:
-    """The tables and the settings without the values that are wrong, so that the rest can be checked."""
+    """Return the tables and the settings without the wrong values, so that the rest can be checked."""
 
     def right(toml: Any = None, variables: Any = None, given: Any = None) -> bool:
         made = _attempt([], lambda: resolve(toml=toml, environment=variables or {}, flags=given))
@@ -191,13 +191,13 @@ def _right(toml: Mapping[str, Any], flags: Mapping[str, Any]) -> tuple[dict[str,
 
 
 def _over(toml: Mapping[str, Any], section: str, table: Mapping[str, Any]) -> dict[str, Any]:
-    """The tables with one laid over; what is no table there stays, for :func:`resolve` to refuse."""
+    """Merge one table over the tables; a value that is not a table stays, and :func:`resolve` refuses it."""
     below = toml.get(section, {})
     return {**toml, section: {**below, **table} if isinstance(below, Mapping) else below}
 
 
 def _declared(settings: Resolved, names: Sequence[str], failed: Sequence[str]) -> list[str]:
-    """Problems of the declared primary measure and baseline, which may be a system that has failed."""
+    """List problems of the declared primary measure and baseline; the baseline may be a failed system."""
     part = settings.part(BenchmarkSettings)
     found: list[str] = []
     for key, names_of in (("primary", [part.primary]), ("measures", measure_names(part.measures))):
@@ -208,7 +208,7 @@ def _declared(settings: Resolved, names: Sequence[str], failed: Sequence[str]) -
                 found.append(f"{key}: {error.message}; {error.remedy}")
     declared = (part.baseline,) if isinstance(part.baseline, str) else part.baseline
     for baseline in declared if names or failed else ():
-        # Of a sweep that failed, only the table's name is known.
+        # If a sweep failed, only its table's name is known.
         there = baseline in ("", ALL_PAIRS, *names) or baseline.partition("[")[0] in failed
         if not there:
             found.append(
@@ -220,7 +220,7 @@ def _declared(settings: Resolved, names: Sequence[str], failed: Sequence[str]) -
 def _indexes(
     tables: Mapping[str, Mapping[str, Any]], toml: Mapping[str, Any], found: list[str]
 ) -> dict[str, Resolved]:
-    """The settings of the workspace's own index, and of those of the file, laid over them."""
+    """Return the settings of the workspace's own index, and those of the file's indexes merged over them."""
     made: dict[str, Resolved] = {}
     named: dict[str, Mapping[str, Any]] = {DEFAULT_INDEX: {}, **tables}
     for name, table in named.items():
@@ -251,7 +251,7 @@ class _Systems:
         self._bases: dict[tuple[str, str], dict[str, Any] | None] = {}
 
     def all(self) -> list[PlannedSystem]:
-        """Every system, sweeps spelt out."""
+        """Return every system; a sweep gives one system for each of its points."""
         made: list[PlannedSystem] = []
         for name in self.tables:
             named = self._named(name)
@@ -261,7 +261,7 @@ class _Systems:
         return made
 
     def _named(self, name: str) -> list[PlannedSystem]:
-        """The systems of a table; none when any is wrong."""
+        """Return the systems of a table; an empty result when any of them is wrong."""
         base = self._base(name)
         if base is None:
             return []
@@ -301,9 +301,9 @@ class _Systems:
         return msgspec.convert(swept, System)
 
     def _base(self, name: str, above: tuple[str, ...] = (), endpoint: str = "") -> dict[str, Any] | None:
-        """The system's table with all that it inherits; ``None``, its problems noted once, when wrong.
+        """Return the system's table with inherited values; note problems once, and return ``None`` for them.
 
-        ``endpoint`` is the LLM's, where the file names one.
+        ``endpoint`` is the LLM's, if the file names one.
         """
         if name in above:
             self.found.append(f"[systems.{name}] inherits from itself: {' -> '.join([*above, name])}")
@@ -339,7 +339,7 @@ class _Systems:
 
 
 def _with_endpoint(settings: Resolved, section: str, endpoint: str) -> Resolved:
-    """The settings with the endpoint in the part of a built-in system, if that system has an LLM."""
+    """Return the settings with the endpoint set for a built-in system, if that system has an LLM."""
     part = settings.parts.get(section)
     if not endpoint or not isinstance(part, SystemSettings) or "base_url" not in part.aliases:
         return settings
@@ -348,7 +348,7 @@ def _with_endpoint(settings: Resolved, section: str, endpoint: str) -> Resolved:
 
 
 def _wrong(inherited: Mapping[str, Any], own: Mapping[str, Any]) -> list[str]:
-    """What is wrong with a system's own keys, each laid over by itself."""
+    """List what is wrong with a system's own keys, merging each of them separately."""
     found = []
     for key, value in own.items():
         try:

@@ -1,17 +1,18 @@
 """The latency pass: unmemoised, one query at a time, predictors interleaved in a seeded order.
 
-1. Each predictor answers one question first, apart from the others: whatever a first query sets up is not in
-   their times. The process, its index and its models are open by then, so this is no cold start.
+1. Each predictor first answers one question that is timed separately, so that the other times do not include
+   what a first query sets up. The process, its index and its models are already open, so this is not a cold
+   start.
 2. Every sampled question goes through every predictor, the pairs in an order shuffled by the seed, so that a
-   drift of the machine falls on all of them alike.
+   drift of the machine affects all of them alike.
 3. Wall and CPU time of the whole query and wall time of each stage are kept, in milliseconds. CPU time is
-   that of this process and of the children that it started and waited for, such as grep's. Time spent
-   waiting for an LLM is a stage of its own (``llm wait``), and is not in ``compute``. A call that a cache or
-   a cassette serves counts with the time that the server took when it was recorded, so that the pass spends
-   nothing twice.
-4. Each sampled query is timed ``repeats`` times, each time in an order of its own, and the answer with the
-   median total is kept: one time per query, so that the times stay independent draws, and a bound of their
-   p95 is about queries of this kind. Both passes leave the garbage collector as it is.
+   that of this process and of the children that it started and waited for, such as grep's. Time spent waiting
+   for an LLM is a separate stage (``llm wait``), and ``compute`` does not include it. A call that a cache or
+   a cassette serves counts with the time that the server took when it was recorded, so that no call is paid
+   for twice.
+4. Each sampled query is timed ``repeats`` times, each time in a different order, and the answer with the
+   median total is kept. That leaves one time per query, so the times stay independent draws, as the bound of
+   p95 requires. Both passes leave the garbage collector as it is.
 """
 
 from __future__ import annotations
@@ -58,7 +59,7 @@ def latency_pass(
 
 
 def _medians(asked: Iterable[Sequence[Timing]]) -> list[Timing]:
-    """Of each predictor and question the answer with the median total, the lower one of two."""
+    """Keep, for each predictor and question, the answer with the median total; of two, the lower one."""
     found: dict[tuple[str, str], list[Sequence[Timing]]] = {}
     for answer in asked:
         found.setdefault((answer[0].predictor, answer[0].question_id), []).append(answer)

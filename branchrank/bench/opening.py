@@ -1,4 +1,4 @@
-"""What a plan needs open while it runs: LLM endpoints, indexes, engines, predictors."""
+"""Opening what a plan uses while it runs: LLM endpoints, indexes, engines, predictors."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ from branchrank.systems.query import read_filters
 
 
 class OpenPredictor(Record, frozen=True, kw_only=True):
-    """A predictor that can be asked, its twin for the latency pass, which caches nothing, and its record."""
+    """A predictor that can be asked, its uncached copy for the latency pass, and its record."""
 
     predictor: BenchmarkPredictor
     unmemoised: BenchmarkPredictor
@@ -37,7 +37,7 @@ class OpenPredictor(Record, frozen=True, kw_only=True):
 class OpenPlan(Record, frozen=True, kw_only=True):
     """Everything that a plan opened: predictors in its order, indexes and engines by name of the index.
 
-    ``keep_failures`` takes the rows' LLM calls before an interrupted run is resumed.
+    ``keep_failures`` receives the LLM calls of the existing rows before an interrupted run is resumed.
     """
 
     predictors: tuple[OpenPredictor, ...]
@@ -47,11 +47,11 @@ class OpenPlan(Record, frozen=True, kw_only=True):
 
     @property
     def memos(self) -> tuple[Memo, ...]:
-        """What the engines remember of their stages."""
+        """The memoised stage results of the engines."""
         return tuple(engine.memo for engine in self.engines.values())
 
     def measured(self, facts: IndexFacts, questions: Sequence[Question]) -> IndexFacts:
-        """The facts of an index with what its vector store found for the questions."""
+        """Return the facts of an index, with the recall of its vector store over the questions."""
         asked = (each.record for each in self.predictors)
         systems = [record.system for record in asked if record.system and record.index == facts.name]
         return with_recall(facts, self.engines[facts.name], systems, questions)
@@ -69,9 +69,9 @@ def open_plan(
 ) -> Iterator[OpenPlan]:
     """Open a plan; leaving the context closes all of it.
 
-    Endpoints are checked first: that is quick, and an index may take long to build. An index that is missing
-    or stale is built, or, without ``build``, refused. Raises :class:`QuestionError` for gold outside the
-    corpus, and what opening an endpoint, a model, an index or a branch raises.
+    Endpoints are checked first, because that is quick and building an index may take long. An index that is
+    missing or stale is built, or, without ``build``, refused. Raises :class:`QuestionError` for gold outside
+    the corpus, and what opening an endpoint, a model, an index or a branch raises.
     """
     for each in plan.predictors:
         if isinstance(each, ApiPredictor):
@@ -109,7 +109,7 @@ def open_plan(
 def _engines(
     plan: Plan, name: str, index: Index, stages: LLMStages, notify: Notify, opened: ExitStack
 ) -> tuple[Engine, Engine]:
-    """The engine of an index for the quality pass, and the one for the latency pass, which caches nothing."""
+    """Return an index's engine for the quality pass, and its uncached engine for the latency pass."""
     workspace = WorkspaceFolder(plan.data_dir, plan.settings, notify=notify)
     cache = opened.enter_context(closing(workspace.open_cache()))
     root, settings = workspace.corpus_root, plan.indexes[name]
@@ -144,7 +144,7 @@ def _opened(
 
 
 def predictor_record(plan: Plan, each: PlannedSystem | BenchmarkPredictor) -> PredictorRecord:
-    """What a run keeps of a predictor of its plan."""
+    """Return the record that a run stores for a predictor of its plan."""
     if not isinstance(each, PlannedSystem):
         return PredictorRecord(name=each.name, llm=each.llm, index="", origin=getattr(each, "origin", ""))
     return PredictorRecord(

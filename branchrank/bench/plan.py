@@ -1,4 +1,4 @@
-"""A plan: everything that one benchmark is, checked whole before any work.
+"""A plan: everything that defines one benchmark, checked as a whole before any work.
 
 A plan is made from predictors and settings (:func:`plan_from_names`), from an experiment file
 (:func:`plan_from_experiment`), or from an interrupted run (:mod:`branchrank.bench.resume`).
@@ -88,12 +88,12 @@ class Plan(Record, frozen=True, kw_only=True):
         return self.repeats if system.asks_llm else 1
 
     def problems(self) -> list[str]:
-        """Everything that keeps the plan from being run, in words; empty when it can be."""
+        """Return, in words, everything that prevents the plan from being run; empty when it can be run."""
         return [error.message for error in _errors(self)]
 
 
 def check_plan(plan: Plan) -> list[Question]:
-    """Return the questions that the plan asks. Nothing is built and nobody is contacted.
+    """Return the questions that the plan asks. Nothing is built and no server is contacted.
 
     Raises one error with every problem of the plan: a :class:`UsageError`, or an :class:`InputError` where
     only files are wrong.
@@ -105,8 +105,10 @@ def check_plan(plan: Plan) -> list[Question]:
 
 
 def asked_questions(plan: Plan) -> list[Question]:
-    """The plan's sample of its question file, in the order of ids. Raises
-    :class:`~branchrank.errors.QuestionError`."""
+    """The plan's sample of its question file, in the order of ids.
+
+    Raises :class:`~branchrank.errors.QuestionError`.
+    """
     part = plan.settings.part(BenchmarkSettings)
     questions = sample_questions(load_questions(plan.questions_file), part.sample_size, part.sample_seed)
     check_wording(questions, plan.questions_file)
@@ -114,7 +116,7 @@ def asked_questions(plan: Plan) -> list[Question]:
 
 
 def _errors(plan: Plan) -> Iterator[BranchRankError]:
-    """Every problem of a plan, as the error that it would be by itself."""
+    """Return every problem of a plan, each as a separate error."""
     if not plan.predictors:
         yield UsageError("no predictor is named", remedy="--predictor local")
     names = plan.names
@@ -182,14 +184,14 @@ def check_pool(system: System, settings: BenchmarkSettings) -> None:
 
 
 def with_depth(settings: Resolved) -> Resolved:
-    """The settings with as many hits kept as the deepest measure needs, where nobody set ``top_k``."""
+    """Return the settings; if ``top_k`` was not set, it becomes what the deepest measure needs."""
     part = settings.part(BenchmarkSettings)
     if settings.origins[_TOP_K] != DEFAULT:
         return settings
     try:
         needed = depth_needed(comparisons.declared_measures(part))
     except UsageError:
-        return settings  # the plan's own check names it
+        return settings  # the plan's own check reports it
     [limit] = (int(each.high or 0) for each in settings_of(BenchmarkSettings) if each.name == "top_k")
     if needed <= part.top_k:
         return settings
@@ -211,7 +213,7 @@ def _system_remedy(wrong: Sequence[str]) -> str:
 
 
 def _attempt(found: list[BranchRankError], make: Callable[[], T]) -> T | None:
-    """What is made; ``None``, with the error noted, when a flag or a file is wrong."""
+    """Return the result of ``make``, or add the error of a wrong flag or file and return ``None``."""
     try:
         return make()
     except (UsageError, InputError) as error:
@@ -220,7 +222,7 @@ def _attempt(found: list[BranchRankError], make: Callable[[], T]) -> T | None:
 
 
 def combined(found: Sequence[BranchRankError]) -> BranchRankError:
-    """One error that says everything that several say."""
+    """Combine several errors into one."""
     kinds = {type(error) for error in found}
     kind: type[BranchRankError]
     if len(kinds) == 1:
@@ -244,11 +246,10 @@ def plan_from_names(
     """Make a plan from predictors in the order given, all on the workspace's own index.
 
     A predictor is a name (``local``, ``all``, ``api``, ``module:Class``), a :class:`System`, or what
-    :func:`~branchrank.bench.predictors.predictor_of` takes. A built-in system that several names stand for
-    is asked once. ``api_endpoint`` is the URL of the predictor ``api``, ``api_predictor`` the predictor that
-    it is asked for. ``fields`` are the plan's further fields.
-
-    Raises one :class:`UsageError` with every problem, those of the plan included.
+    :func:`~branchrank.bench.predictors.predictor_of` takes. A built-in system that several names stand for is
+    asked once. ``api_endpoint`` is the URL of the predictor ``api``, ``api_predictor`` the predictor that it
+    is asked for. ``fields`` are the other fields of the plan. Raises one :class:`UsageError` that lists every
+    problem, including those of the plan.
     """
     found: list[BranchRankError] = []
     made: dict[object, PlannedSystem | BenchmarkPredictor] = {}
@@ -294,8 +295,10 @@ def endpoint_predictor(url: str, target: str) -> ApiPredictor:
 
 
 def plan_from_experiment(path: Path, flags: Mapping[str, Any] | None = None, **fields: Any) -> Plan:
-    """Make a plan from an experiment file. ``flags`` maps ``"section.name"`` to settings that go before the
-    file's; ``fields`` are the plan's further fields, such as ``reports``.
+    """Make a plan from an experiment file.
+
+    ``flags`` maps ``"section.name"`` to settings that override the file's; ``fields`` are the other fields of
+    the plan, such as ``reports``.
 
     Raises one :class:`UsageError` with every problem of the file.
     """

@@ -1,4 +1,4 @@
-"""Predictors: a system under benchmark, whatever answers its queries.
+"""Predictors: the systems under benchmark, of every kind.
 
 :class:`SystemPredictor` runs a system record on the engine; :class:`ClassPredictor` wraps a user's own class
 with ``retrieve(query, k)``; :class:`ApiPredictor` asks any HTTP endpoint that answers ``POST /retrieve``.
@@ -25,7 +25,7 @@ from branchrank.systems.query import Filter
 
 _LARGEST_ANSWER = 64 * 1024 * 1024
 _UNREADABLE = (msgspec.DecodeError, UnicodeDecodeError)
-MOST_LINES = 10_000_000  # no document is longer; a hit that claims to be is an error of its predictor
+MOST_LINES = 10_000_000  # no document is longer; a hit past this line is an error of its predictor
 
 
 class BenchmarkPredictor(Protocol):
@@ -35,11 +35,11 @@ class BenchmarkPredictor(Protocol):
     llm: str
 
     def predict(self, question: Question, k: int, repeat: int = 0) -> Retrieval:
-        """At most ``k`` hits for the question, best first; never looks at its gold."""
+        """Return at most ``k`` hits for the question, best first, without looking at its gold."""
         ...
 
     def gold_keys(self, question: Question) -> frozenset[str]:
-        """The ids, as its traces use them, that cover the question's gold; empty without traces."""
+        """Return the ids, as used in its traces, that cover the question's gold; empty without traces."""
         ...
 
 
@@ -64,7 +64,7 @@ class SystemPredictor:
             filters=self.filters,
             repeat=repeat,
         )
-        if found.incomplete:  # a part must not pass for the whole
+        if found.incomplete:  # a partial result must not count as a complete one
             raise BranchRankError(
                 found.incomplete, remedy="exclude large files from the corpus, or run it less loaded"
             )
@@ -81,15 +81,15 @@ class Untraced:
     """A predictor from outside, which leaves no trace."""
 
     def gold_keys(self, question: Question) -> frozenset[str]:
-        """None: there is no trace to look them up in."""
+        """Return no keys, because there is no trace to look them up in."""
         return frozenset()
 
 
 class ClassPredictor(Untraced):
     """A user's own predictor. Hits inside excluded spans are removed from what it returns.
 
-    It is called as its attribute ``name`` says, else ``name``. ``origin`` is ``module:Class`` where it was
-    named so, else the dotted name of its type, which no command can make again.
+    Its name is its attribute ``name``, or else the argument ``name``. ``origin`` is ``module:Class`` if it
+    was given in that form, or else the dotted name of its type, from which a command can't recreate it.
     """
 
     def __init__(self, name: str, wrapped: Predictor, *, origin: str = "") -> None:
@@ -99,7 +99,7 @@ class ClassPredictor(Untraced):
         self.origin = origin
 
     def predict(self, question: Question, k: int, repeat: int = 0) -> Retrieval:
-        """Ask the user's class, with a margin for what is excluded."""
+        """Ask the user's class for more than ``k`` hits, since hits in excluded spans are removed."""
         margin = 10 if question.excluded_spans else 0
         returned = self.wrapped.retrieve(question.question, k + margin)
         if not isinstance(returned, Iterable):
@@ -120,10 +120,10 @@ class ClassPredictor(Untraced):
 
 
 def _checked(hit: Hit) -> Hit:
-    """The hit with Python's own numbers, whatever it was computed with, as a row can keep it.
+    """Return the hit with plain Python numbers, so that a row can store it.
 
-    Raises ``ValueError`` or ``TypeError`` for wrong types, lines that are no span, a score that is no number,
-    and ``OverflowError``, which from a class fails the question only, for lines past ``MOST_LINES``.
+    Raises ``ValueError`` or ``TypeError`` for wrong types, lines that are not a span or a score that is not a
+    number. Raises ``OverflowError``, which fails only this question, for lines past ``MOST_LINES``.
     """
     for name in ("id", "source", "text"):
         if not isinstance(getattr(hit, name), str):
@@ -151,9 +151,9 @@ def _excluded(hit: Hit, question: Question) -> bool:
 
 
 def load_class_predictor(name: str) -> ClassPredictor:
-    """Import ``module:Class`` and make one without arguments.
+    """Import ``module:Class`` and instantiate it without arguments.
 
-    Raises :class:`UsageError` saying what of it failed.
+    Raises :class:`UsageError` that says which step failed.
     """
     module_name, _, class_name = name.partition(":")
     remedy = (
@@ -211,7 +211,7 @@ def _name_of(thing: object) -> str:
 
 
 def _dotted(thing: object) -> str:
-    """Where a class or a function is defined, without a colon: not a name that a command could import."""
+    """Return where a class or a function is defined, without a colon: a command can't import that name."""
     return f"{getattr(thing, '__module__', '')}.{getattr(thing, '__qualname__', _name_of(thing))}"
 
 
@@ -267,8 +267,11 @@ class ApiPredictor(Untraced):
         self.llm = "none"
 
     def check(self) -> None:
-        """Ask one query before any work. Raises :class:`UsageError` for what would fail every query: no
-        server, a refusal, or another format. An error of the server's own (5xx) may concern this query."""
+        """Ask one query before any work.
+
+        Raises :class:`UsageError` for what would fail every query: no server, a refusal, or another format. A
+        server error (5xx) is not raised, because it may concern this query only.
+        """
         from branchrank.http_client import HttpError, StatusError
 
         try:

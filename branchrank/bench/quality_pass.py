@@ -2,7 +2,7 @@
 
 1. Rows that an interrupted run left are kept; their questions are not asked again.
 2. A question goes through all predictors before the next one, so that they share memoised work.
-3. A query that fails is a row with the reason, and a miss in every denominator.
+3. A query that fails becomes a row with the reason, and counts as a miss in every rate.
 4. Ctrl-C and SIGTERM end the pass between rows; nothing finished is lost.
 """
 
@@ -107,5 +107,5 @@ def shortened(stage: StageTrace, depth: int) -> StageTrace:
 
 @lru_cache(maxsize=4096)
 def _rounded(scores: tuple[float, ...]) -> tuple[float, ...]:
-    """Predictors share stages, and so the same scores again and again."""
+    """Cached, because predictors share stages and so repeat the same scores."""
     return tuple(round(score, 9) for score in scores)

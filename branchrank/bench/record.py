@@ -1,4 +1,4 @@
-"""``run.json`` as it is when a run begins: what the plan says, and which indexes were opened for it."""
+"""``run.json`` at the start of a run: the plan, and the indexes that were opened for it."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ from branchrank.settings import BenchmarkSettings, Bm25Settings, IndexSettings, 
 
 
 def run_record(plan: Plan, opened: OpenPlan, questions: Sequence[Question]) -> RunRecord:
-    """What ``run.json`` says when a run begins, without credentials."""
+    """Return ``run.json`` at the start of a run, without credentials."""
     record = planned_record(plan, questions, os.environ)
     first = next(iter(opened.indexes.values()), None)
     if first is None:
@@ -42,7 +42,7 @@ def run_record(plan: Plan, opened: OpenPlan, questions: Sequence[Question]) -> R
 
 
 def planned_record(plan: Plan, questions: Sequence[Question], environment: Mapping[str, str]) -> RunRecord:
-    """What ``run.json`` says of a plan alone, before anything is opened, without credentials."""
+    """Return the part of ``run.json`` that follows from the plan alone, without credentials."""
     part = plan.settings.part(BenchmarkSettings)
     prices = plan.settings.part(LLMSettings).price_table
     used = {each.index for each in plan.predictors if isinstance(each, PlannedSystem)}
@@ -76,7 +76,7 @@ def planned_record(plan: Plan, questions: Sequence[Question], environment: Mappi
 
 
 def _index_table(settings: Resolved, own: Resolved) -> dict[str, Any]:
-    """The settings of an index; with those of BM25 where they are not the plan's ``own``."""
+    """Return the settings of an index, with those of BM25 if they differ from the plan's ``own``."""
     table: dict[str, Any] = msgspec.to_builtins(settings.part(IndexSettings))
     words = settings.part(Bm25Settings)
     if words != own.part(Bm25Settings):
@@ -85,7 +85,7 @@ def _index_table(settings: Resolved, own: Resolved) -> dict[str, Any]:
 
 
 def index_facts(name: str, index: Index) -> IndexFacts:
-    """What ``run.json`` says of an index."""
+    """Return what ``run.json`` stores about an index."""
     manifest = index.manifest
     return IndexFacts(
         name=name,
@@ -105,6 +105,6 @@ def index_facts(name: str, index: Index) -> IndexFacts:
 
 
 def relative(path: Path) -> str:
-    """A path as a report shows it: relative to here where it lies near, so that it names no home."""
+    """Return a path as a report shows it: relative if near the working directory, to name no home."""
     near = Path(os.path.relpath(path.resolve(), Path.cwd()))
     return (path if near.parts[:3] == ("..", "..", "..") else near).as_posix()

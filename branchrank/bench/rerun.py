@@ -1,8 +1,9 @@
 """Asking a finished run's questions again: its plan, read from its directory as a resumed run's is.
 
-1. What leads out of the workspace comes from the command alone (:mod:`branchrank.bench.resume`). A class or
-   an endpoint that it does not name is left out, not refused.
-2. No LLM is asked: a system with one is answered by the cassette that the command names, or left out.
+1. Everything outside the workspace comes from the command alone (:mod:`branchrank.bench.resume`). A class or
+   an endpoint that the command does not name is skipped, not refused.
+2. No LLM is asked: for a system with an LLM, the cassette that the command names answers its calls; without a
+   cassette the system is skipped.
 3. The questions are drawn by the run's seed. The indexes must be those of the run.
 """
 
@@ -30,12 +31,12 @@ from branchrank.runs.directory import PredictorRecord, RunRecord
 from branchrank.settings import BenchmarkSettings, CacheSettings, LLMSettings
 
 _REPLAY = f"{LLMSettings.section}.replay"
-#: What a rerun never reaches: nothing is recorded, priced or cached, and no LLM is asked.
+#: Settings that a rerun ignores: nothing is recorded, priced or cached, and no LLM is asked.
 _UNUSED = frozenset({"LLM endpoint", "Redis", "cassette", "price table"})
 
 
 class OpenRerun(NamedTuple):
-    """The predictors that can be asked, the questions to ask, the indexes, and why others are left out."""
+    """The predictors and questions to ask, the indexes, and the reasons why other predictors are skipped."""
 
     predictors: tuple[OpenPredictor, ...]
     questions: list[Question]
@@ -49,8 +50,8 @@ def open_rerun(
 ) -> Iterator[OpenRerun]:
     """Open what is needed to ask ``count`` questions of a finished run again.
 
-    Raises :class:`RunError` where an index or the questions are not those of the run, or where it reaches
-    what the command does not name, and what opening a plan raises.
+    Raises :class:`RunError` if an index or the questions are not those of the run, or if the run uses
+    something outside the workspace that the command does not name. Also raises what opening a plan raises.
     """
     cassette = named.settings.get(_REPLAY, "")
     left_out = {
@@ -104,7 +105,7 @@ def _plan(directory: Path, run: RunRecord, count: int, named: Named, cassette: s
     )
     found = Names(directory, words, ("verify", "--rerun", str(count)), _UNUSED)
     llm = {**run.settings.get(LLMSettings.section, {}), "record": "", "replay": "", "price_table": ""}
-    # The baseline may be left out, and a rerun compares no predictors.
+    # The baseline may be skipped, and a rerun compares no predictors.
     benchmark = {**run.settings.get(BenchmarkSettings.section, {}), "baseline": ""}
     tables = {
         **run.settings,

@@ -1,10 +1,10 @@
 """Resuming a run: its plan, read from its directory.
 
-A run directory may come from somebody else, so it is data.
+A run directory may come from somebody else, so it is treated as data.
 
 1. Numbers, choices, systems and questions come from the directory, after the checks that flags pass.
-2. What leads out of the workspace (a host, a model, a file, a class) is never taken from it: the command
-   names it, and it must be what the run used. One error lists what is missing, with the whole command.
+2. Anything outside the workspace (a host, a model, a file, a class) is never taken from it. The command must
+   name it, and it must be what the run used. One error lists what is missing, with the whole command.
 3. Before a row is written, the whole plan is compared with the run's
    (:func:`~branchrank.runs.directory.check_resumable`).
 """
@@ -51,11 +51,11 @@ _MODEL = "embedding model"
 
 
 class Named(Record, frozen=True, kw_only=True):
-    """What the person who resumes a run names in the command.
+    """The hosts, models, files and classes that the resuming command names.
 
-    ``settings`` maps names of :func:`~branchrank.settings.reaching_settings` to values. ``allowed`` are
-    further hosts, models and files, for the systems and indexes of an experiment file. ``questions`` is
-    needed where the run keeps no wording.
+    ``settings`` maps names of :func:`~branchrank.settings.reaching_settings` to values. ``allowed`` are other
+    hosts, models and files, for the systems and indexes of an experiment file. ``questions`` is needed if the
+    run does not keep the questions' wording.
     """
 
     data_dir: Path | None = None
@@ -81,10 +81,10 @@ class Named(Record, frozen=True, kw_only=True):
 
 
 def plan_from_run(directory: Path, named: Named) -> Plan:
-    """The plan of an interrupted run, to be given to :func:`~branchrank.bench.benchmark.run_plan`.
+    """Read the plan of an interrupted run, for :func:`~branchrank.bench.benchmark.run_plan`.
 
-    Nothing is imported, opened or contacted that ``named`` does not hold. Raises :class:`RunError` when the
-    run is finished or damaged, a value is out of its range, or something is not named.
+    Only what ``named`` holds is imported, opened or contacted. Raises :class:`RunError` when the run is
+    finished or damaged, a value is out of its range, or something is not named.
     """
     run = read_unfinished(directory)
     plan = recorded_plan(directory, run, Names(directory, named))
@@ -98,7 +98,7 @@ def plan_from_run(directory: Path, named: Named) -> Plan:
 
 
 def recorded_plan(directory: Path, run: RunRecord, found: Names) -> Plan:
-    """The plan of a run, to be checked. Raises :class:`RunError` as :func:`plan_from_run` does."""
+    """Read the plan of a run, unchecked. Raises :class:`RunError` as :func:`plan_from_run` does."""
     settings = recorded_settings(directory, run, found)
     indexes = {
         name: recorded_index(directory, table, settings, found) for name, table in run.index_settings.items()
@@ -122,9 +122,9 @@ def recorded_plan(directory: Path, run: RunRecord, found: Names) -> Plan:
 
 
 class Names:
-    """Compares what a run reaches with what the command names; collects what is missing or differs.
+    """Compares what a run uses outside the workspace with what the command names; collects differences.
 
-    ``command`` is how a person begins the command again, ``unused`` the roles that it does not reach.
+    ``command`` is the start of the command to type, ``unused`` the roles that the command ignores.
     """
 
     def __init__(
@@ -146,7 +146,7 @@ class Names:
             self.values[reaching_settings()[key].reaches, bare_url(value)] = value
 
     def setting(self, setting: Setting, recorded: str) -> str:
-        """The value of a setting: the named one, which must be the run's."""
+        """Return the named value of a setting, which must equal the run's."""
         self.flags[setting.reaches, recorded] = setting.flag
         value = self.named.settings.get(f"{setting.section}.{setting.name}")
         if value is None:
@@ -160,7 +160,7 @@ class Names:
         return value
 
     def value(self, role: str, recorded: str) -> str:
-        """A value inside a system or an index of its own: one that was named for this role, or allowed."""
+        """Return a value inside a system or an extra index; it must be named for this role, or allowed."""
         if self._needs_no_name(role, recorded):
             return recorded
         if (role, recorded) in self.values:
@@ -213,7 +213,7 @@ class Names:
 
 
 def recorded_settings(directory: Path, run: RunRecord, found: Names) -> Resolved:
-    """The run's settings, checked like those of a TOML file, with what reaches out as it was named."""
+    """Return the run's settings, checked like a TOML file's, with the command's values for outside things."""
     recorded = _resolved(directory, run.settings)
     tables = {
         part.section: msgspec.to_builtins(recorded.part(part))
@@ -250,7 +250,7 @@ def recorded_index(directory: Path, table: Mapping[str, Any], settings: Resolved
 def predictor_maker(
     record: PredictorRecord, found: Names
 ) -> Callable[[], PlannedSystem | BenchmarkPredictor]:
-    """What makes a predictor once all that it reaches is known to be named."""
+    """Return a function that makes a predictor; call it after the check that everything it uses is named."""
     if record.system is not None:
         origin: Literal["", "tuned"] = "tuned" if record.origin == "tuned" else ""
         system = with_reached(record.system, found.value)
@@ -270,7 +270,7 @@ def predictor_maker(
 
 
 def recorded_questions(directory: Path, named: Named, settings: Resolved) -> Path | None:
-    """The question file: the run's own copy, unless that keeps no wording."""
+    """Return the question file: the run's own copy, unless that holds digests in place of the wording."""
     if named.questions is not None:
         return named.questions
     keeps = settings.part(BenchmarkSettings).question_text == "keep"
@@ -290,9 +290,9 @@ def recorded_repeats(directory: Path, run: RunRecord) -> int:
 
 
 def with_reached(record: R, change: Change) -> R:
-    """The record with ``change(role, value)`` in place of every value that is marked to reach out.
+    """Return the record with ``change(role, value)`` in place of every value marked as outside the workspace.
 
-    Records inside are changed too. Text in a free table, such as the options of a branch kind, counts where
+    Nested records are changed too. Text in a free table, such as the options of a branch kind, counts where
     it looks like a URL or a path.
     """
     changed = {
@@ -315,7 +315,7 @@ def _changed(value: Any, role: str, change: Change) -> Any:
 
 
 def _role(annotation: Any) -> str:
-    """The role that a field's type marks; empty when its value does not reach out."""
+    """Return the role that a field's type marks; empty when its value stays inside the workspace."""
     for mark in get_args(annotation):
         if isinstance(mark, Meta) and mark.extra and "reaches" in mark.extra:
             return str(mark.extra["reaches"])

@@ -1,13 +1,13 @@
-"""A seal: what a run is going to do, written down before it is made.
+"""A seal: a file, written before a run, that fixes what the run is going to do.
 
 1. ``seal_plan`` writes a file that holds every part of the plan that can change a row or a verdict: the
    questions, the corpus, the predictors, their settings, the primary measure, baseline, alpha and the others.
-   Short values stand there as they are, long ones as their SHA-256.
-2. A run that names the file is refused when a part differs, and its ``run.json`` keeps the file's digest.
+   Short values are stored as they are, long ones as their SHA-256.
+2. A run with this seal is refused when a part differs; otherwise its ``run.json`` stores the file's digest.
 3. ``branchrank verify`` derives the parts from ``run.json`` again.
 
-A seal proves nothing by itself: whoever can change the run can write another file. A copy of it somewhere
-else (a commit, a mail, a registry of studies) shows when it was made.
+A seal proves nothing by itself: anyone who can change the run can also write another seal. A copy of it
+somewhere else (a commit, a mail, a registry of studies) shows when it was made.
 """
 
 from __future__ import annotations
@@ -29,21 +29,22 @@ from branchrank.runs.directory import RunRecord, SealRecord
 
 Part = str | int | float | bool | None
 
-#: Parts of :attr:`RunRecord.plan` that are left out: an index is known once it is built, and its settings and
-#: corpus are parts; a sealed run may be recorded, and replayed from that.
+#: Parts of :attr:`RunRecord.plan` that a seal omits: indexes, because they are known only once they are built
+#: (their settings and corpus are sealed), and the cassette, so that a sealed run can be recorded and
+#: replayed.
 _LEFT_OUT = ("the index", "--llm-record", "--llm-replay")
 _LONGEST = 80
 
 
 class Seal(Record, frozen=True, kw_only=True):
-    """The parts of a plan, and the digest of all of them."""
+    """The parts of a plan, and a digest of all parts."""
 
     digest: str
     parts: dict[str, Part]
 
 
 def seal_of(run: RunRecord) -> Seal:
-    """The seal that a run of this record matches."""
+    """Return the seal that a run with this record matches."""
     parts: dict[str, object] = {name: value for name, value in run.plan.items() if name not in _LEFT_OUT}
     parts["the settings of the indexes"] = run.index_settings
     for name, value in run.settings.get("benchmark", {}).items():
@@ -62,7 +63,7 @@ def seal_plan(plan: Plan, path: Path) -> Seal:
     """Write the seal of a plan to a new file.
 
     Raises what :func:`~branchrank.bench.plan.check_plan` raises, and :class:`UsageError` for a plan with a
-    Python object, whose state no record holds, or where the file exists.
+    Python object, whose state is not recorded, or if the file exists.
     """
     seal = _seal_now(plan, check_plan(plan))
     if path.exists():
@@ -72,7 +73,10 @@ def seal_plan(plan: Plan, path: Path) -> Seal:
 
 
 def check_seal(plan: Plan, questions: Sequence[Question], path: Path) -> SealRecord:
-    """What a run of the plan keeps of its seal. Raises :class:`InputError` where the plan is another one."""
+    """Return what a run stores about its seal.
+
+    Raises :class:`InputError` if the plan differs from the sealed one.
+    """
     seal = read_seal(path)
     different = differences(seal, _seal_now(plan, questions))
     if different:
@@ -84,7 +88,7 @@ def check_seal(plan: Plan, questions: Sequence[Question], path: Path) -> SealRec
 
 
 def read_seal(path: Path) -> Seal:
-    """Read a seal. Raises :class:`InputError` for a file that is none or was changed."""
+    """Read a seal. Raises :class:`InputError` if the file is not a seal or was changed."""
     try:
         seal = msgspec.json.decode(path.read_bytes(), type=Seal)
     except OSError as error:
@@ -99,7 +103,7 @@ def read_seal(path: Path) -> Seal:
 
 
 def differences(seal: Seal, other: Seal) -> list[str]:
-    """Each part in which the second seal differs, in words."""
+    """Describe each part in which the second seal differs from the first."""
     return [
         f"{name}: sealed {seal.parts.get(name, 'nothing')!r}, now {other.parts.get(name, 'nothing')!r}"
         for name in dict.fromkeys((*seal.parts, *other.parts))

@@ -1,4 +1,4 @@
-"""How many of the true nearest chunks an approximate vector store found for the questions of a run."""
+"""Recall of an approximate vector store: its share of the true nearest chunks for a run's questions."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from branchrank.systems.engine import Engine
 
 
 def searches_vectors(systems: Iterable[System]) -> int:
-    """The deepest list that the systems ask of a vector search; 0 where none of them searches vectors.
+    """Return the largest number of hits that a system requests from a vector search; 0 without vector search.
 
     >>> from branchrank.settings.systems import LOCAL
     >>> searches_vectors([LOCAL])
@@ -35,10 +35,10 @@ def searches_vectors(systems: Iterable[System]) -> int:
 def with_recall(
     facts: IndexFacts, engine: Engine, systems: Iterable[System], questions: Sequence[Question]
 ) -> IndexFacts:
-    """The facts of an index with the recall of its store; as they were where it searched exactly.
+    """Return the facts of an index with the recall of its store; unchanged for exact search.
 
-    The questions' vectors are those of the engine's memo and cache. Where one of them cannot be had, because
-    its question failed for that reason, there is no recall.
+    The questions' vectors come from the engine's memo and cache. If a vector is missing because its question
+    failed, the recall stays ``None``.
     """
     depth = searches_vectors(systems)
     if facts.vector_store == "exact" or not depth:

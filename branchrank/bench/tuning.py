@@ -1,18 +1,19 @@
 """Tuning: choose the few continuous settings of each system by cross-validation, without human labels.
 
-1. Tuned are the weight of the BM25 branch, the weight of MaxSim, and BM25's ``k1`` and ``b``: those that a
-   system uses. Each has a short grid around its own value.
+1. The tuned settings are the weight of the BM25 branch, the weight of MaxSim, and BM25's ``k1`` and ``b``, as
+   far as a system uses them. Each has a short grid around its own value.
 2. Every system gets the same budget: as many points of its grid, its own values first, the others drawn by
    the seed. All points of all systems answer the same questions, so branches, vectors and MaxSim are
    computed once.
-3. The questions are split into folds by the source of their gold. In each fold the point that is best on
-   the other folds answers. The gain of these answers over the system's own values is what tuning can be
-   expected to bring on questions about other pages; its interval allows for questions that share a source.
-4. The point that is best on all questions is what tuning chooses. Of equally good points the earlier wins,
-   so that a system keeps its values unless others are better.
+3. The questions are split into folds by the source of their gold. The questions of each fold are answered
+   with the point that is best on the other folds. The gain of these answers over the system's own values
+   estimates what tuning brings on questions about other pages; its interval allows for questions that share a
+   source.
+4. Tuning chooses the point that is best on all questions. Among equally good points the first is chosen, so
+   that a system keeps its values unless others are better.
 
-The mined questions are those of the corpus at hand. Whether the choice is better on people's questions is
-for a benchmark to say: the tuned systems can stand beside the untuned ones in one experiment.
+The mined questions are those of the corpus at hand. To find out whether the choice is better on people's
+questions, benchmark the tuned systems beside the untuned ones in one experiment.
 """
 
 from __future__ import annotations
@@ -44,12 +45,12 @@ from branchrank.runs.scores import Scores, mean
 from branchrank.settings import BenchmarkSettings, Bm25Settings, Resolved, read_toml
 from branchrank.spec import System
 
-#: What is tuned of a system, as factors of its own value.
+#: Tuned settings of a system, as factors of its own value.
 WEIGHTS = {
     "bm25_weight": ("branches.bm25.weight", (0.6, 0.8, 1.2, 1.5)),
     "maxsim_weight": ("rescore.weight", (0.5, 1.5, 2.0)),
 }
-#: What is tuned of BM25 itself, as values.
+#: Tuned settings of BM25 itself, as values.
 BM25_VALUES = {"k1": (0.6, 0.9, 1.2), "b": (0.2, 0.4, 0.75)}
 TUNED = "tuned"
 
@@ -62,7 +63,7 @@ class TunedSystem(Record, frozen=True, kw_only=True):
     ``own`` are its values before, ``chosen`` those after. ``before`` and ``validated`` are means of the
     measure over the questions: with its own values, and with those that the other folds chose. ``gain`` is
     their difference and ``interval`` its 95% interval, ``None`` where too few sources share the questions.
-    ``agreeing`` of the folds chose what all questions together chose.
+    ``agreeing`` is the number of folds that chose the same point as all questions together.
     """
 
     system: str
@@ -82,7 +83,7 @@ class TunedSystem(Record, frozen=True, kw_only=True):
 
     @property
     def interval_words(self) -> str:
-        """The interval of the gain as it is printed."""
+        """The interval of the gain, formatted for print."""
         if self.interval is None:
             return "(few documents)"
         return f"[{self.interval.low:+.3f}, {self.interval.high:+.3f}]"
@@ -183,7 +184,7 @@ def _check(path: Path, contenders: Sequence[PlannedSystem]) -> None:
 
 
 def _points(system: System, settings: Resolved, budget: int, seed: int) -> list[Point]:
-    """At most ``budget`` points of the system's grid, its own values first."""
+    """Return at most ``budget`` points of the system's grid, its own values first."""
     own = _own(system, settings)
     grids = [(value, *(each for each in _grid(name, value) if each != value)) for name, value in own.items()]
     first, *others = (dict(zip(own, values, strict=True)) for values in itertools.product(*grids))
@@ -194,7 +195,7 @@ def _points(system: System, settings: Resolved, budget: int, seed: int) -> list[
 
 
 def _own(system: System, settings: Resolved) -> Point:
-    """The values that can be tuned of a system, as they are."""
+    """Return the current values of a system's tunable settings."""
     own: Point = {}
     kinds = [branch.kind for branch in system.searched]
     if "bm25" in kinds and len(kinds) > 1:
@@ -218,7 +219,7 @@ def _label(system: str, number: int) -> str:
 
 
 def _plan(given: Plan, contenders: Sequence[PlannedSystem], points: Mapping[str, Sequence[Point]]) -> Plan:
-    """The plan of every point of every system; points of the same ``k1`` and ``b`` share an index."""
+    """Plan every point of every system; points with the same ``k1`` and ``b`` share an index."""
     predictors: list[PlannedSystem] = []
     indexes: dict[str, Resolved] = {}
     for each in contenders:
@@ -247,7 +248,7 @@ def _with_bm25(settings: Resolved, values: Point) -> Resolved:
 
 
 def _rows(plan: Plan, asked: Sequence[Question], notify: Notify, progress: Progress) -> list[Row]:
-    """Every point's answer to every question. The first query that fails ends the tuning."""
+    """Return every point's answer to every question. A failed query ends the tuning."""
     top_k = plan.settings.part(BenchmarkSettings).top_k
     rows = []
     with open_plan(plan, asked, progress=progress, notify=notify, status=no_notice) as opened:
@@ -262,7 +263,7 @@ def _rows(plan: Plan, asked: Sequence[Question], notify: Notify, progress: Progr
 
 
 def _folds(clusters: Mapping[str, str], folds: int, seed: int) -> dict[str, int]:
-    """Question id -> fold. Sources go round the folds in an order drawn by the seed."""
+    """Map question id -> fold. Sources are assigned to the folds in turn, in an order drawn by the seed."""
     sources = sorted(set(clusters.values()))
     if len(sources) < folds:
         raise QuestionError(
@@ -305,7 +306,7 @@ def _chosen(
 
 
 def _best(values: Sequence[Mapping[str, float]], ids: Sequence[str]) -> int:
-    """The number of the point with the largest sum over the questions; of equal ones the first."""
+    """Return the index of the point with the largest sum over the questions; among equal ones the first."""
     sums = [math.fsum(of[key] for key in ids) for of in values]
     return sums.index(max(sums))
 

@@ -1,4 +1,4 @@
-"""What a report consists of, before it is Markdown or HTML. Text is plain: each form escapes it."""
+"""The blocks of a report, which become Markdown or HTML. Text is plain: each output form escapes it."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from branchrank.records import Record
 
 
 class Strong(NamedTuple):
-    """Text that stands out."""
+    """Emphasised text."""
 
     text: str
 
@@ -23,7 +23,7 @@ class Paragraph(Record, frozen=True, kw_only=True):
 
 
 class Points(Record, frozen=True, kw_only=True):
-    """A list; each item may open with words that stand out."""
+    """A list; each item may begin with emphasised words."""
 
     items: tuple[tuple[Cell, ...], ...]
 
@@ -44,9 +44,10 @@ class Code(Record, frozen=True, kw_only=True):
 
 
 class Plot(Record, frozen=True, kw_only=True):
-    """A plot by its file's name; ``description`` says every figure in it, ``caption`` how to read it.
+    """A plot, named after its file.
 
-    ``spec`` is its Vega-Lite specification, ``narrow`` the one for narrow screens.
+    ``description`` gives every figure in it, ``caption`` explains how to read it. ``spec`` is its Vega-Lite
+    specification, ``narrow`` the one for narrow screens.
     """
 
     name: str
@@ -62,14 +63,14 @@ class Plot(Record, frozen=True, kw_only=True):
 
 
 class Callout(Record, frozen=True, kw_only=True):
-    """What a reader should take away, and the warnings that belong to it."""
+    """The main result, with the warnings that belong to it."""
 
     text: tuple[Cell, ...]
     cautions: tuple[str, ...] = ()
 
 
 class QuestionBrowser(Record, frozen=True, kw_only=True):
-    """Where the page has its question browser; forms without one say ``instead``."""
+    """The place of the question browser; output forms without a browser print ``instead``."""
 
     instead: str
 
@@ -78,7 +79,7 @@ Block = Paragraph | Points | Table | Code | Plot | Callout | QuestionBrowser
 
 
 class Section(Record, frozen=True, kw_only=True):
-    """A heading and what stands below it."""
+    """A heading and the blocks below it."""
 
     title: str
     blocks: tuple[Block, ...]
@@ -90,7 +91,7 @@ class Section(Record, frozen=True, kw_only=True):
 
 
 class Report(Record, frozen=True, kw_only=True):
-    """A whole report; ``facts`` are a few words on the run that stand below its title."""
+    """A whole report; ``facts`` is a short description of the run, printed below the title."""
 
     title: str
     facts: tuple[str, ...]

@@ -1,4 +1,4 @@
-"""The data of the question browser: short lists instead of named fields, since there are many of them.
+"""The data of the question browser: lists instead of named fields, to keep the page small.
 
 ``page/page.js`` reads them in the same order:
 
@@ -26,7 +26,7 @@ _MEASURES = [named_measure(name) for name in ("strict_hit@1", "strict_hit@5", "r
 
 
 class _Names:
-    """Texts by number, each kept once."""
+    """Texts by number; each distinct text is stored once."""
 
     def __init__(self) -> None:
         self.numbers: dict[str, int] = {}
@@ -40,7 +40,7 @@ class _Names:
 
 
 def browser_data(run: RunData, *, with_quotes: bool) -> tuple[dict[str, Any], list[list[Any]]]:
-    """What the browser knows of the run, and of every question."""
+    """Return the browser's data about the run and every question."""
     scores = run.scores
     cuts = slices(run.asked, run.facts)
     sources, stages = _Names(), _Names()

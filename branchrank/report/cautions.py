@@ -1,4 +1,4 @@
-"""What a reader must know before believing a verdict, each with the predictor that it concerns."""
+"""Warnings that limit a verdict, each with the predictor that it concerns."""
 
 from __future__ import annotations
 
@@ -17,12 +17,12 @@ class Caution(Record, frozen=True, kw_only=True):
 
 
 def is_pilot(run: RunData) -> bool:
-    """Whether the run asked too few questions to settle anything but large differences."""
+    """Return whether the run asked so few questions that only large differences can be confirmed."""
     return len(run.scores.answerable) < PILOT_BELOW
 
 
 def cautions(run: RunData) -> list[Caution]:
-    """Every caution of a run: what concerns all of it first."""
+    """Return every caution of a run; those that concern the whole run come first."""
     found = []
     if is_pilot(run):
         text = f"This is a pilot: under {PILOT_BELOW} questions, differences of ten points are noise."
@@ -39,7 +39,7 @@ def cautions(run: RunData) -> list[Caution]:
 
 
 def _failures(run: RunData) -> list[Caution]:
-    """Predictors with failed queries or fallbacks, and their commonest error."""
+    """Find predictors with failed queries or fallbacks, and their most common error."""
     found = []
     for row in run.summary_rows:
         if not (row.failures or row.fallbacks):
@@ -65,5 +65,5 @@ def plural_queries(count: int) -> str:
 
 
 def about(run: RunData, *predictors: str) -> list[str]:
-    """The cautions that concern these predictors, not the whole run."""
+    """Return the cautions that concern these predictors, without those on the whole run."""
     return [each.text for each in cautions(run) if each.predictor in predictors]

@@ -1,9 +1,9 @@
-"""A report from a run's files, and nothing else: the same files give the same report.
+"""The content of a report, computed from a run's files alone: the same files give the same report.
 
 1. The scores, the comparisons and the slices are computed from the rows, the timings and the questions.
-2. They become sections of text, tables and plots, which Markdown and HTML only write down.
-3. The order is that of a reader's questions: what to use and how sure that is, at what cost, on which
-   questions it fails, then the statistics, then everything else.
+2. They become sections of text, tables and plots, which the Markdown and HTML writers only format.
+3. The order follows the reader's questions: which system to use and how certain that is, at what cost, and on
+   which questions it fails; then the statistics, then everything else.
 """
 
 from __future__ import annotations
@@ -20,13 +20,13 @@ from branchrank.runs.run import RunData
 
 
 def heading(run: RunData) -> str:
-    """The report's title; under 50 questions with an answer it says pilot."""
+    """Return the report's title; below 50 answerable questions it says `pilot`."""
     pilot = "Pilot: " if is_pilot(run) else ""
     return f"{pilot}{run.record.experiment}, {asked(run)}"
 
 
 def report_content(run: RunData) -> Report:
-    """Everything that a report of this run says."""
+    """Return the whole content of a report of this run."""
     sections = [
         result(run),
         trade_off(run),

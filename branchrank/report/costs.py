@@ -70,7 +70,7 @@ def latency(run: RunData) -> Section:
 
 
 def _timed(repeats: int) -> str:
-    """How often each query was timed."""
+    """Describe how often each query was timed."""
     return "each timed once" if repeats == 1 else f"each timed {repeats} times and its median kept"
 
 
@@ -172,7 +172,7 @@ def _price_words(record: RunRecord) -> str:
 
 
 def shared_work(record: RunRecord) -> Section:
-    """What was computed once and used again."""
+    """The work that was computed once and reused."""
     names = sorted(record.computed.keys() | record.reused.keys())
     if not names:
         return Section(title="Shared work", blocks=(Paragraph(text="Nothing was remembered."),))

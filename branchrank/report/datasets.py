@@ -81,7 +81,7 @@ def _print(found: DatasetComparison, console: Console) -> None:
         table.add_column(safe(heading), justify="right" if place else "left", overflow="fold")
     narrow = console.width < PIPE_WIDTH
     for row in content.rows:
-        # In a terminal an interval is on a line of its own, so that more datasets fit.
+        # In a terminal each interval gets its own line, so that more datasets fit.
         texts = [each.text if isinstance(each, Strong) else each for each in row]
         cells = [safe(text).replace(" (", "\n(") if narrow else safe(text) for text in texts]
         table.add_row(
@@ -108,13 +108,13 @@ def dataset_report(
     baseline: str = "",
     delta: float | None = None,
 ) -> DatasetReport:
-    """Compare runs over datasets (:func:`~branchrank.runs.datasets.compare_datasets`), named or not."""
+    """Compare runs over datasets (:func:`~branchrank.runs.datasets.compare_datasets`); names are optional."""
     named = dict(runs) if isinstance(runs, Mapping) else dict(zip(_names(runs), runs, strict=True))
     return DatasetReport(comparison=compare_datasets(named, measure=measure, baseline=baseline, delta=delta))
 
 
 def _names(runs: Sequence[RunData]) -> list[str]:
-    """Names of runs: their experiments, else their corpora, else their directories, whichever differ."""
+    """Name the runs by experiment, corpus or directory: the first of these that differs between all runs."""
     directories = [str(run.directory) for run in runs]
     if twice := [name for name in directories if directories.count(name) > 1]:
         raise UsageError(f"{twice[0]} is given twice", remedy="name each run once")
@@ -141,7 +141,7 @@ def scores_table(found: DatasetComparison) -> Table:
 
 
 def _winner(found: DatasetComparison) -> str | None:
-    """The best candidate if it is better than the baseline, or the baseline if all others are worse."""
+    """Return the best candidate if better than the baseline, or the baseline if all others are worse."""
     if not found.comparisons:
         return None
     best = max(found.comparisons, key=lambda each: each.difference)
@@ -151,7 +151,7 @@ def _winner(found: DatasetComparison) -> str | None:
 
 
 def differences_table(found: DatasetComparison) -> Table:
-    """Each candidate against the baseline: by dataset, and over all of them with its test."""
+    """Tabulate each candidate against the baseline: by dataset, and over all datasets with the test."""
     return Table(
         caption=f"Difference from {found.baseline}",
         headings=(
@@ -190,7 +190,7 @@ def sentences(found: DatasetComparison) -> list[str]:
 
 
 def legend(found: DatasetComparison) -> str:
-    """What the table is about."""
+    """Return the legend of the table."""
     parts = zip(found.datasets, found.questions, found.pages, strict=True)
     sizes = "; ".join(
         f"{name}: {plural(n, 'question')} on {plural(pages, 'page')}" for name, n, pages in parts
@@ -214,7 +214,7 @@ def as_markdown(found: DatasetComparison) -> str:
 
 
 def as_csv(found: DatasetComparison) -> str:
-    """One line per system and dataset; the one of the macro average has the test against the baseline."""
+    """One line per system and dataset; the line of the macro average has the test against the baseline."""
     compared = {each.candidate: each for each in found.comparisons}
     test = ("difference", "ci_low", "ci_high", "p", "p_adjusted", "wins", "ties", "losses", "verdict")
     lines: list[tuple[object, ...]] = []

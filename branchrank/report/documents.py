@@ -1,7 +1,7 @@
 """The documents' text that ``report.html`` shows: the lines of hits and gold, with a little around them.
 
-The text is read from the corpus when the report is written, and only if the corpus is still the one that was
-searched. A report without text carries places (file and line) alone.
+The text is read from the corpus when the report is written, and only if the corpus has not changed since the
+run. A report without text shows only places (file and lines).
 """
 
 from __future__ import annotations
@@ -13,10 +13,10 @@ from branchrank.printable import safe
 from branchrank.runs.run import RunData
 from branchrank.safe_open import read_beneath
 
-#: Hits of each answer whose text is shown, and lines around each.
+#: How many hits of each answer are shown with text, and how many lines around each.
 SHOWN_HITS = 5
 AROUND = 2
-#: Longest passage; of a longer one the first lines are shown.
+#: Most lines shown of a passage; a longer passage is cut off after them.
 LONGEST = 200
 
 #: Source -> runs of lines: the number of the first, and the lines.

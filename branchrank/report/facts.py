@@ -1,4 +1,4 @@
-"""What was run, on what, with what."""
+"""The facts of a run: its questions, corpus, systems and settings."""
 
 from __future__ import annotations
 
@@ -10,13 +10,13 @@ from branchrank.systems.query import read_filters
 
 
 def asked(run: RunData) -> str:
-    """How many questions were asked, and how many of them have no answer."""
+    """Return how many questions were asked, and how many of them have no answer."""
     without = len(run.asked) - len(run.scores.answerable)
     return plural(len(run.asked), "question") + (f", {without} of them unanswerable" if without else "")
 
 
 def in_short(run: RunData) -> tuple[str, ...]:
-    """A few words on the run for the head of a report."""
+    """Describe the run in a few words for the head of a report."""
     pages = len(set(run.clusters.values()))
     split = (f"split {run.record.split}",) if run.record.split else ()
     systems = plural(len(run.predictors), "system")
@@ -30,7 +30,7 @@ def in_short(run: RunData) -> tuple[str, ...]:
 
 
 def facts(run: RunData) -> Section:
-    """Everything that names what was run."""
+    """Return the facts that identify what was run."""
     record, clusters = run.record, len(set(run.clusters.values()))
     rows = [
         ("questions", f"{asked(run)}, from {plural(clusters, 'source')}; {record.questions_file}"),
@@ -75,12 +75,12 @@ def facts(run: RunData) -> Section:
 
 
 def _recall(index: IndexFacts) -> str:
-    """What an approximate vector store found of the true nearest chunks."""
+    """Describe which share of the true nearest chunks an approximate vector store found."""
     return "" if index.recall is None else f" (recall@{index.recall_depth} {index.recall:.4f})"
 
 
 def _filtered(run: RunData) -> str:
-    """How many questions can be answered at all from the documents that the filters admit."""
+    """Describe how many questions have an answer in the documents that pass the filters."""
     filters = read_filters(run.record.filters)
     answerable = [question for question in run.asked if question.gold]
     inside = sum(
@@ -91,7 +91,7 @@ def _filtered(run: RunData) -> str:
 
 
 def _calibrated(run: RunData, index: str) -> bool:
-    """Whether a predictor on this index drops chunks by the index's own threshold."""
+    """Return whether a predictor on this index drops chunks by the index's calibrated threshold."""
     return any(
         branch.threshold == "calibrated"
         for each in run.record.predictors

@@ -1,7 +1,7 @@
-"""The decision of a regression check for continuous integration: JUnit XML and Markdown.
+"""The result of a regression check for continuous integration, as JUnit XML and Markdown.
 
 The JUnit file has one test case for each predictor: a pass, a ``failure``, or an ``error`` of the type
-``undecided``, which the exit code 10 of ``branchrank gate`` reports as well.
+``undecided`` (exit code 10 of ``branchrank gate``).
 """
 
 from __future__ import annotations

@@ -1,9 +1,10 @@
-"""``report.html``: one file that needs no network and runs nothing but its own script.
+"""``report.html``: one file that works without a network and runs only its own script.
 
 1. The sections are written as HTML with every text escaped; the plots are drawn into the page.
-2. The questions are data in the page: JSON with every ``<`` escaped, one question a line. The script builds
-   what it shows of them from text nodes, a page of results at a time, so that a thousand open at once.
-3. A content security policy allows this style and this script, by their digests, and nothing else.
+2. The questions are data in the page: JSON with every ``<`` escaped, one question a line. The script shows
+   them through text nodes, one page of results at a time, so that a report of a thousand questions opens
+   without delay.
+3. A content security policy allows only this style and this script, by their digests.
 """
 
 from __future__ import annotations
@@ -38,7 +39,7 @@ from branchrank.report.browser import browser_data
 from branchrank.report.documents import Passages
 from branchrank.runs.run import RunData
 
-#: The longest name that a table keeps on one line.
+#: The longest name, in characters, that a table does not wrap.
 _SHORT = 24
 _RANGE = re.compile(r"([^()]+) (\([^()]+\))")
 _PASSAGES = re.compile(r'<script type="application/json" id="data-passages">\n(.*?)\n</script>', re.DOTALL)
@@ -79,7 +80,7 @@ def html(run: RunData, report: Report, drawings: Mapping[str, str], passages: Pa
 
 
 def kept_passages(page: str) -> Passages | None:
-    """The documents' text that a page carries; ``None`` when it carries none that can be read."""
+    """Read the documents' text that a page holds; ``None`` when it holds no readable text."""
     found = _PASSAGES.search(page)
     if found is None:
         return None
@@ -97,7 +98,7 @@ def _section(section: Section, drawings: Mapping[str, str]) -> str:
 
 
 def script_json(value: object) -> str:
-    """JSON that no HTML parser takes for markup, on one line."""
+    """Return JSON on one line, without characters that an HTML parser could read as markup."""
     text = json.dumps(value, ensure_ascii=False, separators=(",", ":"))
     for character in "<>&\u2028\u2029":
         text = text.replace(character, f"\\u{ord(character):04x}")
@@ -113,7 +114,7 @@ def _hash(text: str) -> str:
 
 
 def block_html(block: Block, drawings: Mapping[str, str]) -> str:
-    """One block; a plot needs its drawing, by name, and shows the narrow one if that is there."""
+    """Write one block as HTML; a plot needs its drawing in ``drawings``, optionally a narrow one too."""
     if isinstance(block, Paragraph):
         return f"<p>{escape(block.text)}</p>"
     if isinstance(block, Points):
@@ -172,13 +173,13 @@ def _figure(place: int, table: Table) -> str:
 
 
 def _name(cell: Cell) -> str:
-    """A short name stays on one line."""
+    """Write a name; a short one is not wrapped."""
     text = cell.text if isinstance(cell, Strong) else cell
     return ' class="short"' if len(text) <= _SHORT else ""
 
 
 def _ranged(cell: Cell) -> str:
-    """A figure; the interval in parentheses behind it is set apart."""
+    """Write a figure; the interval in parentheses after it gets its own element."""
     found = _RANGE.fullmatch(cell) if isinstance(cell, str) else None
     if found is None:
         return _cell(cell)

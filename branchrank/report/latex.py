@@ -1,8 +1,8 @@
 """A table of results as LaTeX, to be read into a paper with ``\\input``.
 
-1. The table needs the package booktabs, and no other.
-2. The highest mean of each column is bold, a tie too; that claims nothing. A mark says what was tested, and
-   the caption says how.
+1. The table needs only the package booktabs.
+2. The highest mean of each column is bold, including ties, without a test. A mark shows a significant
+   difference, and the caption names the test.
 3. Names are text: each character that LaTeX takes for markup is escaped, and a control character is left out.
 """
 
@@ -63,7 +63,7 @@ def latex(table: ResultsTable, *, label: str = "tab:results") -> str:
 
 
 def caption(table: ResultsTable) -> str:
-    """What was asked, what is bold, and the test behind the marks."""
+    """Return the caption: the questions, the meaning of bold, and the test behind the marks."""
     words = [f"{table.title}."]
     if len(table.systems) > 1:
         words.append("Bold: the highest mean.")

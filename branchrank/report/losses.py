@@ -1,4 +1,4 @@
-"""The sections of a report about what went wrong: waterfalls, slices, unanswerable questions, failures."""
+"""The sections of a report on errors: lost gold, slices, unanswerable questions, failures."""
 
 from __future__ import annotations
 
@@ -118,7 +118,7 @@ def sliced(run: RunData) -> Section:
 
 
 def unanswerable(run: RunData) -> Section | None:
-    """Risk against coverage, where some questions have no answer in the corpus."""
+    """The section on risk and coverage, if some questions have no answer in the corpus."""
     scores = run.scores
     asked, answerable = len(scores.questions), len(scores.answerable)
     if asked == answerable:
@@ -170,7 +170,7 @@ def unanswerable(run: RunData) -> Section | None:
 
 
 def _curves(scores: Scores, predictor: str) -> tuple[list[RiskCoverage], float]:
-    """A curve for each repeat, and to how many unanswerable questions a repeat gave hits on average."""
+    """Return a curve for each repeat, and the mean number of unanswerable questions that got hits."""
     first, answerable = named_measure("strict_hit@1"), set(scores.answerable)
     answers: dict[int, list[Answer]] = {}
     offered = 0
@@ -187,13 +187,13 @@ def _curves(scores: Scores, predictor: str) -> tuple[list[RiskCoverage], float]:
 
 
 def _mean_of(areas: Sequence[float | None]) -> float | None:
-    """The mean of the areas; ``None`` where one of them is not defined."""
+    """Return the mean of the areas; ``None`` if one of them is not defined."""
     defined = [area for area in areas if area is not None]
     return mean(defined) if len(defined) == len(areas) else None
 
 
 def _risk_at(curves: Sequence[RiskCoverage], coverage: float) -> float | None:
-    """The mean risk of the curves, ``None`` where one of them doesn't come so far."""
+    """Return the mean risk of the curves at a coverage; ``None`` if one of them does not reach it."""
     risks = []
     for curve in curves:
         reached = next((point for point in curve.points if point.coverage >= coverage - 1e-9), None)
@@ -204,7 +204,7 @@ def _risk_at(curves: Sequence[RiskCoverage], coverage: float) -> float | None:
 
 
 def failures(run: RunData) -> Section:
-    """Queries that failed, and stages that fell back."""
+    """The section on failed queries, and on stages that fell back."""
     rows = run.rows
     failed = [row for row in rows if row.status == "failed"]
     reasons = Counter((row.predictor, fallback) for row in rows for fallback in row.fallbacks)
@@ -238,7 +238,7 @@ def failures(run: RunData) -> Section:
 
 
 def hard(run: RunData) -> Section:
-    """The questions that nothing answers at rank 1."""
+    """The questions for which no predictor has a strict hit at rank 1."""
     ids = [question.id for question in run.hard_set]
     text = (
         f"{len(ids)} of {len(run.scores.answerable)} answerable questions have no strict hit at rank 1 from "

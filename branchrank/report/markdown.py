@@ -20,12 +20,12 @@ from branchrank.report.blocks import (
     Table,
 )
 
-#: What Markdown takes for markup; an underscore inside a word, as in ``hit_rate``, is not.
+#: Characters that Markdown reads as markup; an underscore inside a word, as in ``hit_rate``, is not one.
 _SPECIAL = re.compile(r"([\\`*\[\]<>|&~]|\b_|_\b|(?<!\w)_|^[#+-])")
 
 
 def escape(text: str) -> str:
-    """Plain text as Markdown on one line: nothing in it is markup."""
+    """Escape plain text as Markdown on one line."""
     return _SPECIAL.sub(r"\\\1", " ".join(safe(text).split()))
 
 

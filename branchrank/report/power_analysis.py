@@ -10,12 +10,12 @@ from branchrank.records import Record
 from branchrank.runs.pilot import Pilot
 from branchrank.runs.words import p_value
 
-#: What is assumed without a pilot. Differences of one page correlated by 0 to 0.13 in our own runs.
+#: Assumptions without a pilot. In our own runs the differences of one page correlated by 0 to 0.13.
 ASSUMED = Pilot(rate=0.7, disagreement=0.2, icc=0.1, candidates=1, page_sizes=())
 
 
 class PowerAnalysis(Record, frozen=True, kw_only=True):
-    """One plan per number of questions; ``icc`` is ``None`` where no two questions share a page.
+    """One plan per number of questions; ``icc`` is ``None`` if no two questions share a page.
 
     ``str()`` is the table that ``branchrank power`` prints.
     """
@@ -77,7 +77,7 @@ def power_analysis(
     icc: float | None,
     pilot: Pilot | None,
 ) -> PowerAnalysis:
-    """Plan a comparison of hit rates for each number of questions; the pilot says what is ``None``."""
+    """Plan a comparison of hit rates for each number of questions; the pilot supplies what is ``None``."""
     measured = pilot or ASSUMED
     within = measured.icc if icc is None else icc
     if sources is not None:

@@ -1,8 +1,8 @@
 """The tables and the plot of the rates, in every form of a report: terminal, notebook, Markdown and HTML.
 
-1. Every rate stands with its 95% interval, and every table says how many questions it is over.
-2. Where some questions ask for lines and others for a whole file, each has its own rows, first: whole files
-   are easier to find, so a rate over both is last.
+1. Every rate is shown with its 95% interval, and every table says how many questions it covers.
+2. If some questions ask for lines and others for a whole file, each kind has its own rows. The rate over both
+   comes last, because whole files are easier to find.
 3. Strict rates are shown at three depths: any overlap with the gold, half of its lines, all of them.
 """
 
@@ -22,18 +22,18 @@ from branchrank.runs.run import RunData
 from branchrank.runs.summary import SummaryRow
 from branchrank.runs.words import interval, is_share, plural, score
 
-#: What each gold level is called in a sentence.
+#: The name of each gold level in a sentence.
 _GOLD_WORDS: dict[GoldLevel, str] = {"span": "lines", "file": "a whole file"}
 _AT_DEPTHS: tuple[Mode, ...] = ("strict", *SHARES)
 
 
 def named(predictor: str, judgement: Judgement) -> Cell:
-    """A predictor's name, strong for the winner alone."""
+    """A predictor's name; only the winner's is strong."""
     return Strong(predictor) if predictor == judgement.winner else predictor
 
 
 def over(run: RunData) -> str:
-    """The questions that rates are over: how many, and of which gold where both are there."""
+    """Describe the questions that rates average over: how many, and by gold level if there are both."""
     words = f"the {plural(len(run.scores.answerable), 'question')} with an answer"
     if len(run.by_gold) == 1:
         return words
@@ -41,13 +41,13 @@ def over(run: RunData) -> str:
 
 
 def gold_counts(run: RunData) -> str:
-    """How many questions ask for lines, and how many for a whole file."""
+    """Return how many questions ask for lines, and how many for a whole file."""
     counts = Counter(gold_level(question) for question in run.asked if question.gold)
     return " and ".join(f"{counts[level]} for {words}" for level, words in _GOLD_WORDS.items())
 
 
 def mixed_words(run: RunData) -> list[Paragraph]:
-    """What to mind where questions have both levels of gold; empty where all have one."""
+    """Return a note for questions with both levels of gold; empty if all have the same level."""
     if len(run.by_gold) == 1:
         return []
     text = (
@@ -68,10 +68,10 @@ def rates_table(
     cell: Callable[[Estimate | None, str], str] = interval,
     costs: tuple[Sequence[str], Callable[[SummaryRow], Sequence[str]]] = ((), lambda row: ()),
 ) -> Table:
-    """One row per predictor with these measures; where gold is of both levels, one for each and for both.
+    """One row per predictor with these measures; with gold of both levels, one for each level and for both.
 
-    The last two ``labels`` are of the level and its number of questions; ``costs`` are the headings of
-    further columns, and what fills them.
+    The last two ``labels`` are for the level and its number of questions; ``costs`` maps the headings of the
+    other columns to functions that fill them.
     """
     is_mixed = len(run.by_gold) > 1
     shown = labels if is_mixed else labels[:-2]
@@ -106,26 +106,25 @@ def value(found: Estimate | None, measure: str) -> str:
 
 
 def hits(run: RunData) -> list[NamedMeasure]:
-    """The hit rates of a report; the depths of strict ones have a table of their own."""
+    """Return the hit rates of a report, without the strict depths, which have a separate table."""
     depths = at_depths(run, strict=False)
     return [each for each in run.shown if is_share(each.name) and each not in depths]
 
 
 def at_depths(run: RunData, *, strict: bool = True) -> list[NamedMeasure]:
-    """The strict hit rates at every depth, those of one cutoff side by side; or only those that ask for more
-    than any overlap."""
+    """Return the strict hit rates at every depth, grouped by cutoff; or only those of half and full."""
     found = [each for each in run.standard if is_share(each.name) and each.mode in _AT_DEPTHS]
     ordered = sorted(found, key=lambda each: (each.measure.cutoff or 0, _AT_DEPTHS.index(each.mode)))
     return [each for each in ordered if strict or each.mode in SHARES]
 
 
 def means(run: RunData) -> list[NamedMeasure]:
-    """The measures of a report that are no hit rates."""
+    """Return the measures of a report that are not hit rates."""
     return [measure for measure in run.shown if not is_share(measure.name)]
 
 
 def rates_plot(run: RunData) -> Plot:
-    """Every predictor's hit rates with their intervals; the levels of gold apart, where there are both."""
+    """Plot every predictor's hit rates with their intervals, by level of gold if there are both."""
     apart = {f" ({level})": part for level, part in run.by_gold.items() if part is not run}
     return plots.rates(
         [

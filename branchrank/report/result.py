@@ -42,7 +42,7 @@ from branchrank.runs.words import (
     size,
 )
 
-#: The labels of tables in which the LLM is not shown again.
+#: The labels of tables that do not repeat the LLM.
 _WITHOUT_LLM = ("predictor", "gold", "questions")
 
 
@@ -91,7 +91,7 @@ def _rates(run: RunData) -> Table:
 
 
 def _means(run: RunData) -> Table:
-    """The measures that are no hit rates, with intervals."""
+    """The measures that are not hit rates, with intervals."""
     caption = f"Means over {over(run)}, with 95% intervals"
     return rates_table(run, caption, means(run), labels=_WITHOUT_LLM)
 
@@ -202,7 +202,7 @@ def statistics(run: RunData) -> Section:
 
 
 def _declared(run: RunData) -> str:
-    """What is known of when the measure and the baseline were chosen."""
+    """Describe what is known about when the measure and the baseline were chosen."""
     seal = run.record.seal
     if seal is None:
         return "No seal was given (--seal), so nothing shows that both were chosen before the run."
@@ -245,7 +245,7 @@ def _carrying(each: Comparison, run: RunData) -> str:
         (each.baseline, run.scores.per_question(each.baseline, run.primary)),
         (each.candidate, run.scores.per_question(each.candidate, run.primary)),
         run.clusters,
-        # The level at which Holm's correction tested this one.
+        # The level at which Holm's correction tested this comparison.
         alpha=each.alpha * each.p / each.p_adjusted if each.p_adjusted else each.alpha / each.family,
         seed=run.record.seed,
     )
@@ -253,7 +253,7 @@ def _carrying(each: Comparison, run: RunData) -> str:
 
 
 def _by_gold(run: RunData) -> list[Table]:
-    """The primary measure's differences for each level of gold, where there are both."""
+    """The primary measure's differences for each level of gold, if there are both."""
     if len(run.by_gold) == 1:
         return []
     judgement, measure = run.judgement, run.primary
@@ -308,7 +308,7 @@ def _difference(run: RunData, baseline: str, candidate: str, measure: NamedMeasu
 
 
 def passages(run: RunData) -> Section:
-    """What a reader pays for the strict rates."""
+    """The section on the size of the returned passages."""
     strict = [each for each in at_depths(run) if each.measure.cutoff == 1 or each.mode == "strict"]
     headings = (
         "lines per hit",

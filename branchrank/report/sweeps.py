@@ -15,7 +15,8 @@ _SETTING = re.compile(r", (?=[\w.-]+=)")
 
 
 def sweeps(run: RunData) -> Section | None:
-    """A curve for each swept setting of each system; ``None`` without a sweep of two values."""
+    """Return a curve for each swept setting of each system; ``None`` without a sweep of two or more
+    values."""
     blocks: list[Block] = []
     for name, points in _by_system(run).items():
         for axis in _axes(points):

@@ -1,4 +1,4 @@
-"""The summary table: what a terminal and a notebook show of a run."""
+"""The summary table of a run, for a terminal and a notebook."""
 
 from __future__ import annotations
 
@@ -20,9 +20,9 @@ from branchrank.report.recommendation import recommendation
 from branchrank.runs.run import RunData, with_others
 from branchrank.runs.words import milliseconds, number, opening, plural, score, sentence, verdict_words
 
-#: Wide enough that a line stays one line for whatever reads the output next.
+#: Without a terminal: so wide that no line wraps for the program that reads the output.
 PIPE_WIDTH = 400
-#: Columns that a predictor's name takes at least, folded where it is longer.
+#: Minimum width of the column of predictor names; a longer name is folded.
 _FOLDED = 10
 
 _RATES = {
@@ -45,7 +45,7 @@ _SHORT = {
     "full_hit@1": "F@1",
     "full_hit@5": "F@5",
 }
-#: The longest name of a model that the table shows whole.
+#: The longest model name, in characters, that the table shows in full.
 _MODEL_CHARACTERS = 12
 _VERDICT_STYLES = {
     "better": "bold green",
@@ -89,7 +89,7 @@ def _shown(run: RunData) -> Sequence[NamedMeasure]:
 def rate_tables(run: RunData) -> list[Table]:
     """Strict hits at every depth, and the measures that were asked for with their intervals.
 
-    Where gold is of both levels, the first one has all hit rates, each level in rows of its own.
+    With gold of both levels, the first table has all hit rates, in separate rows for each level.
     """
     depths = at_depths(run)
     is_mixed = len(run.by_gold) > 1
@@ -107,7 +107,7 @@ def rate_tables(run: RunData) -> list[Table]:
 
 
 def legend(run: RunData) -> str:
-    """What the columns mean."""
+    """Explain the columns."""
     rates = {
         "S": "S@k strict hit@k, the answer is in the first k hits",
         "R": "R@k relaxed hit@k, its page is",
@@ -122,7 +122,7 @@ def legend(run: RunData) -> str:
 
 
 def cached_calls(run: RunData) -> str:
-    """How many LLM calls of each predictor the decision cache answered; empty when it answered none."""
+    """Count the LLM calls of each predictor that the decision cache answered; empty when it answered none."""
     asked = Counter(call.predictor for call in run.ledger)
     cached = Counter(call.predictor for call in run.ledger if call.served_by == "cache")
     counts = ", ".join(f"{cached[name]} of {asked[name]} ({name})" for name in run.predictors if cached[name])
@@ -137,7 +137,7 @@ def verdicts(run: RunData) -> list[str]:
 def print_summary(run: RunData) -> None:
     """Print the recommendation with its warnings, one line per predictor, the verdicts, and a legend.
 
-    80 columns are enough. Colours are for terminals, and for none that sets NO_COLOR.
+    The output fits 80 columns. It is coloured only on terminals, and not if NO_COLOR is set.
     """
     console = Console()
     if not console.is_terminal:
@@ -182,7 +182,7 @@ def _table(content: Table) -> RichTable:
 
 
 def _fitting(table: Table, width: int) -> list[Table]:
-    """The table in parts whose columns of figures fit into a line; each has the labels again."""
+    """Split the table by columns into parts that fit a line; each part repeats the labels."""
     columns = [
         max(len(heading), *(len(_text(row[place])) for row in table.rows)) + 1
         for place, heading in enumerate(table.headings)
@@ -206,7 +206,7 @@ def _fitting(table: Table, width: int) -> list[Table]:
 
 
 def short_model(name: str) -> str:
-    """A model's name without its publisher, its middle cut out where it is long.
+    """Shorten a model's name: without its publisher, and without the middle of a long name.
 
     >>> short_model("openai/gpt-oss-20b"), short_model("meta-llama/Llama-3.3-70B-Instruct")
     ('gpt-oss-20b', 'Llama…uct')
@@ -216,7 +216,7 @@ def short_model(name: str) -> str:
 
 
 def _verdict(comparison: Comparison) -> Text:
-    """The verdict in its colour, and the sentence with its figures."""
+    """Return the verdict in its colour, and the sentence with its figures."""
     verdict = verdict_words(comparison)
     names = opening(comparison).removesuffix(f"{verdict}.")
     return Text.assemble(
@@ -229,5 +229,5 @@ def _text(cell: Cell) -> Text:
 
 
 def say(console: Console, text: str, style: str = "") -> None:
-    """Print text from anywhere without markup."""
+    """Print text without interpreting markup in it."""
     console.print(Text(safe(text), style=style))

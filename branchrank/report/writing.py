@@ -34,9 +34,9 @@ def write_report(
     """Write ``report.md``, its plots and ``report.html`` ``into`` a directory (default: the run's own);
     returns their paths.
 
-    The documents' text is read from ``corpus`` (default: where it was when the run was made) and left out
-    when it isn't there or isn't what was searched, and from a run that keeps no wording of its questions.
-    ``notice`` is told when a ``corpus`` that was given isn't what was searched.
+    The documents' text is read from ``corpus`` (default: where it was during the run). It is left out if the
+    corpus is missing or has changed, and if the run does not keep its questions' wording. ``notice`` is
+    called if the given ``corpus`` is not the one that was searched.
     """
     directory = into or run.directory
     report = report_content(run)
@@ -58,7 +58,7 @@ def write_report(
 
 
 def searched_text(run: RunData, corpus: Path | None) -> Passages | None:
-    """The text of hits and gold; ``None`` when the corpus is not what was searched."""
+    """Return the text of hits and gold; ``None`` when the corpus is not the one that was searched."""
     record = run.record
     root = corpus if corpus is not None else Path(record.corpus) if record.corpus else None
     if root is None or digest_now(root, record.corpus_exclude) != record.corpus_digest:
@@ -77,9 +77,9 @@ def run_and_report(
 ) -> RunData:
     """Run a plan, write its directory and its report, and return the finished run.
 
-    An interrupted run of the same plan is resumed unless the run is to be ``fresh``; ``resume`` is the
-    directory of the very run that the plan was read from, ``seal`` the file that sealed the plan. Raises one
-    error with every problem of the plan before any work.
+    An interrupted run of the same plan is resumed unless ``fresh`` is set. ``resume`` is the directory of the
+    run that the plan was read from, ``seal`` the file that sealed the plan. Raises one error that lists every
+    problem of the plan, before any work.
     """
     from branchrank.bench import run_plan
 

@@ -1,8 +1,8 @@
-"""Where was the gold lost? The gold's rank after every stage, and the stage that lost it.
+"""Gold attribution: the gold's rank after every stage, and the stage that lost it.
 
-1. The gold's keys are the chunks and nodes that would be strict hits: those that overlap gold lines (or,
-   for gold without lines, hold the quote; for file-level gold, all of the file's).
-2. After each stage the gold's rank is the best rank of any of its keys, absent when none is left.
+1. The gold's keys are the chunks and nodes that would be strict hits: those that overlap gold lines. For gold
+   without lines they are those that hold the quote, and for file-level gold all those of the file.
+2. After each stage the gold's rank is the best rank of any of its keys; it is absent when no key is left.
 3. The first of these that applies names the stage that lost the gold:
 
    ``retrieval``  no branch found it
@@ -32,7 +32,7 @@ LOSSES = ("retrieval", "mapping", "fusion", "cap", "group", "rerank", "passage")
 
 
 def gold_keys(question: Question, index: Index) -> frozenset[str]:
-    """Ids of the chunks and nodes that cover the question's gold in one index."""
+    """Return the ids of the chunks and nodes that cover the question's gold in one index."""
     keys: set[str] = set()
     for item in question.gold:
         sources = {item.source_file, *question.source_aliases}
@@ -60,7 +60,7 @@ def _nodes(question: Question, item: GoldItem, sources: set[str], index: Index) 
 
 
 def gold_ranks(trace: Iterable[StageTrace], keys: frozenset[str]) -> dict[str, int]:
-    """Stage -> the best rank, from 1, of any gold key in its list; stages without one are left out."""
+    """Map stage -> the best rank, from 1, of any gold key in its list; omit stages without one."""
     ranks: dict[str, int] = {}
     for stage in trace:
         rank = next((rank for rank, key in enumerate(stage.keys, start=1) if key in keys), None)
@@ -70,7 +70,7 @@ def gold_ranks(trace: Iterable[StageTrace], keys: frozenset[str]) -> dict[str, i
 
 
 def lost_at(stages: Sequence[str], ranks: dict[str, int], found: bool, depth: int = DEPTH) -> str:
-    """The stage that lost the gold, empty when a hit in the first ``depth`` covers it."""
+    """Return the stage that lost the gold; empty when one of the first ``depth`` hits covers it."""
     if found:
         return ""
     last = max((stage for stage in ("fusion", "cap", "group", "rerank") if stage in stages), key=stages.index)
@@ -98,7 +98,7 @@ class Reach(Record, frozen=True, kw_only=True):
 
 
 def waterfall(rows: Sequence[Row], depth: int = DEPTH) -> list[Reach]:
-    """The ceiling that each stage leaves, in the order in which stages ran. Rows of one predictor."""
+    """Return the ceiling that each stage leaves, in the order of the stages, from one predictor's rows."""
     count = len(rows) or 1
     return [
         Reach(
@@ -111,7 +111,7 @@ def waterfall(rows: Sequence[Row], depth: int = DEPTH) -> list[Reach]:
 
 
 def _in_order(rows: Sequence[Row]) -> list[str]:
-    """Every stage of the rows; one that few rows have stands before what follows it there."""
+    """List every stage of the rows; a rare stage comes before the stages that follow it in its rows."""
     order: list[str] = []
     for row in rows:
         for place, stage in enumerate(row.stages):

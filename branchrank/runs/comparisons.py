@@ -1,4 +1,4 @@
-"""What a run declares before it starts, and the comparisons that follow from it.
+"""What a run declares before it starts, and the comparisons that this declares.
 
 1. The unit is the question; repeats of an LLM predictor are averaged first. A cluster is a gold source.
 2. Every predictor is compared with each declared baseline on the declared primary measure, or with every
@@ -17,14 +17,14 @@ from branchrank.records import Record
 from branchrank.runs.scores import Scores
 from branchrank.settings import BenchmarkSettings
 
-#: The baseline that stands for every pair of predictors.
+#: The value of the baseline setting that means every pair of predictors.
 ALL_PAIRS = "all-pairs"
 
 
 class Judgement(Record, frozen=True, kw_only=True):
-    """The comparisons of a run on one measure, and the predictor that stands out.
+    """The comparisons of a run on one measure, and the winner if there is one.
 
-    ``baselines`` are those declared; ``all_pairs`` says that every predictor is one. ``winner`` is a
+    ``baselines`` are those declared; with ``all_pairs`` every predictor is a baseline. ``winner`` is a
     predictor whose lead passed its adjusted tests: the best candidate if it is better than every baseline,
     or a baseline if every other predictor is worse; else ``None``.
     """
@@ -42,9 +42,9 @@ class Judgement(Record, frozen=True, kw_only=True):
 
 
 def baselines_of(declared: str | Sequence[str], predictors: Sequence[str]) -> tuple[str, ...]:
-    """The baselines that a setting names: the first predictor where it is empty, all of them for all pairs.
+    """Return the baselines that a setting names: the first predictor if empty, every one for all pairs.
 
-    Raises :class:`UsageError` for one that is not among the predictors, or is named twice.
+    Raises :class:`UsageError` for a baseline that is not among the predictors, or is named twice.
     """
     names = (declared,) if isinstance(declared, str) else tuple(declared)
     if names == (ALL_PAIRS,):
@@ -62,7 +62,7 @@ def baselines_of(declared: str | Sequence[str], predictors: Sequence[str]) -> tu
 
 
 def pairs_of(baselines: Sequence[str], predictors: Sequence[str]) -> list[tuple[str, str]]:
-    """The comparisons, (baseline, candidate): every other predictor with each baseline, no two twice.
+    """Return each pair (baseline, candidate) to compare once: all other predictors with each baseline.
 
     >>> pairs_of(("a", "b"), ("a", "b", "c"))
     [('a', 'b'), ('a', 'c'), ('b', 'c')]
@@ -152,7 +152,7 @@ def compare_scored(
     alpha: float,
     seed: int,
 ) -> tuple[Comparison, ...]:
-    """Compare ``pairs`` of predictors, (baseline, candidate), as one family; none where none can be."""
+    """Compare ``pairs`` of predictors, (baseline, candidate), as one family; may be empty."""
     clusters = clusters_of(scores)
     if not clusters or not pairs:
         return ()

@@ -1,4 +1,4 @@
-"""CSV text that is safe to open: no cell is a formula, and no line break is one that CSV readers refuse."""
+"""CSV text that is safe to open: without formulas, and without line breaks that CSV readers refuse."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ import csv
 from collections.abc import Iterable
 from io import StringIO
 
-#: What makes a spreadsheet take text for a formula, the full-width forms included.
+#: First characters that make a spreadsheet read text as a formula, including the full-width forms.
 _FORMULA = ("=", "+", "-", "@", "＝", "＋", "－", "＠")
 
 
@@ -20,7 +20,7 @@ def table_csv(header: Iterable[str], lines: Iterable[Iterable[object]]) -> str:
 
 
 def cell(value: object) -> str:
-    """One CSV cell: floats to six digits, text that a spreadsheet would run behind an apostrophe."""
+    """Format one CSV cell: floats to six digits, an apostrophe before text that a spreadsheet would run."""
     if value is None:
         return ""
     if isinstance(value, float):
@@ -32,6 +32,6 @@ def cell(value: object) -> str:
 
 
 def text_of(cell_text: str) -> str:
-    """The text that :func:`cell` wrote, without the apostrophe that it put in front."""
+    """Undo :func:`cell`: the text without the apostrophe in front."""
     plain = cell_text[1:]
     return plain if cell_text.startswith("'") and cell(plain) == cell_text else cell_text

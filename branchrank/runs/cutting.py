@@ -1,6 +1,6 @@
-"""A run cut down to the questions of a slice: every figure of it is then computed from these alone.
+"""A run restricted to the questions of a slice, so that every figure is computed from these questions alone.
 
-Cuts are exploratory. A verdict on one is not the verdict that the run declared.
+Cuts are exploratory: a verdict on a cut is not the verdict that the run declared.
 """
 
 from __future__ import annotations
@@ -23,10 +23,11 @@ R = TypeVar("R", bound="RunData")
 
 
 def cut_run(run: R, conditions: Sequence[str]) -> R:
-    """The run over the questions that meet every condition ``SLICE=VALUE``; slices are those of ``LABELS``.
+    """Restrict the run to the questions that meet every condition ``SLICE=VALUE``; ``LABELS`` has the slices.
 
     Several conditions on one slice admit any of their values; ``depth=1`` stands for ``depth=depth 1``.
-    Raises :class:`UsageError` for a slice that isn't there and for a value that no question of the run has.
+    Raises :class:`UsageError` for a slice that does not exist, and for a value that no question of the run
+    has.
     """
     if not conditions:
         return run

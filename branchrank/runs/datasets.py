@@ -36,8 +36,8 @@ class SystemOverDatasets(Record, frozen=True, kw_only=True):
 class DatasetComparison(Record, frozen=True, kw_only=True):
     """Systems over datasets on one measure.
 
-    ``questions`` and ``pages`` are those of each dataset. ``notes`` say what a reader must know: systems that
-    are left out, and systems of one name that are not the same in every run.
+    ``questions`` and ``pages`` count those of each dataset. ``notes`` name the systems that were left out,
+    and the systems of one name that differ between runs.
     """
 
     measure: str
@@ -55,10 +55,10 @@ def compare_datasets(
 ) -> DatasetComparison:
     """Compare the systems of ``runs``, dataset name -> run, over all of them.
 
-    ``measure``, ``baseline`` and ``delta`` default to what the first run declared. Raises
-    :class:`UsageError` for fewer than two runs, without a common system, for an unknown baseline and where
-    the runs declare different measures and none is named; :class:`RunError` for a run without answerable
-    questions or one that asks what another asks.
+    ``measure``, ``baseline`` and ``delta`` default to what the first run declared. Raises :class:`UsageError`
+    for fewer than two runs, if no system is common to all, for an unknown baseline, and if the runs declare
+    different measures and ``measure`` is not given. Raises :class:`RunError` for a run without answerable
+    questions, and for two runs over the same questions.
     """
     if len(runs) < 2:
         raise UsageError("one dataset makes no comparison", remedy="name the runs of two or more datasets")

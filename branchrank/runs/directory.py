@@ -38,7 +38,7 @@ QUESTIONS = "questions.jsonl"
 GOLD = "gold.jsonl"
 PLOTS = "plots"
 
-#: Parts of the settings that can change a row and are in neither a predictor's record nor an index.
+#: Parts of the settings that can change a row and belong neither to a predictor's record nor to an index.
 ROW_SETTINGS = ("bm25", "grep", "qdrant", "retrieval", "embedding")
 
 #: The files that every other file of a run is computed from.
@@ -48,7 +48,7 @@ TRUTH = (ROWS, TIMINGS_CSV, QUESTIONS, GOLD)
 class PredictorRecord(Record, frozen=True, kw_only=True):
     """One predictor of a run.
 
-    ``system`` is its whole record; ``None`` for a class or an endpoint, which ``origin`` then names. The
+    ``system`` is its whole record. For a class or an endpoint it is ``None``, and ``origin`` names it. The
     origin of a system is ``tuned`` where ``branchrank tune`` chose its values.
     """
 
@@ -61,11 +61,11 @@ class PredictorRecord(Record, frozen=True, kw_only=True):
 
 
 class IndexFacts(Record, frozen=True, kw_only=True):
-    """What a report says of an index.
+    """What a report shows about an index.
 
     ``recall`` is the mean share, in 0..1, of the true nearest ``recall_depth`` chunks that an approximate
     vector store found, over the run's questions; ``None`` for exact search and where nothing was searched.
-    ``own_files``: its chunks or nodes are files of the user's. ``distance`` is its threshold ``calibrated``.
+    ``own_files``: its chunks or nodes are the user's files. ``distance`` is its ``calibrated`` threshold.
     """
 
     name: str
@@ -93,15 +93,15 @@ class SealRecord(Record, frozen=True, kw_only=True):
 
 
 class _Schema(Record, frozen=True, kw_only=True):
-    """The one field of ``run.json`` that every version has."""
+    """The only field of ``run.json`` that every version has."""
 
     schema_version: int = 1
 
 
 class RunRecord(Record, frozen=True, kw_only=True):
-    """``run.json``: everything needed to repeat a run and to say what it measured.
+    """``run.json``: everything needed to repeat a run and to describe what it measured.
 
-    ``digests`` are those of the files in ``TRUTH``, and of this record itself without its own.
+    ``digests`` covers the files in ``TRUTH``, and this record itself without its own digest.
     """
 
     schema_version: int = SCHEMA_VERSION
@@ -135,14 +135,14 @@ class RunRecord(Record, frozen=True, kw_only=True):
     warnings: tuple[str, ...] = ()
     prices: PriceTable | None = None
     seal: SealRecord | None = None
-    #: Rows that an interrupted run had left; ``computed`` and ``reused`` count the work of the others.
+    #: Rows that an interrupted run left; ``computed`` and ``reused`` count the work of the other rows.
     resumed_rows: Count = 0
     digests: dict[str, str] = msgspec.field(default_factory=dict)
 
     @property
     def plan(self) -> dict[str, object]:
-        """What two halves of one run must have in common: whatever can change a row, a timing or what is
-        said of the run, and the cassette, which otherwise would hold the calls of one half alone."""
+        """What must be equal when a run is resumed: everything that can change a row, a timing or the run's
+        description, and the cassette, which would otherwise hold the calls of one part alone."""
         llm = self.settings.get("llm", {})
         benchmark = self.settings.get("benchmark", {})
         repeats = benchmark.get("latency_repeats", 1)
@@ -168,7 +168,7 @@ class RunRecord(Record, frozen=True, kw_only=True):
 
 
 def new_directory(reports: Path, experiment: str, seed: int) -> Path:
-    """Make the directory of a new run; a second one in the same second gets ``-2``."""
+    """Make the directory of a new run; a second run in the same second gets the suffix ``-2``."""
     name = re.sub(r"[^A-Za-z0-9._-]+", "-", experiment).strip("-.") or "run"
     stamp = datetime.now(UTC).strftime("%Y%m%dT%H%M%SZ")
     with storage_errors(reports):
@@ -185,7 +185,7 @@ def new_directory(reports: Path, experiment: str, seed: int) -> Path:
 
 
 def sealed(directory: Path, run: RunRecord) -> RunRecord:
-    """The run with the digests of its files as they lie in ``directory``, and its own."""
+    """Return the run with the digests of its files in ``directory``, and its own digest."""
     digests = {name: digest_file(directory / name) for name in TRUTH if (directory / name).exists()}
     with_files = msgspec.structs.replace(run, digests=digests)
     own = own_digest(msgspec.json.encode(with_files))
@@ -193,7 +193,7 @@ def sealed(directory: Path, run: RunRecord) -> RunRecord:
 
 
 def own_digest(content: bytes) -> str:
-    """The digest of a ``run.json`` without its own, of what it says and not of how it is written."""
+    """Digest a ``run.json`` without its own digest; the formatting of the file does not matter."""
     document = msgspec.json.decode(content)
     document["digests"].pop(RUN_JSON, None)
     return digest_of(document)
@@ -205,7 +205,7 @@ def write_run(directory: Path, run: RunRecord) -> None:
 
 
 def read_run(directory: Path) -> RunRecord:
-    """Read ``run.json``. Raises :class:`RunError` when the directory holds no readable run."""
+    """Read ``run.json``. Raises :class:`RunError` when the directory does not hold a readable run."""
     path = directory / RUN_JSON
     try:
         content = read_beneath(directory, RUN_JSON)
@@ -246,10 +246,10 @@ def check_files(directory: Path) -> None:
 
 
 def read_unfinished(directory: Path) -> RunRecord:
-    """Read the record of a run that was interrupted.
+    """Read the record of an interrupted run.
 
-    Raises :class:`RunError` when there is no readable run, when it is finished, or when its directory holds a
-    link or a special file, through which resuming it would write elsewhere.
+    Raises :class:`RunError` when the run can't be read or is finished, or when its directory holds a link or
+    a special file, through which a resumed run would write elsewhere.
     """
     foreign = foreign_entry(directory)
     if foreign is not None:
@@ -261,7 +261,7 @@ def read_unfinished(directory: Path) -> RunRecord:
 
 
 def foreign_entry(directory: Path) -> Path | None:
-    """The first entry below a run's directory that is neither a regular file nor a folder, such as a link."""
+    """Find the first entry below a run's directory that is not a regular file or folder, such as a link."""
     for folder, folders, files in os.walk(directory):
         for name in sorted((*folders, *files)):
             mode = os.lstat(os.path.join(folder, name)).st_mode
@@ -271,9 +271,9 @@ def foreign_entry(directory: Path) -> Path | None:
 
 
 def check_resumable(directory: Path, plan: dict[str, object]) -> Path:
-    """The directory of an interrupted run that can be resumed under this plan.
+    """Return the directory of an interrupted run that can be resumed under this plan.
 
-    Raises :class:`RunError` when the run is finished or what it depends on has changed since.
+    Raises :class:`RunError` when the run is finished or something that it depends on has changed since.
     """
     run = read_unfinished(directory)
     changed = [name for name, value in run.plan.items() if plan.get(name) != value]
@@ -286,9 +286,9 @@ def check_resumable(directory: Path, plan: dict[str, object]) -> Path:
 
 
 def latest_unfinished(reports: Path, plan: dict[str, object]) -> Path | None:
-    """The newest run under ``reports`` that stopped half-way and has this plan.
+    """Find the newest interrupted run under ``reports`` that has this plan.
 
-    A run that another process has under way is left to it.
+    A run that another process is still writing is skipped.
     """
     for path in sorted(reports.glob(f"*/{RUN_JSON}"), reverse=True):
         try:

@@ -1,8 +1,8 @@
-"""Figures of a run with what they can claim: intervals, percentiles of latency, cost, the frontier.
+"""Figures of a run with their uncertainty: intervals, percentiles of latency, cost, the frontier.
 
 1. A mean has an interval that allows for questions on one page (:mod:`branchrank.measures.intervals`). It is
-   computed here once; every table, plot and file prints this one.
-2. A percentile of latency comes with the bound that its number of queries supports, or with none.
+   computed once, here; every table, plot and file prints this one.
+2. A percentile of latency has the upper bound that its number of queries supports, if there is one.
 """
 
 from __future__ import annotations
@@ -51,7 +51,7 @@ def estimate(values: Mapping[str, float], clusters: Mapping[str, str]) -> Estima
 
 
 def difference(run: RunData, a: Mapping[str, float], b: Mapping[str, float]) -> Estimate:
-    """The mean of b - a over the questions with its interval, of no family."""
+    """Return the mean of b - a over the questions with its interval, not adjusted for a family."""
     differences = [b[key] - a[key] for key in run.clusters]
     found = difference_interval(differences, list(run.clusters.values()))
     return Estimate(
@@ -87,7 +87,7 @@ def cost_per_query(run: RunData, predictor: str) -> float | None:
 
 
 def standings(run: RunData) -> list[Standing]:
-    """Quality on the primary measure, p95 and LLM cost per query (money where all is priced, else tokens).
+    """Return primary quality, p95 and LLM cost per query (money if all calls have a price, else tokens).
 
     Empty when no latency was measured.
     """
@@ -106,7 +106,7 @@ def standings(run: RunData) -> list[Standing]:
 
 
 def choice(run: RunData, found: Sequence[Standing]) -> tuple[tuple[Standing, ...], Choice]:
-    """The frontier, and the cheapest predictor that is not inferior to the best one by delta."""
+    """Return the frontier, and the cheapest predictor that is not inferior to the best one by delta."""
     cheapest = cheapest_not_inferior(
         found,
         {name: run.scores.per_question(name, run.primary) for name in run.predictors},

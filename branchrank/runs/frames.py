@@ -1,7 +1,7 @@
-"""A run as pandas tables: what its CSV files hold, computed from the run itself.
+"""A run as pandas tables: the content of its CSV files, computed from the run itself.
 
-Empty cells of numbers are NaN, those of text are empty; text is as it was before the CSV files guarded it
-against spreadsheets.
+Empty numeric cells are NaN, empty text cells are empty strings. Text has no apostrophe in front
+(:mod:`branchrank.runs.csv_text`).
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from branchrank.measures.verdicts import Comparison
     from branchrank.runs.run import RunData
 
-#: Columns that hold text, also where every cell of one is empty.
+#: Columns that hold text, even if all of their cells are empty.
 TEXT = frozenset(
     [
         "predictor",

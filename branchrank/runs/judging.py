@@ -1,4 +1,4 @@
-"""From hits to judged rows, and from rows back to what the measures read."""
+"""Conversion of hits into judged rows, and of rows into what the measures read."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ from branchrank.runs.rows import Row, RowHit
 
 
 def judged_hits(hits: Sequence[Hit], question: Question) -> tuple[RowHit, ...]:
-    """Judge the hits of one question and keep where they lie, not their text."""
+    """Judge the hits of one question; keep their places, not their text."""
     kept = without_excluded(hits, question)
     return tuple(
         RowHit(
@@ -45,12 +45,12 @@ def judged_hits(hits: Sequence[Hit], question: Question) -> tuple[RowHit, ...]:
 
 @lru_cache(maxsize=4096)
 def _tokens(text: str) -> int:
-    """Tokens of a passage; predictors return the same ones again and again."""
+    """Count the tokens of a passage; cached, because predictors return the same passages often."""
     return token_counter()(text)
 
 
 def judged_row(row: Row, question: Question, *, depths: bool = False) -> Judged:
-    """The judgement that a row keeps, as measures read it; with ``depths`` half and full are computed."""
+    """Return the judgement stored in a row, as measures read it; with ``depths``, compute half and full."""
     pages, weak_pages = gold_pages(question)
     hits = [JudgedHit(gain=hit.gain, gold=hit.gold, page=hit.page) for hit in row.hits]
     return Judged(
@@ -62,7 +62,7 @@ def judged_row(row: Row, question: Question, *, depths: bool = False) -> Judged:
 
 
 def hits_of(row: Row) -> tuple[Hit, ...]:
-    """A row's hits as records without text: spans, scores and ids."""
+    """Return a row's hits as records without text: spans, scores and ids."""
     return tuple(
         Hit(
             id=hit.id,

@@ -1,11 +1,11 @@
-"""Labelling what the systems of a run found: the pool, and the question file that the labels go into.
+"""Labelling the passages that a run's systems found: the pool, and the question file that gets the labels.
 
 1. The first ``depth`` hits of every system, repeat and question are pooled (Sparck Jones and van Rijsbergen
    1975; as TREC does): each passage once, without blank lines at its ends and the systems that found it.
-2. Passages that touch the gold that was there before any label, or lie in an excluded span, need no label.
+2. Passages that touch the original gold, or are inside an excluded span, need no label.
 3. Questions, and the passages of each, come in an order drawn by the seed, so that nobody sees a rank.
-4. Every label is written at once, so that an interruption loses none; labels that are there are not asked
-   for again.
+4. Every label is written at once, so that an interruption loses none; a passage with a label is not shown
+   again.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ from branchrank.runs.run import RunData
 
 
 class Passage(Record, frozen=True, kw_only=True):
-    """A passage to label: its question, its place, the heading of its section, its text."""
+    """A passage to label, with its question, its place, the heading of its section and its text."""
 
     question: Question
     span: Span
@@ -36,9 +36,9 @@ class Passage(Record, frozen=True, kw_only=True):
 class Labelling:
     """The labels of one annotator over the pool of a run, kept in the question file ``output``.
 
-    The file is made from the run's questions; one that exists is continued, and gets the questions that it
-    lacks. Raises :class:`RunError` where the corpus is not the run's, and :class:`QuestionError` where a
-    question of the file is another one.
+    The file is made from the run's questions; an existing file is continued, and gets the questions that it
+    lacks. Raises :class:`RunError` if the corpus is not the run's, and :class:`QuestionError` if a question
+    of the file differs from the run's.
     """
 
     def __init__(
@@ -69,15 +69,15 @@ class Labelling:
         self._questions = _continued(asked, output)
         self._pool = _pooled(run, depth, self.lines)
         for question in self._questions.values():
-            labels_of(question)  # a key of the user's own is refused before any work
+            labels_of(question)  # a user's own key of this name is refused before any work
 
     @property
     def questions(self) -> tuple[Question, ...]:
-        """The questions with the labels so far."""
+        """The questions with all labels so far."""
         return tuple(self._questions.values())
 
     def waiting(self) -> list[Passage]:
-        """The passages that this annotator has not labelled, in the order drawn."""
+        """The passages that this annotator has not labelled yet, in the order drawn."""
         found: list[Passage] = []
         for key in sorted(self._pool, key=self._drawn):
             question = self._questions[key]
@@ -96,10 +96,11 @@ class Labelling:
         proposed: Choice | None = None,
         accept: bool = False,
     ) -> None:
-        """Write a label into the file. The arguments are those of
-        :func:`~branchrank.questions.labels.with_label`.
+        """Write a label into the file.
 
-        Raises :class:`UsageError` for an ``answer`` outside of the passage.
+        The arguments are those of :func:`~branchrank.questions.labels.with_label`.
+
+        Raises :class:`UsageError` for an ``answer`` outside the passage.
         """
         if answer is not None and answer.overlap(passage.span) != answer.lines:
             raise UsageError(
@@ -122,7 +123,7 @@ class Labelling:
         write_questions(self.output, self.questions)
 
     def counts(self) -> dict[Choice, int]:
-        """How many passages this annotator has given each label."""
+        """Map label -> how many passages this annotator has given it."""
         given = [each for question in self.questions for each in labels_of(question)]
         return {
             choice: sum(each.label == choice and each.annotator == self.annotator for each in given)
@@ -153,7 +154,7 @@ class Labelling:
 
 
 def _pooled(run: RunData, depth: int, lines: Lines) -> dict[str, dict[Span, str | None]]:
-    """The passages of each question without blank lines at their ends, and the section of each."""
+    """Pool the passages of each question, without blank lines at their ends, with the section of each."""
     pool: dict[str, dict[Span, str | None]] = {}
     for row in run.rows:
         for hit in row.hits[:depth]:
@@ -169,7 +170,7 @@ def _pooled(run: RunData, depth: int, lines: Lines) -> dict[str, dict[Span, str 
 
 
 def _named(run: RunData, path: Path) -> tuple[Question, ...]:
-    """The run's questions from a file that has their wording."""
+    """Read the run's questions from a file that has their wording."""
     there = {question.id: question for question in load_questions(path)}
     missing = [each.id for each in run.asked if each.id not in there]
     if missing:
@@ -180,7 +181,7 @@ def _named(run: RunData, path: Path) -> tuple[Question, ...]:
 
 
 def _continued(asked: Sequence[Question], output: Path) -> dict[str, Question]:
-    """The questions of the file, if there is one, and those of the run that it lacks."""
+    """Return the questions of the file, if it exists, and those of the run that it lacks."""
     there = {each.id: each for each in load_questions(output)} if output.exists() else {}
     for question in asked:
         known = there.setdefault(question.id, question)

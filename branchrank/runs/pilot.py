@@ -1,4 +1,4 @@
-"""What a finished run says about the next one: the assumptions of a power analysis, measured."""
+"""Pilot runs: the assumptions of a power analysis, measured on a finished run."""
 
 from __future__ import annotations
 
@@ -16,8 +16,8 @@ class Pilot(Record, frozen=True, kw_only=True):
     """Figures of a run on a measure of hits.
 
     ``rate`` is the baseline's. ``disagreement`` is the share of the questions that a candidate answers
-    differently from the baseline, and ``icc`` how alike the differences of one page are (0 to 1), both
-    averaged over the ``candidates``. ``page_sizes`` are the questions of each page that holds gold.
+    differently from the baseline, and ``icc`` the correlation of the differences of one page (0 to 1), both
+    averaged over the ``candidates``. ``page_sizes`` counts the questions of each page that holds gold.
     """
 
     rate: float
@@ -28,9 +28,9 @@ class Pilot(Record, frozen=True, kw_only=True):
 
 
 def pilot(run: RunData, measure: str = "") -> Pilot:
-    """Measure a run; ``measure`` is its primary one unless it is named.
+    """Measure a run; ``measure`` is its primary one by default.
 
-    Raises :class:`UsageError` for a run with nothing to compare, and for a measure that is not of hits.
+    Raises :class:`UsageError` for a run with nothing to compare, and for a measure that is not a hit rate.
     """
     chosen = run.measure(measure)
     baseline = run.judgement.baseline

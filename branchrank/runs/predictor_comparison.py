@@ -1,4 +1,4 @@
-"""Comparisons of the predictors of one run: of two of them, or of all with one or several baselines."""
+"""Comparisons of the predictors of one run: two of them, or all of them with one or several baselines."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 class PredictorComparisons(Record, frozen=True, kw_only=True):
     """The comparisons of a run's predictors on one measure, which are one family.
 
-    ``str()`` is what ``branchrank compare`` prints of them.
+    ``str()`` is the text that ``branchrank compare`` prints.
     """
 
     comparisons: tuple[Comparison, ...]
@@ -50,7 +50,7 @@ def compare_all(
     """Compare every predictor of a run with one or several baselines, or every pair (``all-pairs``).
 
     ``baseline``, ``measure`` and ``delta`` default to the declared ones. All the comparisons are one family.
-    Raises :class:`UsageError` for an unknown predictor or measure, and where nothing can be compared.
+    Raises :class:`UsageError` for an unknown predictor or measure, and if nothing can be compared.
     """
     chosen = run.measure(measure)
     baselines = baselines_of(baseline or run.settings.baseline, run.predictors)
@@ -75,9 +75,9 @@ def compare_within(
 ) -> Comparison:
     """Compare two predictors of a run; ``baseline``, ``measure`` and ``delta`` default to the declared ones.
 
-    A comparison that the run declared is returned as its report has it, adjusted for all of its candidates;
-    any other is a family of its own. Raises :class:`UsageError` for an unknown predictor or measure, for a
-    predictor compared with itself, and for a run without answerable questions.
+    A comparison that the run declared is the one of its report, adjusted for all candidates; any other is a
+    family of one. Raises :class:`UsageError` for an unknown predictor or measure, for a predictor compared
+    with itself, and for a run without answerable questions.
     """
     baseline = baseline or run.judgement.baseline
     for name in (candidate, baseline):

@@ -1,4 +1,4 @@
-"""Where a run came from: code, packages, machine. Nothing here holds a secret or a user's name."""
+"""Provenance of a run: code, packages, machine. It holds neither secrets nor the user's name."""
 
 from __future__ import annotations
 
@@ -76,7 +76,7 @@ def _versions() -> dict[str, str]:
 
 
 def _git(*words: str) -> str:
-    """Ask git about the checkout this package lies in, and write nothing there; empty outside one."""
+    """Ask git about the checkout that holds this package, without writing to it; empty outside a checkout."""
     try:
         answer = subprocess.run(
             ["git", "--no-optional-locks", "-C", str(Path(__file__).parent), *words],  # noqa: S607 - the user's own git

@@ -1,4 +1,4 @@
-"""Runs and judgements as the data frames of PyTerrier, whose package is not needed: they are plain pandas.
+"""Runs and judgements as PyTerrier's data frames: plain pandas, so PyTerrier need not be installed.
 
 ========  =====================================================
 topics    ``qid``, ``query``
@@ -6,8 +6,9 @@ results   ``qid``, ``query``, ``docno``, ``rank``, ``score``
 qrels     ``qid``, ``docno``, ``label``
 ========  =====================================================
 
-Ids are text. Ranks start at 0, as PyTerrier's do, and scores strictly decrease. A results frame that is read
-is ordered by its scores, ties as in trec_eval; its ranks, its queries and every other column are not read.
+Ids are text. Ranks start at 0, as PyTerrier's do, and scores strictly decrease. When a results frame is read,
+it is ordered by score, with ties as in trec_eval; the columns ``query`` and ``rank`` and all others are
+ignored.
 """
 
 from __future__ import annotations
@@ -41,7 +42,7 @@ def topics_frame(run: RunData) -> pd.DataFrame:
 
 
 def results_frame(run: RunData, predictor: str, ids: DocumentIds = "document") -> pd.DataFrame:
-    """What a predictor returned, its first repeat where it has several: a row for each document.
+    """Return a predictor's results (its first repeat, if it has several): a row for each document.
 
     Raises :class:`UsageError` for an unknown predictor.
     """
@@ -60,7 +61,7 @@ def results_frame(run: RunData, predictor: str, ids: DocumentIds = "document") -
 
 
 def qrels_frame(run: RunData, ids: DocumentIds = "document") -> pd.DataFrame:
-    """The judgements of a run: a row for each gold document, or gold item and page."""
+    """Return the judgements of a run: a row for each gold document, or for each gold item and page."""
     rows = [
         (query, document, label)
         for query, judged in run_qrels(run, ids).items()
@@ -70,8 +71,11 @@ def qrels_frame(run: RunData, ids: DocumentIds = "document") -> pd.DataFrame:
 
 
 def read_results(frame: pd.DataFrame, name: str = "results") -> TrecRun:
-    """A results frame by query. Raises :class:`RunError` for missing columns, scores that are no numbers and
-    documents that a query has twice."""
+    """Read a results frame by query.
+
+    Raises :class:`RunError` for missing columns, scores that are not numbers and documents that a query has
+    twice.
+    """
     found: dict[str, dict[str, float]] = {}
     for row, (qid, docno, score) in enumerate(_columns(frame, name, ("qid", "docno", "score"))):
         value = _number(score, f"{name}, row {row}")
@@ -83,7 +87,7 @@ def read_results(frame: pd.DataFrame, name: str = "results") -> TrecRun:
 
 
 def read_qrels_frame(frame: pd.DataFrame, name: str = "qrels") -> Qrels:
-    """A qrels frame by query. Raises :class:`RunError` as :func:`read_results` does."""
+    """Read a qrels frame by query. Raises :class:`RunError` as :func:`read_results` does."""
     found: Qrels = {}
     for row, (qid, docno, label) in enumerate(_columns(frame, name, QRELS)):
         value = _number(label, f"{name}, row {row}")
@@ -101,7 +105,7 @@ def read_qrels_frame(frame: pd.DataFrame, name: str = "qrels") -> Qrels:
 def write_beir(folder: Path, documents: pd.DataFrame, topics: pd.DataFrame, qrels: pd.DataFrame) -> Path:
     """Write frames as a BEIR folder with the split ``test``; returns it.
 
-    Raises :class:`RunError` for wrong frames, and :class:`UsageError` for a folder that is there.
+    Raises :class:`RunError` for wrong frames, and :class:`UsageError` if the folder exists.
     """
     if folder.exists():
         raise UsageError(f"{folder} exists already", remedy="name a new folder")

@@ -1,10 +1,10 @@
-"""A table of results as a paper has it: systems by measures, with what was tested between them.
+"""A table of results as in a paper: systems by measures, with marks for tested differences.
 
 1. Each system has its mean for each measure, over the same questions (queries).
-2. On each measure the systems are compared with one baseline, or all with each other. The comparisons of one
+2. On each measure, all systems are compared with one baseline, or all with each other. The comparisons of one
    measure are a family for Holm's correction and for the intervals (:mod:`branchrank.measures.verdicts`).
-3. A mean is marked where it differs significantly: with a dagger from the one baseline, or, where there are
-   several, with the letters of the systems that it differs from.
+3. A mean that differs significantly is marked: with a dagger if there is one baseline, or else with the
+   letters of the systems that it differs from.
 """
 
 from __future__ import annotations
@@ -39,7 +39,7 @@ _GRADED = "graded_"
 
 
 class SystemResult(Record, frozen=True, kw_only=True):
-    """One line of the table: a system's mean for each measure, with its 95% interval."""
+    """One row of the table: a system's mean for each measure, with its 95% interval."""
 
     name: str
     means: dict[str, Estimate]
@@ -48,7 +48,7 @@ class SystemResult(Record, frozen=True, kw_only=True):
 class ResultsTable(Record, frozen=True, kw_only=True):
     """Systems by measures over ``questions`` questions, and the comparisons on each measure.
 
-    ``title`` says what was asked. ``str()`` is the table and a line for each comparison, as text.
+    ``title`` names the questions. ``str()`` is the table and a line for each comparison, as text.
     """
 
     title: str
@@ -59,18 +59,18 @@ class ResultsTable(Record, frozen=True, kw_only=True):
 
     @property
     def baselines(self) -> tuple[str, ...]:
-        """What the systems are compared with, each once."""
+        """The baselines, each once."""
         return tuple(dict.fromkeys(each.baseline for each in self.comparisons))
 
     @property
     def letters(self) -> dict[str, str]:
-        """System -> its letter, where several are compared with; else empty."""
+        """Map system -> its letter, if there are several baselines; else empty."""
         if len(self.baselines) < 2:
             return {}
         return {each.name: _letter(place) for place, each in enumerate(self.systems)}
 
     def marks(self, system: str, measure: str) -> str:
-        """The marks of a mean: a dagger, letters, or nothing."""
+        """Return the marks of a mean: a dagger, letters, or nothing."""
         letters = self.letters
         found = [
             each
@@ -84,12 +84,12 @@ class ResultsTable(Record, frozen=True, kw_only=True):
         return ",".join(letter for name, letter in letters.items() if name in others)
 
     def is_best(self, system: SystemResult, measure: str) -> bool:
-        """Whether no system has a higher mean."""
+        """Return whether no other system has a higher mean."""
         return system.means[measure].value >= max(each.means[measure].value for each in self.systems)
 
     @property
     def test(self) -> str:
-        """What a mark means: the test, the correction and the level, in words; empty without comparisons."""
+        """Explain a mark: the test, the correction and the level, in words; empty without comparisons."""
         if not self.comparisons:
             return ""
         first = self.comparisons[0]
@@ -171,10 +171,10 @@ def results_table(
 ) -> ResultsTable:
     """The table of systems that answered the same questions.
 
-    ``clusters`` maps question -> cluster; by default every question is its own. Every system is compared
-    with ``baseline`` (default: the first), or with ``all_pairs`` with every other one; ``pairs``, (baseline,
-    candidate) each, go before both. Raises :class:`UsageError` for an unknown baseline, and for scores that
-    can't be paired or lie outside 0..1.
+    ``clusters`` maps question -> cluster; by default every question is its own. Every system is compared with
+    ``baseline`` (default: the first), or, with ``all_pairs``, with every other one. ``pairs``, each
+    (baseline, candidate), override both. Raises :class:`UsageError` for an unknown baseline, and for scores
+    that can't be paired or are outside 0..1.
     """
     names = list(scores)
     chosen = _pairs(names, baseline, all_pairs) if pairs is None else pairs
@@ -233,9 +233,9 @@ def _compared(
 
 
 def run_table(run: RunData, measures: Iterable[NamedMeasure] = ()) -> ResultsTable:
-    """The table of a run: its systems against its baseline on ``measures``.
+    """Return the table of a run: its systems compared with its baseline on ``measures``.
 
-    Default: the measures that were asked for by name, else those that the report shows. The comparisons on
+    Default: the measures that were requested by name, or else those that the report shows. The comparisons on
     the primary measure are the declared ones. Raises :class:`UsageError` for a run without answerable
     questions.
     """
@@ -269,9 +269,9 @@ def run_table(run: RunData, measures: Iterable[NamedMeasure] = ()) -> ResultsTab
 
 
 def comparison_table(compared: RunComparison) -> ResultsTable:
-    """The table of two compared runs: each predictor of the baseline run, and of the candidate.
+    """Return the table of two compared runs: each predictor of the baseline run and of the candidate run.
 
-    The first measure is the one that is tested.
+    The first measure is the tested one.
     """
     comparisons = tuple(pair.comparison for pair in compared.pairs)
     n, tested = comparisons[0].n, comparisons[0].measure
@@ -326,7 +326,7 @@ def _raised(marks: str) -> str:
 
 
 def _test_words(test: str) -> str:
-    """A test as a paper calls it."""
+    """Return the name of a test as used in papers."""
     if "McNemar" in test:
         return "exact McNemar test"
     by = " by cluster" if test.startswith("cluster ") else ""
@@ -334,7 +334,7 @@ def _test_words(test: str) -> str:
 
 
 def _aligned(rows: Sequence[Sequence[str]]) -> list[str]:
-    """Cells as lines with columns of one width."""
+    """Format cells as lines, padding each column to one width."""
     widths = [max(map(len, column)) for column in zip(*rows, strict=True)]
     return [
         "  ".join(cell.ljust(width) for cell, width in zip(row, widths, strict=True)).rstrip() for row in rows

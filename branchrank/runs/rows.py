@@ -1,9 +1,10 @@
-"""``rows.jsonl``, the truth of a run: one row per question, predictor and repeat.
+"""``rows.jsonl``, what a run measured: one row per question, predictor and repeat.
 
 1. A row is appended and fsynced when its question is finished, so a killed run loses at most one.
-2. A resumed run reads the rows it has; a torn last line is cut off with a notice.
-3. The file is locked while a run writes it, so that no second process takes up a run that is under way.
-4. Every CSV, every table and every figure of a report is computed from the rows again.
+2. A resumed run reads the existing rows; an incomplete last line is removed with a notice.
+3. The file is locked while a run writes it, so that a second process can't resume a run that is still going
+   on.
+4. Every CSV file, table and figure of a report is computed from the rows.
 """
 
 from __future__ import annotations
@@ -28,9 +29,9 @@ Repeat = Annotated[int, msgspec.Meta(ge=0, lt=MAX_REPEATS)]
 
 
 class RowHit(Record, frozen=True, kw_only=True):
-    """A hit as a row keeps it: where, not what it says.
+    """A hit as stored in a row: its place, without its text.
 
-    ``characters`` and ``tokens`` (of the one fixed tokenizer; ``None`` in older rows) are its text's.
+    ``characters`` and ``tokens`` (of one fixed tokenizer; ``None`` in older rows) are the size of its text.
     ``gain``, ``gold`` and ``page`` are the judgement (:class:`branchrank.measures.matching.JudgedHit`).
     """
 
@@ -51,7 +52,7 @@ class RowHit(Record, frozen=True, kw_only=True):
 
 
 class Row(Record, frozen=True, kw_only=True):
-    """One question answered by one predictor. A failed query has no hits and says why.
+    """One question answered by one predictor. A failed query has no hits, and its ``error`` says why.
 
     ``trace`` keeps the first entries of each stage's list, ``stages`` the names of all stages in order.
     ``gold_ranks`` are the gold's ranks in the whole lists (:mod:`branchrank.runs.attribution`), ``lost``
@@ -74,7 +75,7 @@ class Row(Record, frozen=True, kw_only=True):
 
     @property
     def key(self) -> RowKey:
-        """What makes the row one of its kind in a run."""
+        """The fields that identify the row within a run."""
         return (self.question_id, self.predictor, self.repeat)
 
 
@@ -95,7 +96,7 @@ def _decoded(path: Path, lines: Sequence[bytes]) -> Iterator[Row]:
 
 
 def is_under_way(path: Path) -> bool:
-    """Whether a process is writing these rows now."""
+    """Return whether a process is writing these rows now."""
     try:
         with path.open("rb") as stream:
             fcntl.flock(stream, fcntl.LOCK_SH | fcntl.LOCK_NB)
@@ -107,10 +108,11 @@ def is_under_way(path: Path) -> bool:
 
 
 class RowLog:
-    """The growing ``rows.jsonl`` of a run under way, held by this process until closed.
+    """The ``rows.jsonl`` of a run in progress, locked by this process until closed.
 
-    ``torn`` tells whether a tail was cut off. Raises :class:`RunError` when another process writes the
-    file or a line of it is no row, :class:`~branchrank.errors.StorageError` when the disk refuses.
+    ``torn`` says whether an incomplete last line was removed. Raises :class:`RunError` when another process
+    writes the file or a line of it is not a row, and :class:`~branchrank.errors.StorageError` when writing
+    fails.
     """
 
     def __init__(self, path: Path) -> None:
@@ -119,7 +121,7 @@ class RowLog:
         self.rows: dict[RowKey, Row] = {}
         with storage_errors(path), contextlib.ExitStack() as opened:
             path.parent.mkdir(parents=True, exist_ok=True)
-            # Unbuffered, so that closing it writes nothing that a full disk has refused.
+            # Unbuffered, so that closing the file does not retry a write that failed on a full disk.
             self._stream = opened.enter_context(path.open("ab", buffering=0))
             self._lock()
             self._recover()
@@ -158,7 +160,7 @@ class RowLog:
         self.rows[row.key] = row
 
     def rewrite(self, rows: Iterable[Row]) -> None:
-        """Put these rows in place of the file's, and hold the new file."""
+        """Replace the file's rows by these, and lock the new file."""
         write_jsonl(self.path, rows)
         with storage_errors(self.path):
             written = self.path.open("ab", buffering=0)

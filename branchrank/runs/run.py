@@ -1,9 +1,9 @@
-"""A finished run in memory: what was measured, and everything that is computed from it.
+"""A finished run in memory: its measurements, and everything computed from them.
 
-1. What was measured is fixed: the record (``run.json``), rows, questions, timings, facts about the gold.
-2. Scores, summary, settings, measures and verdicts are properties, computed once, when first used.
+1. The measurements are fixed: the record (``run.json``), rows, questions, timings, facts about the gold.
+2. Scores, summary, settings, measures and verdicts are properties, computed on first use and kept.
 3. A run is read from its directory (:func:`load_run`), made in memory at the end of a benchmark, or cut from
-   another one (:mod:`branchrank.runs.cutting`); whatever reads a run takes this one object.
+   another one (:mod:`branchrank.runs.cutting`). All code that reads a run uses this class.
 """
 
 from __future__ import annotations
@@ -39,7 +39,7 @@ from branchrank.runs.summary import SummaryRow, summarise
 from branchrank.runs.timings import Timing, read_timings
 from branchrank.settings import BenchmarkSettings
 
-#: What stands for questions of both gold levels together.
+#: The key for the questions of both gold levels together.
 BOTH = "both"
 
 if TYPE_CHECKING:
@@ -50,10 +50,11 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, kw_only=True, eq=False, repr=False)
 class RunData:
-    """A run: ``asked`` are its questions in its order, ``timed`` the times of its latency pass.
+    """A run: ``asked`` are its questions in order, ``timed`` the times of its latency pass.
 
-    ``conditions`` are those of a cut, empty for a whole run. A cut's ``directory`` is that of the whole run;
-    it is absolute, so that a process that changes its working directory can still read and write there.
+    ``conditions`` are those of a cut, empty for a whole run. ``directory`` is that of the whole run, also for
+    a cut. It is absolute, so that a process that changes its working directory can still read and write
+    there.
     """
 
     directory: Path
@@ -91,12 +92,12 @@ class RunData:
 
     @cached_property
     def extra(self) -> tuple[NamedMeasure, ...]:
-        """The measures that were asked for by name, the primary one first."""
+        """The measures that were requested by name, the primary one first."""
         return declared_measures(self.settings)
 
     @cached_property
     def shown(self) -> tuple[NamedMeasure, ...]:
-        """The measures of the printed tables: the standard ones, and those that were asked for."""
+        """The measures of the printed tables: the standard ones, and those that were requested."""
         return with_others(self.standard, self.extra)
 
     @cached_property
@@ -116,15 +117,15 @@ class RunData:
 
     @cached_property
     def facts(self) -> Mapping[str, GoldFacts]:
-        """Question id -> where its gold is."""
+        """Question id -> facts about the place of its gold."""
         return {each.question_id: each for each in self.gold_facts}
 
     @cached_property
     def by_gold(self) -> Mapping[str, RunData]:
         """Gold level -> the run over its questions: ``span``, ``file``, and both together as ``both``.
 
-        Where all gold is of one level, that is the only key (empty without any gold). A whole file is easier
-        to find than some of its lines, so a rate over both says little.
+        If all gold is of one level, that is the only key; without gold the mapping is empty. A whole file is
+        easier to find than some of its lines, so a rate over both says little.
         """
         levels = {gold_level(question) for question in self.asked if question.gold}
         if len(levels) < 2:
@@ -133,7 +134,7 @@ class RunData:
 
     @property
     def ledger(self) -> list[LLMCall]:
-        """Every logical LLM call, row by row."""
+        """Every logical LLM call, in the order of the rows."""
         return [call for row in self.rows for call in row.calls]
 
     @cached_property
@@ -156,7 +157,7 @@ class RunData:
 
     @cached_property
     def failed(self) -> tuple[str, ...]:
-        """The predictors whose every query, or every LLM call, failed, with the reason."""
+        """The predictors for which every query, or every LLM call, failed, with the reason."""
         from branchrank.runs.warnings import total_failures
 
         return tuple(total_failures(self.rows, self.record.predictors))
@@ -197,7 +198,7 @@ class RunData:
         return timings_frame(self)
 
     def where(self, *conditions: str) -> Self:
-        """The run over the questions of a slice.
+        """Return the run restricted to the questions of a slice.
 
         >>> from branchrank import Run, library
         >>> run = Run.load(library.list_runs("reports")[0].directory)
@@ -235,7 +236,7 @@ class RunData:
 def with_others(
     measures: tuple[NamedMeasure, ...], others: Sequence[NamedMeasure]
 ) -> tuple[NamedMeasure, ...]:
-    """The measures, and each of the others unless it is among them, perhaps by another name."""
+    """Return the measures, and those of the others that are not among them, even by another name."""
     for other in others:
         measures = measures if any(map(other.same, measures)) else (*measures, other)
     return measures
@@ -244,8 +245,8 @@ def with_others(
 def load_run(directory: Path) -> RunData:
     """Read a run. Its questions come from the copy in its directory.
 
-    Raises :class:`RunError` when it is not finished, a file is missing or damaged, or the questions are not
-    those it asked.
+    Raises :class:`RunError` when the run is not finished, a file is missing or damaged, or the questions are
+    not those that the run asked.
     """
     record = read_run(directory)
     check_files(directory)
@@ -280,7 +281,7 @@ def load_run(directory: Path) -> RunData:
 
 
 def _check(run: RunData) -> None:
-    """Raise :class:`RunError` for settings, rows or times that nothing could be computed from."""
+    """Raise :class:`RunError` for settings, rows or times that can't be used."""
     path = run.directory / names.RUN_JSON
     try:
         _ = run.settings

@@ -1,7 +1,7 @@
-"""Comparisons of two runs over the same questions: flips and a gate.
+"""Comparisons of two runs over the same questions: flips and a regression check.
 
-Runs over other questions, or with other gold, can't be paired and are refused. Predictors that are compared
-at once are one family for Holm's correction. A positive difference means that the candidate is better.
+Runs with different questions or gold can't be paired and are refused. Predictors that are compared together
+are one family for Holm's correction. A positive difference means that the candidate is better.
 """
 
 from __future__ import annotations
@@ -37,7 +37,7 @@ if TYPE_CHECKING:
 
 
 class Flip(Record, frozen=True, kw_only=True):
-    """A question on which the two differ, with both scores."""
+    """A question on which the two predictors score differently, with both scores."""
 
     question_id: str
     baseline: float
@@ -45,7 +45,7 @@ class Flip(Record, frozen=True, kw_only=True):
 
 
 class Change(Record, frozen=True, kw_only=True):
-    """How a measure differs between the two, over the questions of ``gold`` (empty: all), without a test.
+    """The untested difference in a measure between the two runs, over the questions of ``gold`` (empty: all).
 
     ``difference`` is candidate - baseline, with its 95% interval. ``str()`` is a line with the figures.
     """
@@ -68,11 +68,11 @@ class Change(Record, frozen=True, kw_only=True):
 
 
 class Pair(Record, frozen=True, kw_only=True):
-    """A predictor of the candidate run with one of the baseline run, and their rows of the summaries.
+    """A predictor of the candidate run and one of the baseline run, with their summary rows.
 
-    ``comparison`` tests the primary measure; ``others`` are the measures that were chosen besides, and
-    ``by_gold`` is the primary one for each level of gold, where the questions have both. ``flips`` are in the
-    order of the questions. ``str()`` is what ``branchrank compare`` prints of the pair.
+    ``comparison`` tests the primary measure; ``others`` are the other chosen measures, and ``by_gold`` is the
+    primary one for each level of gold, if the questions have both. ``flips`` are in the order of the
+    questions. ``str()`` is the text that ``branchrank compare`` prints for the pair.
     """
 
     baseline: SummaryRow
@@ -126,8 +126,8 @@ class RunComparison(Record, frozen=True, kw_only=True):
 class RunGate(Record, frozen=True, kw_only=True):
     """Whether a run may replace its baseline: by predictor, and as a whole.
 
-    One predictor that fails fails the gate; one that is undecided leaves it undecided. The primary measure
-    decides; ``compared`` has the others beside it.
+    If any predictor fails, the gate fails; else, if any is undecided, the gate is undecided. Only the primary
+    measure decides; ``compared`` also has the other measures.
     """
 
     outcome: Decision
@@ -144,7 +144,7 @@ class RunGate(Record, frozen=True, kw_only=True):
 
 
 def _text(lines: Iterable[str]) -> str:
-    """Lines as text that is safe to print."""
+    """Join lines into text that is safe to print."""
     return "\n".join(map(safe, lines))
 
 
@@ -158,12 +158,12 @@ def compare_runs(
     measures: Iterable[str] = (),
     delta: float = DELTA,
 ) -> RunComparison:
-    """Compare the predictors of ``candidate`` with those of the same name in ``baseline``, or one with one.
+    """Compare each predictor of ``candidate`` with the same one of ``baseline``, or two named ones.
 
-    ``primary`` is the measure that is tested, the candidate's own unless it is named; ``measures``, and those
-    that the candidate's run chose, get an interval. Raises :class:`RunError` when the questions are not the
-    same, :class:`UsageError` when a predictor is not in its run, and for a measure that is unknown or looks
-    deeper than one of the runs kept hits.
+    ``primary`` is the tested measure (default: the candidate's primary one); ``measures``, and those that the
+    candidate's run chose, get an interval. Raises :class:`RunError` when the questions are not the same,
+    :class:`UsageError` when a predictor is not in its run, and for a measure that is unknown or looks deeper
+    than one of the runs kept hits.
     """
     check_same_questions(candidate, baseline)
     chosen = candidate.measure(primary)
@@ -215,7 +215,7 @@ def compare_runs(
 
 
 def _others(run: RunData, primary: NamedMeasure, names: Iterable[str]) -> list[NamedMeasure]:
-    """The measures besides the one that is tested: those of the run, and those that are named here."""
+    """Return the measures other than the tested one: those of the run, and those named here."""
     found = named_once(*run.extra, *named_measures(name for text in names for name in measure_names(text)))
     return [each for each in found if not each.same(primary)]
 
@@ -244,7 +244,7 @@ def gate_runs(
     primary: str = "",
     measures: Iterable[str] = (),
 ) -> RunGate:
-    """Whether ``candidate`` is not worse than ``baseline`` by ``delta`` or more on the primary measure.
+    """Check that ``candidate`` is not worse than ``baseline`` by ``delta`` or more on the primary measure.
 
     Raises as :func:`compare_runs` does.
     """
@@ -283,7 +283,7 @@ def check_same_questions(candidate: RunData, baseline: RunData) -> None:
 
 
 def _pairs(candidate: RunData, baseline: RunData, wanted: str, wanted_old: str) -> list[tuple[str, str]]:
-    """Names of predictors, (of the baseline run, of the candidate run)."""
+    """Return pairs of predictor names, (in the baseline run, in the candidate run)."""
     if wanted or wanted_old:
         old, new = wanted_old or wanted, wanted or wanted_old
         for name, run, role in ((old, baseline, "baseline"), (new, candidate, "candidate")):
@@ -307,7 +307,7 @@ def _summary_row(run: RunData, predictor: str) -> SummaryRow:
 
 
 def changed_settings(candidate: RunData, baseline: RunData) -> list[str]:
-    """What else differs between two runs, in words, from the baseline's value to the candidate's."""
+    """Describe the other differences between two runs, each as the baseline's value and the candidate's."""
     old, new = baseline.record, candidate.record
     changes = [
         f"{name}: {getattr(old, name)} -> {getattr(new, name)}"

@@ -16,7 +16,7 @@ from branchrank.records import Question
 from branchrank.runs.judging import hits_of, judged_row
 from branchrank.runs.rows import Row, RowHit
 
-#: Hits that the passage sizes are taken over.
+#: How many hits the passage sizes cover.
 PASSAGE_DEPTH = 5
 
 
@@ -56,7 +56,7 @@ class Scores:
 
     @property
     def predictors(self) -> list[str]:
-        """Every predictor with rows, in the order in which the rows name them."""
+        """Every predictor with rows, in the order of the rows."""
         return list(self._rows)
 
     def rows(self, predictor: str) -> list[Row]:
@@ -68,7 +68,7 @@ class Scores:
         return self._rows[predictor].get(question_id, [])
 
     def per_question(self, predictor: str, measure: NamedMeasure) -> dict[str, float]:
-        """The measure's value, in 0..1, of every answerable question, the mean over its repeats."""
+        """Map each answerable question to the measure's value in 0..1, averaged over the repeats."""
         key = (predictor, measure.name)
         if key not in self._values:
             self._values[key] = {
@@ -95,7 +95,7 @@ class Scores:
         ]
 
     def shown_hits(self, predictor: str) -> list[RowHit]:
-        """The hits that :meth:`passage_sizes` is taken over."""
+        """The hits that :meth:`passage_sizes` measures."""
         return [hit for row in self._answerable_rows(predictor) for hit in row.hits[:PASSAGE_DEPTH]]
 
     def _answerable_rows(self, predictor: str) -> list[Row]:
@@ -103,12 +103,12 @@ class Scores:
 
 
 def mean(values: Sequence[float]) -> float:
-    """The arithmetic mean; 0 of nothing."""
+    """The arithmetic mean; 0 for no values."""
     return sum(values) / len(values) if values else 0.0
 
 
 def outcome_of(row: Row, values: Mapping[str, float]) -> str:
-    """A word for what came of a question: failed, hit, in top 5, same page, or miss."""
+    """Return the outcome of a question in a word: failed, hit, in top 5, same page, or miss."""
     if row.status == "failed":
         return "failed"
     if values.get("strict_hit@1"):

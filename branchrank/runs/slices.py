@@ -1,8 +1,8 @@
-"""Slices: what a table can be cut by, from the questions and from where their gold lies.
+"""Slices: groups of questions by their own properties and by the place of their gold.
 
-1. When a run ends, the documents that hold gold are read once: how long they are, how deep the gold's
-   section lies, and whether most of the gold's lines are prose, code or a table.
-2. These facts are kept in ``gold.jsonl`` beside the rows, so that a report needs no corpus.
+1. When a run ends, the documents that hold gold are read once. This gives their length, the depth of the
+   gold's section, and whether most of the gold's lines are prose, code or a table.
+2. These facts are stored in ``gold.jsonl`` beside the rows, so that a report does not need the corpus.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ from branchrank.safe_open import read_beneath
 
 
 class GoldFacts(Record, frozen=True, kw_only=True):
-    """Where a question's first gold item lies; what can't be said is ``None`` or empty.
+    """Facts about the place of a question's first gold item; an unknown fact is ``None`` or empty.
 
     ``content`` is ``prose``, ``code`` or ``table``, whichever has the most of the gold's lines. ``depth``
     counts headings from the document (0) down to the gold's section.
@@ -118,7 +118,7 @@ LABELS = {
 
 
 def slice_values(question: Question, facts: GoldFacts | None) -> dict[str, str]:
-    """A question's value in each slice of ``LABELS``, empty where it has none."""
+    """Return a question's value in each slice of ``LABELS``; empty where it has no value."""
     found = facts or GoldFacts(question_id=question.id)
     return {
         "gold": gold_level(question) if question.gold else "",
@@ -132,10 +132,10 @@ def slice_values(question: Question, facts: GoldFacts | None) -> dict[str, str]:
 
 
 def slices(questions: Sequence[Question], facts: Mapping[str, GoldFacts]) -> dict[str, dict[str, list[str]]]:
-    """Label of a slice -> value -> ids of the answerable questions that have it.
+    """Map label of a slice -> value -> ids of the answerable questions with this value.
 
-    Slices in which all questions are alike, or about which nothing is known, are left out; questions of
-    unknown value are too.
+    Slices in which all questions have one value, or no value is known, are omitted, and so are questions of
+    unknown value.
     """
     found: dict[str, dict[str, list[str]]] = {label: {} for label in LABELS.values()}
     for question in questions:

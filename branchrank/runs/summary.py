@@ -1,4 +1,4 @@
-"""One row of figures per predictor, computed from rows and timings, nothing else."""
+"""One row of figures per predictor, computed from rows and timings alone."""
 
 from __future__ import annotations
 
@@ -19,10 +19,10 @@ from branchrank.runs.timings import COMPUTE, CPU, LLM_WAIT, TOTAL, WARM, Timing
 class SummaryRow(Record, frozen=True, kw_only=True):
     """One predictor's line of ``summary.csv``. Rates are 0..1; ``None`` where nothing was measured.
 
-    ``estimates`` has every standard measure, then the measures that were asked for by name, each with its
-    interval.
-    ``questions`` counts all that were asked, ``answerable_questions`` those that the rates are over,
-    ``span_questions`` those of them whose gold has lines: span precision and gold coverage are over these.
+    ``estimates`` has every standard measure, then the measures that were requested by name, each with its
+    interval. ``questions`` counts all questions, ``answerable_questions`` those that the rates average over,
+    and ``span_questions`` those of them whose gold has lines, over which span precision and gold coverage are
+    averaged.
     """
 
     predictor: str
@@ -117,13 +117,13 @@ def _summary(
 
 
 def _tokens_per_hit(hits: Sequence[RowHit]) -> float | None:
-    """The mean; ``None`` where older rows don't say."""
+    """The mean number of tokens; ``None`` if older rows lack it."""
     tokens = [hit.tokens for hit in hits if hit.tokens is not None]
     return mean(tokens) if tokens and len(tokens) == len(hits) else None
 
 
 class Warm:
-    """The timings of one predictor by stage; warm unless said."""
+    """The timings of one predictor by stage; warm queries unless another phase is named."""
 
     def __init__(self, timings: Iterable[Timing], predictor: str) -> None:
         self.by_stage: dict[str, dict[str, float]] = {}
@@ -142,7 +142,7 @@ class Warm:
         return percentile(list(values.values()), share).value_ms if values else None
 
     def mean(self, stage: str, less: str = "") -> float | None:
-        """The mean of a stage's milliseconds, another stage's taken off where named."""
+        """The mean of a stage's milliseconds, minus those of another stage if one is named."""
         values = self.by_stage.get(stage)
         if not values:
             return None

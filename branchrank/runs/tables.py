@@ -38,8 +38,7 @@ def summary_csv(run: RunData) -> str:
     """``summary.csv``: the fixed columns first, in their order, with the bounds of the standard measures'
     intervals; then the measures asked for by name, and their bounds.
 
-    Where gold is of both levels, every measure has a column for each level besides, such as
-    ``strict_hit@1_span``.
+    If gold is of both levels, every measure also has a column for each level, such as ``strict_hit@1_span``.
     """
     fixed = (
         "lines_per_hit",
@@ -85,7 +84,7 @@ def _level_names(parts: Mapping[str, RunData], named: Sequence[str]) -> list[str
 
 
 def _level_cells(parts: Mapping[str, RunData], place: int, named: Sequence[str]) -> list[float | None]:
-    """The figures of the predictor at this place over the questions of each gold level."""
+    """Return the figures of the predictor with this index over the questions of each gold level."""
     rows = [part.summary_rows[place] for part in parts.values()]
     return [
         figure

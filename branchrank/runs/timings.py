@@ -16,7 +16,7 @@ CPU = "cpu"
 LLM_WAIT = "llm wait"
 COMPUTE = "compute"
 
-#: The phases: a predictor's first query of the pass, and all others.
+#: The phases: a predictor's first query of the pass, and all its other queries.
 FIRST, WARM = "first", "warm"
 
 
@@ -45,7 +45,7 @@ def timings_csv(timings: Sequence[Timing]) -> str:
 
 
 def read_timings(path: Path) -> list[Timing]:
-    """Read ``timings.csv``; a run without a latency pass has none."""
+    """Read ``timings.csv``; the result is empty for a run without a latency pass."""
     if not path.exists():
         return []
     try:

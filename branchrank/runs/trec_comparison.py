@@ -1,10 +1,10 @@
-"""Statistics on runs from anywhere: the same tests, corrections and intervals as for a run of ours.
+"""Statistics on TREC runs of any origin: the same tests, corrections and intervals as for BranchRank's runs.
 
 1. A run is scored as trec_eval does: by score, ties by document id, both descending; the rank column is not
    read (:func:`~branchrank.measures.trec.run_ranking`). Every judged query counts.
 2. The unit of every test is the query.
-3. A judged query that a run lacks is an error, because a file that was cut off looks like that. It scores 0
-   where the caller says so, as in ``trec_eval -c``.
+3. A judged query that a run lacks is an error, because a file that was cut off looks like that. On request it
+   scores 0 instead, as in ``trec_eval -c``.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ from branchrank.questions.qrels import Qrels
 from branchrank.runs.results_table import ResultsTable, results_table
 from branchrank.runs.trec_files import TrecRun, run_scores
 
-#: The seed of the tests' draws, that of a benchmark.
+#: The seed of the tests' random draws, the same as a benchmark's.
 SEED = 42
 
 
@@ -67,7 +67,7 @@ def compare_rankings(
 
 
 def run_names(paths: Sequence[Path]) -> dict[Path, str]:
-    """What run files are called in a table: their names without suffixes, their paths where two are the same.
+    """Name run files for a table: their names without suffixes, or their paths where two names are equal.
 
     Raises :class:`UsageError` for a path that is given twice.
     """

@@ -1,12 +1,13 @@
-"""TREC runs and qrels: a run of ours as files, and files from elsewhere under our measures.
+"""TREC runs and qrels: exporting a run of BranchRank, and scoring run files of other programs.
 
-1. Exported by gold, a document id is what a hit was credited with (:mod:`branchrank.measures.trec`), and the
-   qrels grade strict gold 2 and its pages 1. Exported by document, it is the hit's source, a document's later
-   hits left out, and the qrels grade its documents 1, or their relevance. Scores are n, n-1, ..., 1.
+1. Exported by gold, a document id is the gold that a hit was credited with (:mod:`branchrank.measures.trec`),
+   and the qrels grade strict gold 2 and its pages 1. Exported by document, the id is the hit's source, only
+   the first hit of a document counts, and the qrels grade gold documents 1, or with their relevance. Scores
+   are n, n-1, ..., 1.
 2. A query that failed has no lines in the run; as every question with gold is in the qrels, it counts as 0.
    Questions without gold are in neither the qrels nor any mean.
-3. An id is written as it is spelled, so that it is found in qrels from elsewhere. Only one that holds what
-   ends a column (white space, control characters) is percent-encoded there, and at its own ``%``.
+3. An id is written unchanged, so that it matches qrels of other programs. Only in an id with characters that
+   end a column (white space, control characters) are these, and any ``%``, percent-encoded.
 4. A run read from a file is ordered by score, never by its rank column, ties as in trec_eval.
 """
 
@@ -77,14 +78,14 @@ def _qrels(question: Question, ids: DocumentIds) -> dict[str, int]:
 
 
 def run_lists(run: RunData, predictor: str, ids: DocumentIds) -> TrecRun:
-    """What a predictor returned, by the ids of the questions that have gold; its first repeat."""
+    """Return a predictor's results (first repeat) by the ids of the questions that have gold."""
     asked = run.scores.questions
     rows = (row for row in run.scores.rows(predictor) if not row.repeat and asked[row.question_id].gold)
     return {row.question_id: _ranked(row, asked[row.question_id], ids) for row in rows}
 
 
 def run_qrels(run: RunData, ids: DocumentIds) -> Qrels:
-    """The judgements of a run, by the ids of the questions that have gold."""
+    """Return the judgements of a run, by the ids of the questions that have gold."""
     return {question.id: _qrels(question, ids) for question in run.asked if question.gold}
 
 
@@ -102,19 +103,22 @@ def _run_lines(row: Row, question: Question, tag: str, ids: DocumentIds) -> Iter
 
 
 def _document(source: str) -> str:
-    """A source as a document id: that of a BEIR entry is the entry's own."""
+    """Return a source as a document id; for a BEIR entry this is the entry's own id."""
     return _token(entry_id(source) or source)
 
 
 def _token(text: str) -> str:
-    """The text as it is, or percent-encoded where it holds what would end a column."""
+    """Return the text unchanged, or percent-encoded if it holds characters that would end a column."""
     if not _COLUMN_END.search(text):
         return text or "-"
     return re.sub(rf"{_COLUMN_END.pattern}|%", lambda found: quote(found[0]), text)
 
 
 def read_trec(path: Path) -> TrecRun:
-    """A TREC run by query. Raises :class:`RunError` naming the line that isn't one, or repeats a document."""
+    """Read a TREC run by query.
+
+    Raises :class:`RunError` naming a line that is wrong or repeats a document.
+    """
     found: defaultdict[str, dict[str, float]] = defaultdict(dict)
     for number, columns in columns_of(path, 6, "`query Q0 document rank score tag`"):
         query, _, document, _, text, _ = columns
@@ -131,7 +135,7 @@ class TrecScores(Record, frozen=True, kw_only=True):
     """A TREC run file scored with qrels.
 
     ``by_query`` maps measure -> query -> value; ``unmatched`` are the judged queries for which the file has
-    no judged document: perhaps the two spell ids differently.
+    no judged document; perhaps run and qrels spell ids differently.
     """
 
     path: Path
@@ -145,7 +149,7 @@ class TrecScores(Record, frozen=True, kw_only=True):
 
 
 def score_trec(paths: Iterable[Path], qrels: Path, measures: Iterable[str]) -> list[TrecScores]:
-    """Score TREC run files; every query of the qrels counts, one that a file lacks scores 0.
+    """Score TREC run files. Every query of the qrels counts; a query that a file lacks scores 0.
 
     Raises :class:`RunError` for a file that can't be read, :class:`~branchrank.errors.UsageError` for an
     unknown measure.
@@ -156,7 +160,7 @@ def score_trec(paths: Iterable[Path], qrels: Path, measures: Iterable[str]) -> l
 
 
 def run_scores(run: TrecRun, qrels: Qrels, measures: Iterable[Measure]) -> dict[str, dict[str, float]]:
-    """Measure -> judged query -> value; a query that the run lacks scores 0."""
+    """Map measure -> judged query -> value; a query that the run lacks scores 0."""
     rankings = {query: run_ranking(run[query], judged) for query, judged in qrels.items() if query in run}
     return {str(measure): score(measure, rankings, qrels) for measure in measures}
 

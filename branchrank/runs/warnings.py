@@ -1,4 +1,4 @@
-"""What a reader must know before believing a run's figures, found in its rows."""
+"""Warnings about a run's figures, found in its rows."""
 
 from __future__ import annotations
 
@@ -30,9 +30,9 @@ def warnings_of(rows: Sequence[Row], run: RunRecord, questions: Sequence[Questio
 
 
 def total_failures(rows: Sequence[Row], predictors: Sequence[PredictorRecord]) -> list[str]:
-    """Predictors that failed every query or whose LLM failed every call, with the commonest reason.
+    """Find predictors that failed every query, or every LLM call, with the most common reason.
 
-    Their figures mean nothing.
+    Their figures are meaningless.
     """
     found = []
     for predictor in predictors:
@@ -54,7 +54,7 @@ def _commonest(reasons: Iterable[str]) -> str:
 
 
 def examples(questions: Sequence[Question]) -> list[str]:
-    """Questions that are examples of ``branchrank init``, and show nothing about a system."""
+    """Find questions that are examples of ``branchrank init``; they are not evidence about a system."""
     count = sum(EXAMPLE in question.extra for question in questions)
     if not count:
         return []
@@ -65,7 +65,7 @@ def examples(questions: Sequence[Question]) -> list[str]:
 
 
 def labelled_by_llm(questions: Sequence[Question]) -> list[str]:
-    """Gold that an LLM labelled and no person looked at."""
+    """Find gold that an LLM labelled and that was not checked by a person."""
     count, models = llm_gold(questions)
     if not count:
         return []
@@ -77,7 +77,7 @@ def labelled_by_llm(questions: Sequence[Question]) -> list[str]:
 
 
 def shallow(top_k: int) -> list[str]:
-    """A run that kept fewer hits than its measures look at."""
+    """Find a run that kept fewer hits than its measures look at."""
     if top_k >= DEEPEST:
         return []
     return [
@@ -89,7 +89,7 @@ def shallow(top_k: int) -> list[str]:
 def lost_branches(
     rows: Sequence[Row], predictors: Sequence[PredictorRecord], indexes: Sequence[IndexFacts]
 ) -> list[str]:
-    """Predictors whose distance threshold left over half of their questions without the vector branch."""
+    """Find predictors whose distance threshold emptied the vector branch for over half of their questions."""
     found = []
     measured = {index.name: index.distance.threshold for index in indexes}
     for predictor in predictors:
@@ -119,7 +119,7 @@ def lost_branches(
 
 
 def lost_llms(rows: Sequence[Row], predictors: Sequence[PredictorRecord]) -> list[str]:
-    """Predictors whose LLM gave way to a fallback in over half of their rows, with the commonest reason."""
+    """Find predictors that fell back from the LLM in over half of their rows, with the most common reason."""
     found = []
     for predictor in predictors:
         answered = [row for row in rows if row.predictor == predictor.name and row.status == "ok"]

@@ -11,17 +11,19 @@ from branchrank.runs.estimates import Estimate
 
 NOTHING = "–"
 MINUS = "−"
-#: In place of an interval that no method gives.
+#: Printed in place of an interval that can't be computed.
 FEW_PAGES = "few pages"
 
 
 def percent(value: float | None) -> str:
-    """A share in percent."""
+    """Format a share as a percentage."""
     return NOTHING if value is None else f"{100 * value:.1f}%"
 
 
 def is_share(measure: str) -> bool:
-    """Whether a measure is a share of the questions, written in percent; others are decimals, as in papers.
+    """Return whether a measure is a share of the questions, written in percent.
+
+    Others are decimals, as in papers.
 
     >>> is_share("strict_hit@1"), is_share("relaxed_MRR@5"), is_share("nDCG@10")
     (True, False, False)
@@ -30,7 +32,7 @@ def is_share(measure: str) -> bool:
 
 
 def score(value: float | None, measure: str) -> str:
-    """A mean of a measure: hit rates in percent, other measures as decimals."""
+    """Format the mean of a measure: hit rates in percent, other measures as decimals."""
     return percent(value) if is_share(measure) else number(value, 3)
 
 
@@ -46,7 +48,7 @@ def interval(found: Estimate | None, measure: str) -> str:
 
 
 def gap(value: float, measure: str) -> str:
-    """A difference with its sign: of hit rates in percentage points, of other measures as a decimal."""
+    """Format a difference with its sign: hit rates in percentage points, other measures as decimals."""
     return (f"{100 * value:+.1f}" if is_share(measure) else f"{value:+.3f}").replace("-", MINUS)
 
 
@@ -63,12 +65,12 @@ def size(value: float, measure: str) -> str:
 
 
 def margin(delta: float, measure: str) -> str:
-    """A delta with its unit, without zeros at its end: ``2 points``, ``0.02``."""
+    """Format a delta with its unit, without trailing zeros: ``2 points``, ``0.02``."""
     return f"{100 * delta:g} points" if is_share(measure) else f"{delta:g}"
 
 
 def milliseconds(value: float | None) -> str:
-    """A time to three or so digits."""
+    """Format a time to about three digits."""
     if value is None:
         return NOTHING
     return f"{value:.0f}" if value >= 100 else f"{value:.1f}" if value >= 10 else f"{value:.2f}"
@@ -97,19 +99,19 @@ def record(comparison: Comparison | StratifiedComparison) -> str:
 
 
 def verdict_words(comparison: Comparison | StratifiedComparison) -> str:
-    """The verdict, with the size of delta where it needs one."""
+    """The verdict, with the size of delta if it mentions one."""
     if comparison.verdict == "equivalent within delta":
         return f"equivalent within {margin(comparison.delta, comparison.measure)}"
     return str(comparison.verdict)
 
 
 def opening(comparison: Comparison) -> str:
-    """Who against whom, and the verdict."""
+    """The names of the candidate and the baseline, and the verdict."""
     return f"{comparison.candidate} vs {comparison.baseline}: {verdict_words(comparison)}."
 
 
 def sentence(comparison: Comparison) -> str:
-    """The figures behind a verdict."""
+    """Return a sentence with the figures behind a verdict."""
     measure = comparison.measure
     unit = " points" if is_share(measure) else ""
     parts = [
@@ -132,7 +134,7 @@ def confidence(comparison: Comparison | StratifiedComparison) -> str:
 
 
 def effect(comparison: Comparison) -> str:
-    """The effect size of a comparison: of hits the odds ratio with its interval, of other measures d_z."""
+    """Format the effect size: the odds ratio with its interval for hits, d_z for other measures."""
     if comparison.d_z is not None:
         return f"d_z {comparison.d_z:.2f}"
     if comparison.odds_ratio is None:

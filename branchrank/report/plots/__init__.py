@@ -1,9 +1,9 @@
 """The plots of a report: Vega-Lite specifications through Altair, drawn as SVG by vl-convert.
 
-1. Every plot has two drawings, one for wide and one for narrow screens, so that text keeps its size.
-2. Each mark that stands for a figure says it in words (``aria-label``): screen readers read them, and the
-   page's script shows them as tooltips.
-3. Equal figures give equal bytes; ``verify`` draws again and compares.
+1. Every plot is drawn twice, for wide and for narrow screens, so that text keeps its size.
+2. Each mark has its figure as text (``aria-label``): screen readers read it, and the page's script shows it
+   as a tooltip.
+3. Equal figures give equal bytes, so ``verify`` can draw a plot again and compare.
 """
 
 from branchrank.report.plots.differences import differences

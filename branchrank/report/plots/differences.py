@@ -20,7 +20,7 @@ from branchrank.report.plots.style import (
 )
 from branchrank.runs.words import confidence, gap, gap_between, is_share, margin, plural, score, verdict_words
 
-#: A verdict in one word, its mark and its colour: the shape says what the colour says.
+#: A verdict's short name, its mark and its colour; shape and colour carry the same information.
 _LOOKS = {
     "better": ("better", "triangle-right", GOOD),
     "worse": ("worse", "triangle-left", BAD),
@@ -29,7 +29,7 @@ _LOOKS = {
     "too few questions to tell": ("too few questions", "circle", MUTED),
 }
 _ROW_PIXELS, _NARROW_ROW_PIXELS = 30, 46
-#: More on a narrow screen where a name is too long to stand beside its figures.
+#: Extra row height on a narrow screen if a name is too long to fit beside its figures.
 _OWN_LINE_PIXELS = 16
 
 
@@ -137,7 +137,7 @@ def _chart(comparisons: Sequence[Comparison], frame: Frame) -> dict[str, Any]:
 
 
 def _texts(base: Any, y: Any, frame: Frame, width: int, *, own_line: bool) -> list[Any]:
-    """The figures and verdicts beside each row; on a narrow screen above it, with its name."""
+    """The figures and verdicts beside each row; on a narrow screen above the row, after its name."""
     import altair
 
     looks = {"aria": False, "fontSize": frame.font, "baseline": "middle"}
@@ -160,7 +160,7 @@ def _texts(base: Any, y: Any, frame: Frame, width: int, *, own_line: bool) -> li
 
 
 def _domain(rows: Sequence[dict[str, Any]], delta: float) -> list[float]:
-    """The least and the greatest end of an interval, zero and the margin, with a little air."""
+    """Return a domain that holds all intervals, zero and the margin, with a little space at both ends."""
     low = min(-delta, *(row["low"] for row in rows))
     high = max(delta, *(row["high"] for row in rows))
     air = 0.05 * (high - low) or 1.0

@@ -1,6 +1,6 @@
-"""Drawing a plot as SVG with vl-convert, and comparing a drawing with one that another version made.
+"""Drawing a plot as SVG with vl-convert, and comparing it with a drawing by another version.
 
-Text and lines take the colour of the page around them, so that one drawing serves light and dark pages.
+Text and lines take the colour of the page around them, so that one drawing works on light and dark pages.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ from branchrank.report.plots.style import INK
 
 
 def draw(spec: dict[str, object]) -> str:
-    """A specification as SVG whose text takes the colour of what surrounds it."""
+    """Draw a specification as SVG whose text has the colour of the surrounding page."""
     import vl_convert
 
     svg: str = vl_convert.vegalite_to_svg(spec)
@@ -31,7 +31,7 @@ def drawings(plots: Iterable[Plot]) -> dict[str, str]:
 
 
 def _rounded(svg: str) -> str:
-    """Coordinates to a hundredth of a pixel, which is all that can be seen."""
+    """Round coordinates to a hundredth of a pixel; smaller differences are not visible."""
     return re.sub(r"(\d\.\d\d)\d+", r"\1", svg)
 
 
@@ -40,18 +40,18 @@ _STYLE = "<style>svg{color:#1f2328}@media(prefers-color-scheme:dark){svg{color:#
 
 
 def drawn_by() -> str:
-    """What draws, with its versions: another version may draw the same figures a little differently."""
+    """Return the drawing packages with their versions: another version may draw slightly differently."""
     return f"<!-- altair {version('altair')}, vl-convert {version('vl-convert-python')} -->"
 
 
 def standalone(svg: str) -> str:
-    """A drawing as a file of its own, dark where the reader's system is."""
+    """Return a drawing as a separate file, dark if the reader's system is set to dark."""
     head, _, rest = svg.partition(">")
     return f"{head}>{_STYLE}{rest}\n{drawn_by()}\n"
 
 
 def drawn_elsewhere(file: str) -> str | None:
-    """The drawing in such a file if it says that another version drew it, else ``None``."""
+    """Return the drawing in a :func:`standalone` file if another version drew it, else ``None``."""
     svg, _, drawer = file.rstrip("\n").rpartition("\n")
     if drawer == drawn_by() or not drawer.startswith("<!-- altair "):
         return None
@@ -59,7 +59,7 @@ def drawn_elsewhere(file: str) -> str | None:
 
 
 def same_to_the_eye(svg: str, other: str) -> bool:
-    """Whether two drawings have the same marks and texts, no coordinate a pixel or more apart."""
+    """Return whether two drawings have the same marks and texts, with coordinates less than a pixel apart."""
     if _NUMBER.split(svg) != _NUMBER.split(other):
         return False
     pairs = zip(_NUMBER.findall(svg), _NUMBER.findall(other), strict=True)

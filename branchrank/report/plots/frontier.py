@@ -1,4 +1,4 @@
-"""Quality against latency, with the frontier of the systems that none beats in quality, latency and cost."""
+"""Quality against latency, with the frontier over quality, latency and cost."""
 
 from __future__ import annotations
 
@@ -14,12 +14,12 @@ from branchrank.runs.words import is_share, milliseconds, number, score
 
 #: Areas of the smallest and the largest point, in square pixels.
 _LEAST_AREA, _MOST_AREA = 70, 420
-#: A label so far from its point gets a line to it.
+#: A label at least this far from its point gets a line to it.
 _FAR_PIXELS = 10
 
 
 def frontier(standings: Sequence[Standing], efficient: set[str], measure: str, unit: str) -> Plot:
-    """Quality against p95; larger points cost more LLM, filled ones are on the frontier."""
+    """Plot quality against p95; a larger point has a higher LLM cost, a filled one is on the frontier."""
     described = "; ".join(_words(each, efficient, measure, unit) for each in standings)
     paid = any(each.cost for each in standings)
     return Plot(
@@ -89,7 +89,7 @@ def _chart(
 
 
 def _ticks(fastest: float, slowest: float) -> list[float]:
-    """1, 2 and 5 of every power of ten; over many powers, the powers alone."""
+    """Return 1, 2 and 5 times each power of ten; over many powers, only the powers."""
     powers = range(int(log10(fastest)) - 2, int(log10(slowest)) + 2)
     steps: tuple[int, ...] = (1, 3) if log10(slowest / fastest) > 1.8 else (1, 2, 5)
     if log10(slowest / fastest) > 4:

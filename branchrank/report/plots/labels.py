@@ -1,4 +1,4 @@
-"""Where the labels of points go, so that no label covers a label or a point."""
+"""Label placement: no label covers another label or a point."""
 
 from __future__ import annotations
 
@@ -44,9 +44,9 @@ def place_labels(
     radii: Sequence[float],
     frame: Frame,
 ) -> list[Label]:
-    """A label for each point, as near to it as there is room: beside it, else above or below.
+    """Place a label for each point, as near as there is room: beside it, else above or below.
 
-    Labels stay within the width of the frame's plot. Higher points choose first.
+    Labels stay within the width of the frame's plot. Higher points are placed first.
     """
     taken = [
         _Box(left=x - r, right=x + r, low=y - r, high=y + r) for (x, y), r in zip(points, radii, strict=True)

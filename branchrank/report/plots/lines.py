@@ -1,4 +1,4 @@
-"""Curves: the risk against the coverage, and the quality over the values of a sweep."""
+"""Line plots: risk against coverage, and quality over the values of a sweep."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ Curves = Sequence[tuple[str, Sequence[tuple[float, float]]]]
 
 
 def risks(curves: Curves) -> Plot:
-    """Every predictor's risk against its coverage, by name."""
+    """Plot every predictor's risk against its coverage."""
     described = "; ".join(
         f"{name} {percent(points[-1][1])} at {percent(points[-1][0])}" for name, points in curves if points
     )
@@ -58,7 +58,7 @@ def _risk_chart(curves: Curves, frame: Frame) -> dict[str, Any]:
         ),
         color=_colour("predictor", names, frame),
     )
-    # Colour alone tells few lines apart, and none to some readers.
+    # Lines also differ in dashes: colours distinguish only a few lines, and not for all readers.
     line = base.mark_line(strokeWidth=2, aria=False).encode(strokeDash=_dash("predictor", names))
     told = base.transform_filter(_told(rows)).mark_point(filled=True, size=36, opacity=1)
     chart = altair.layer(line, told.encode(description="words:N"))
@@ -66,7 +66,7 @@ def _risk_chart(curves: Curves, frame: Frame) -> dict[str, Any]:
 
 
 def _told(rows: Sequence[dict[str, Any]]) -> str:
-    """A filter for the points that say their figures: quarters of the coverage, and each curve's last."""
+    """Return a filter for the labelled points: quarters of the coverage, and the last point of each curve."""
     last = {row["predictor"]: row["coverage"] for row in rows}
     for row in rows:
         row["told"] = row["coverage"] in (0.25, 0.5, 0.75, 1.0, last[row["predictor"]])
@@ -82,7 +82,7 @@ class Swept(Record, frozen=True, kw_only=True):
 
 
 def sweep(title: str, points: Sequence[Swept], axis: str, measure: str, number: int) -> Plot:
-    """The quality over one swept setting (``axis``), with a line for each combination of the others."""
+    """Plot quality over one swept setting (``axis``), with a line for each combination of the others."""
     described = "; ".join(f"{each.name} {interval(each.estimate, measure)}" for each in points)
     return Plot(
         name=f"sweep-{number}",

@@ -1,4 +1,4 @@
-"""Where the gold was lost: one bar of shares for each system."""
+"""The plot of lost gold: one bar of shares for each system."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ Counts = Sequence[tuple[str, str, int]]
 
 
 def losses(counts: Counts) -> Plot:
-    """Every predictor's answers by where the gold was lost, as one bar of shares."""
+    """Plot each predictor's answers by the stage that lost the gold, as one bar of shares."""
     described = "; ".join(f"{name} {outcome} {count}" for name, outcome, count in counts if count)
     return Plot(
         name="losses",

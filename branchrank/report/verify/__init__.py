@@ -1,11 +1,11 @@
-"""``verify``: every printed number of a run made again, and everything that the run itself contradicts.
+"""``verify``: recompute every printed number of a run, and find contradictions within its files.
 
-1. The digests in ``run.json`` are compared with the files that were measured, and with ``run.json`` itself.
-2. The record, the rows and the timings are compared with the plan, with each other and with what the record
-   of each system says of its answers.
-3. Tables, reports and plots are made again and compared.
-4. Where the corpus is at hand, gold, hits and quoted passages are compared with the documents.
-5. On request some questions are asked again (:mod:`branchrank.report.verify.rerun`).
+1. The digests in ``run.json`` are compared with the measured files, and with ``run.json`` itself.
+2. The record, the rows and the timings are compared with the plan, with each other, and with what each
+   system's record implies about its answers.
+3. Tables, reports and plots are recomputed and compared.
+4. If the corpus is available, gold, hits and quoted passages are compared with the documents.
+5. On request, some questions are asked again (:mod:`branchrank.report.verify.rerun`).
 """
 
 from __future__ import annotations
@@ -36,8 +36,7 @@ __all__ = ["Finding", "Rerun", "Verification", "verify_run"]
 
 
 class Verification(Record, frozen=True, kw_only=True):
-    """What does not follow from what was measured, ``notes`` on what could not be compared, and what came of
-    asking some questions again."""
+    """The findings, ``notes`` on what could not be compared, and the result of asking questions again."""
 
     findings: tuple[Finding, ...]
     notes: tuple[str, ...] = ()
@@ -54,11 +53,11 @@ def verify_run(
     notify: Notify = no_notice,
     progress: Progress = no_progress,
 ) -> Verification:
-    """Everything in a run's directory that contradicts its rows, timings, questions, plan or documents.
+    """Find everything in a run's directory that contradicts its rows, timings, questions, plan or documents.
 
     ``rerun`` questions are asked again, with what ``named`` holds. ``corpus`` is the folder that was
     searched, by default where the run says it was. ``seal`` is a copy of the plan's seal.
-    Raises :class:`RunError` when the directory holds no run, and what
+    Raises :class:`RunError` when the directory does not hold a run, and what
     :func:`~branchrank.bench.rerun.open_rerun` raises.
     """
     record = read_run(directory)
@@ -92,8 +91,11 @@ def verify_run(
 
 
 def _check_report(run: RunData) -> tuple[list[Finding], Passages | None, list[str]]:
-    """Make the reports again. Returns the page's passages as well, and a note on every drawing that another
-    version made and that shows the same."""
+    """Recompute the reports.
+
+    Also returns the page's passages, and a note on every drawing that another version made and that looks the
+    same.
+    """
     report = report_content(run)
     drawn, notes = drawings(report.plots), []
     findings: list[Finding] = []

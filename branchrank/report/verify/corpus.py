@@ -1,10 +1,9 @@
-"""A run against the corpus that it searched, where that is at hand.
+"""Checks of a run against the corpus that it searched, if that is available.
 
-1. The corpus is the one that is named, or the one where the run says it was; its digest says whether it is
-   the one that was searched.
-2. Gold and hits lie inside their documents, quotes lie in their gold's lines, and the facts about the gold
-   are read again.
-3. The passages in ``report.html`` are those of the documents.
+1. The corpus is at the given path, or where it was during the run; its digest shows whether it has changed.
+2. Gold and hits must be inside their documents, and quotes inside their gold's lines. The facts about the
+   gold are read again and compared.
+3. The passages in ``report.html`` must equal those of the documents.
 """
 
 from __future__ import annotations
@@ -81,7 +80,7 @@ class SearchedCorpus:
                 )
 
     def _hits(self) -> Iterator[Finding]:
-        """Hits past the end of their documents; what a class returns is its own affair."""
+        """Find hits past the end of their documents; hits of a user's class are not checked."""
         systems = {each.name for each in self.run.record.predictors if each.system is not None}
         for row in self.run.rows:
             for hit in row.hits if row.predictor in systems else ():
@@ -105,7 +104,7 @@ class SearchedCorpus:
 
 
 def searched_corpus(run: RunData, corpus: Path | None) -> tuple[SearchedCorpus | None, str]:
-    """The corpus at ``corpus``, by default where the run says it was; ``None`` with the reason why not."""
+    """Return the corpus at ``corpus`` (default: where the run found it), or ``None`` with the reason."""
     record = run.record
     if corpus is None and not record.corpus:
         return None, ""

@@ -1,4 +1,4 @@
-"""What verification finds, and how two texts or tables are compared."""
+"""Findings of a verification, and comparisons of two texts or tables."""
 
 from __future__ import annotations
 
@@ -10,12 +10,12 @@ from pathlib import Path
 
 from branchrank.records import Record
 
-#: Differences named in one file; the rest are counted.
+#: How many differences are listed for one file; the others are counted.
 SHOWN = 5
 
 
 class Finding(Record, frozen=True, kw_only=True):
-    """Something in ``file``, at ``place``, that isn't as it should be."""
+    """Something wrong in ``file``, at ``place``."""
 
     file: str
     place: str
@@ -26,7 +26,7 @@ class Finding(Record, frozen=True, kw_only=True):
 
 
 def read_text(path: Path) -> str | None:
-    """A file's text, ``None`` when it is missing; bytes that are no text can't equal any."""
+    """Read a file's text, ``None`` if it is missing; invalid bytes become text that can't equal any."""
     try:
         return path.read_bytes().decode("utf-8", errors="replace")
     except OSError:
@@ -34,7 +34,7 @@ def read_text(path: Path) -> str | None:
 
 
 def compare_csv(name: str, found: str | None, expected: str) -> list[Finding]:
-    """Name the row and column of every cell that differs."""
+    """Report the row and column of every cell that differs."""
     if found is None:
         return [Finding(file=name, place="", message="is missing")]
     if found == expected:
@@ -66,7 +66,7 @@ def _other_columns(header: list[list[str]], ours: list[str]) -> str:
 
 
 def compare_lines(name: str, found: str | None, expected: str) -> list[Finding]:
-    """Name the lines that differ, and what differs first in each."""
+    """Report the lines that differ, and the first difference in each."""
     if found is None:
         return [Finding(file=name, place="", message="is missing")]
     if found == expected:
@@ -100,7 +100,7 @@ def _line_finding(name: str, number: int, their: str, our: str) -> Finding:
 
 
 def some(name: str, findings: Sequence[Finding]) -> list[Finding]:
-    """The first findings in a file, and how many more there are."""
+    """Return the first findings in a file, and the number of the others."""
     more = len(findings) - SHOWN
     if more <= 0:
         return list(findings)

@@ -1,10 +1,10 @@
-"""``run.json``, ``timings.csv`` and ``gold.jsonl`` against the plan that the run says it followed.
+"""Checks of ``run.json``, ``timings.csv`` and ``gold.jsonl`` against the plan in the run's record.
 
-1. What ``run.json`` says twice is the same both times, and what it counts is counted again.
-2. The work that predictors shared adds up to the answers that were given.
-3. The latency pass asked exactly the questions that the seed draws; no stage takes longer than its whole
-   query.
-4. The facts about the gold are of the questions that have gold.
+1. Values that ``run.json`` holds twice must be equal, and its counts are recomputed.
+2. The counts of shared work must add up to the number of answers.
+3. The latency pass must have asked exactly the questions that the seed draws, and a stage can't take longer
+   than its whole query.
+4. The facts about the gold must belong to the questions that have gold.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ _GOLD_KEYS = "gold keys"
 
 
 def check_record(run: RunData) -> list[Finding]:
-    """Check what ``run.json`` says of its plan and of its rows."""
+    """Check what ``run.json`` says about its plan and its rows."""
     record, settings = run.record, run.settings
     said = {
         "seed": (record.seed, settings.sample_seed),
@@ -62,7 +62,7 @@ def check_record(run: RunData) -> list[Finding]:
 
 
 def check_seal_copy(run: RunData, path: Path) -> list[Finding]:
-    """Compare the run with a copy of a seal. Raises :class:`InputError` when the file is no seal."""
+    """Compare the run with a copy of a seal. Raises :class:`InputError` when the file is not a seal."""
     found = differences(read_seal(path), seal_of(run.record))
     return [Finding(file=names.RUN_JSON, place="seal", message=text) for text in found]
 
@@ -82,7 +82,7 @@ def _predictor_faults(predictor: PredictorRecord, indexes: set[str]) -> Iterator
 
 
 def _counter_faults(run: RunData) -> Iterator[str]:
-    """The gold's keys are looked up once for each answer of a system, and found once for each index."""
+    """Check the counters: gold keys are looked up once per answer of a system, and found once per index."""
     record = run.record
     index_of = {each.name: each.index for each in record.predictors if each.system is not None}
     answers = [row for row in run.rows if row.predictor in index_of and row.status == "ok"]
@@ -99,7 +99,7 @@ def _counter_faults(run: RunData) -> Iterator[str]:
 
 
 def check_timings(run: RunData) -> list[Finding]:
-    """Check that ``timings.csv`` holds what the latency pass asks, and times that are possible."""
+    """Check that ``timings.csv`` has every query of the latency pass, with possible times."""
     timed = defaultdict(list)
     for timing in run.timed:
         timed[timing.predictor, timing.question_id, timing.phase].append(timing)
@@ -122,7 +122,7 @@ def check_timings(run: RunData) -> list[Finding]:
 
 
 def _wanted(run: RunData) -> set[tuple[str, str, str]]:
-    """(predictor, question, phase) of every query that the latency pass times."""
+    """Return (predictor, question, phase) of every query that the latency pass times."""
     size = min(run.settings.latency_sample, len(run.asked))
     if not size:
         return set()

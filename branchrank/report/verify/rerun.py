@@ -1,4 +1,4 @@
-"""Some questions asked again, and every hit of the run looked up in the index that it came from.
+"""Asking some questions again, and looking up every hit of the run in its index.
 
 Scores may differ by a ten-thousandth, as they do between processors; everything else must be the same. Times
 are not compared.
@@ -28,8 +28,8 @@ _TOLERANCE = 1e-4
 
 
 class Rerun(Record, frozen=True, kw_only=True):
-    """How many questions and rows were asked again, how many rows came back the same, and which predictors
-    were not asked again, with the reason."""
+    """The result: how many questions and rows were asked again, how many rows are the same, and which
+    predictors were not asked again, with the reason."""
 
     questions: int
     rows: int
@@ -61,7 +61,7 @@ def ask_again(
 
 
 def _answers(run: RunData, opened: OpenRerun, progress: Progress) -> list[tuple[tuple[str, str, int], str]]:
-    """Each row that was asked again, and what differs in it."""
+    """Yield each row that was asked again, and what differs in it."""
     rows = {row.key: row for row in run.rows}
     wanted = [
         (question, each, repeat)
@@ -86,7 +86,7 @@ def _answers(run: RunData, opened: OpenRerun, progress: Progress) -> list[tuple[
 
 
 def _differences(kept: Row, row: Row) -> Iterator[str]:
-    """What an answer has that its row has not, the first hits first."""
+    """Describe how an answer differs from its row, in the order of the hits."""
     if kept.status != row.status:
         yield f"asked again: {row.status}, was {kept.status}"
     for rank, (now, then) in enumerate(zip_longest(row.hits, kept.hits), start=1):
@@ -139,7 +139,7 @@ def _shown(hit: RowHit | None) -> str:
 
 
 def _foreign_hits(run: RunData, indexes: Mapping[str, Index]) -> Iterator[Finding]:
-    """Hits of systems that are no passages of their index."""
+    """Find hits of systems that are not passages of their index."""
     count = token_counter()
     index_of = {
         each.name: indexes[each.index]

@@ -1,6 +1,6 @@
-"""The rows: those that the plan asks for, each consistent in itself, each judgement from spans and gold.
+"""Checks of the rows: complete under the plan, consistent, and judged as spans and gold imply.
 
-Everything here holds for any predictor; what only a system's own record implies is in
+These checks hold for any predictor; those that need a system's own record are in
 :mod:`branchrank.report.verify.systems`.
 """
 
@@ -58,7 +58,7 @@ def check_rows(run: RunData) -> list[Finding]:
 
 
 def row_finding(key: RowKey, message: str) -> Finding:
-    """A finding in the row of this key."""
+    """Return a finding in the row with this key."""
     question, predictor, repeat = key
     place = f"question {question!r}, predictor {predictor!r}" + (f", repeat {repeat}" if repeat else "")
     return Finding(file=names.ROWS, place=place, message=message)
@@ -95,7 +95,10 @@ def _status_faults(row: Row) -> Iterator[str]:
 
 
 def _judgement_faults(row: Row, question: Question) -> Iterator[str]:
-    """Judgements that don't follow from spans. A credit by quote needs the text, so there it may stand."""
+    """Find judgements that do not follow from spans.
+
+    A credit by quote is accepted, since checking it needs the text.
+    """
     pages, weak = gold_pages(question)
     covered: set[int] = set()
     perhaps: set[int] = set()

@@ -1,12 +1,14 @@
-"""Rows of systems: what a system's own record says of every answer (:mod:`branchrank.systems.stages`).
+"""Checks of systems' rows against what a system's record implies
+(:mod:`branchrank.systems.stages`).
 
-1. The stages are those of the system, kept as deep as the settings say.
-2. A hit's id, node and lines name one place, the same in every row; no hit is there twice; scores never rise.
-3. Ranks in the branches are possible, and scores follow from them where the fusion makes them from ranks.
-4. The gold's ranks agree with the hits and with each other.
-5. Who asks an LLM has its calls, and nobody else has.
+1. The stages must be those of the system, stored as deep as the settings say.
+2. A hit's id, node and lines must name one place, the same in every row; a hit appears once per row, and
+   scores never rise.
+3. Ranks in the branches must be possible, and a rank fusion's scores must follow from them.
+4. The gold's ranks must agree with the hits and with each other.
+5. Rows of a system with an LLM have LLM calls; other rows have none.
 
-A class or an endpoint promises nothing of this, so its rows are left out.
+None of this is implied for a class or an endpoint, so their rows are skipped.
 """
 
 from __future__ import annotations
@@ -29,7 +31,7 @@ from branchrank.systems.branches import branch_kind, label
 from branchrank.systems.stages import depth_of, fits, fused_score, last_ranking, least_calls, least_hits
 
 _PASSAGES = "passages"
-#: Rows keep the scores of a trace to nine decimals, and distances and cosines in single precision.
+#: Rows store the scores of a trace with nine decimals, and distances and cosines in single precision.
 _TRACED, _SINGLE = 1e-8, 1e-5
 
 
@@ -52,7 +54,7 @@ def check_systems(run: RunData) -> list[Finding]:
 
 
 def _is_known(system: System) -> bool:
-    """Whether every branch kind is installed here; of others nothing can be said."""
+    """Return whether every branch kind is installed here; without it, its system can't be checked."""
     try:
         return all(branch_kind(branch.kind) for branch in system.branches) and bool(system.searched)
     except UsageError:
@@ -60,7 +62,7 @@ def _is_known(system: System) -> bool:
 
 
 def _moved(row: Row, index: str, places: dict[tuple[str, str], tuple[object, ...]]) -> Iterator[str]:
-    """Hits that are elsewhere in another row of the same index."""
+    """Find hits that have another place in another row of the same index."""
     for hit in row.hits:
         place = (hit.source, hit.line_start, hit.line_end, hit.node_id, hit.characters, hit.tokens)
         if places.setdefault((index, hit.id), place) != place:
@@ -84,7 +86,7 @@ class _Checks:
         self.grows = system.passages.lines > 0
 
     def faults(self, row: Row) -> Iterator[str]:
-        """Everything in an answered row that the system's record contradicts."""
+        """Find everything in an answered row that contradicts the system's record."""
         if not fits(self.system, row.stages):
             yield f"went through {', '.join(row.stages) or 'no stage'}, which {self.system.name!r} does not"
             return
@@ -155,7 +157,7 @@ class _Checks:
     def _gold_faults(self, row: Row) -> Iterator[str]:
         ranks, kept = row.gold_ranks, len(row.hits)
         first = next((rank for rank, hit in enumerate(row.hits, start=1) if hit.gold is not None), None)
-        # The text that a hit has grown by may hold the gold, which the chunk that was ranked does not.
+        # The text added when a hit was grown may hold the gold, even if the ranked chunk does not.
         if self.system.unit != "span" and not self.grows and ranks.get(_PASSAGES) != first:
             yield f"ranks the gold at {ranks.get(_PASSAGES)} of its passages, its hits at {first}"
         cap = self.system.fuse.cap

@@ -1,7 +1,7 @@
-"""The files of a run: their digests, and the tables that are computed from them again.
+"""Checks of a run's files: their digests, and the tables recomputed from them.
 
-A digest finds damage and careless edits, not someone who rewrites the digests too; what such a person changes
-must then still agree with everything that is computed from it (:mod:`branchrank.report.verify.rows`,
+A digest finds damage and careless edits, not someone who rewrites the digests too; such a change must still
+agree with everything that is computed from it (:mod:`branchrank.report.verify.rows`,
 :mod:`branchrank.report.verify.systems`, :mod:`branchrank.report.verify.record`).
 """
 
@@ -42,7 +42,7 @@ def check_digests(directory: Path, run: RunRecord) -> list[Finding]:
 
 
 def check_tables(run: RunData) -> list[Finding]:
-    """Make the CSV files and the hard set again and compare."""
+    """Recompute the CSV files and the hard set, and compare them."""
     findings = []
     for name, content in (
         (names.SUMMARY_CSV, summary_csv(run)),
@@ -57,5 +57,5 @@ def check_tables(run: RunData) -> list[Finding]:
 
 
 def jsonl_line(question: Question) -> str:
-    """A question as its line of a question file."""
+    """Return a question as a line of a question file."""
     return msgspec.json.encode(question_line(question)).decode() + "\n"
