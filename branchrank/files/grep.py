@@ -10,8 +10,8 @@
 
 BM25 takes its statistics from all searched files, not from the passages: a term's document frequency ``n`` is
 the number of files that contain it, ``N`` is the number of searched files, and the IDF
-``ln(1 + (N - n + 0.5) / (n + 0.5))`` is never negative. (Every passage contains a term, so the classic IDF over
-the passages alone is negative for an exact match.) A passage's length is counted in lines.
+``ln(1 + (N - n + 0.5) / (n + 0.5))`` is never negative. (Every passage contains a term, so the classic IDF
+over the passages alone is negative for an exact match.) A passage's length is counted in lines.
 """
 
 from __future__ import annotations
