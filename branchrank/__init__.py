@@ -6,7 +6,9 @@ loads nothing heavy.
 
 import logging
 
-TYPE_CHECKING = False  # type checkers take it as true; importing it costs as much as all the rest here
+TYPE_CHECKING = (
+    False  # type checkers treat it as true; importing `typing` takes as long as the rest of this module
+)
 if TYPE_CHECKING:
     from branchrank import errors as errors
     from branchrank import library as library

@@ -1,9 +1,9 @@
 """Addresses: the name of one field of a system, such as ``fuse.k`` or ``branches.dense.expand.depth``.
 
-1. A dot goes from a record to one of its fields.
+1. A dot leads from a record to one of its fields.
 2. Below ``branches``, the next word is the kind of the branch.
-3. Changes are laid over a system's table: an address changes one field, a nested table changes the fields
-   that it names, a list replaces the whole list.
+3. Changes are merged into a system's table: an address changes one field, a nested table changes the fields
+   that it names, and a list replaces the whole list.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ def value_at(system: System, address: str) -> Any:
 
 
 def hint_at(system: System, address: str) -> tuple[Any, Meta]:
-    """The type of a field without ``None`` or a word besides, and its range and description."""
+    """Return the type of a field, reduced as by :func:`without_none`, and its range and description."""
     owner, name = _owner(system, address)
     hint = get_type_hints(type(owner), include_extras=True)[name]
     bare, meta = get_args(without_none(hint))
@@ -41,7 +41,7 @@ def hint_at(system: System, address: str) -> tuple[Any, Meta]:
 
 
 def without_none(hint: Any) -> Any:
-    """The type ``T`` of ``T | None``, where a word may stand besides; any other type as it is."""
+    """Return the first type ``T`` of a union with ``None``; any other type unchanged."""
     kept = [each for each in get_args(hint) if each is not NoneType]
     return kept[0] if NoneType in get_args(hint) else hint
 
@@ -59,9 +59,9 @@ def _owner(system: System, address: str) -> tuple[Any, str]:
 
 
 def explained(error: msgspec.ValidationError, more: Iterable[str] = ()) -> str:
-    """The message of an error about a system's table; it suggests the nearest name where one is unknown.
+    """Return the message of an error about a system's table; for an unknown name it suggests the nearest one.
 
-    ``more`` are names that the table's top level takes besides the fields of a system.
+    ``more`` are names that the table's top level accepts in addition to the fields of a system.
     """
     found = _UNKNOWN.match(str(error))
     if found is None:
@@ -96,7 +96,10 @@ def with_values(system: System, values: Mapping[str, Any]) -> System:
 
 
 def laid_over(base: Mapping[str, Any], changes: Mapping[str, Any]) -> dict[str, Any]:
-    """A system's table with changes. Raises ``ValueError`` for a branch that is not there."""
+    """Return a system's table with the changes applied.
+
+    Raises ``ValueError`` for a branch that the system does not have.
+    """
     result = dict(base)
     for key, value in changes.items():
         head, _, rest = key.partition(".")

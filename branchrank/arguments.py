@@ -13,14 +13,14 @@ _SHOWN = 60
 
 
 def text(name: str, value: object, example: str = "how do I ...") -> str:
-    """The value, a string."""
+    """Return the value, which must be a string."""
     if isinstance(value, str):
         return value
     raise _wrong(name, value, "a string", f'{name}="{example}"')
 
 
 def texts(name: str, value: object, example: str) -> tuple[str, ...]:
-    """One string, or several, as a tuple."""
+    """Return one or several strings as a tuple."""
     if isinstance(value, str):
         return (value,)
     if isinstance(value, Iterable) and not isinstance(value, bytes):
@@ -31,7 +31,7 @@ def texts(name: str, value: object, example: str) -> tuple[str, ...]:
 
 
 def count(name: str, value: object, example: int = 5) -> int:
-    """The value, a whole number of at least 1; NumPy's are taken, ``True`` is not."""
+    """Return the value, a whole number of at least 1. NumPy integers are accepted, ``True`` is not."""
     remedy = f"{name}={example}"
     if isinstance(value, bool) or not hasattr(value, "__index__"):
         raise _wrong(name, value, "a whole number", remedy)
@@ -42,14 +42,14 @@ def count(name: str, value: object, example: int = 5) -> int:
 
 
 def path(name: str, value: object) -> Path:
-    """The value as a path: a string or a path."""
+    """Return a string or a path as a path."""
     if isinstance(value, str | PathLike):
         return Path(value)
     raise _wrong(name, value, "a path", f'{name}="path/to/it"')
 
 
 def one_of(name: str, value: object, choices: Sequence[str]) -> str:
-    """The value, one of some words."""
+    """Return the value, which must be one of ``choices``."""
     if value in choices:
         return str(value)
     raise UsageError(

@@ -2,7 +2,8 @@
 
 1. A file is written to a temporary name in its own directory, fsynced, and renamed.
 2. The directory is fsynced after the rename, so that a power loss keeps the new name.
-3. A manifest beside each artefact says what it was made from; a reader compares before it trusts.
+3. A manifest beside each artefact says what it was made from; readers compare it with the artefact before
+   they use it.
 
 A digest detects corruption, not an attacker who also rewrites the manifest.
 """
@@ -53,9 +54,10 @@ def fsync_directory(directory: Path) -> None:
 
 
 def create_beside(path: Path) -> tuple[int, Path]:
-    """A new file of a temporary name in the folder of ``path``, and its descriptor. Raises ``OSError``.
+    """Create a file with a temporary name in the folder of ``path``; return its descriptor and path. Raises
+    ``OSError``.
 
-    It has the permissions that the user's umask leaves.
+    Its permissions are those that the user's umask allows.
     """
     name = path.with_name(f".{path.name}.{secrets.token_hex(8)}.tmp")
     return os.open(name, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o666), name
@@ -65,7 +67,7 @@ def create_beside(path: Path) -> tuple[int, Path]:
 def atomic_writer(path: Path) -> Iterator[BinaryIO]:
     """Open a temporary file that becomes ``path`` when the block ends without an error.
 
-    Raises :class:`StorageError` when the disk refuses; ``path`` then keeps its old content.
+    Raises :class:`StorageError` when the file can't be written; ``path`` then keeps its old content.
     """
     with storage_errors(path):
         path.parent.mkdir(parents=True, exist_ok=True)
@@ -108,8 +110,8 @@ def read_jsonl(
 ) -> list[T]:
     """Read a JSON Lines file into records; blank lines are skipped.
 
-    Raises ``error`` naming the file and line when a line is not such a record, or when the file
-    can't be read.
+    Raises ``error``, which names the file and line, when a line is not such a record, or when the file can't
+    be read.
     """
     decoder = msgspec.json.Decoder(record_type)
     records: list[T] = []
@@ -139,7 +141,7 @@ def digest_file(path: Path) -> str:
 
 
 def digest_stream(stream: BufferedIOBase) -> str:
-    """SHA-256 of what is left of an open file, as 64 hexadecimal digits."""
+    """SHA-256 of the rest of an open file, as 64 hexadecimal digits."""
     return hashlib.file_digest(stream, "sha256").hexdigest()
 
 

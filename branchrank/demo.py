@@ -1,11 +1,11 @@
-"""The bundled sample as a workspace of one's own, measured: what ``branchrank demo`` does.
+"""The demo: copy the bundled sample into a workspace and benchmark it (``branchrank demo``).
 
 1. The sample (documents and questions about them) is copied into a folder, with a ``branchrank.toml``
-   whose first line marks the folder. A folder without that mark must be empty. Files that are there stay.
-2. The embedder is all-MiniLM-L6-v2 where its weights are at hand, else ``fake``, which needs none. A demo
-   made with ``fake`` moves on to the model once its weights are there.
-3. The predictors of ``all`` answer every question, without an LLM. An interrupted run is resumed, and a
-   finished one is returned as it is.
+   whose first line marks the folder. A folder without that mark must be empty. Existing files are kept.
+2. The embedder is all-MiniLM-L6-v2 when its weights are installed, else ``fake``, which needs no weights. A
+   demo made with ``fake`` switches to the model once its weights are installed.
+3. All built-in predictors (``all``) answer every question, without an LLM. An interrupted run is resumed, and
+   a finished one is returned unchanged.
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ questions = "sample/questions.jsonl"
 [index]
 embedder = "{embedder}"
 """
-#: No LLM is asked, whatever the environment says.
+#: No LLM is called, even when the environment names one.
 _SETTINGS = {"hybrid.no_llm": True, "pageindex.no_llm": True}
 
 
@@ -49,8 +49,8 @@ def run_demo(
 ) -> Run:
     """Copy the sample into ``folder``, index it, compare the systems without an LLM, and return the run.
 
-    ``fresh`` measures again where a finished run exists. Raises :class:`UsageError` for a folder that holds
-    something else.
+    ``fresh`` starts a new run even if a finished one exists. Raises :class:`UsageError` for a folder that is
+    neither empty nor a demo.
     """
     embedder = MODEL if is_installed() else STAND_IN
     copy_sample(folder, embedder)
@@ -69,9 +69,9 @@ def run_demo(
 
 
 def copy_sample(folder: Path, embedder: str) -> None:
-    """Copy what is missing of the sample into ``folder``; a file that exists stays as it is.
+    """Copy the missing files of the sample into ``folder``; existing files are kept.
 
-    Raises :class:`UsageError` where the folder holds something else.
+    Raises :class:`UsageError` when the folder is neither empty nor a demo.
     """
     config = folder / CONFIG
     refuse_links(folder, "sample/corpus")
@@ -94,7 +94,7 @@ def copy_sample(folder: Path, embedder: str) -> None:
 
 
 def sample_folder() -> Path:
-    """The bundled sample: in the package where it was installed, else in the checkout."""
+    """The bundled sample: in the installed package, else in the checkout."""
     package = Path(branchrank.__file__).parent
     for place in (package / "sample", package.parent / "data" / "sample"):
         if (place / "questions.jsonl").is_file():

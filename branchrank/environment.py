@@ -1,8 +1,8 @@
-"""Keep what belongs to the whole process as it was, while other libraries are imported or first used.
+"""Protect the state of the whole process while other libraries are imported or first used.
 
-1. BranchRank leaves ``os.environ`` as it found it. Where a library takes an option from there alone,
+1. BranchRank leaves ``os.environ`` as it found it. Where a library reads an option only from the environment,
    the variable is set for the one call that reads it.
-2. Some libraries draw from :mod:`random` when they are imported (rich, which httpx imports), or settle
+2. Some libraries draw from :mod:`random` when they are imported (rich, which httpx imports), or fix
    multiprocessing's start method when they are first used (tqdm). Both are restored.
 """
 
@@ -19,10 +19,10 @@ _ONE_AT_A_TIME = threading.RLock()
 
 @contextlib.contextmanager
 def temporary_environment(**variables: str) -> Iterator[None]:
-    """Set variables for the length of a ``with`` block, then restore what was there before.
+    """Set variables for the duration of a ``with`` block, then restore the previous values.
 
-    One thread at a time is inside. Threads that read the environment meanwhile see the variables, so keep the
-    block to the call that needs them.
+    Only one thread at a time can be inside the block. Other threads that read the environment meanwhile see
+    the variables, so keep only the call that needs them in the block.
     """
     with _ONE_AT_A_TIME:
         before = {name: os.environ.get(name) for name in variables}
@@ -51,7 +51,7 @@ def preserved_random_state() -> Iterator[None]:
 
 @contextlib.contextmanager
 def preserved_start_method() -> Iterator[None]:
-    """Leave multiprocessing's start method open at the end of a ``with`` block, if it was open before."""
+    """Unset multiprocessing's start method at the end of a ``with`` block, if it was unset before."""
     loaded = sys.modules.get("multiprocessing")
     was_open = loaded is None or loaded.get_start_method(allow_none=True) is None
     try:

@@ -7,16 +7,16 @@
     +-- InputError                  3   a file the user gave is wrong
     |   +-- CorpusError                 a corpus is missing, empty or unreadable
     |   +-- QuestionError               a question file is wrong (names the line)
-    |   +-- RunError                    a run directory is missing, damaged or doctored
+    |   +-- RunError                    a run directory is missing, damaged or edited
     +-- ArtifactError               4   an index or other artefact is missing, stale or foreign
     |   +-- BusyError                   another process is building it
     |   +-- LostCollectionError         its Chroma collection was moved away
     +-- MissingDependencyError      5   an optional package is not installed
-    +-- ModelError                  6   an embedding or reranking model can't be had
-    +-- LLMError                    7   an LLM is asked for and can't be reached, or a budget is spent
+    +-- ModelError                  6   an embedding or reranking model is not available
+    +-- LLMError                    7   an LLM can't be reached, or a budget is spent
     |   +-- ReplayError                 a cassette lacks a call
     +-- StorageError                8   the disk is full, read-only or failing
-    +-- FailedRunError              9   a run is written, but a predictor or its LLM failed every time
+    +-- FailedRunError              9   a run was written, but a predictor or its LLM failed every time
 
 Exit code 130 means interrupted (Ctrl-C) and 143 terminated. ``gate`` has codes of its own: 0 pass,
 1 fail, 10 undecided.
@@ -30,7 +30,7 @@ from pathlib import Path
 
 
 class BranchRankError(Exception):
-    """An error that a person can act on.
+    """Base class of the errors that a user can fix.
 
     ``message`` says what is wrong and where, with the offending value; ``remedy`` is the command or
     step that fixes it.
@@ -68,11 +68,11 @@ class QuestionError(InputError):
 
 
 class RunError(InputError):
-    """A run directory is missing, damaged or doctored."""
+    """A run directory is missing, damaged or was edited by hand."""
 
 
 class ArtifactError(BranchRankError):
-    """An index or other artefact is missing, stale, damaged or of another corpus or model."""
+    """An index or other artefact is missing, stale, damaged or belongs to another corpus or model."""
 
     exit_code = 4
 
@@ -98,19 +98,19 @@ class MissingDependencyError(BranchRankError):
 
 
 class ModelError(BranchRankError):
-    """An embedding or reranking model can't be had, or is not what it should be."""
+    """An embedding or reranking model is not available, or is not the expected one."""
 
     exit_code = 6
 
 
 class LLMError(BranchRankError):
-    """An LLM is asked for and can't be reached, or a budget is spent."""
+    """An LLM that a command needs can't be reached, or a budget is spent."""
 
     exit_code = 7
 
 
 class ReplayError(LLMError):
-    """A cassette lacks a call; the message names question, stage and what differs."""
+    """A cassette lacks a call; the message names the question, the stage and the differences."""
 
 
 class StorageError(BranchRankError):
@@ -120,7 +120,7 @@ class StorageError(BranchRankError):
 
 
 class FailedRunError(BranchRankError):
-    """A benchmark ran and is written, but every query of a predictor or every call of its LLM failed."""
+    """A benchmark ran and was written, but every query of a predictor or every call of its LLM failed."""
 
     exit_code = 9
 

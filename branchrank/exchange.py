@@ -1,4 +1,4 @@
-"""Exchanging results with the field's tools: BEIR folders, TREC runs, PyTerrier frames, LaTeX tables."""
+"""Exchange data with other IR tools: BEIR folders, TREC runs, PyTerrier frames, LaTeX tables."""
 
 from __future__ import annotations
 
@@ -41,7 +41,7 @@ __all__ = [
 
 #: The measures of :func:`compare_trec`, as ir-measures names them.
 COMPARED_MEASURES = BEIR_MEASURES
-#: The seed of the tests' draws, that of a benchmark.
+#: Seed of the significance tests; the same as a benchmark's default.
 SEED = 42
 
 
@@ -50,7 +50,7 @@ def import_beir(
 ) -> BeirQuestions:
     """Write the queries of a BEIR folder and their relevance judgements as a question file.
 
-    With ``remove_query`` a query's own document (of the same id) is never a hit. Raises
+    With ``remove_query`` the document with the same id as the query is never a hit. Raises
     :class:`~branchrank.errors.QuestionError` or :class:`~branchrank.errors.InputError`.
     """
     from branchrank.corpus.named import locate_corpus
@@ -79,16 +79,17 @@ def run_beir(
 ) -> Run:
     """Benchmark predictors on a BEIR folder: index it, ask the queries of a split, and write the report.
 
-    ``folder`` may be ``ir:ID``, a dataset of the package ir-datasets whose data are on this machine.
+    ``folder`` may be ``ir:ID``, a dataset of the package ir-datasets that is already downloaded.
 
-    Each predictor ranks up to 1,000 whole documents. ``measures`` are those of ir-measures, on the grades of
-    the judgements; the first is the primary one. ``data_dir`` is the workspace (default: ``data/`` and the
-    folder's name). A new one gets no embedder and the analyzer of the published BM25 figures; ``settings``
-    such as ``"index.embedder"`` go before these. An index that is there is used, and an interrupted run is
-    resumed. ``run_table(run)`` is the table of results, with the tests between the predictors.
+    Each predictor ranks up to 1,000 whole documents. ``measures`` are names of ir-measures, computed on the
+    graded judgements; the first is the primary one. ``data_dir`` is the workspace (default: ``data/`` and the
+    folder's name). A new workspace has no embedder and uses the analyzer of the published BM25 figures;
+    ``settings`` such as ``"index.embedder"`` override these defaults. An existing index is used, and an
+    interrupted run is resumed. ``run_table(run)`` returns the table of results with the significance tests
+    between the predictors.
 
-    Raises :class:`~branchrank.errors.UsageError` and :class:`~branchrank.errors.InputError` before any work
-    for what is wrong with names, measures or files.
+    Wrong names, measures or files raise :class:`~branchrank.errors.UsageError` or
+    :class:`~branchrank.errors.InputError` before any work starts.
 
     >>> from branchrank import library
     >>> run = library.run_beir("beir/small")
@@ -127,12 +128,12 @@ def compare_trec(
     alpha: float = ALPHA,
     seed: int = SEED,
 ) -> ResultsTable:
-    """Compare TREC run files from anywhere: each with ``baseline`` (default: the first), or with
-    ``all_pairs`` each with each other.
+    """Compare TREC run files of any system with ``baseline`` (default: the first), or, with ``all_pairs``,
+    each file with every other.
 
-    The tests are those of a run of ours, with the query as unit, corrected by Holm over the comparisons of
-    each measure. Ties are settled as trec_eval does. A judged query that a run lacks is an error, or scores
-    0 with ``missing_is_zero``. Printing the result shows the table and the comparisons.
+    The significance tests are those of a BranchRank run, with the query as unit, and Holm's correction over
+    the comparisons of each measure. Ties are broken as in trec_eval. A judged query that a run lacks is an
+    error, or scores 0 with ``missing_is_zero``. Printing the result shows the table and the comparisons.
 
     Raises :class:`~branchrank.errors.RunError` for a file that can't be read or lacks a judged query, and
     :class:`~branchrank.errors.UsageError` for an unknown measure or baseline.
@@ -179,10 +180,10 @@ def compare_frames(
     alpha: float = ALPHA,
     seed: int = SEED,
 ) -> ResultsTable:
-    """:func:`compare_trec` of PyTerrier's frames: ``qrels`` with qid, docno, label; each of ``runs``, by its
-    name, with qid, docno, score.
+    """:func:`compare_trec` for PyTerrier's frames: ``qrels`` has the columns qid, docno and label; ``runs``
+    maps each name to a frame with the columns qid, docno and score.
 
-    Raises :class:`~branchrank.errors.RunError` for a missing column or a value that is no number, and what
+    Raises :class:`~branchrank.errors.RunError` for a missing column or a value that is not a number, and what
     :func:`compare_trec` raises.
 
     >>> import pandas as pd
@@ -211,18 +212,18 @@ def compare_frames(
 
 
 def topics_frame(run: Run) -> pd.DataFrame:
-    """The questions of a run that have gold, as PyTerrier's topics: qid, query."""
+    """Return the questions of a run that have gold, as PyTerrier's topics: qid, query."""
     from branchrank.runs import pyterrier_frames
 
     return pyterrier_frames.topics_frame(run)
 
 
 def results_frame(run: Run, predictor: str, ids: DocumentIds = "document") -> pd.DataFrame:
-    """What a predictor returned, as PyTerrier's results: qid, query, docno, rank (from 0), score.
+    """Return a predictor's hits as PyTerrier's results: qid, query, docno, rank (from 0), score.
 
-    ``ids`` says what a document is, as for :meth:`Run.export_trec`. Scores are n, n-1, ..., 1; a predictor
-    that repeats its questions gives its first answers. Raises :class:`~branchrank.errors.UsageError` for an
-    unknown predictor.
+    ``ids`` says what a document is, as for :meth:`Run.export_trec`. Scores are n, n-1, ..., 1. Of a predictor
+    that answers each question several times, the first answers are returned. Raises
+    :class:`~branchrank.errors.UsageError` for an unknown predictor.
 
     >>> from branchrank import Run, library
     >>> run = Run.load(library.list_runs("reports")[0].directory)
@@ -246,10 +247,10 @@ def beir_from_frames(
 ) -> Path:
     """Write PyTerrier's frames as a BEIR folder, for :func:`run_beir`; returns it.
 
-    ``documents`` has docno and text, and title if there is one; ``topics`` qid and query; ``qrels`` qid,
-    docno and label, which become the split ``test``. Raises :class:`~branchrank.errors.RunError` for a
-    missing column or a label that is no whole number, and :class:`~branchrank.errors.UsageError` for a
-    folder that is there.
+    ``documents`` has the columns docno and text, and optionally title; ``topics`` has qid and query;
+    ``qrels`` has qid, docno and label, and becomes the split ``test``. Raises
+    :class:`~branchrank.errors.RunError` for a missing column or a label that is not a whole number, and
+    :class:`~branchrank.errors.UsageError` for a folder that already exists.
 
     >>> import pandas as pd
     >>> from branchrank import library
@@ -267,7 +268,7 @@ def beir_from_frames(
 def latex(table: ResultsTable) -> str:
     """The table of results as LaTeX, for ``\\\\input`` into a paper that loads booktabs.
 
-    The highest mean of each column is bold; marks and the caption say what was tested.
+    The highest mean of each column is bold; marks show the test results and the caption explains them.
     """
     from branchrank.report import latex
 

@@ -6,7 +6,7 @@ import ipaddress
 
 
 def is_loopback(host: str) -> bool:
-    """Whether a host can only be reached from this machine. Of names only ``localhost`` is trusted.
+    """Whether a host can only be reached from this machine. The only trusted name is ``localhost``.
 
     >>> is_loopback("127.0.0.1"), is_loopback("localhost.example.org")
     (True, False)

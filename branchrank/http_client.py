@@ -1,15 +1,16 @@
-"""One bounded HTTP request: what the embedders and the ``api`` predictor send.
+"""HTTP requests with limits on time and size, for the embedders and the ``api`` predictor.
 
-1. A request goes to the URL that is given and nowhere else: redirects are not followed.
-2. One deadline covers connecting, TLS, sending and the whole answer, however slowly it arrives. Only the
-   system's name resolution is outside it.
-3. An answer longer than ``limit_bytes`` is an error; no more than that is ever held.
-4. The environment's proxy is used, except for this machine's own loopback, which a proxy cannot reach.
+1. A request goes only to the given URL; redirects are not followed.
+2. One deadline covers connecting, TLS, sending and the whole answer, however slowly it arrives. It does not
+   cover the system's name resolution.
+3. An answer longer than ``limit_bytes`` is an error; no more than that is kept in memory.
+4. The environment's proxy is used, except for loopback addresses, which a proxy cannot reach.
 5. Nothing is kept between requests of :func:`post_json` and :func:`get`: each opens one connection and
    closes it. :class:`Transport` keeps connections; it is for libraries that use an httpx client.
-6. Bodies are taken as they were sent, never decompressed, so no answer is larger than what was received.
+6. Bodies are never decompressed, so no answer is larger than the bytes received.
 
-The errors name neither the URL nor a header, so they hold no credentials; callers name the endpoint::
+The error messages contain neither the URL nor a header, and therefore no credentials; callers add the name of
+the endpoint::
 
     HttpError
     +-- StatusError            the server answered, with a status other than 2xx
@@ -36,21 +37,21 @@ import httpcore
 
 from branchrank.hosts import is_loopback
 
-#: Of an error's body, this much is read.
+#: At most this many bytes of an error's body are read.
 ERROR_BODY_BYTES = 64 * 1024
 _WRITTEN_AT_ONCE = 16 * 1024
 _KEPT = 10
-#: Headers of an answer that no longer hold for a body that was read.
+#: Headers of an answer that are no longer true once the body was read.
 _BODY_HEADERS = (b"content-encoding", b"content-length", b"transfer-encoding")
 _UNSENDABLE = "the URL or a header holds characters that HTTP does not allow"
 
 
 class HttpError(Exception):
-    """A request without a usable answer. Its text is the reason, without URL or credentials."""
+    """A request without a usable answer. Its message is the reason, without URL or credentials."""
 
 
 class StatusError(HttpError):
-    """The server answered with another status than 2xx."""
+    """The server answered with a status other than 2xx."""
 
     def __init__(self, status: int, reason: str, body: bytes, retry_after: str | None) -> None:
         super().__init__(f"HTTP {status} {reason}".rstrip())
@@ -92,7 +93,7 @@ def get(url: str, *, headers: Mapping[str, str], deadline_s: float, limit_bytes:
 
 
 class Answer(NamedTuple):
-    """The answer to a request, of any status; of an error's body at most :data:`ERROR_BODY_BYTES`."""
+    """The answer to a request, with any status; an error's body is cut at :data:`ERROR_BODY_BYTES`."""
 
     status: int
     reason: str
@@ -121,7 +122,10 @@ class Connections:
         deadline_s: float,
         limit_bytes: int,
     ) -> Answer:
-        """Send one request and read its answer, of any status. Raises :class:`HttpError` without one."""
+        """Send one request and read its answer, with any status.
+
+        Raises :class:`HttpError` when no answer arrives.
+        """
         if not (url.isascii() and all(value.isascii() for value in headers.values())):
             raise UnreachableError(_UNSENDABLE)
         sent = {
@@ -142,12 +146,12 @@ class Connections:
         except (httpcore.NetworkError, httpcore.RemoteProtocolError) as error:
             raise LostConnectionError(str(error) or "the connection was lost") from None
         except (httpcore.LocalProtocolError, httpcore.UnsupportedProtocol, ValueError):
-            # Its text could hold a header's value.
+            # The error's text could contain a header's value.
             raise UnreachableError(_UNSENDABLE) from None
 
 
 class Transport:
-    """What an httpx client sends its requests through (``httpx.Client(transport=...)``), with both limits."""
+    """A transport for an httpx client (``httpx.Client(transport=...)``) with the limits on time and size."""
 
     #: Headers that :class:`Connections` sets itself.
     _OWN = frozenset(["host", "user-agent", "accept-encoding", "connection", "transfer-encoding"])
@@ -168,7 +172,7 @@ class Transport:
         self._connections.close()
 
     def handle_request(self, request: Any) -> Any:
-        """Answer an ``httpx.Request`` by an ``httpx.Response`` whose body is there."""
+        """Answer an ``httpx.Request`` with an ``httpx.Response`` whose body has been read."""
         import httpx
 
         try:
@@ -207,7 +211,7 @@ def _exchange(
 
 
 def _answer(response: httpcore.Response, limit_bytes: int) -> Answer:
-    """The answer of a response; an error's body that is cut, slow or too long is kept as far as it came."""
+    """Read a response; of an error's body, keep what arrived even if it was cut, slow or too long."""
     phrase = response.extensions.get("reason_phrase", b"").decode("latin-1")
     reason = "".join(letter if letter.isprintable() else " " for letter in phrase)
     if 200 <= response.status < 300:
@@ -234,7 +238,7 @@ def _read(pieces: Iterable[bytes], limit_bytes: int) -> bytes:
 
 
 def _pool(url: str, network: _Network, keep: bool) -> httpcore.ConnectionPool:
-    """A pool for one server: straight to the host, or through the environment's proxy."""
+    """A connection pool for one server: directly to the host, or through the environment's proxy."""
     proxy = _proxy_for(url)
     if not proxy:
         return httpcore.ConnectionPool(
@@ -254,7 +258,7 @@ def _pool(url: str, network: _Network, keep: bool) -> httpcore.ConnectionPool:
 
 
 def _proxy_for(url: str) -> str:
-    """The proxy that the environment names for a URL; empty for none."""
+    """The proxy that the environment names for a URL; an empty string when it names none."""
     parts = urlsplit(url)
     host = parts.hostname or ""
     if is_loopback(host):
@@ -274,14 +278,14 @@ def _trusted() -> ssl.SSLContext:
 
 
 class _Network(httpcore.NetworkBackend):
-    """Sockets whose every operation ends at the deadline of the request that the thread has under way."""
+    """Sockets whose operations time out at the deadline of the current thread's request."""
 
     def __init__(self) -> None:
         self._request = threading.local()
         self._sockets = httpcore.SyncBackend()
 
     def begin(self, deadline_s: float) -> None:
-        """Start the time of this thread's request."""
+        """Start the deadline of this thread's request."""
         self._request.deadline = time.monotonic() + deadline_s
 
     def connect_tcp(
@@ -308,7 +312,7 @@ class _Network(httpcore.NetworkBackend):
         raise httpcore.ConnectError("the host has no address")
 
     def left(self) -> float:
-        """Seconds until the deadline. Raises ``httpcore.ReadTimeout`` when there are none."""
+        """Seconds until the deadline. Raises ``httpcore.ReadTimeout`` after the deadline."""
         left = float(self._request.deadline) - time.monotonic()
         if left <= 0:
             raise httpcore.ReadTimeout("timed out")
@@ -324,7 +328,7 @@ class _Stream(httpcore.NetworkStream):
         return self._inner.read(max_bytes, self._network.left())
 
     def write(self, buffer: bytes, timeout: float | None = None) -> None:
-        # The timeout counts for one piece that the system takes, not for the whole buffer.
+        # The timeout applies to each piece that the system accepts, not to the whole buffer.
         for start in range(0, len(buffer), _WRITTEN_AT_ONCE):
             self._inner.write(buffer[start : start + _WRITTEN_AT_ONCE], self._network.left())
 

@@ -1,4 +1,4 @@
-"""What the commands do besides a workspace's and a run's own methods.
+"""The functions behind the commands that are not methods of a workspace or a run.
 
 Plan and run benchmarks (from names, an experiment file or an interrupted run), list and verify runs, plan a
 number of questions, score TREC files, import BEIR folders, fetch corpora.
@@ -145,11 +145,11 @@ def run_benchmark(
 ) -> Run:
     """Run a plan, write its directory and its report, and return the finished run.
 
-    An interrupted run of the same plan is resumed unless the run is to be ``fresh``; ``resume`` is the
-    directory of the very run that the plan was read from (:func:`plan_from_run`). ``seal`` is a file that
-    :func:`seal_plan` wrote; a plan other than the sealed one is refused. ``notify`` gets lines for a person,
-    ``progress`` shows bars. Raises one error with every problem of the plan before any work. A predictor
-    whose queries all failed is not an error: ``run.failed`` names it.
+    An interrupted run of the same plan is resumed, unless ``fresh`` is true; ``resume`` is the directory of
+    the run that the plan was read from (:func:`plan_from_run`). ``seal`` is a file that :func:`seal_plan`
+    wrote; a plan other than the sealed one is refused. ``notify`` is called with messages for the user,
+    ``progress`` shows bars. Raises one error that lists every problem of the plan before any work starts. A
+    predictor whose queries all failed is not an error: ``run.failed`` names it.
     """
     from branchrank.report.writing import run_and_report
 
@@ -176,11 +176,12 @@ def tune(
 ) -> Tuning:
     """Choose the weights, ``k1`` and ``b`` of every system of an experiment file by cross-validation.
 
-    ``questions`` is a question file, best one of mined questions; their sources make the ``folds``. Each
-    system gets ``budget`` combinations of values. Nothing is written: see :func:`write_tuned`.
+    ``questions`` is a question file, preferably of mined questions; they are divided into ``folds`` by source
+    document. ``budget`` combinations of values are tried for each system. Nothing is written: see
+    :func:`write_tuned`.
 
-    Raises :class:`~branchrank.errors.UsageError` for systems that can't be tuned (of a sweep, or with an
-    LLM), and :class:`~branchrank.errors.QuestionError` for questions about fewer sources than folds.
+    Raises :class:`~branchrank.errors.UsageError` for systems that can't be tuned (those of a sweep or with an
+    LLM), and :class:`~branchrank.errors.QuestionError` when the questions have fewer sources than folds.
 
     >>> from pathlib import Path
     >>> _ = Path("e.toml").write_text('name = "e"\\n[systems.local]')
@@ -204,11 +205,10 @@ def tune(
 
 
 def write_tuned(experiment: str | Path, tuning: Tuning) -> None:
-    """Add the tuned systems to the experiment file, in place of those of an earlier tuning.
+    """Add the tuned systems to the experiment file; they replace those of an earlier tuning.
 
-    Each gets the name of the system it is made from with ``-tuned``, and the origin ``tuned`` in
-    ``run.json``.
-    Raises :class:`~branchrank.errors.StorageError`.
+    A tuned system is named after its original system with the suffix ``-tuned``; its origin in ``run.json``
+    is ``tuned``. Raises :class:`~branchrank.errors.StorageError`.
     """
     from branchrank.bench.tuning import write_tuned as write
 
@@ -216,7 +216,7 @@ def write_tuned(experiment: str | Path, tuning: Tuning) -> None:
 
 
 def spent_line(calls: Iterable[LLMCall]) -> str:
-    """The number of LLM calls, of those that a cache or a cassette answered, and the tokens, in one line."""
+    """One line with the LLM calls, how many a cache or a cassette answered, and the tokens."""
     from branchrank.systems.llm_opening import LLMMeter
 
     meter = LLMMeter()
@@ -226,7 +226,7 @@ def spent_line(calls: Iterable[LLMCall]) -> str:
 
 
 def list_runs(reports: str | Path = "reports") -> list[ListedRun]:
-    """The runs in a folder of reports, oldest first; one that can't be read says why.
+    """List the runs in a folder of reports, oldest first; a run that can't be read is listed with the reason.
 
     >>> list_runs("no/such/folder")
     []
@@ -246,13 +246,13 @@ def verify(
     notify: Notify = no_notice,
     progress: bool | Progress = False,
 ) -> Verification:
-    """Compute every printed number of a run again; name each that differs, and all that contradicts itself.
+    """Recompute every printed number of a run; report each one that differs, and every contradiction.
 
-    With ``rerun`` so many questions, drawn by the run's seed, are asked again: of the systems over the
-    workspace, with the answers of an LLM from the run's cassette. ``named`` holds what leads out of the
-    workspace: classes, endpoints, models, the cassette (``settings={"llm.replay": FILE}``), or a workspace
-    other than ``data``. What it does not name is not asked again. ``corpus`` is where the corpus is now,
-    ``seal`` a copy of the file that sealed the run's plan.
+    ``rerun`` is the number of questions, drawn by the run's seed, that the systems answer again over the
+    workspace; an LLM's answers come from the run's cassette. ``named`` lists everything outside the workspace
+    that may be used: classes, endpoints, models, the cassette (``settings={"llm.replay": FILE}``), or a
+    workspace other than ``data``. Systems that need anything else are not run again. ``corpus`` is the
+    current folder of the corpus, ``seal`` a copy of the file that sealed the run's plan.
 
     Raises :class:`~branchrank.errors.RunError` when the directory holds no run, or when the workspace's index
     or questions are not those of the run.
@@ -282,13 +282,13 @@ def compare_datasets(
 ) -> DatasetReport:
     """Compare the systems of runs over different datasets: the macro average and one stratified test.
 
-    ``runs`` are runs or their directories, by the name of the dataset or in a list. ``measure``, ``baseline``
+    ``runs`` are runs or their directories: a mapping from dataset names, or a list. ``measure``, ``baseline``
     and ``delta`` default to those of the first run. The result prints as a table, has a DataFrame ``frame``,
     the figures in ``comparison``, and ``text`` and ``write`` for Markdown and CSV.
 
-    Raises :class:`~branchrank.errors.UsageError` where the runs have no system in common, or declare
-    different measures and none is named, and :class:`~branchrank.errors.RunError` for a run that can't be
-    read or asks the questions of another.
+    Raises :class:`~branchrank.errors.UsageError` when the runs have no system in common, or when they declare
+    different measures and ``measure`` is not given. Raises :class:`~branchrank.errors.RunError` for a run
+    that can't be read, or that has the same questions as another.
     """
     from branchrank.report.datasets import dataset_report
 
@@ -315,14 +315,15 @@ def power(
     run: str | Path | None = None,
     measure: str = "",
 ) -> PowerAnalysis:
-    """What a benchmark of so many questions can detect, before any query is run.
+    """Power analysis: the differences that benchmarks of the given numbers of questions can detect.
 
     ``rate`` is the hit rate that you expect (0.7), ``disagreement`` the share of questions that two
     predictors answer differently (0.2), ``difference`` the difference in hit rate that you want to confirm,
-    ``candidates`` how many predictors are compared with the baseline (1). ``sources`` says on how many pages
-    the gold of the questions is (one each), and ``icc`` how alike the differences of one page are, 0 to 1
-    (0.1). A finished ``run`` gives all of these but ``difference``, on its primary measure or on
-    ``measure``; what you name yourself wins. Printing the result shows a table.
+    ``candidates`` how many predictors are compared with the baseline (1). ``sources`` is the number of pages
+    that hold the gold (default: one page per question), and ``icc`` the intraclass correlation of the
+    differences on one page, 0 to 1 (0.1). A finished ``run`` provides all of these except ``difference``, on
+    its primary measure or on ``measure``; arguments that you give take precedence. Printing the result shows
+    a table.
 
     Raises :class:`~branchrank.errors.UsageError` for assumptions that contradict each other, and
     :class:`~branchrank.errors.RunError` for a run that can't be read.
@@ -352,7 +353,7 @@ def power(
 def score_trec(
     runs: Iterable[str | Path], qrels: str | Path, measures: Iterable[str] = TREC_MEASURES
 ) -> list[TrecScores]:
-    """Score TREC run files from anywhere with qrels, averaged over all judged queries.
+    """Score TREC run files of any system with qrels, averaged over all judged queries.
 
     Raises :class:`~branchrank.errors.RunError` for a file that can't be read, and
     :class:`~branchrank.errors.UsageError` for an unknown measure.
@@ -365,9 +366,9 @@ def score_trec(
 def write_gate(
     decided: RunGate, *, junit: str | Path | None = None, summary: str | Path | None = None
 ) -> None:
-    """Write what :meth:`Run.gate` decided for continuous integration: JUnit XML, and Markdown for people.
+    """Write the decisions of :meth:`Run.gate` for continuous integration: JUnit XML, and Markdown for people.
 
-    In the JUnit file a predictor that is undecided is an ``error``, and one that fails a ``failure``. Raises
+    In the JUnit file an undecided predictor is an ``error``, and one that fails is a ``failure``. Raises
     :class:`~branchrank.errors.StorageError`.
     """
     from branchrank.artifacts import write_text
@@ -382,8 +383,8 @@ def write_gate(
 def add_corpus(name: str, *, progress: Progress = no_progress) -> Path:
     """Fetch a corpus by name, check it, and return the folder that holds its documents.
 
-    ``ir:ID`` is a dataset of the package ir-datasets, as a BEIR folder. Nothing fetched is
-    executed. Raises :class:`~branchrank.errors.CorpusError`.
+    ``ir:ID`` is a dataset of the package ir-datasets, as a BEIR folder. No downloaded code is executed.
+    Raises :class:`~branchrank.errors.CorpusError`.
     """
     from branchrank.corpus import named
 
@@ -399,10 +400,10 @@ def demo(
 ) -> Run:
     """Copy the bundled sample into ``folder``, index it, compare the systems without an LLM, return the run.
 
-    The run's directory is below ``folder/reports``. A second call finishes what was interrupted, or returns
-    the finished run; ``fresh`` measures again. Files that exist stay as they are.
+    The run's directory is below ``folder/reports``. A second call resumes an interrupted demo, or returns the
+    finished run; ``fresh`` starts a new run. Existing files are kept.
 
-    Raises :class:`~branchrank.errors.UsageError` for a folder that holds something else.
+    Raises :class:`~branchrank.errors.UsageError` for a folder that is neither empty nor a demo.
     """
     from branchrank.demo import run_demo
 
@@ -410,14 +411,14 @@ def demo(
 
 
 def init(corpus: str | Path | None = None, data_dir: str | Path = "data") -> StarterFiles:
-    """Write what a benchmark of one's own documents starts from, into the working directory.
+    """Write the starter files of a benchmark of your own documents into the working directory.
 
-    That is ``branchrank.toml`` in ``data_dir``, ``questions.jsonl`` with three example questions, and
-    ``experiment.toml``. ``corpus`` is the folder of the documents, or a corpus's name (default: ``docs`` or
-    ``doc``). Files that exist are kept.
+    The files are ``branchrank.toml`` in ``data_dir``, ``questions.jsonl`` with three example questions, and
+    ``experiment.toml``. ``corpus`` is the folder of the documents, or the name of a corpus (default: ``docs``
+    or ``doc``). Existing files are kept.
 
-    Raises :class:`~branchrank.errors.CorpusError` without documents, and
-    :class:`~branchrank.errors.UsageError` where ``data_dir`` is the workspace of other documents.
+    Raises :class:`~branchrank.errors.CorpusError` when no documents are found, and
+    :class:`~branchrank.errors.UsageError` when ``data_dir`` is the workspace of other documents.
 
     >>> [path.name for path in init("docs", "data/first").written]
     ['branchrank.toml', 'questions.jsonl', 'experiment.toml']
@@ -430,13 +431,13 @@ def init(corpus: str | Path | None = None, data_dir: str | Path = "data") -> Sta
 def agreement(
     first: str | Path, second: str | Path, annotators: Sequence[str] = ()
 ) -> tuple[Agreement, Agreement]:
-    """How far two annotators agree on the passages that both have labelled: Cohen's kappa.
+    """Cohen's kappa of two annotators on the passages that both have labelled.
 
-    ``first`` and ``second`` are question files that ``branchrank questions label`` wrote (perhaps one);
-    ``annotators`` names one of each, where a file has the labels of several. Returned are the agreement over
-    yes, partly and no, and that over what decides gold: yes, or not.
+    ``first`` and ``second`` are question files that ``branchrank questions label`` wrote (they may be the
+    same file); when a file has the labels of several annotators, ``annotators`` names one for each file.
+    Returns two agreements: over yes, partly and no, and over the decision that makes gold (yes or not).
 
-    Raises :class:`~branchrank.errors.QuestionError` without labels in common.
+    Raises :class:`~branchrank.errors.QuestionError` when no passage was labelled by both.
     """
     from branchrank.questions.agreement import agreement_of
 
@@ -444,7 +445,7 @@ def agreement(
 
 
 def list_corpora() -> list[CorpusPlace]:
-    """The corpora that can be fetched by name, and where those that were fetched are."""
+    """List the corpora that can be fetched by name, with the folders of those that have been fetched."""
     from branchrank.corpus.named import corpus_places
 
     return corpus_places()

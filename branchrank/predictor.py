@@ -11,7 +11,7 @@ from branchrank.records import Hit
 class Predictor(Protocol):
     """A retriever of your own, benchmarked beside the built-in systems.
 
-    Any class with this method will do; it need not inherit from anything. Two attributes are optional:
+    Any class with this method works; it need not inherit from anything. Two attributes are optional:
     ``name``, the name in tables (default: that of the class), and ``llm``, the model it asks (default:
     ``none``).
     """

@@ -9,7 +9,7 @@ _LINE = str.maketrans({"\n": "\N{REPLACEMENT CHARACTER}", "\t": " "})
 
 
 def safe(text: str) -> str:
-    """Text with everything but printable characters, newline and tab replaced.
+    """Replace every character of a text except printable characters, newline and tab.
 
     Control characters, escape sequences, bidirectional overrides and private-use characters can reach
     neither a terminal nor a report.
@@ -23,7 +23,7 @@ def safe(text: str) -> str:
 
 
 def safe_line(text: str) -> str:
-    """Safe text that can't begin a line of its own, for names."""
+    """Make a name safe to show: like :func:`safe`, without newlines, so that it can't start a new line."""
     return safe(text).translate(_LINE)
 
 

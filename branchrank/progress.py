@@ -1,15 +1,16 @@
-"""How work reports to the person who waits for it; every part of the package takes these callbacks."""
+"""The callbacks by which long work reports its progress; every part of the package accepts them."""
 
 from __future__ import annotations
 
 from collections.abc import Callable
 
-#: Called with one line of text for the person who runs the work.
+#: Called with one line of text for the user.
 Notify = Callable[[str], None]
 
 #: Called as ``progress(stage, done, total)``: ``done`` of ``total`` units of a stage are finished. A total of
-#: 0 is unknown. Stages are ``read`` (documents), ``embed`` (texts), ``store`` (steps), ``summaries`` (nodes),
-#: ``questions`` and ``latency`` (queries), ``download`` (bytes), ``unpack`` and ``clone`` (steps).
+#: 0 means that it is unknown. Stages are ``read`` (documents), ``embed`` (texts), ``store`` (steps),
+#: ``summaries`` (nodes), ``questions`` and ``latency`` (queries), ``download`` (bytes), ``unpack`` and
+#: ``clone`` (steps).
 Progress = Callable[[str, int, int], None]
 
 

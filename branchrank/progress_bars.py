@@ -13,13 +13,13 @@ from branchrank.progress import Progress
 
 
 class ProgressReporter(Protocol):
-    """Shows how far a stage of the work is."""
+    """Shows the progress of each stage of the work."""
 
     def __call__(self, stage: str, done: int, total: int) -> None:
-        """``done`` of ``total`` units of ``stage`` are finished; a total of 0 is unknown."""
+        """Show that ``done`` of ``total`` units (0: unknown) of ``stage`` are finished."""
 
     def status(self, text: str) -> None:
-        """Show a line that replaces the one before, such as running costs."""
+        """Show a line that replaces the previous one, such as the costs so far."""
 
 
 class Quiet:
@@ -33,7 +33,7 @@ class Quiet:
 
 
 class Announcements:
-    """For output that is not a terminal: each stage once, in one line; the last status at the end."""
+    """For output that is not a terminal: prints each stage once, and the last status at the end."""
 
     def __init__(self) -> None:
         self.seen: set[str] = set()
@@ -51,7 +51,7 @@ class Announcements:
 
 
 class NotebookLine:
-    """One line of a notebook's output, replaced as the work goes on."""
+    """One line of a notebook's output, updated during the work."""
 
     def __init__(self, handle: Any) -> None:
         self.handle = handle
@@ -59,14 +59,14 @@ class NotebookLine:
         self.shown = ""
 
     def __call__(self, stage: str, done: int, total: int) -> None:
-        """Show the stage; at most a hundred updates a stage reach the browser."""
+        """Show the stage; the browser gets at most a hundred updates per stage."""
         if done % max(1, total // 100) and done != total:
             return
         self.stage = f"{stage} {done:,}/{total:,}" if total else stage
         self._update()
 
     def status(self, text: str) -> None:
-        """Replace the status behind the stage."""
+        """Replace the status shown after the stage."""
         self.text = text
         self._update()
 
@@ -78,7 +78,7 @@ class NotebookLine:
 
 
 class Bars:
-    """A bar per stage; the status stands behind the stage that moved last."""
+    """A bar per stage; the status is shown after the stage that changed last."""
 
     def __init__(self, bars: Any) -> None:
         self.bars = bars
@@ -99,13 +99,13 @@ class Bars:
 
 
 class Called:
-    """A plain callback of the caller's own, which has no line for a status."""
+    """A callback of the caller; it does not show a status."""
 
     def __init__(self, callback: Progress) -> None:
         self.callback = callback
 
     def __call__(self, stage: str, done: int, total: int) -> None:
-        """Call back."""
+        """Call the caller's function."""
         self.callback(stage, done, total)
 
     def status(self, text: str) -> None:
@@ -114,7 +114,7 @@ class Called:
 
 @contextlib.contextmanager
 def shown_progress(progress: bool | Progress) -> Iterator[ProgressReporter]:
-    """Bars where ``progress`` is true, nothing where it is false, else the caller's own callback."""
+    """Show bars when ``progress`` is true and nothing when it is false; otherwise call it."""
     if isinstance(progress, bool):
         with progress_bars(quiet=not progress) as shown:
             yield shown
@@ -124,7 +124,7 @@ def shown_progress(progress: bool | Progress) -> Iterator[ProgressReporter]:
 
 @contextlib.contextmanager
 def progress_bars(quiet: bool = False) -> Iterator[ProgressReporter]:
-    """Progress for whoever watches: a notebook's output, the terminal, or the lines of a log.
+    """Show progress in the way that fits the output: a notebook, a terminal, or the lines of a log.
 
     Example::
 
@@ -145,7 +145,7 @@ def progress_bars(quiet: bool = False) -> Iterator[ProgressReporter]:
         announcements = Announcements()
         try:
             yield announcements
-        finally:  # what interrupted work has spent is shown too
+        finally:  # interrupted work shows its costs too
             if announcements.last:
                 _print_line(announcements.last)
         return
@@ -163,7 +163,7 @@ def progress_bars(quiet: bool = False) -> Iterator[ProgressReporter]:
 
 
 def _notebook_handle() -> Any:
-    """A display of the running notebook; ``None`` outside of one."""
+    """A display of the running notebook; ``None`` outside a notebook."""
     shell = getattr(sys.modules.get("IPython"), "get_ipython", lambda: None)()
     if shell is None or type(shell).__name__ != "ZMQInteractiveShell":
         return None

@@ -1,7 +1,7 @@
-"""Frozen records that cross a boundary between two parts of BranchRank.
+"""Frozen records that are passed between the parts of BranchRank.
 
-Everything read from a file or handed from one stage to the next is one of these; no raw ``dict``
-travels past a loader. Lines are 1-based and inclusive, of the raw file. Ranks start at 1.
+Everything read from a file or passed from one stage to the next is one of these; loaders return no raw
+``dict``. Line numbers are 1-based, inclusive, and refer to the raw file. Ranks start at 1.
 
 The records are :mod:`msgspec` structs, so ``msgspec.json.decode(line, type=Node)`` validates while
 it parses and names the offending field.
@@ -21,7 +21,7 @@ ServedBy = Literal["server", "cache", "cassette"]
 BREADCRUMB_SEPARATOR = " > "
 
 
-#: Numbers of files that someone else may have made: a line, a count, a rank, a grade.
+#: Numbers in files that another program may have written: a line, a count, a rank, a grade.
 LineNumber = Annotated[int, msgspec.Meta(ge=1, le=2**31)]
 Count = Annotated[int, msgspec.Meta(ge=0, le=2**53)]
 Rank = Annotated[int, msgspec.Meta(ge=1, le=2**53)]
@@ -45,7 +45,7 @@ class Span(Record, frozen=True, kw_only=True, order=True):
         return self.line_end - self.line_start + 1
 
     def overlap(self, other: Span) -> int:
-        """Number of lines that both spans hold; 0 when the sources differ."""
+        """Number of lines in both spans; 0 when the sources differ."""
         if self.source != other.source:
             return 0
         first = max(self.line_start, other.line_start)
@@ -102,8 +102,8 @@ class Chunk(Record, frozen=True, kw_only=True):
 class GoldItem(Record, frozen=True, kw_only=True):
     """One place that answers a question: a span, or a whole file when the lines are ``None``.
 
-    ``answer_digest`` is that of the lines when they were last anchored, so that edits are noticed.
-    ``relevance`` (1 or more) is what the item is worth in the graded view; 2 where it isn't given.
+    ``answer_digest`` is the digest of the lines when they were last anchored; it reveals edits. ``relevance``
+    (1 or more; default 2) is the item's grade for graded measures.
     """
 
     source_file: str
@@ -126,7 +126,10 @@ class GoldItem(Record, frozen=True, kw_only=True):
 
 
 class Question(Record, frozen=True, kw_only=True):
-    """A query with its gold; any of ``gold`` counts. ``extra`` keeps unknown keys of the file."""
+    """A query with its gold; a hit on any item of ``gold`` counts.
+
+    ``extra`` keeps unknown keys of the file.
+    """
 
     id: str
     question: str
@@ -159,13 +162,13 @@ class Placement(Record, frozen=True, kw_only=True):
 class Hit(Record, frozen=True, kw_only=True):
     """One returned passage. ``source``, ``line_start`` and ``line_end`` span exactly ``text``.
 
-    ``branches`` maps a branch's name to the candidate's rank and score in the list that it found: of a
-    branch that expands over the tree, those of the section's best chunk in its shortlist. ``notes`` maps it
-    to how that score came about, or how an expansion reached a section that the shortlist lacks.
-    ``distance`` is the squared L2 distance of unit vectors, in 0..4, when a dense branch met the passage.
-    ``matched`` are the numbers of the lines in which a branch found the query's words. ``members`` are the
-    best passages of the hit's document, where a system groups by document. ``fallback`` says why a stage's
-    stated fallback placed this hit (``None`` when no stage fell back).
+    ``branches`` maps a branch's name to the candidate's rank and score in the branch's list. For a branch
+    that expands over the tree, they are the rank and score of the section's best chunk in its shortlist.
+    ``notes`` maps a branch's name to an explanation of the score, or of how the expansion reached a section
+    that is not in the shortlist. ``distance`` is the squared L2 distance of unit vectors, in 0..4, when a
+    dense branch found the passage. ``matched`` are the numbers of the lines in which a branch found the
+    query's words. ``members`` are the best passages of the hit's document, where a system groups by document.
+    ``fallback`` gives the reason when a stage's fallback placed this hit, else ``None``.
     """
 
     id: str
@@ -185,7 +188,7 @@ class Hit(Record, frozen=True, kw_only=True):
 
     @property
     def reasons(self) -> tuple[str, ...]:
-        """Where each branch placed it, such as ``bm25(nodes) #2``, or how else it was reached."""
+        """The hit's rank in each branch, such as ``bm25(nodes) #2``, or how else it was reached."""
         placed = [f"{name} #{place.rank}" for name, place in self.branches.items()]
         notes = [f"{name} {note}" for name, note in self.notes.items() if name not in self.branches]
         return tuple(sorted([*placed, *notes]))
@@ -213,8 +216,8 @@ class LLMCall(Record, frozen=True, kw_only=True, omit_defaults=True):
 
     ``reported`` is true when the server returned the usage, false when it was estimated.
     ``outcome`` is ``"ok"`` or the reason for the fallback (``"timeout"``, ``"http 500"``, ...).
-    ``replayed`` is true when a cassette answered just now, at no wait. Rows don't keep it: those of a replay
-    are those of the recording.
+    ``replayed`` is true when a cassette answered this call, without a wait. It is not stored in the rows of a
+    run, so a replay writes the same rows as the recording.
     """
 
     predictor: str
@@ -236,8 +239,8 @@ class LLMCall(Record, frozen=True, kw_only=True, omit_defaults=True):
 class Retrieval(Record, frozen=True, kw_only=True):
     """What one query returned: hits best first, the trace of every stage, stage times in ms.
 
-    ``fallbacks`` lists each fallback taken as ``"stage: reason"``; ``calls`` the LLM calls made. ``found``
-    counts what each branch matched before any cut. ``notices`` are for the reader of the answer;
+    ``fallbacks`` lists each fallback as ``"stage: reason"``; ``calls`` lists the LLM calls. ``found`` counts
+    the entries that each branch matched before any cut. ``notices`` are for the reader of the answer;
     ``incomplete`` says why a part of the corpus was not searched, and is empty otherwise.
     """
 
@@ -252,5 +255,5 @@ class Retrieval(Record, frozen=True, kw_only=True):
 
     @property
     def remarks(self) -> tuple[str, ...]:
-        """Everything that a reader of the answer should know: the notices, and why it is incomplete."""
+        """The notices for the reader of the answer, and the reason if the answer is incomplete."""
         return (*self.notices, *filter(None, [self.incomplete]))

@@ -1,10 +1,10 @@
-"""A Redis that may be away: every wait is bounded, and a failure costs the cache, never the work.
+"""A connection to Redis with bounded waits. If Redis is unavailable, the work continues without the cache.
 
-The URL may set few options, for one could lift those bounds or change what is read. No error shows the URL's
-text, in which a password that is not percent-encoded can stand anywhere.
+The URL may set only a few options, because others could remove those bounds or change the data that is read.
+No error shows the URL's text, since a password that is not percent-encoded can be anywhere in it.
 
-After a failure Redis is left alone for half a minute, so that a server that is down or slow costs one timeout
-and not one per call; that is said once.
+After a failure Redis is not called for half a minute, so that a server that is down or slow costs one timeout
+and not one per call. The first failure is reported.
 """
 
 from __future__ import annotations
@@ -23,11 +23,11 @@ if TYPE_CHECKING:
 
 T = TypeVar("T")
 
-#: Seconds that Redis has to accept a connection, and then for each answer.
+#: Timeout in seconds for connecting to Redis, and for each answer.
 TIMEOUT = 0.5
 #: Seconds without a call to Redis after a failure.
 PAUSE = 30.0
-#: Seconds until an entry that nobody renewed expires.
+#: Seconds until an entry expires, unless it is written again.
 EXPIRY = 30 * 24 * 3600
 _SCHEMES = ("redis", "rediss", "unix")
 _OPTIONS = ("db",)
@@ -38,8 +38,9 @@ class RedisConnection:
     """The Redis at ``url``; safe to share between threads.
 
     Raises :class:`MissingDependencyError` without the package ``redis`` and :class:`UsageError` when ``url``
-    is none of Redis or sets an option other than ``db`` and, of ``rediss``, ``ssl_cert_reqs`` and
-    ``ssl_ca_certs``. ``purpose`` names what is kept there; ``notify`` hears of the first failure.
+    is not a Redis URL or sets an option other than ``db`` and, for ``rediss``, ``ssl_cert_reqs`` and
+    ``ssl_ca_certs``. ``purpose`` names the data that is stored there; ``notify`` is called at the first
+    failure.
     """
 
     def __init__(self, url: str, *, purpose: str, notify: Notify | None = None) -> None:
@@ -53,14 +54,14 @@ class RedisConnection:
         self._told = False
 
     def attempt(self, call: Callable[[], T]) -> T | None:
-        """The result of ``call``, or ``None`` while Redis is left alone or when it fails."""
+        """Return the result of ``call``; ``None`` when it fails, or during the pause after a failure."""
         from redis.exceptions import RedisError
 
         if time.monotonic() < self._resume_at:
             return None
         try:
             return call()
-        except (RedisError, OSError, UnicodeError) as error:  # a host that can't be a name: UnicodeError
+        except (RedisError, OSError, UnicodeError) as error:  # an invalid host name raises UnicodeError
             with self._lock:
                 self._resume_at = time.monotonic() + PAUSE
                 tell, self._told = not self._told, True
@@ -94,7 +95,7 @@ def _client(url: str) -> Redis:
 
 
 def _check(url: str) -> None:
-    """Raise :class:`UsageError` for a URL that is split elsewhere than was meant, or for an option."""
+    """Raise :class:`UsageError` for a URL whose parts are ambiguous, or for an option that is not allowed."""
     try:
         parts = urlsplit(url)
     except ValueError:

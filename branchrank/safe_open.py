@@ -1,11 +1,11 @@
-"""Open, write and remove what lies below a folder, whatever the path says and whoever swaps links meanwhile.
+"""Open, write and remove files below a folder, safely against malicious paths and swapped symbolic links.
 
 1. The path is split into names; an absolute path, an empty name, ``.`` and ``..`` are refused.
-2. Each folder is opened relative to the descriptor of the one before it, never through a link, so that
-   what was checked is what is used: a name swapped for a link between two steps is refused.
+2. Each folder is opened relative to the descriptor of its parent, never through a link. So the folder that
+   was checked is the one that is used, and a name that is swapped for a link between two steps is refused.
 3. A file is opened without following a link and without blocking, and must be a regular file. A file is
-   written under a temporary name in its folder's descriptor and renamed there; a folder is removed from the
-   descriptor of the folder above it. A folder is copied as far as the caller's limits allow.
+   written under a temporary name relative to its folder's descriptor and renamed there; a folder is removed
+   relative to its parent's descriptor. Copies of folders are limited in bytes and files.
 """
 
 from __future__ import annotations
@@ -26,16 +26,16 @@ _FOLDER = os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC
 _NEW_FILE = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC
 _FILE = os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_NOCTTY | os.O_CLOEXEC
 
-#: The temporary names that are given here and by :mod:`branchrank.artifacts`.
+#: Matches the temporary names that this module and :mod:`branchrank.artifacts` create.
 _TEMPORARY = re.compile(r"\.(.+\.)?[0-9a-f]{16}\.tmp")
 
 
 def open_beneath(root: Path, relative: str) -> BufferedReader:
     """Open the regular file ``relative`` (names joined by ``/``) below the folder ``root`` for reading.
 
-    ``root`` itself may be or hold a link. Raises :class:`FileNotFoundError` when nothing is there,
-    :class:`IsADirectoryError` for a folder, :class:`PermissionError` for a path that leaves the folder
-    or passes a link, for what is no regular file, and for what the system refuses.
+    The path of ``root`` itself may contain links. Raises :class:`FileNotFoundError` when the file does not
+    exist, :class:`IsADirectoryError` for a folder, and :class:`PermissionError` for a path that leaves the
+    folder or contains a link, for a file that is not a regular file, and when the system denies access.
     """
     if relative == ".":
         raise IsADirectoryError(errno.EISDIR, "a folder, not a file", relative)
@@ -50,9 +50,9 @@ def read_beneath(root: Path, relative: str) -> bytes:
 
 
 def write_beneath(root: Path, relative: str, content: bytes) -> None:
-    """Write the file ``relative`` below ``root`` atomically and durably; folders that are missing are made.
+    """Write the file ``relative`` below ``root`` atomically and durably; missing folders are created.
 
-    Raises what :func:`open_beneath` does. A link of the file's own name is replaced, not followed.
+    Raises what :func:`open_beneath` does. A link at the file's path is replaced, not followed.
     """
     write_stream_beneath(root, relative, BytesIO(content))
 
@@ -76,7 +76,7 @@ def write_stream_beneath(root: Path, relative: str, content: IO[bytes]) -> None:
 
 
 def create_beneath(root: Path, relative: str) -> None:
-    """Make the empty file ``relative`` below ``root``, which its owner alone can read, unless there is one.
+    """Create the empty file ``relative`` below ``root``, readable only by its owner, unless it exists.
 
     Raises what :func:`open_beneath` does.
     """
@@ -90,9 +90,9 @@ def create_beneath(root: Path, relative: str) -> None:
 def check_opened(root: Path, relative: str) -> None:
     """Raise :class:`PermissionError` unless this process has the file ``relative`` below ``root`` open.
 
-    For libraries that open a path themselves, such as SQLite. If a link was swapped in between a check of the
-    path and the library's opening, the library has another file open than the one that the folders'
-    descriptors lead to. Raises :class:`FileNotFoundError` when nothing is there.
+    For libraries that open a path themselves, such as SQLite. If a link was swapped in after the path was
+    checked and before the library opened it, the library has a different file open than the one reached
+    through the folders' descriptors. Raises :class:`FileNotFoundError` when the file does not exist.
     """
     with _folder_of(root, relative) as (folder, name):
         wanted = _identity(name, folder, relative)
@@ -111,10 +111,10 @@ def rename_beneath(root: Path, relative: str, name: str) -> None:
 
 
 def remove_beneath(root: Path, relative: str) -> None:
-    """Remove the file or folder ``relative`` below ``root``; nothing there is no error.
+    """Remove the file or folder ``relative`` below ``root``; a missing one is not an error.
 
-    A link is removed itself, wherever it leads. Raises :class:`PermissionError` for a path that leaves the
-    folder or passes a link, and ``OSError`` where the system refuses.
+    For a link, the link itself is removed and not its target. Raises :class:`PermissionError` for a path that
+    leaves the folder or contains a link, and ``OSError`` when the system refuses.
     """
     with contextlib.suppress(FileNotFoundError), _folder_of(root, relative) as (folder, name):
         mode = os.stat(name, dir_fd=folder, follow_symlinks=False).st_mode
@@ -125,9 +125,10 @@ def remove_beneath(root: Path, relative: str) -> None:
 
 
 def remove_temporary(root: Path, relative: str) -> None:
-    """Remove what killed writers left in the folder ``relative`` below ``root``, which nobody writes to now.
+    """Remove the temporary files that killed writers left in the folder ``relative`` below ``root``. Call
+    this only when no process writes to the folder.
 
-    What can't be removed stays: it is in nobody's way.
+    Files that can't be removed are ignored: they do no harm.
     """
     with contextlib.suppress(OSError), _folder_of(root, f"{relative}/-") as (folder, _):
         for name in os.listdir(folder):
@@ -136,7 +137,7 @@ def remove_temporary(root: Path, relative: str) -> None:
 
 
 def links_beneath(root: Path) -> Iterator[Path]:
-    """Every symbolic link below ``root``, and ``root`` itself if it is one; none for a missing ``root``."""
+    """Yield the symbolic links below ``root``, and ``root`` itself if it is one; nothing if it is missing."""
     if root.is_symlink():
         yield root
         return
@@ -148,10 +149,10 @@ def links_beneath(root: Path) -> Iterator[Path]:
 
 
 def copy_folder(source: Path, target: Path, *, most_bytes: int, most_files: int) -> None:
-    """Copy the files below ``source`` into the new folder ``target``; nothing of ``source`` is changed.
+    """Copy the files below ``source`` into the new folder ``target``; ``source`` is not changed.
 
-    Raises :class:`PermissionError` for a link, for what is no regular file, and past the limits, and
-    ``OSError`` where the system refuses.
+    Raises :class:`PermissionError` for a link, for a file that is not a regular file, and when a limit is
+    exceeded, and ``OSError`` when the system refuses.
     """
     left_bytes, left_files = most_bytes, most_files
     if source.is_symlink():
@@ -174,7 +175,7 @@ def copy_folder(source: Path, target: Path, *, most_bytes: int, most_files: int)
 
 
 def _copy(stream: BufferedReader, target: Path, most: int) -> int:
-    """Copy up to ``most`` bytes; how many were."""
+    """Copy up to ``most`` bytes; return the number copied."""
     done = 0
     with target.open("xb") as written:
         while done < most and (block := stream.read(min(1 << 20, most - done))):
@@ -184,7 +185,7 @@ def _copy(stream: BufferedReader, target: Path, most: int) -> int:
 
 @contextlib.contextmanager
 def _folder_of(root: Path, relative: str, *, create: bool = False) -> Iterator[tuple[int, str]]:
-    """The descriptor of the folder that holds ``relative`` below ``root``, and the last name of the path."""
+    """Yield the descriptor of the folder that contains ``relative`` and the last name of the path."""
     names = relative.split("/")
     if any(name in ("", ".", "..") or "\0" in name for name in names):
         raise PermissionError(errno.EACCES, "the path does not stay below the folder", relative)

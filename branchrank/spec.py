@@ -17,12 +17,12 @@ Unit = Literal["chunk", "node", "span"]
 FusionMethod = Literal["rrf", "convex", "dbsf", "score", "none"]
 RerankMethod = Literal["none", "llm", "pointwise", "cross-encoder"]
 
-#: What ``Meta(extra=...)`` of a field calls the range outside which a value is allowed but warned about.
+#: Key in ``Meta(extra=...)`` of a field's recommended range; values outside it are allowed, with a warning.
 RECOMMENDED = "recommended"
 
 
 class Expand(Record, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """Map a chunk branch onto nodes with evidence, and walk to their neighbours in the tree."""
+    """Expansion over the tree: map a branch's chunks to nodes with evidence, and add neighbouring nodes."""
 
     depth: Annotated[
         int, Meta(ge=0, le=4, description="steps through the tree from a section that the branch found")
@@ -34,7 +34,7 @@ class Expand(Record, frozen=True, kw_only=True, forbid_unknown_fields=True):
 
 
 class TreeSearch(Record, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """How a ``tree`` branch walks: an LLM's choice, or the lexical score of each subtree."""
+    """How a ``tree`` branch chooses its steps: by an LLM, or by the lexical score of each subtree."""
 
     beam: Annotated[int, Meta(ge=1, le=100_000, description="nodes followed at each step")] = 4
     depth: Annotated[int, Meta(ge=1, le=100_000, description="maximum steps down the tree")] = 12
@@ -52,11 +52,13 @@ class TreeSearch(Record, frozen=True, kw_only=True, forbid_unknown_fields=True):
 
 
 class Branch(Record, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """One ranked list: what is searched, how deep, and its weight in the fusion.
+    """A branch gives one ranked list: what it searches, how many results it takes, and its weight in the
+    fusion.
 
-    ``kind`` names a branch kind (:mod:`branchrank.systems.branches`), ``options`` are that kind's own.
-    ``doubled`` asks for twice the k of the query instead of ``top_n``. A branch with ``expand`` gives nodes.
-    The ``threshold`` ``calibrated`` is the one that the index measured for its model.
+    ``kind`` names a branch kind (:mod:`branchrank.systems.branches`), ``options`` are options of that kind.
+    With ``doubled`` the branch returns twice the k of the query instead of ``top_n`` results. A branch with
+    ``expand`` returns nodes. The ``threshold`` ``calibrated`` is the one that the index measured for its
+    model.
     """
 
     kind: str
@@ -66,7 +68,7 @@ class Branch(Record, frozen=True, kw_only=True, forbid_unknown_fields=True):
     threshold: (
         Annotated[
             float,
-            Meta(gt=0.0, le=4.0, description="squared L2 distance from which on the branch drops a chunk"),
+            Meta(gt=0.0, le=4.0, description="the branch drops chunks at or past this squared L2 distance"),
         ]
         | Literal["calibrated"]
         | None
@@ -78,14 +80,14 @@ class Branch(Record, frozen=True, kw_only=True, forbid_unknown_fields=True):
 
     @property
     def fused_unit(self) -> Unit:
-        """What the keys are when they reach the fusion."""
+        """The unit of the keys that the fusion gets."""
         return "node" if self.expand is not None else self.unit
 
 
 class Fuse(Record, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """How the branches become one list, and how many candidates are kept.
+    """How the branches' lists are fused, and how many candidates are kept.
 
-    ``method`` ``none`` keeps the scores of a single branch. ``unit_interval`` puts the scores into 0..1.
+    ``method`` ``none`` keeps the scores of a single branch. ``unit_interval`` scales the scores to 0..1.
     """
 
     method: Annotated[
@@ -112,7 +114,7 @@ class Rescore(Record, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """A second score for the first candidates, added to that of the fusion.
 
     ``maxsim`` is late interaction: it compares the token vectors of the query and of each chunk
-    (:mod:`branchrank.ranking.maxsim`), by the model of the index.
+    (:mod:`branchrank.ranking.maxsim`), computed by the model of the index.
     """
 
     method: Annotated[
@@ -128,7 +130,7 @@ class Rescore(Record, frozen=True, kw_only=True, forbid_unknown_fields=True):
 
 
 class Group(Record, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """One hit per document, its best chunk."""
+    """Grouping: one hit per document, its best chunk."""
 
     by: Annotated[Literal["none", "document"], Meta(description="how results are grouped")] = "none"
     aggregate: Annotated[
@@ -169,10 +171,10 @@ class Rerank(Record, frozen=True, kw_only=True, forbid_unknown_fields=True):
 
 
 class Passages(Record, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """The passages that are returned of what was ranked.
+    """Which passages of the ranked candidates are returned.
 
-    With ``order`` ``scores`` the sections are a pool: all of their passages are ordered, behind the order
-    of a reranker where there is one. A system that ranks chunks has nothing to order.
+    With ``order`` ``scores`` all passages of all candidate sections are ordered together; a reranker's order
+    of the sections takes precedence. It does not apply to a system that ranks chunks.
     """
 
     order: Annotated[
@@ -188,13 +190,13 @@ class Passages(Record, frozen=True, kw_only=True, forbid_unknown_fields=True):
         Meta(
             ge=0,
             le=10_000,
-            description="length in lines to which a hit grows inside its section; 0: hits stay as they are",
+            description="length in lines that a hit is extended to inside its section; 0: not extended",
         ),
     ] = 0
 
 
 class Endpoint(Record, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """The LLM of a system. Empty fields mean that none is named."""
+    """The LLM of a system. An empty field is not set."""
 
     base_url: Annotated[
         str,
@@ -207,7 +209,7 @@ class Endpoint(Record, frozen=True, kw_only=True, forbid_unknown_fields=True):
 
 
 class System(Record, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """A retrieval system, whole."""
+    """A complete retrieval system."""
 
     name: str
     branches: tuple[Branch, ...]
@@ -224,12 +226,12 @@ class System(Record, frozen=True, kw_only=True, forbid_unknown_fields=True):
 
     @property
     def searched(self) -> tuple[Branch, ...]:
-        """The branches that are run: one of weight 0 contributes nothing and so costs nothing."""
+        """The branches that are run: those with a weight above 0."""
         return tuple(branch for branch in self.branches if branch.weight > 0)
 
     @property
     def unit(self) -> Unit:
-        """What the fused list holds."""
+        """The unit of the fused list."""
         return self.branches[0].fused_unit
 
     @property

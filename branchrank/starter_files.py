@@ -1,11 +1,12 @@
-"""The files that a benchmark of one's own documents starts from: what ``branchrank init`` writes.
+"""The starter files of a benchmark of your own documents (``branchrank init``).
 
 1. ``branchrank.toml`` in the workspace's folder says which documents are indexed, and how.
 2. ``questions.jsonl`` has three example questions. Each asks about a real section, and its gold is a
-   real paragraph of it. They are marked as examples: a run with them says that it shows nothing yet.
-3. ``experiment.toml`` compares three systems without an LLM. ``branchrank run`` passes with it at once.
+   real paragraph of it. They are marked as examples: a run with them gets a warning.
+3. ``experiment.toml`` compares three systems without an LLM. ``branchrank run`` works with it without any
+   edit.
 
-A file that exists is kept as it is.
+Existing files are kept.
 """
 
 from __future__ import annotations
@@ -29,11 +30,11 @@ from branchrank.questions.anchoring import corpus_lines, lines_digest
 from branchrank.questions.question_files import EXAMPLE, question_line
 from branchrank.records import GoldItem, Question, Record
 
-#: Where documents usually are, in the order in which they are looked for.
+#: The usual folders of documents, in the order in which they are tried.
 USUAL_FOLDERS = ("docs", "doc")
 QUESTIONS, EXPERIMENT = Path("questions.jsonl"), Path("experiment.toml")
 EXAMPLES = 3
-#: An example's gold is a paragraph of at least so many words, cut after so many lines.
+#: An example's gold is a paragraph of at least ``WORDS`` words, cut after ``LINES`` lines.
 WORDS, LINES = 8, 8
 
 _CONFIG = """\
@@ -71,7 +72,7 @@ _NOTE = "an example by `branchrank init`: replace it by a question that your rea
 
 
 class StarterFiles(Record, frozen=True, kw_only=True):
-    """The files that a benchmark starts from: those that were ``written``, and those that were ``kept``.
+    """The starter files: those that were ``written``, and existing ones that were ``kept``.
 
     ``corpus`` is the folder of the documents, ``documents`` their number.
     """
@@ -83,9 +84,9 @@ class StarterFiles(Record, frozen=True, kw_only=True):
 
 
 def usual_folder() -> Path:
-    """The folder below the working directory that usually holds documents.
+    """Find the folder of documents in the working directory, under its usual names.
 
-    Raises :class:`CorpusError` where there is none.
+    Raises :class:`CorpusError` when there is none.
     """
     for name in USUAL_FOLDERS:
         try:
@@ -102,8 +103,8 @@ def usual_folder() -> Path:
 def write_starter_files(corpus: str | Path | None, data_dir: Path) -> StarterFiles:
     """Write the files that are missing, for the documents in ``corpus`` (a folder, or a corpus's name).
 
-    Raises :class:`CorpusError` without documents, and :class:`UsageError` where ``data_dir`` is the workspace
-    of other documents; nothing is written then.
+    Raises :class:`CorpusError` when no documents are found, and :class:`UsageError` when ``data_dir`` is the
+    workspace of other documents; in both cases nothing is written.
     """
     root = locate_corpus(usual_folder() if corpus is None else corpus)
     exclude = tuple(_own_folders(root, data_dir))
@@ -134,9 +135,9 @@ def _config(root: Path, data_dir: Path, exclude: Sequence[str]) -> str:
 
 
 def example_questions(documents: Sequence[Document], lines: dict[str, list[str]]) -> list[Question]:
-    """Up to three questions about paragraphs of the documents, spread over them; marked so.
+    """Return up to three questions about paragraphs spread over the documents, marked as examples.
 
-    ``lines`` maps each source to its raw lines. Raises :class:`CorpusError` where there are none.
+    ``lines`` maps each source to its raw lines. Raises :class:`CorpusError` when no paragraph is long enough.
     """
     places = [place for document in documents if (place := next(_paragraphs(document), None)) is not None]
     if len(places) < EXAMPLES:
@@ -180,7 +181,7 @@ def _paragraphs(document: Document) -> Iterator[tuple[Document, Section, Block]]
 
 
 def _check_same(config: Path, root: Path, data_dir: Path) -> None:
-    """Raise :class:`UsageError` where the workspace indexes other documents."""
+    """Raise :class:`UsageError` when the workspace indexes other documents."""
     before = read_config(config)[0].corpus
     if before and (data_dir / before).resolve() != root.resolve():
         raise UsageError(
@@ -190,7 +191,7 @@ def _check_same(config: Path, root: Path, data_dir: Path) -> None:
 
 
 def _own_folders(root: Path, data_dir: Path) -> Iterator[str]:
-    """The folders below the corpus that BranchRank itself writes to, relative to it."""
+    """Yield the folders inside the corpus that BranchRank writes to, relative to the corpus."""
     for folder in (data_dir, Path("reports")):
         inside = os.path.relpath(folder.resolve(), root.resolve())
         if inside != "." and not inside.startswith(".."):
@@ -202,7 +203,7 @@ def _relative(path: Path, data_dir: Path) -> str:
 
 
 def _quoted(text: str) -> str:
-    """A TOML string: what JSON writes is one."""
+    """Quote a TOML string; JSON strings are valid TOML."""
     return msgspec.json.encode(text).decode().replace("\x7f", "\\u007f")
 
 

@@ -1,6 +1,6 @@
-"""The library's door: a workspace to search and benchmark, and the runs that it makes.
+"""The main classes of the library: a workspace to search and benchmark, and the runs that it makes.
 
-Everything that the commands, the servers and the terminal UI do goes through here.
+The commands, the servers and the terminal UI are built on these classes.
 """
 
 from __future__ import annotations
@@ -44,8 +44,7 @@ class Workspace(Searcher):
     """A corpus with its indexes, settings and caches, in one folder.
 
     Open one with :meth:`open`, or make one with :meth:`build`. It opens its index and model when they are
-    first needed, may be used from several threads, and prints nothing. Close it, or use it as a context
-    manager.
+    first needed, is thread-safe, and prints nothing. Close it, or use it as a context manager.
 
     >>> import branchrank as br
     >>> with br.Workspace.open("data") as workspace:
@@ -66,10 +65,10 @@ class Workspace(Searcher):
     ) -> Workspace:
         """Open the workspace in ``data_dir``.
 
-        ``settings`` maps names such as ``"local.rrf_k"`` to values, above ``branchrank.toml`` and the
+        ``settings`` maps names such as ``"local.rrf_k"`` to values; they override ``branchrank.toml`` and the
         environment. With ``rebuild`` a missing or stale index is built when it is first needed; without it
-        that is an :class:`~branchrank.errors.ArtifactError`. ``notify`` gets one line about a download or a
-        build; ``progress`` shows bars (or is called with stage, done and total).
+        that is an :class:`~branchrank.errors.ArtifactError`. ``notify`` is called with one line when
+        something is downloaded or built; ``progress`` shows bars (or is called with stage, done and total).
 
         Raises :class:`~branchrank.errors.UsageError` for a wrong setting.
         """
@@ -93,10 +92,10 @@ class Workspace(Searcher):
         """Index a folder of documents (or a named corpus) into ``data_dir`` and open the workspace.
 
         The corpus, the embedder and ``settings`` are written to the workspace's ``branchrank.toml``, unless
-        the build refuses them. Unchanged documents cost no embedding, and an interrupted build resumes.
-        Without ``corpus`` the workspace's own is indexed again. ``chunks`` and ``nodes`` are files of your
-        own to use in place of those that the index would make. A BEIR folder is unpacked into the workspace
-        first.
+        the build fails because of them. Unchanged documents are not embedded again, and an interrupted build
+        is resumed. Without ``corpus``, the corpus in ``branchrank.toml`` is indexed again. ``chunks`` and
+        ``nodes`` are your own files, used instead of the chunks and nodes that BranchRank would make. A BEIR
+        folder is unpacked into the workspace first.
 
         Raises :class:`~branchrank.errors.CorpusError`, :class:`~branchrank.errors.ModelError`,
         :class:`~branchrank.errors.UsageError` or :class:`~branchrank.errors.BusyError`.
@@ -111,7 +110,7 @@ class Workspace(Searcher):
 
         folder = arguments.path("data_dir", data_dir)
         kept = {**(settings or {}), **({"index.embedder": embedder} if embedder else {})}
-        opened = WorkspaceFolder.open(folder, flags=kept)  # a wrong value is refused before it is kept
+        opened = WorkspaceFolder.open(folder, flags=kept)  # a wrong value is refused before it is written
         kept = dict(opened.flags)
         if corpus is None:
             opened.check_exists()
@@ -145,18 +144,19 @@ class Workspace(Searcher):
         notify: Notify | None = None,
         progress: bool | Progress = False,
     ) -> Workspace:
-        """Make a workspace in ``data_dir`` of what another program left in ``folder``, and open it.
+        """Make a workspace in ``data_dir`` from another program's chunks, vectors and nodes in ``folder``,
+        and open it.
 
         ``folder`` may hold ``chunks.jsonl``, ``chroma/`` and ``pageindex/nodes.jsonl``; it is only read.
-        Chunks without lines are looked for in the documents. The vectors of the Chroma collection
-        (``collection`` names it, where there are several) are reused when 20 chunks embedded again by
-        ``embedder`` agree with them at cosine 0.999; :attr:`adoption` says what was taken and what was left
-        out. ``corpus`` is the folder of the documents; without it the ``branchrank.toml`` of ``data_dir`` or
-        ``folder`` names it.
+        Chunks without line numbers are located in the documents by their text. The vectors of the Chroma
+        collection (``collection`` names it, where there are several) are reused when 20 chunks embedded again
+        by ``embedder`` agree with them at cosine 0.999; :attr:`adoption` says what was taken and what was
+        left out. ``corpus`` is the folder of the documents; without it the ``branchrank.toml`` of
+        ``data_dir`` or ``folder`` names it.
 
-        Raises :class:`~branchrank.errors.ArtifactError` when the vectors are not the embedder's or the folder
-        can't be read safely, :class:`~branchrank.errors.InputError` for a wrong file, and what :meth:`build`
-        raises; ``data_dir`` is then as it was.
+        Raises :class:`~branchrank.errors.ArtifactError` when the vectors were not made by the embedder or the
+        folder can't be read safely, :class:`~branchrank.errors.InputError` for a wrong file, and what
+        :meth:`build` raises. After an error ``data_dir`` is unchanged.
 
         >>> from branchrank import Workspace
         >>> with Workspace.adopt("theirs", "data/adopted", corpus="docs", embedder="fake") as workspace:
@@ -190,7 +190,7 @@ class Workspace(Searcher):
 
     @property
     def adoption(self) -> Adoption | None:
-        """What :meth:`adopt` took and left out; ``None`` for any other workspace."""
+        """The chunks and vectors that :meth:`adopt` used and left out; ``None`` for any other workspace."""
         from branchrank.index.adoption import read_adoption
 
         return read_adoption(self._folder.adoption_file)
@@ -226,18 +226,19 @@ class Workspace(Searcher):
         fresh: bool = False,
         progress: bool | Progress = False,
     ) -> Run:
-        """Ask one or several predictors the same questions and return the finished run, with its report.
+        """Run one or several predictors on the same questions and return the finished run, with its report.
 
         A predictor is a name (``local``, ``all``, ``module:Class``), a ``System``, an object with
         ``retrieve(query, k)``, or a function ``f(query, k)``; both return hits, best first. ``questions`` is
         a question file (default: the workspace's). ``primary`` is the measure that is tested (``Success@1``,
-        ``strict_hit@5``), ``measures`` are reported beside it, ``baseline`` names the predictor that the
-        others are compared with (default: the first), several of them, or ``"all-pairs"``. ``sample_size``
-        questions are drawn by ``seed``.
-        ``filters``, such as ``"file_path=guide/*"``, restrict every search to some documents. Other settings,
-        such as ``"benchmark.delta"``, go into ``settings``.
+        ``strict_hit@5``), and ``measures`` are reported in addition. ``baseline`` names the predictor, or
+        several predictors, that the others are compared with (default: the first), or is ``"all-pairs"``.
+        ``sample_size`` questions are drawn by ``seed``. ``filters``, such as ``"file_path=guide/*"``,
+        restrict every search to some documents. Other settings, such as ``"benchmark.delta"``, go into
+        ``settings``.
 
-        Raises one error with every problem before any work. A query that fails is a miss, shown as a failure.
+        Raises one error that lists every problem before any work starts. A query that fails counts as a miss
+        and is reported as a failure.
 
         >>> from branchrank import Workspace
         >>> workspace = Workspace.open("data")
@@ -279,9 +280,9 @@ class Workspace(Searcher):
         return Run.of(run_and_report(plan, fresh=fresh, notify=folder.notify, progress=progress))
 
     def calibrate(self, questions: AnyPath | None = None) -> Calibration:
-        """The distance threshold that keeps the nearest chunk of 95 in 100 questions, for this model.
+        """Measure the distance threshold that keeps the nearest chunk of 95 in 100 questions, for this model.
 
-        ``questions`` is a question file (default: the workspace's); its gold is not looked at. Raises
+        ``questions`` is a question file (default: the workspace's); its gold is ignored. Raises
         :class:`~branchrank.errors.QuestionError` when it has no answerable question.
         """
         from branchrank.index.calibration import calibrate, nearest_distances
@@ -305,7 +306,7 @@ def _corpus(corpus: AnyPath) -> str | Path:
 class Run(RunData):
     """A finished benchmark.
 
-    Its tables are pandas DataFrames, computed from the rows; a notebook shows it as a table and a plot.
+    Its tables are pandas DataFrames, computed from the rows; notebooks display a run as a table and a plot.
 
     >>> from branchrank import Run, library
     >>> run = Run.load(library.list_runs("reports")[0].directory)
@@ -322,8 +323,8 @@ class Run(RunData):
     def load(cls, directory: str | Path) -> Self:
         """Read a finished run from its directory.
 
-        Raises :class:`~branchrank.errors.RunError` when it is missing, unfinished, damaged or was made by
-        another version.
+        Raises :class:`~branchrank.errors.RunError` when the run is missing, unfinished, damaged or was made
+        by another version.
         """
         return cls.of(load_run(arguments.path("directory", directory)))
 
@@ -353,8 +354,8 @@ class Run(RunData):
         """Compare two predictors of this run, question by question.
 
         A positive ``difference`` means that the candidate is better. ``baseline``, ``measure`` and ``delta``
-        default to the declared ones. A comparison that the run declared is returned as its report has it,
-        adjusted for all candidates; any other one is a family of its own.
+        default to the declared ones. A comparison that the run declared is returned as in its report,
+        adjusted for all candidates. Any other comparison is not adjusted: it is a family of its own.
 
         Raises :class:`~branchrank.errors.UsageError` for an unknown predictor or measure.
         """
@@ -367,9 +368,9 @@ class Run(RunData):
     ) -> PredictorComparisons:
         """Compare every predictor with one or several baselines, or with each other (``"all-pairs"``).
 
-        All the comparisons are one family: p-values are adjusted by Holm, intervals by Bonferroni. The
-        arguments default to what the run declared. The result has ``comparisons``, a DataFrame ``frame``,
-        and prints as sentences.
+        All comparisons form one family: p-values are adjusted by Holm, intervals by Bonferroni. The arguments
+        default to those that the run declared. The result has ``comparisons``, a DataFrame ``frame``, and
+        prints as sentences.
 
         Raises :class:`~branchrank.errors.UsageError` for an unknown predictor or measure.
 
@@ -394,10 +395,10 @@ class Run(RunData):
     ) -> RunComparison:
         """Compare this run, the candidate, with a baseline run over the same questions.
 
-        Each predictor is compared with the one of the same name, or ``predictor`` with
+        Each predictor is compared with the predictor of the same name, or ``predictor`` with
         ``baseline_predictor``. A positive difference means that this run is better. ``primary`` is the
-        measure that is tested (default: this run's own); ``measures``, and those that this run chose, get an
-        interval. Printing the result shows what ``branchrank compare`` shows.
+        measure that is tested (default: this run's primary measure); ``measures``, and those that this run
+        declared, get an interval. Printing the result gives the output of ``branchrank compare``.
 
         Raises :class:`~branchrank.errors.RunError` when the questions are not the same, and
         :class:`~branchrank.errors.UsageError` for an unknown predictor or measure.
@@ -424,9 +425,10 @@ class Run(RunData):
         primary: str = "",
         measures: str | Sequence[str] = (),
     ) -> RunGate:
-        """Whether this run is not worse than the baseline by ``delta`` or more: pass, fail or undecided.
+        """Check that this run is not worse than the baseline by ``delta`` or more: pass, fail or undecided.
 
-        The primary measure decides; ``measures`` are shown beside it. Raises as :meth:`compare_with` does.
+        The primary measure decides; ``measures`` are shown in addition. Raises the same errors as
+        :meth:`compare_with`.
         """
         from branchrank.runs.run_comparison import gate_runs
 
@@ -450,12 +452,12 @@ class Run(RunData):
     ) -> list[Path]:
         """Write ``report.md``, ``report.html`` and the plots; returns their paths.
 
-        In the run's own directory the CSV files are written again too, so that a run of an older version gets
-        the columns of this one.
+        In the run's own directory the CSV files are rewritten too, so that a run of an older version gets the
+        columns of the current version.
 
-        They go into the run's directory unless ``into`` names another one; a cut needs ``into``.
-        ``with_text=False`` leaves the documents' text out. ``corpus`` says where the corpus is now;
-        ``notice`` is called with a line when that is not the corpus that was searched.
+        The files are written to the run's directory, unless ``into`` names another one; a cut requires
+        ``into``. ``with_text=False`` leaves the documents' text out. ``corpus`` is the current folder of the
+        corpus; ``notice`` is called with a line when it is not the corpus that was searched.
 
         Raises :class:`~branchrank.errors.UsageError` when another report would be overwritten.
         """
@@ -490,11 +492,11 @@ class Run(RunData):
         seal: AnyPath | None = None,
         named: Named | None = None,
     ) -> Verification:
-        """Compute every printed number in the run's directory again, and name each that differs and all that
-        contradicts itself.
+        """Recompute every printed number in the run's directory; report each one that differs, and every
+        contradiction.
 
-        With ``rerun`` so many questions, drawn by the run's seed, are asked again; see
-        :func:`branchrank.library.verify` for it and the other arguments.
+        ``rerun`` is the number of questions, drawn by the run's seed, that are answered again; see
+        :func:`branchrank.library.verify` for this and the other arguments.
         """
         from branchrank.bench import Named
         from branchrank.corpus.named import locate_corpus

@@ -1,9 +1,9 @@
-"""A benchmark of a BEIR folder from its files alone: workspace, index, questions, plan.
+"""Benchmark a BEIR folder from its files: make the workspace, the index, the questions and the plan.
 
 1. The folder is indexed into a workspace of its own; a second run finds the index there.
-2. The queries that a split judges become the questions, each document judged above 0 its gold.
+2. The queries that a split judges become the questions; the documents judged above 0 are their gold.
 3. Every predictor ranks whole documents, 1,000 deep (:mod:`branchrank.systems.document_ranking`).
-4. Measures are scored on the grades: nDCG@10 is that of trec_eval.
+4. Measures use the graded judgements: nDCG@10 equals that of trec_eval.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ from branchrank.workspace import Workspace
 
 #: The measures of a BEIR run, the primary one first.
 BEIR_MEASURES = ("nDCG@10", "R@100", "AP")
-#: What a workspace is given that is not there yet: the analyzer of the published BM25 figures, exact search.
+#: Settings of a new workspace: the analyzer of the published BM25 figures, exact search.
 NEW_WORKSPACE: Mapping[str, object] = {
     "index.embedder": "none",
     "index.vector_store": "exact",
@@ -57,10 +57,10 @@ def beir_plan(
 ) -> Plan:
     """Index a BEIR folder, or a dataset ``ir:ID``, make its questions, and return their benchmark's plan.
 
-    ``data_dir`` is the workspace (default: ``data/`` and the folder's name); it keeps ``settings``, which go
-    above :data:`NEW_WORKSPACE` where it is new. The first of ``measures`` is the primary one. ``fields`` are
-    the plan's further fields. Everything that is wrong with the files, names and measures is said before the
-    index is built.
+    ``data_dir`` is the workspace (default: ``data/`` and the folder's name); ``settings`` are stored in it
+    and, in a new workspace, override :data:`NEW_WORKSPACE`. The first of ``measures`` is the primary one.
+    ``fields`` are other fields of the plan. Wrong files, names and measures are reported before the index is
+    built.
 
     Raises :class:`UsageError`, :class:`~branchrank.errors.InputError`, and what
     :meth:`~branchrank.workspace.Workspace.build` raises.
@@ -109,7 +109,7 @@ def beir_plan(
 
 
 def _check_place(place: Path, name: str) -> None:
-    """Raise :class:`UsageError` for the workspace of another corpus, which would be indexed over."""
+    """Raise :class:`UsageError` for the workspace of another corpus, whose index would be replaced."""
     if (place / CONFIG).exists():
         corpus = WorkspaceFolder.open(place).config.corpus
         if corpus != entries_place(name):
@@ -120,14 +120,14 @@ def _check_place(place: Path, name: str) -> None:
 
 
 def _predictors(name: str, workspace: WorkspaceFolder) -> list[str | System]:
-    """What a name stands for: systems that rank documents, or the name of the user's own class."""
+    """The systems of a name, adapted to rank documents, or the name of the user's own class."""
     if ":" in name:
         return [name]
     return [document_system(system) for system in builtin_systems((name,), workspace.settings)]
 
 
 def _measure_settings(measures: Sequence[str]) -> dict[str, object]:
-    """The first measure as the primary one, the others beside it, on the grades unless they say otherwise."""
+    """Make the first measure the primary one; use grades unless a measure's name says otherwise."""
     names = []
     for name in measures:
         found = named_measure(name, "graded")
@@ -139,7 +139,7 @@ def _measure_settings(measures: Sequence[str]) -> dict[str, object]:
 
 
 def _check(plan: Plan) -> None:
-    """Raise :class:`UsageError` for what would be refused after the index is built."""
+    """Raise :class:`UsageError` early for problems that would otherwise appear after the index is built."""
     check_plan(plan.settings.part(BenchmarkSettings), plan.names)
     for system in plan.systems:
         if found := problems(system):
@@ -148,7 +148,7 @@ def _check(plan: Plan) -> None:
 
 
 def _shortened(notes: Sequence[str]) -> list[str]:
-    """The first notes, and how many more there are."""
+    """The first notes, and the number of the others."""
     more = len(notes) - NOTES_SHOWN
     return [
         *notes[:NOTES_SHOWN],

@@ -30,7 +30,10 @@ AnyPath = str | PathLike[str]
 
 
 class CheckedFile(Record, frozen=True, kw_only=True):
-    """A question file against the corpus. ``notes`` name documents that the corpus lacks."""
+    """The result of checking a question file against the corpus.
+
+    ``notes`` name documents that the corpus lacks.
+    """
 
     path: Path
     notes: tuple[str, ...]
@@ -38,7 +41,7 @@ class CheckedFile(Record, frozen=True, kw_only=True):
 
 
 class MovedGold(Record, frozen=True, kw_only=True):
-    """Where gold was found again, and which could not be; ``path`` holds the questions as they are now."""
+    """Where gold was found again, and which gold was not found; ``path`` is the updated question file."""
 
     path: Path
     moved: tuple[AnchorMove, ...]
@@ -46,7 +49,7 @@ class MovedGold(Record, frozen=True, kw_only=True):
 
 
 class SplitFile(Record, frozen=True, kw_only=True):
-    """One part of a split: its file, and how many questions about how many documents it has."""
+    """One part of a split: its file, and its numbers of questions and documents."""
 
     path: Path
     questions: int
@@ -54,7 +57,11 @@ class SplitFile(Record, frozen=True, kw_only=True):
 
 
 class SplitFiles(Record, frozen=True, kw_only=True):
-    """Both parts of a split. ``share`` is the tuning part's; ``largest_group`` questions stay together."""
+    """Both parts of a split.
+
+    ``share`` is the share of questions in the tuning part; ``largest_group`` is the size of the largest group
+    of questions that could not be separated.
+    """
 
     parts: tuple[SplitFile, ...]
     share: float
@@ -62,14 +69,14 @@ class SplitFiles(Record, frozen=True, kw_only=True):
 
 
 class Spent(Record, frozen=True, kw_only=True):
-    """What LLM calls cost, with the prices they were computed from, if there are any."""
+    """The cost of LLM calls, and the prices it was computed from, if a price table was given."""
 
     totals: Totals
     prices: PriceTable | None
 
 
 class AddedQuestion(Record, frozen=True, kw_only=True):
-    """A question that was written to a file, and what :meth:`WorkspaceQuestions.check` warns of in it."""
+    """A question that was added to a file, with the warnings of :meth:`WorkspaceQuestions.check` about it."""
 
     path: Path
     question: Question
@@ -77,7 +84,7 @@ class AddedQuestion(Record, frozen=True, kw_only=True):
 
 
 class WorkspaceQuestions:
-    """The questions of one workspace; every method takes another question file as well."""
+    """The questions of one workspace; every method also accepts another question file."""
 
     def __init__(self, folder: WorkspaceFolder) -> None:
         self._folder = folder
@@ -88,7 +95,10 @@ class WorkspaceQuestions:
         return self._folder.questions_path
 
     def load(self, path: AnyPath | None = None) -> list[Question]:
-        """The questions of a file. Raises :class:`~branchrank.errors.QuestionError` naming the line."""
+        """Read the questions of a file.
+
+        Raises :class:`~branchrank.errors.QuestionError`, which names the line.
+        """
         from branchrank.questions.question_files import load_questions
 
         return load_questions(self._path(path))
@@ -110,12 +120,12 @@ class WorkspaceQuestions:
         kind: str = "",
         difficulty: str = "",
     ) -> AddedQuestion:
-        """Add a question to a file, which may be missing, with the digest of the lines that answer it.
+        """Add a question, with the digest of the lines that answer it, to a file; a missing file is created.
 
-        Any of ``gold`` answers it; a ``quote`` stands in the first of them. Without ``gold`` nothing in the
-        corpus answers. Without ``id`` one is made from the question and the files. Raises
-        :class:`~branchrank.errors.QuestionError` for lines that do not exist, a quote that is not in them,
-        and an id that the file has already.
+        Each item of ``gold`` answers the question; ``quote`` must be in the first one. A question without
+        ``gold`` is one that nothing in the corpus answers. Without ``id``, an id is made from the question
+        and the files. Raises :class:`~branchrank.errors.QuestionError` for lines that do not exist, a quote
+        that is not in them, and an id that is already in the file.
         """
         from branchrank.corpus.loading import load_corpus
         from branchrank.questions.anchoring import corpus_lines
@@ -157,11 +167,11 @@ class WorkspaceQuestions:
         seed: int = 42,
         questions: AnyPath | None = None,
     ) -> Labelling:
-        """The passages among the first ``depth`` hits of a run's systems that ``annotator`` is to label.
+        """The passages that ``annotator`` has to label: the first ``depth`` hits of each system of a run.
 
-        Labels go into the question file ``output`` (made or continued). ``questions``
-        is the question file of a run that keeps no wording. Raises :class:`~branchrank.errors.RunError` where
-        the documents are not the run's.
+        Labels are written to the question file ``output``, which is created or extended. ``questions`` is
+        needed for a run that does not store the text of its questions. Raises
+        :class:`~branchrank.errors.RunError` when the documents are not those of the run.
         """
         from branchrank.runs.labelling import Labelling
 
@@ -178,7 +188,10 @@ class WorkspaceQuestions:
 
     @contextmanager
     def label_proposals(self, *, base_url: str, model: str = "") -> Iterator[Proposals]:
-        """An LLM that proposes labels: call the object with passages. Raises as an endpoint does."""
+        """Yield a function that lets an LLM propose labels for passages.
+
+        Raises the errors of an endpoint that can't be used.
+        """
         from branchrank.llm.session import open_gateway
         from branchrank.questions.proposals import Proposals
 
@@ -187,7 +200,7 @@ class WorkspaceQuestions:
             yield Proposals(llm)
 
     def reanchor(self, path: AnyPath | None = None, output: AnyPath | None = None) -> MovedGold:
-        """Move gold to where its lines or quotes are now, and write the questions to ``output`` (or back)."""
+        """Move gold to the current place of its lines or quotes; ``output`` defaults to the same file."""
         from branchrank.questions.anchoring import corpus_lines, reanchor
         from branchrank.questions.question_files import may_be_absent
 
@@ -206,7 +219,7 @@ class WorkspaceQuestions:
     def mine(self, output: AnyPath, corpus: AnyPath | None = None) -> Mined:
         """Make navigational questions from cross references and write them to ``output``.
 
-        ``corpus`` is another folder or named corpus. Where no cross reference makes a question, nothing is
+        ``corpus`` is another folder or named corpus. When no cross reference gives a question, nothing is
         written.
         """
         from branchrank.corpus.loading import load_corpus
@@ -226,7 +239,8 @@ class WorkspaceQuestions:
     def split(self, path: AnyPath | None = None, *, share: float = 0.3, seed: int = 42) -> SplitFiles:
         """Split a question file by document into ``NAME-tuning.jsonl`` and ``NAME-test.jsonl`` beside it.
 
-        ``share``, between 0 and 1, is that of the tuning part. Questions that share documents stay together.
+        ``share``, between 0 and 1, is the share of the tuning part. Questions that share documents are kept
+        in the same part.
         """
         from branchrank.questions.splits import largest_group, sources_of, split_questions
 
@@ -257,11 +271,11 @@ class WorkspaceQuestions:
         seed: int = 42,
         progress: Progress = no_progress,
     ) -> tuple[GeneratedQuestions, Spent]:
-        """Let an LLM write questions with gold that was found in the corpus, and write them to ``output``.
+        """Let an LLM write questions, locate their gold in the corpus, and write them to ``output``.
 
-        Calls that are finished are kept and cost nothing again. A run of failures ends the pass: the result's
-        ``stopped`` then says why, and what was accepted is written. Raises
-        :class:`~branchrank.errors.InputError` when no section is long enough.
+        Finished calls are cached and cost nothing the next time. Several failures in a row stop the
+        generation: ``stopped`` of the result then gives the reason, and the questions accepted so far are
+        written. Raises :class:`~branchrank.errors.InputError` when no section is long enough.
         """
         from branchrank.llm.ledger import totals
         from branchrank.llm.session import open_gateway
@@ -292,7 +306,7 @@ class WorkspaceQuestions:
     def estimate_generation(
         self, *, count: int = 100, per_section: int = 1, seed: int = 42
     ) -> GenerationEstimate:
-        """What :meth:`generate` would cost at least and at most. Nobody is contacted.
+        """The least and the largest cost of :meth:`generate`. No server is contacted.
 
         Raises :class:`~branchrank.errors.InputError` when no section is long enough.
         """

@@ -20,7 +20,7 @@ AnyPath = str | PathLike[str]
 
 
 class BuiltTree(Record, frozen=True, kw_only=True):
-    """A written tree: how many nodes, and what a reader should know of them."""
+    """A written tree: its number of nodes, and notes for the user."""
 
     path: Path
     nodes: int
@@ -45,13 +45,13 @@ class WorkspaceTree:
         return BuiltTree(path=Path(output), nodes=len(nodes), notes=(*corpus.notes, *notes))
 
     def load(self, path: AnyPath) -> Tree:
-        """The tree of a ``nodes.jsonl``. Raises :class:`~branchrank.errors.ArtifactError`."""
+        """Read the tree of a ``nodes.jsonl``. Raises :class:`~branchrank.errors.ArtifactError`."""
         from branchrank.tree.store import load_nodes
 
         return load_nodes(Path(path))
 
     def check(self, tree: Tree) -> list[str]:
-        """Every problem of a tree's links and spans against the corpus, in words."""
+        """Describe every problem of a tree's links and spans against the corpus."""
         from branchrank.corpus.loading import load_corpus
         from branchrank.tree.check import check_nodes
 
@@ -70,7 +70,7 @@ class WorkspaceTree:
     ) -> tuple[Summarised, Spent]:
         """Let an LLM summarise every node, and write the nodes to ``output``.
 
-        After an edit of the corpus only the edited sections and those above them are asked again.
+        After an edit of the corpus only the edited sections and their ancestors are summarised again.
         """
         from branchrank.corpus.loading import load_corpus
         from branchrank.llm.ledger import totals
@@ -97,8 +97,8 @@ class WorkspaceTree:
     ) -> None:
         """Write the tree of one document as the JSON that PageIndex writes for Markdown.
 
-        With ``tree`` its summaries are written. Raises :class:`~branchrank.errors.InputError` for a document
-        that the corpus lacks.
+        With ``tree``, its summaries are included. Raises :class:`~branchrank.errors.InputError` for a
+        document that the corpus lacks.
         """
         from branchrank.artifacts import write_bytes
         from branchrank.corpus.reading import read_document
@@ -111,7 +111,7 @@ class WorkspaceTree:
         write_bytes(Path(output), encode_document(written))
 
     def import_json(self, json_file: AnyPath, source: str, output: AnyPath) -> BuiltTree:
-        """Turn PageIndex's JSON for one document into nodes at ``output``; spans are computed again."""
+        """Turn PageIndex's JSON for one document into nodes at ``output``; spans are recomputed."""
         from branchrank.tree.pageindex_json import import_document, import_nodes
         from branchrank.tree.store import write_nodes
 

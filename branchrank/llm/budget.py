@@ -1,4 +1,4 @@
-"""What a run may spend at servers: calls, tokens and retries."""
+"""The budget of a run at LLM servers: calls, tokens and retries."""
 
 from __future__ import annotations
 
@@ -8,9 +8,9 @@ from branchrank.llm.request import BudgetError
 
 
 class Budget:
-    """Counts what reaches a server and refuses what would pass a cap; safe to share between threads.
+    """Counts the calls and tokens sent to a server and refuses a call that would exceed a cap. Thread-safe.
 
-    A cap of 0 calls or tokens means no limit; ``retries`` is a plain number.
+    A cap of 0 calls or tokens means no limit; 0 ``retries`` means no retry.
     """
 
     def __init__(self, *, max_calls: int = 0, max_tokens: int = 0, retries: int = 100) -> None:
@@ -22,7 +22,7 @@ class Budget:
         self._lock = threading.Lock()
 
     def reserve(self, tokens: int) -> None:
-        """Count one attempt and its estimated tokens before it is made.
+        """Count an attempt and its estimated tokens before it is sent.
 
         Raises :class:`BudgetError` when a cap doesn't allow it.
         """
@@ -42,12 +42,12 @@ class Budget:
             self.tokens += tokens
 
     def settle(self, reserved: int, spent: int) -> None:
-        """Replace an attempt's reserved tokens by what it spent."""
+        """Replace an attempt's reserved tokens by the tokens it spent."""
         with self._lock:
             self.tokens += spent - reserved
 
     def take_retry(self) -> bool:
-        """Whether one more retry is left in the run; takes it."""
+        """Use one of the run's retries; return whether one was left."""
         with self._lock:
             if self.retries_left <= 0:
                 return False

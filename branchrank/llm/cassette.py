@@ -1,17 +1,19 @@
-"""Cassettes: a content-addressed SQLite file of LLM calls, from which a run repeats without a server.
+"""Cassettes: content-addressed SQLite files of LLM calls, from which a run can be replayed without a server.
 
 1. A call's key is the SHA-256 of everything the reply depends on: model, messages, schema, parameters,
    seed, repeat index.
 2. A row holds the request, the reply with its usage and latency (or the reason of its failure), as
-   JSON, and a checksum of all of it. A row that fails its checksum never answers.
+   JSON, and a checksum of all of it. A row with a wrong checksum is never used.
 3. Each call is committed to disk on its own, so a killed process loses no finished call.
-4. A file with another shape than ours (views, triggers, other tables) is refused before it is read.
-5. A file becomes a cassette in one transaction, so whoever else opens it finds nothing or all of it. Of
-   processes that open a new file at once one creates it; a locked file is tried again for a while.
+4. A file with any other schema (views, triggers, other tables) is refused before its rows are read.
+5. The schema is created in one transaction, so another process sees either an empty file or a complete
+   cassette. When several processes open a new file at the same time, one of them creates the schema. A locked
+   file is retried for a while.
 
-The decision cache of a workspace is the same file, from which only successful calls are served; or Redis
-(:mod:`branchrank.llm.decisions_redis`). Its keys also hold the endpoint, since two servers can have different
-models under one name. A cassette's do not: it answers wherever the model was.
+The decision cache of a workspace has the same file format, or is in Redis
+(:mod:`branchrank.llm.decisions_redis`). Only successful calls are served from it. Its keys also include the
+endpoint, since two servers can have different models of the same name. The keys of a cassette do not: it
+replays a call whichever endpoint was used.
 """
 
 from __future__ import annotations
@@ -42,7 +44,7 @@ _TABLE = (
     "request TEXT NOT NULL, recorded TEXT NOT NULL, checksum TEXT NOT NULL) WITHOUT ROWID"
 )
 _Found = tuple[int, int, tuple[str, ...]]
-#: A new file, and what a process that was killed amid the creation may have left.
+#: The state of a new file, and of one whose creation was interrupted.
 _UNFINISHED: tuple[_Found, ...] = ((0, 0, ()), (0, 0, (_TABLE,)), (_APPLICATION, 0, (_TABLE,)))
 _GET = "SELECT key, stage, question, request, recorded, checksum FROM calls WHERE key = ?"
 _ALL = "SELECT key, stage, question, request, recorded, checksum FROM calls"
@@ -52,21 +54,21 @@ _NEAREST = (
     "ORDER BY key != ?, question != ?, stage != ?, key LIMIT ?"
 )
 _NEIGHBOURS = 200
-_PATIENCE = 30.0  # seconds until a file that others keep locked is given up
+_PATIENCE = 30.0  # seconds to wait for a file that other processes have locked
 _RETRY = 0.01
 _LOCKED = (sqlite3.SQLITE_BUSY, sqlite3.SQLITE_LOCKED)
 _SHOWN = 100
 
 
 class Recorded(Record, frozen=True, kw_only=True):
-    """What became of a call: its reply, and ``"ok"`` or the reason of its failure."""
+    """The outcome of a call: its reply, and ``"ok"`` or the reason of its failure."""
 
     reply: LLMReply
     outcome: str = "ok"
 
 
 class KeptCall(Record, frozen=True, kw_only=True):
-    """A call without its prompt: the key stands for it."""
+    """A call without its prompt, identified by its key."""
 
     key: str
     stage: str
@@ -76,20 +78,20 @@ class KeptCall(Record, frozen=True, kw_only=True):
 
 
 class DecisionCache(Protocol):
-    """Remembers calls by their content and their endpoint, a URL without credentials."""
+    """Caches calls by their content and their endpoint (a URL without credentials)."""
 
     def get(self, request: LLMRequest, model: str, endpoint: str) -> Recorded | None:
-        """The remembered call, or ``None``."""
+        """Return the cached call, or ``None``."""
 
     def put(self, request: LLMRequest, model: str, recorded: Recorded, endpoint: str) -> None:
-        """Remember a call."""
+        """Cache a call."""
 
 
 class Cassette:
-    """An open cassette; safe to share between threads. Close it to leave a single file.
+    """An open cassette. Thread-safe. Close it, so that a single file remains.
 
-    Raises :class:`ArtifactError` when the file is missing (``readonly``), no cassette or damaged, and
-    :class:`StorageError` when the disk refuses.
+    Raises :class:`ArtifactError` when the file is missing (with ``readonly``), damaged or not a cassette, and
+    :class:`StorageError` when it can't be written.
     """
 
     def __init__(
@@ -100,7 +102,7 @@ class Cassette:
         redact: Callable[[str], str] = lambda text: text,
         root: Path | None = None,
     ) -> None:
-        """Open or make the cassette ``path``; below the folder ``root``, if given, no link is followed."""
+        """Open or create the cassette ``path``; if ``root`` is given, no link below it is followed."""
         self.path = path
         self.readonly = readonly
         self._redact = redact
@@ -140,20 +142,20 @@ class Cassette:
             return int(self._db.execute("SELECT count(*) FROM calls").fetchone()[0])
 
     def get(self, request: LLMRequest, model: str, endpoint: str = "") -> Recorded | None:
-        """The recorded call, or ``None`` when there is none or its row is damaged."""
+        """Return the recorded call, or ``None`` when it is missing or its row is damaged."""
         key = call_key(request, model, endpoint)
         with self._lock, self._guarded():
             row = self._db.execute(_GET, (key,)).fetchone()
         return None if row is None else intact(row)
 
     def put(self, request: LLMRequest, model: str, recorded: Recorded, endpoint: str = "") -> None:
-        """Keep one call; it is on the disk when this returns."""
+        """Store one call; it is on the disk when this returns."""
         row = row_of(request, model, recorded, self._redact, endpoint)
         with self._lock, self._guarded():
             self._db.execute(_PUT, row)
 
     def failures(self, labels: Collection[tuple[str, str]]) -> set[str]:
-        """Keys of the failed calls among those that were made for these pairs of question id and stage."""
+        """Keys of the failed calls for these pairs of question id and stage."""
         wanted = {(self._redact(question), self._redact(stage)) for question, stage in labels}
         with self._lock, self._guarded():
             rows = self._db.execute(_ALL).fetchall()
@@ -164,7 +166,7 @@ class Cassette:
         }
 
     def calls(self) -> list[KeptCall]:
-        """Every intact call, by key."""
+        """Every intact call, sorted by key."""
         with self._lock, self._guarded():
             rows = self._db.execute(f"{_ALL} ORDER BY key").fetchall()
         return [
@@ -174,7 +176,7 @@ class Cassette:
         ]
 
     def restore(self, calls: Iterable[KeptCall]) -> None:
-        """Put calls whose prompts are not known: a replay that asks the same finds them all the same."""
+        """Store calls without their prompts; a replay of the same calls finds them by key."""
         rows = []
         for call in calls:
             request = _json({"model": call.model})
@@ -186,13 +188,13 @@ class Cassette:
             self._db.execute("COMMIT")
 
     def models(self) -> list[str]:
-        """The models that were asked."""
+        """The models of the recorded calls."""
         with self._lock, self._guarded():
             rows = self._db.execute("SELECT DISTINCT json_extract(request, '$.model') FROM calls ORDER BY 1")
             return [str(model) for (model,) in rows]
 
     def difference(self, request: LLMRequest, model: str) -> str:
-        """In words, how a call that is not recorded differs from the nearest one that is."""
+        """Describe how an unrecorded call differs from the nearest recorded one."""
         key = call_key(request, model)
         with self._lock, self._guarded():
             rows = self._db.execute(
@@ -215,26 +217,26 @@ class Cassette:
         """Fold the write-ahead log into the file and close it."""
         with self._lock:
             if not self.readonly:
-                # Another process may still hold the file; then its close folds the log.
+                # If another process has the file open, the log is folded when that process closes it.
                 with contextlib.suppress(sqlite3.Error):
                     self._db.execute("PRAGMA journal_mode = DELETE")
             self._db.close()
 
     def _prepare_patiently(self) -> None:
-        """Prepare; again while others lock the file, since SQLite does not wait for a change of journal."""
+        """Prepare the file; retry while it is locked, since SQLite doesn't wait to change the journal."""
         deadline = time.monotonic() + _PATIENCE
         while True:
             try:
                 return self._prepare()
             except sqlite3.OperationalError as error:
-                code = getattr(error, "sqlite_errorcode", 0)  # Python's own errors have none
+                code = getattr(error, "sqlite_errorcode", 0)  # errors raised by Python have no code
                 if code & 0xFF not in _LOCKED or time.monotonic() > deadline:
                     raise
                 self._db.rollback()
                 time.sleep(_RETRY)
 
     def _prepare(self) -> None:
-        """Create the table in a new file; refuse a file that is not ours."""
+        """Create the table in a new file; refuse a file that is not a cassette."""
         self._db.execute("PRAGMA trusted_schema = OFF")
         self._db.execute("PRAGMA cell_size_check = ON")
         self._db.execute("BEGIN")
@@ -254,8 +256,8 @@ class Cassette:
             self._db.execute("PRAGMA synchronous = FULL")
 
     def _create(self) -> _Found:
-        """Make a new or unfinished file a cassette, unless another process has by now; what it is then."""
-        self._db.execute("PRAGMA journal_mode = WAL")  # impossible within the transaction
+        """Create the schema, unless another process already did; return the file's state afterwards."""
+        self._db.execute("PRAGMA journal_mode = WAL")  # not possible within the transaction
         self._db.execute("BEGIN IMMEDIATE")
         found = self._found()
         if found in _UNFINISHED:
@@ -268,7 +270,7 @@ class Cassette:
         return found
 
     def _found(self) -> _Found:
-        """The file's application, version and shape; consistent within a transaction."""
+        """The file's application id, version and schema; consistent within a transaction."""
         application = self._db.execute("PRAGMA application_id").fetchone()[0]
         version = self._db.execute("PRAGMA user_version").fetchone()[0]
         rows = self._db.execute("SELECT sql FROM sqlite_master WHERE sql IS NOT NULL")
@@ -279,7 +281,7 @@ class Cassette:
 
     @contextlib.contextmanager
     def _guarded(self) -> Iterator[None]:
-        """Say what SQLite's errors mean for a person."""
+        """Turn SQLite's errors into errors with a remedy."""
         try:
             yield
         except (sqlite3.OperationalError, OSError) as error:
@@ -291,18 +293,18 @@ class Cassette:
 
 
 def call_key(request: LLMRequest, model: str, endpoint: str = "") -> str:
-    """The content address of a call, at an ``endpoint`` where one is named: 64 hexadecimal digits."""
+    """The content address of a call (and of its ``endpoint``, if given): 64 hexadecimal digits."""
     return digest_of(_addressed(request, model, endpoint))
 
 
 def _addressed(request: LLMRequest, model: str, endpoint: str) -> dict[str, Any]:
-    """What a call's key is made of."""
+    """The fields that a call's key is computed from."""
     content = request.content(model)
     return content | {"endpoint": endpoint} if endpoint else content
 
 
 def _create_private(path: Path) -> None:
-    """Make an empty file that only its owner can read, unless there is one."""
+    """Create an empty file that only its owner can read, unless it exists."""
     path.parent.mkdir(parents=True, exist_ok=True)
     with contextlib.suppress(FileExistsError):
         os.close(os.open(path, os.O_CREAT | os.O_EXCL | os.O_WRONLY | getattr(os, "O_NOFOLLOW", 0), 0o600))
@@ -319,7 +321,7 @@ def _checksum(fields: tuple[str, ...]) -> str:
 def row_of(
     request: LLMRequest, model: str, recorded: Recorded, redact: Callable[[str], str], endpoint: str = ""
 ) -> tuple[str, ...]:
-    """The row that keeps a call: key, stage, question, request, outcome, and a checksum of these."""
+    """The row of a call: key, stage, question, request, outcome, and a checksum of these."""
     content = _json(_addressed(request, model, endpoint))
     labels = (request.stage, request.context.question_id, content, _json(recorded))
     fields = (call_key(request, model, endpoint), *(redact(label) for label in labels))
@@ -327,7 +329,7 @@ def row_of(
 
 
 def intact(row: tuple[Any, ...]) -> Recorded | None:
-    """A row's call when its checksum holds."""
+    """Return the outcome in a row, or ``None`` when its checksum is wrong."""
     if not all(isinstance(field, str) for field in row) or _checksum(row[:-1]) != row[-1]:
         return None
     try:
@@ -358,7 +360,7 @@ def _likeness(wanted: dict[str, Any], other: dict[str, Any]) -> float:
 
 
 def _differences(wanted: dict[str, Any], other: dict[str, Any]) -> list[str]:
-    """What differs between two calls, parameters by value and the prompt by its first other line."""
+    """The differences between two calls: the values of parameters, and the first differing prompt line."""
     found = [
         f"{name} is {_short(value)}, recorded {_short(other.get(name))}"
         for name, value in wanted.items()

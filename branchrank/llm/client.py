@@ -1,15 +1,15 @@
-"""The one LLM client: chat completions at any OpenAI-compatible endpoint, through the openai package.
+"""The LLM client: chat completions at any OpenAI-compatible endpoint, through the openai package.
 
-1. A call runs on an event loop of its own thread under one deadline that covers connecting, retries,
-   waits and a body that drips in; past it the connection is cut.
-2. A reply in JSON is asked for by schema; a server that refuses schemas is asked for a JSON object,
-   then for plain text, and what worked is remembered.
-3. 408, 409, 429, 5xx and lost connections are retried, after Retry-After or a doubling wait, as long as
-   the call's retries, the run's retry budget and the deadline allow.
-4. Only the headers listed here are sent, redirects are not followed, and every text that comes back
-   passes the redactor.
-5. A body is cut while it arrives: a completion or a list of models past 8 MiB fails, an error's body ends
-   at 64 KiB. Nothing is decompressed past that either.
+1. Calls run on an event loop in a separate thread. One deadline covers connecting, retries, waits and a
+   slowly arriving body; after it the connection is closed.
+2. A JSON reply is requested by schema. If the server rejects schemas, the client requests a JSON object, then
+   plain text, and remembers the format that worked.
+3. Status 408, 409, 429 and 5xx and lost connections are retried after the time in Retry-After, or after a
+   wait that doubles each time, as long as the call's retries, the run's retry budget and the deadline allow.
+4. Only the headers listed here are sent, redirects are not followed, and keys are removed from every text
+   that the server returns.
+5. The size of a body is limited while it arrives: a completion or a list of models over 8 MiB fails, and an
+   error's body is cut at 64 KiB. The limits apply to the decompressed size.
 """
 
 from __future__ import annotations
@@ -39,7 +39,7 @@ Format = Literal["schema", "object", "plain"]
 _FORMATS: tuple[Format, ...] = ("schema", "object", "plain")
 _RETRIED = {408, 409, 425, 429, 500, 502, 503, 504, 529}
 _HEADERS_SENT = {"host", "content-type", "content-length", "accept", "user-agent", "connection"}
-# How the openai package marks a request whose raw response is wanted.
+# The openai package's marker for a request whose raw response is wanted.
 _HEADERS_SENT.add("x-stainless-raw-response")
 _LARGEST_BODY = 8 << 20
 _ERROR_BODY = 64 << 10
@@ -47,7 +47,7 @@ _PROBE_S = 5.0
 
 
 class UnreachableError(LLMError):
-    """No server answers at an endpoint."""
+    """No server answers at the endpoint."""
 
 
 class LLM(Protocol):
@@ -70,7 +70,7 @@ class _Response(NamedTuple):
 
 
 class ChatClient:
-    """Calls one model at one endpoint. Safe to share between threads; close it when done."""
+    """Calls one model at one endpoint. Thread-safe; close it when done."""
 
     def __init__(
         self,
@@ -105,10 +105,10 @@ class ChatClient:
             follow_redirects=False,
             trust_env=not loopback,
             timeout=settings.deadline_s,
-            event_hooks={"request": [self._dress], "response": [_bound]},
+            event_hooks={"request": [self._set_headers], "response": [_bound]},
         )
         self._openai = openai.AsyncOpenAI(
-            api_key="unused",  # the real one is added by _dress, which also takes this one out
+            api_key="unused",  # the real key is set by _set_headers, which also removes this one
             base_url=endpoint.url,
             default_query=endpoint.query,
             http_client=self._http,
@@ -168,12 +168,12 @@ class ChatClient:
             return ()
 
     def cancel(self) -> None:
-        """Cut every call under way; their callers get :class:`CallFailedError` ``"interrupted"``."""
+        """Cancel all running calls; their callers get :class:`CallFailedError` ``"interrupted"``."""
         for future in list(self._running):
             future.cancel()
 
     def close(self) -> None:
-        """Cut what is under way and end the thread."""
+        """Cancel all running calls and end the thread."""
         if self._loop.is_closed():
             return
         self.cancel()
@@ -184,7 +184,7 @@ class ChatClient:
         self._end_guard()
 
     def _run(self, work: Coroutine[Any, Any, T]) -> T:
-        """Run a coroutine on the client's loop; a Ctrl-C here cuts it."""
+        """Run a coroutine on the client's loop; Ctrl-C cancels it."""
         future = asyncio.run_coroutine_threadsafe(work, self._loop)
         self._running.add(future)
         try:
@@ -197,7 +197,7 @@ class ChatClient:
         finally:
             self._running.discard(future)
 
-    async def _dress(self, request: Any) -> None:
+    async def _set_headers(self, request: Any) -> None:
         """Leave only the headers that a server needs (the environment can add others)."""
         for name in [name for name in request.headers if name.lower() not in _HEADERS_SENT]:
             del request.headers[name]
@@ -205,13 +205,13 @@ class ChatClient:
             request.headers["Authorization"] = self.endpoint.authorization
 
     async def _within_deadline(self, request: LLMRequest) -> LLMReply | CallFailedError | BudgetError:
-        """The reply or the failure, as values: an exception's context could hold a header."""
+        """Return the reply or the failure: the context of a raised exception could contain a header."""
         progress = {"attempt": 0}
         try:
             async with asyncio.timeout(self.settings.deadline_s):
                 return await self._attempts(request, progress)
         except TimeoutError:
-            # Whether the server read the prompt is unknown: it counts, as an estimate.
+            # The server may have read the prompt, so its estimated tokens count as spent.
             usage = Usage(prompt_tokens=request.prompt_tokens)
             return CallFailedError("timeout", usage=usage, attempt=max(1, progress["attempt"]))
 
@@ -226,7 +226,7 @@ class ChatClient:
             try:
                 self.budget.reserve(request.prompt_tokens)
             except BudgetError as spent:
-                # A retry is not worth an end of the run: the first failure's reason stands.
+                # A retry that exceeds the budget must not end the run: report the first failure instead.
                 return failure or spent
             progress["attempt"] += 1
             response = await self._post(self._body(request, asked))
@@ -251,7 +251,7 @@ class ChatClient:
             await asyncio.sleep(wait)
 
     def _may_degrade(self, status: int, reason: str) -> bool:
-        """Whether the server may have refused the reply's format, which it never accepted before."""
+        """Whether the server may have rejected the reply's format: it has not accepted any so far."""
         return status in (400, 404, 415, 422, 501) and reason != "context overflow" and not self._format_known
 
     def _settle(self, request: LLMRequest, outcome: LLMReply | CallFailedError) -> None:
@@ -277,7 +277,7 @@ class ChatClient:
         return body
 
     async def _post(self, body: dict[str, Any]) -> _Response:
-        """Send one request and read its answer, whatever its status."""
+        """Send one request and read its answer, with any status."""
         import openai
 
         try:
@@ -291,7 +291,7 @@ class ChatClient:
         except openai.OpenAIError:
             return _Response(0, b"", fault="connection")
         except Exception as error:
-            # The HTTP library's own errors pass the openai package while a body is read.
+            # While a body is read, the openai package does not wrap the HTTP library's errors.
             if not _of_http_library(error):
                 raise
             return _Response(0, b"", fault="connection")
@@ -318,7 +318,7 @@ class ChatClient:
 
 
 class _OversizedError(Exception):
-    """A body past the limit."""
+    """A body that is larger than the limit."""
 
 
 def _of_http_library(error: Exception) -> bool:
@@ -326,10 +326,10 @@ def _of_http_library(error: Exception) -> bool:
 
 
 async def _bound(response: Any) -> None:
-    """Bound a body before anything reads it, whatever its status: a hook of the HTTP client.
+    """Limit the size of a response's body before it is read, for any status: a hook of the HTTP client.
 
     The openai package reads the whole body of an error, and the HTTP library decompresses what it reads; so
-    the response's stream is replaced by one that decompresses and counts.
+    this replaces the response's stream by one that decompresses and counts the bytes.
     """
     encoding = response.headers.pop("content-encoding", "identity").lower()
     limit, cut = (_LARGEST_BODY, False) if response.is_success else (_ERROR_BODY, True)
@@ -344,7 +344,7 @@ async def _bound(response: Any) -> None:
                 try:
                     piece = unpacker.decompress(chunk, left + 1) if unpacker else chunk
                 except zlib.error:
-                    return  # what was unpacked so far is not a reply
+                    return  # the data decompressed so far is not a complete reply
                 yield piece[:left]
                 left -= len(piece)
                 if left < 0 and cut:

@@ -1,7 +1,8 @@
 """LLM decisions kept in Redis, for machines that share them.
 
-A value is the same row, checksum included, that a cassette holds, as a JSON list. A value of another shape,
-key or checksum is a miss and is written anew. A Redis that is away costs the memory, not the run.
+A value is the same row, checksum included, that a cassette holds, as a JSON list. A value with a wrong
+format, key or checksum is a cache miss and is overwritten. If Redis is unavailable, the run continues without
+the cache.
 """
 
 from __future__ import annotations
@@ -18,9 +19,10 @@ from branchrank.redis_connection import EXPIRY, RedisConnection
 
 
 class RedisDecisions:
-    """Calls under ``branchrank:decision:<key>`` in the Redis at ``url``.
+    """The calls under ``branchrank:decision:<key>`` in the Redis at ``url``.
 
-    Raises what :class:`RedisConnection` raises; later failures are misses. ``notify`` hears of the first.
+    Raises what :class:`RedisConnection` raises; later failures are cache misses. ``notify`` is called at the
+    first failure.
     """
 
     def __init__(
@@ -42,7 +44,7 @@ class RedisDecisions:
         self._redis.close()
 
     def get(self, request: LLMRequest, model: str, endpoint: str) -> Recorded | None:
-        """The remembered call, or ``None`` when there is none, or none that is intact."""
+        """Return the cached call, or ``None`` when it is missing or damaged."""
         key = call_key(request, model, endpoint)
         value: Any = self._redis.attempt(lambda: self._redis.client.get(_name(key)))
         if not isinstance(value, bytes):
@@ -54,7 +56,7 @@ class RedisDecisions:
         return intact(row) if row[0] == key else None
 
     def put(self, request: LLMRequest, model: str, recorded: Recorded, endpoint: str) -> None:
-        """Keep one call until it expires."""
+        """Cache one call until it expires."""
         row = row_of(request, model, recorded, self._redact, endpoint)
         value = msgspec.json.encode(row)
         self._redis.attempt(lambda: self._redis.client.set(_name(row[0]), value, ex=self._expiry))

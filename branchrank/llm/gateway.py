@@ -1,12 +1,13 @@
-"""The gateway: every call of every system goes through it, to be remembered, counted and replayed.
+"""The gateway: all LLM calls go through it, so that they are cached, counted and replayed.
 
 1. Look the call up: in the cassette being replayed or recorded, then in the decision cache.
-2. Ask the server for what is not there; the same call is never under way twice.
-3. Read the reply; one that can't be read is a failed call and is not remembered as a decision.
-4. Write the row of the ledger, with the same usage and latency whether it was served or replayed.
+2. If it is in neither, send it to the server. Equal calls are not sent at the same time: the second one
+   waits.
+3. Read the reply; a call whose reply can't be read has failed and is not stored in the decision cache.
+4. Write the row of the ledger, with the same usage and latency whether the call was sent or replayed.
 
-A failed call is no exception here: the answer carries no value and its row says why, so that each
-stage can take its stated fallback. Only a spent budget and a call missing from a replay end a run.
+A failed call does not raise an exception: the answer has no value and its row gives the reason, so that each
+stage can use its fallback. Only a spent budget and a call missing from a replay end a run.
 """
 
 from __future__ import annotations
@@ -31,9 +32,9 @@ T = TypeVar("T")
 
 
 class Answer(NamedTuple, Generic[T]):
-    """What a call gave: the value read from the reply, or ``None`` and a row that says why.
+    """The answer to a call: the value read from the reply, or ``None`` and a row with the reason.
 
-    ``detail`` says of a failure what the server said; it is empty for one that a cassette holds.
+    For a failure ``detail`` is the server's message; it is empty when the failure comes from a cassette.
     """
 
     value: T | None
@@ -42,16 +43,16 @@ class Answer(NamedTuple, Generic[T]):
 
     @property
     def fault(self) -> str | None:
-        """Why there is no value."""
+        """The reason why there is no value, else ``None``."""
         return None if self.call.outcome == "ok" else self.call.outcome
 
 
 class Gateway:
-    """Calls to one model. ``llm`` is ``None`` in a replay, which asks no server.
+    """Calls one model. ``llm`` is ``None`` in a replay, which calls no server.
 
     ``cassette`` records (or, without an ``llm``, answers); ``cache`` is the decision cache, for the model at
-    ``endpoint``. ``failed`` holds the keys of calls in the cassette whose failure stands. ``max_tokens`` is
-    how many completion tokens a stage may ask for.
+    ``endpoint``. ``failed`` holds the keys of failed calls in the cassette that are not retried.
+    ``max_tokens`` is the maximum of completion tokens that a stage may request.
     """
 
     def __init__(
@@ -108,7 +109,7 @@ class Gateway:
         return Answer(value, call, detail)
 
     def ask_all(self, calls: Sequence[tuple[LLMRequest, Callable[[LLMReply], T]]]) -> list[Answer[T]]:
-        """Make independent calls, several at once; the answers come in the order of the calls."""
+        """Make independent calls concurrently; the answers are in the order of the calls."""
         if len(calls) < 2 or self.concurrency == 1:
             return [self.ask(request, read) for request, read in calls]
         pool = ThreadPoolExecutor(min(self.concurrency, len(calls)), thread_name_prefix="llm")
@@ -123,25 +124,25 @@ class Gateway:
             pool.shutdown()
 
     def cancel(self) -> None:
-        """Cut the calls under way, when the server's client can."""
+        """Cancel the running calls, if the client supports it."""
         cut = getattr(self._llm, "cancel", None)
         if cut is not None:
             cut()
 
     def _replayed(self, request: LLMRequest) -> Recorded | None:
-        """The call as the cassette has it."""
+        """Return the call's outcome from the cassette, or ``None``."""
         if self._cassette is None:
             return None
         found = self._cassette.get(request, self.model)
         if self._llm is None:
             return found or self._missing(request, self._cassette)
-        # A failure is not asked again in the run that met it, so that the replay meets it as often.
+        # A failed call is not retried in the run in which it failed, so that a replay has the same failures.
         if found is not None and (found.outcome == "ok" or call_key(request, self.model) in self._failed):
             return found
         return None
 
     def _cached(self, request: LLMRequest) -> Recorded | None:
-        """The call as the decision cache has it; a recording takes it over."""
+        """Return the call's outcome from the decision cache, or ``None``; a recording copies it."""
         found = self._cache.get(request, self.model, self._endpoint) if self._cache is not None else None
         if found is None or found.outcome != "ok":
             return None
@@ -152,7 +153,7 @@ class Gateway:
         return found
 
     def _asked(self, request: LLMRequest) -> tuple[Recorded, str]:
-        """Ask the server: what is to be kept, and what a failure's error says."""
+        """Call the server; return the outcome to store and the message of a failure."""
         assert self._llm is not None
         try:
             return Recorded(reply=self._llm.complete(request)), ""
@@ -161,7 +162,7 @@ class Gateway:
             return Recorded(reply=reply, outcome=error.reason), error.message
 
     def _remember(self, request: LLMRequest, recorded: Recorded) -> None:
-        """Keep what the server gave: a cassette keeps failures too, the decision cache doesn't."""
+        """Store the server's answer. A cassette also stores failures, the decision cache does not."""
         if recorded.outcome == INTERRUPTED:
             return
         if self._cassette is not None:
@@ -182,7 +183,7 @@ class Gateway:
 
     @contextlib.contextmanager
     def _alone(self, key: str) -> Iterator[None]:
-        """Let the second of two equal calls wait for the first, and then be remembered."""
+        """Let the second of two equal calls wait for the first, so that it is answered from the cache."""
         with self._lock:
             turn = self._turns.setdefault(key, threading.Lock())
             self._callers[key] += 1

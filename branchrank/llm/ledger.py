@@ -1,7 +1,7 @@
-"""The ledger: one row per logical LLM call, totals that are sums of rows, cost from a dated price table.
+"""The ledger: one row per logical LLM call, totals of rows, and costs from a dated price table.
 
-A logical call is one question put to the model: its retries belong to it, and it counts whether a
-server, the decision cache or a cassette answered. What was really sent is counted by the budget.
+A logical call is one request to the model, including its retries. It counts whether a server, the decision
+cache or a cassette answered. The calls sent to servers are counted by the budget.
 """
 
 from __future__ import annotations
@@ -49,7 +49,7 @@ class PriceTable(Record, frozen=True, kw_only=True, forbid_unknown_fields=True):
 
 
 def read_prices(path: Path) -> PriceTable:
-    """Read a price table from TOML. Raises :class:`UsageError` naming what is wrong."""
+    """Read a price table from TOML. Raises :class:`UsageError`, which names the problem."""
     remedy = f"correct {path}: date, currency and [models.NAME] with prompt, completion, cached"
     try:
         table = tomllib.loads(path.read_text(encoding="utf-8"))
@@ -59,14 +59,14 @@ def read_prices(path: Path) -> PriceTable:
     except OSError as error:
         raise UsageError(f"cannot read {path}: {error.strerror}", remedy=remedy) from None
     except (tomllib.TOMLDecodeError, UnicodeDecodeError, msgspec.ValidationError) as error:
-        raise UsageError(f"{path} is no price table: {error}", remedy=remedy) from None
+        raise UsageError(f"{path} is not a price table: {error}", remedy=remedy) from None
 
 
 class Totals(Record, frozen=True, kw_only=True):
     """Sums over rows of the ledger.
 
-    ``cached_calls`` were answered by the decision cache or a cassette and cost nothing; ``cost`` and the
-    tokens count them as well. ``cost`` is ``None`` when a call's model has no price.
+    ``cached_calls`` were answered by the decision cache or a cassette without real cost, but ``cost`` and the
+    tokens include them. ``cost`` is ``None`` when a call's model has no price.
     """
 
     calls: int = 0
@@ -113,9 +113,9 @@ def totals_by(
 
 
 class Ledger:
-    """Collects the rows of a run; safe to share between threads. ``on_call`` sees each new row.
+    """Collects the rows of a run. Thread-safe. ``on_call`` is called with each new row.
 
-    ``limit`` is how many of the newest rows are kept, ``None`` for all.
+    ``limit`` is the number of newest rows to keep, ``None`` for all.
     """
 
     def __init__(self, on_call: Callable[[LLMCall], None] | None = None, *, limit: int | None = None) -> None:
@@ -130,7 +130,7 @@ class Ledger:
             return tuple(self._rows)
 
     def add(self, call: LLMCall) -> None:
-        """Keep one row."""
+        """Add one row."""
         with self._lock:
             self._rows.append(call)
         if self.on_call is not None:

@@ -1,6 +1,6 @@
-"""Reading an LLM's words: tolerant of fences, prose and truncation, strict about what may be named.
+"""Parse an LLM's reply: tolerant of code fences, prose and truncation, strict about the labels it may name.
 
-Pure functions over text. Whatever a model says, the result names only what it was shown.
+Pure functions of text. The result contains only labels that the model was shown, whatever it replied.
 """
 
 from __future__ import annotations
@@ -20,10 +20,10 @@ _WORD = re.compile(r"[A-Za-z0-9_]+")
 
 
 def read_json(text: str) -> Any:
-    """The first JSON object or array in a text, also inside fences or prose, also cut short.
+    """Return the first JSON object or array in a text, even inside code fences or prose, or truncated.
 
     Of a truncated value, everything up to the last complete element is kept. Raises :class:`ReplyError`
-    ``"malformed reply"`` when there is none.
+    ``"malformed reply"`` when the text contains no JSON.
     """
     text = _FENCE.sub("", text[:_LONGEST])
     for start in _starts(text):
@@ -35,11 +35,11 @@ def read_json(text: str) -> Any:
 
 
 def read_labels(text: str, labels: Collection[str], *, may_be_empty: bool = False) -> list[str]:
-    """The labels that a reply names, in its order; unknown and repeated ones are dropped.
+    """Return the labels that a reply names, in its order; unknown and repeated labels are dropped.
 
-    JSON is read where there is some, else labels are searched in the words. Raises :class:`ReplyError`:
-    ``"malformed reply"`` without any list, ``"no known id"`` when nothing known is named (unless
-    ``may_be_empty`` and the reply holds an explicit empty list).
+    Labels are read from JSON if the reply contains any, else searched in its words. Raises
+    :class:`ReplyError` ``"malformed reply"`` when there is no list, and ``"no known id"`` when it names no
+    known label (unless ``may_be_empty`` and the reply holds an explicit empty list).
     """
     known = {label.lower(): label for label in labels}
     try:
@@ -57,7 +57,10 @@ def read_labels(text: str, labels: Collection[str], *, may_be_empty: bool = Fals
 
 
 def read_text(text: str) -> str:
-    """A reply in plain words on one line. Raises :class:`ReplyError` ``"empty reply"`` for none."""
+    """Return a reply's plain text on one line.
+
+    Raises :class:`ReplyError` ``"empty reply"`` for an empty one.
+    """
     words = " ".join("".join(letter if letter.isprintable() else " " for letter in text).split())
     if not words:
         raise ReplyError("empty reply")
@@ -67,8 +70,8 @@ def read_text(text: str) -> str:
 def yes_probability(logprobs: Mapping[str, float]) -> float:
     """The logit of "yes" against "no" in a token's log-probabilities.
 
-    Each side sums the probabilities of its spellings; a side that isn't listed counts as less likely
-    than everything listed. Raises :class:`ReplyError` when neither side is there.
+    The probabilities of all spellings of an answer are added. An answer that is not listed counts as less
+    likely than every listed token. Raises :class:`ReplyError` when neither answer is listed.
     """
     sides: dict[str, list[float]] = {"yes": [], "no": []}
     for token, logprob in logprobs.items():
@@ -88,15 +91,18 @@ def _log_sum(logprobs: list[float]) -> float:
 
 
 def _starts(text: str) -> Iterator[int]:
-    """Where a JSON value may begin: the first brace or bracket, and then the next kind of it."""
+    """Yield where a JSON value may start: at the first ``{`` and the first ``[``, in text order."""
     places = sorted(place for place in (text.find("{"), text.find("[")) if place >= 0)
     yield from places
 
 
 def _completed(text: str) -> str:
-    """The JSON with which a text begins, or as much of it as was finished, closed; empty for none."""
+    """Return the JSON value at the start of a text.
+
+    A truncated one is cut after its last complete element and closed; the result is empty if there is none.
+    """
     closers: list[str] = []
-    end = depth = 0  # where the last complete element ends, and how deep it stands
+    end = depth = 0  # where the last complete element ends, and its nesting depth
     quoted = escaped = False
     for position, letter in enumerate(text, start=1):
         if quoted:
@@ -115,12 +121,12 @@ def _completed(text: str) -> str:
             end, depth = position, len(closers)
             if not closers:
                 break
-    # What was open where the last element ended still is, or that element would have ended later.
+    # The brackets that were open at the end of the last complete element are still open.
     return text[:end] + "".join(reversed(closers[:depth]))
 
 
 def _strings(value: Any) -> Iterator[str]:
-    """Every string and number in a JSON value, in order; of objects, the values."""
+    """Yield every string and number in a JSON value, in order; for objects, only their values."""
     waiting = [value]
     while waiting:
         item = waiting.pop()

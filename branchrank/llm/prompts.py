@@ -1,8 +1,9 @@
-"""The prompts: deterministic text from plain values, with one version for all of them.
+"""The prompts: deterministic text built from plain values, with one version number for all of them.
 
-Document text is quoted as data between labelled lines. The labels are opaque, of this prompt alone,
-and the reply may only name labels, so that text which gives orders can at worst change an order.
-A change to any prompt raises :data:`PROMPT_VERSION`; recorded calls of older prompts then no longer match.
+Document text is quoted as data between labelled lines. The labels are opaque and valid only in this prompt,
+and the reply may only name labels. So a prompt injection in a document can at worst change a ranking.
+Increase :data:`PROMPT_VERSION` when you change a prompt; recorded calls with older prompts then no longer
+match.
 """
 
 from __future__ import annotations
@@ -15,7 +16,7 @@ from branchrank.records import Record
 
 PROMPT_VERSION = 1
 
-#: How many candidates a reply may rank. It doesn't depend on how many hits are asked for.
+#: Maximum candidates that a reply may rank. It doesn't depend on the number of hits requested.
 RANKED = 10
 
 _DATA_RULE = (
@@ -38,7 +39,7 @@ class Shown(Record, frozen=True, kw_only=True):
 
 
 def labels(count: int) -> list[str]:
-    """Opaque labels ``s01``, ``s02``, ... of one width."""
+    """Opaque labels ``s01``, ``s02``, ... of equal width."""
     width = max(2, len(str(count)))
     return [f"s{number:0{width}d}" for number in range(1, count + 1)]
 
@@ -69,7 +70,7 @@ def rerank_messages(query: str, shown: Sequence[Shown]) -> tuple[Message, ...]:
 
 
 def step_messages(query: str, shown: Sequence[Shown], beam: int) -> tuple[Message, ...]:
-    """Ask below which of the sections the answer is."""
+    """Ask which of the sections contain the answer, themselves or in their subsections."""
     system = (
         "You search a documentation's table of contents for the section that answers a question. "
         "You see entries of one level, with what is known of each. "

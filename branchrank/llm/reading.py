@@ -1,4 +1,4 @@
-"""Reading what a chat completion endpoint sent back. Nothing in it is trusted to have its stated shape."""
+"""Parse the answer of a chat completion endpoint, without trusting it to follow the API's format."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ def read_completion(
     attempt: int,
     redact: Callable[[str], str],
 ) -> LLMReply | CallFailedError:
-    """Turn one HTTP answer (``status`` 0 with a ``fault`` for none) into a reply or a failure."""
+    """Turn an HTTP answer into a reply or a failure; ``status`` 0 means no answer, for the ``fault``."""
     if status != 200:
         text = redact(body.decode("utf-8", "replace"))
         overflow = status in (400, 413, 422, 500) and any(sign in text.lower() for sign in _OVERFLOW_SIGNS)
@@ -54,7 +54,7 @@ def read_completion(
 
 
 def read_usage(usage: object, request: LLMRequest, text: str) -> Usage:
-    """The tokens that the server reports, or estimates marked as such."""
+    """The tokens that the server reports, else estimates that are marked as such."""
     prompt, completion = _count(_at(usage, "prompt_tokens")), _count(_at(usage, "completion_tokens"))
     if prompt is None or completion is None:
         return Usage(prompt_tokens=request.prompt_tokens, completion_tokens=estimate_tokens(text))
@@ -68,7 +68,7 @@ def read_usage(usage: object, request: LLMRequest, text: str) -> Usage:
 
 
 def retry_after(headers: Mapping[str, str]) -> float | None:
-    """Seconds that a server asks us to wait (RFC 9110: seconds or a date), ``None`` when it says nothing."""
+    """The seconds to wait by the server's Retry-After (RFC 9110: seconds or a date), else ``None``."""
     value = headers.get("retry-after", "").strip()
     if not value:
         return None
@@ -83,7 +83,7 @@ def retry_after(headers: Mapping[str, str]) -> float | None:
 
 
 def _unusable(choice: object, text: str) -> str:
-    """Why a choice is no reply, empty when it is one."""
+    """The reason why a choice is not a usable reply; empty when it is usable."""
     if _at(choice, "message", "refusal"):
         return "refusal"
     if _at(choice, "finish_reason") == "content_filter":
@@ -92,7 +92,7 @@ def _unusable(choice: object, text: str) -> str:
 
 
 def _logprobs(content: object, redact: Callable[[str], str]) -> tuple[dict[str, float], ...]:
-    """Per token, the most likely tokens and their natural log-probabilities."""
+    """For each generated token, the most likely tokens and their natural log-probabilities."""
     if not isinstance(content, list):
         return ()
     tokens = []
@@ -112,7 +112,7 @@ def _logprobs(content: object, redact: Callable[[str], str]) -> tuple[dict[str, 
 
 
 def _at(value: Any, *path: str) -> Any:
-    """The value at a path of keys, ``None`` where there is none."""
+    """The value at a path of keys, or ``None``."""
     for key in path:
         if not isinstance(value, dict):
             return None
@@ -121,10 +121,10 @@ def _at(value: Any, *path: str) -> Any:
 
 
 def _count(value: object) -> int | None:
-    """A token count as a server states it."""
+    """A token count from a server's answer; ``None`` when it is not valid."""
     return value if isinstance(value, int) and not isinstance(value, bool) and value >= 0 else None
 
 
 def _one_line(text: str) -> str:
-    """The start of a server's words, without control characters."""
+    """The start of a server's message on one line, without control characters."""
     return "".join(letter if letter.isprintable() else " " for letter in text[:_DETAIL_CHARS]).strip()

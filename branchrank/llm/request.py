@@ -1,4 +1,4 @@
-"""What is asked of an LLM and what comes back, and the ways in which a call can fail."""
+"""The request to an LLM, its reply, and the errors of a failed call."""
 
 from __future__ import annotations
 
@@ -12,15 +12,15 @@ from branchrank.errors import LLMError
 from branchrank.records import Record, ServedBy
 
 #: Bytes of UTF-8 in one token. English documentation has 3.8 to 4.3 (RST, SmolLM2's tokenizer), other
-#: languages fewer; on the low side, so that a prompt measured with it fits the model's context.
+#: languages fewer. This value is on the low side, so that a prompt measured with it fits the model's context.
 BYTES_PER_TOKEN = 3.0
 
-#: Reason of a call that was cut by Ctrl-C; it is not remembered.
+#: Reason of a call that was interrupted by Ctrl-C; such a call is not cached.
 INTERRUPTED = "interrupted"
 
 
 def estimate_tokens(text: str) -> int:
-    """Estimated number of tokens in a text, whichever model reads it."""
+    """Estimate the number of tokens in a text, independently of the model."""
     return math.ceil(len(text.encode("utf-8", "replace")) / BYTES_PER_TOKEN)
 
 
@@ -32,10 +32,10 @@ class Message(Record, frozen=True, kw_only=True):
 
 
 class CallContext(Record, frozen=True, kw_only=True):
-    """For whom a call is made: it labels the ledger's row and seeds every draw.
+    """The context of a call: it labels the ledger's row and seeds every random draw.
 
     ``repeat`` counts the repeats of a predictor that asks an LLM, from 0. Contexts that differ in ``seed`` or
-    ``repeat`` make different calls; ``predictor`` and ``question_id`` are labels alone.
+    ``repeat`` make different calls; ``predictor`` and ``question_id`` are only labels.
     """
 
     question_id: str = ""
@@ -47,8 +47,8 @@ class CallContext(Record, frozen=True, kw_only=True):
 class LLMRequest(Record, frozen=True, kw_only=True):
     """One logical call. ``schema`` is the JSON schema of the reply, ``None`` for free text.
 
-    ``logprobs`` is how many log-probabilities to return for each token, 0 for none. The temperature
-    is always 0.
+    ``logprobs`` is the number of log-probabilities to return for each token (0: do not return any). The
+    temperature is always 0.
     """
 
     stage: str
@@ -64,7 +64,7 @@ class LLMRequest(Record, frozen=True, kw_only=True):
         return sum(estimate_tokens(message.content) + 4 for message in self.messages)
 
     def content(self, model: str) -> dict[str, Any]:
-        """Everything that the reply depends on; the labels are left out."""
+        """Everything that the reply depends on, without the labels."""
         return {
             "model": model,
             "messages": msgspec.to_builtins(self.messages),
@@ -78,7 +78,10 @@ class LLMRequest(Record, frozen=True, kw_only=True):
 
 
 class Usage(Record, frozen=True, kw_only=True):
-    """Tokens of one call. ``reported`` is false when the server said nothing and they are estimated."""
+    """Tokens of one call.
+
+    ``reported`` is false when the server reported no usage and the numbers are estimates.
+    """
 
     prompt_tokens: int = 0
     completion_tokens: int = 0
@@ -87,10 +90,10 @@ class Usage(Record, frozen=True, kw_only=True):
 
 
 class LLMReply(Record, frozen=True, kw_only=True):
-    """The reply to one call. ``logprobs`` holds, per generated token, the most likely tokens.
+    """The reply to one call. ``logprobs`` holds the most likely tokens for each generated token.
 
-    ``latency_ms`` is the time of the whole call at the server, retries and waits included, also when
-    a cache serves it. ``attempt`` is the number of the attempt that was answered, from 1.
+    ``latency_ms`` is the time of the whole call at the server, retries and waits included, even when a cache
+    serves it. ``attempt`` is the number of the successful attempt, from 1.
     """
 
     text: str
@@ -103,10 +106,10 @@ class LLMReply(Record, frozen=True, kw_only=True):
 
 
 class CallFailedError(LLMError):
-    """A call gave no usable reply; the caller takes its stated fallback.
+    """A call gave no usable reply; the caller uses its fallback.
 
     ``reason`` is one of a few fixed words (``"timeout"``, ``"http 500"``, ``"malformed reply"``) and
-    goes into the row; the message may add what the server said, with every key taken out.
+    is stored in the row; the message may add the server's message, with all keys removed.
     """
 
     def __init__(
@@ -126,7 +129,7 @@ class CallFailedError(LLMError):
 
 
 class ReplyError(LLMError):
-    """A reply that says nothing usable; ``reason`` goes into the row."""
+    """A reply that is not usable; ``reason`` is stored in the row."""
 
     def __init__(self, reason: str) -> None:
         super().__init__(f"the LLM's reply is unusable: {reason}")

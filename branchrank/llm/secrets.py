@@ -1,14 +1,15 @@
-"""Keys: where they come from, to which host they may go, and how they are kept out of everything else.
+"""Keys: where they come from, to which host they may be sent, and how they are kept out of other text.
 
-1. An endpoint's URL is split: credentials in its user part or query travel with the request and are
-   not part of the name by which the endpoint is shown.
-2. A key from the environment goes only to its own host: ``OPENAI_API_KEY`` to api.openai.com over
-   HTTPS, ``BRANCHRANK_LLM_KEY`` to ``BRANCHRANK_LLM_KEY_HOST``. Without ``BRANCHRANK_LLM_KEY_HOST`` it goes
-   to an endpoint that a flag or the environment names, never to one that a workspace's file names.
-3. Every text that leaves the client passes the redactor, which knows each key raw, URL-encoded and in
-   base64 at each of the three alignments.
-4. In a text that is one URL, everything up to the last ``@`` is credentials, whatever its characters. In a
-   longer text a URL ends at a space, a quote, ``<``, ``>`` or a backslash; its password at a space.
+1. An endpoint's URL is split: credentials in its user part or query are sent with the request but are not
+   part of the endpoint's displayed name.
+2. A key from the environment is sent only to its own host: ``OPENAI_API_KEY`` to api.openai.com over HTTPS,
+   ``BRANCHRANK_LLM_KEY`` to ``BRANCHRANK_LLM_KEY_HOST``. Without ``BRANCHRANK_LLM_KEY_HOST`` the key is sent
+   to an endpoint that a flag or the environment names, but never to one that a workspace's file names.
+3. A redactor removes keys from every text that leaves the client. It recognises each key raw, URL-encoded,
+   and in base64 at each of the three alignments.
+4. In a text that is one URL, everything before the last ``@`` counts as credentials, whatever characters it
+   contains. In a longer text a URL ends at a space, a quote, ``<``, ``>`` or a backslash; its password at a
+   space.
 """
 
 from __future__ import annotations
@@ -42,7 +43,7 @@ _CHATTY_LOGGERS = ("openai", "httpx", "httpcore")
 
 
 class Endpoint:
-    """An OpenAI-compatible endpoint and what authenticates us there; shown without any credential."""
+    """An OpenAI-compatible endpoint and its credentials; its ``repr`` shows no credential."""
 
     def __init__(self, base_url: str, *, key: str = "") -> None:
         parts = urlsplit(base_url)
@@ -71,7 +72,7 @@ class Endpoint:
 
     @property
     def authorization(self) -> str | None:
-        """The ``Authorization`` header, or ``None``. Credentials in the URL come before a key."""
+        """The ``Authorization`` header, or ``None``. Credentials in the URL take precedence over a key."""
         if self._user or self._password:
             pair = f"{self._user}:{self._password}".encode()
             return f"Basic {base64.b64encode(pair).decode()}"
@@ -79,16 +80,16 @@ class Endpoint:
 
     @property
     def secrets(self) -> tuple[str, ...]:
-        """Everything here that must not be seen elsewhere."""
+        """The secrets of this endpoint."""
         keys = [value for name, value in self._query if _SECRET_NAME.search(name)]
         return (self._key, self._password or self._user, *keys)
 
 
 def open_endpoint(base_url: str, environment: Mapping[str, str], *, explicit: bool) -> Endpoint:
-    """The endpoint with the key that may go there, if any.
+    """Return the endpoint, with the key that may be sent to it, if any.
 
     ``explicit`` says that a flag or the environment named the URL, not a file of the workspace.
-    Raises :class:`UsageError` when ``base_url`` is no HTTP URL.
+    Raises :class:`UsageError` when ``base_url`` is not an HTTP URL.
     """
     bare = Endpoint(base_url)
     own_key = environment.get("BRANCHRANK_LLM_KEY", "")
@@ -101,14 +102,14 @@ def open_endpoint(base_url: str, environment: Mapping[str, str], *, explicit: bo
 
 
 def environment_secrets(environment: Mapping[str, str]) -> tuple[str, ...]:
-    """The keys that the environment holds, whichever host they belong to."""
+    """All keys in the environment, for any host."""
     return tuple(environment.get(name, "") for name in _KEY_VARIABLES)
 
 
 def hide_credentials(text: str, environment: Mapping[str, str]) -> str:
-    """A text without the environment's keys and without the credentials of any URL in it.
+    """Remove the environment's keys and the credentials of any URL from a text.
 
-    For records of what was asked for: a URL keeps its host and path, and parameters that name no key.
+    Used for recorded commands and settings: a URL keeps its host and path, and parameters that are not keys.
     """
     return Redactor(environment_secrets(environment))(_URL.sub(_bare_url, _USER.sub(r"\1", text)))
 
@@ -126,25 +127,25 @@ def is_url(text: str) -> bool:
 
 
 def bare_url(text: str) -> str:
-    """A text that is one URL, or ends in one (``--flag=URL``), without its credentials."""
+    """Remove the credentials from a text that is one URL or ends in one (``--flag=URL``)."""
     return _ONE_URL.sub(lambda url: url[1] + _PARAMETER.sub(rf"\1{HIDDEN}", url[2].rpartition("@")[2]), text)
 
 
 def url_secrets(text: str) -> set[str]:
-    """The password (else the user) and the parameters that are keys, of the URL that a text is or ends in."""
+    """The secrets of the URL that a text is or ends in: password (else user) and key parameters."""
     match = _ONE_URL.search(text)
     if match is None:
         return set()
     rest = match[2]
     user, _, password = re.split("[/?#]", rest, maxsplit=1)[0].rpartition("@")[0].partition(":")
-    written = rest.rpartition("@")[0].partition(":")[2]  # longer where a password holds "/", "?" or "#"
+    written = rest.rpartition("@")[0].partition(":")[2]  # complete even with "/", "?" or "#" in it
     parameters = parse_qsl(rest.partition("?")[2].partition("#")[0])
     keys = {value for name, value in parameters if _SECRET_NAME.search(name)}
     return keys | {form for raw in (password or user, written) for form in (raw, unquote(raw)) if form}
 
 
 class Redactor:
-    """Replaces every known key in a text. Secrets shorter than six characters are not keys."""
+    """Replaces every known key in a text. Secrets shorter than six characters are ignored."""
 
     def __init__(self, secrets: Iterable[str]) -> None:
         self._secrets = tuple(secrets)
@@ -157,7 +158,7 @@ class Redactor:
         return f"Redactor({len(self._secrets)} secrets)"
 
     def knowing(self, secrets: Iterable[str]) -> Redactor:
-        """A redactor of these secrets as well."""
+        """A redactor that also knows these secrets."""
         return Redactor((*self._secrets, *secrets))
 
     def __call__(self, text: str) -> str:
@@ -167,7 +168,7 @@ class Redactor:
 
 
 def _forms(secret: str) -> set[str]:
-    """The spellings of a secret: raw, URL-encoded, JSON-safe, and inside any base64 text."""
+    """The spellings of a secret: raw, URL-encoded, JSON-escaped, and as part of a base64 text."""
     raw = secret.encode()
     forms = {secret, quote(secret, safe=""), quote(secret), quote_plus(secret), repr(secret)[1:-1]}
     forms |= {json.dumps(secret, ensure_ascii=ascii_only)[1:-1] for ascii_only in (True, False)}
@@ -193,9 +194,9 @@ class _RedactingFilter(logging.Filter):
 
 
 def guard_logs(redact: Callable[[str], str]) -> Callable[[], None]:
-    """Take keys out of what the HTTP libraries log (httpx logs whole URLs at level INFO).
+    """Remove keys from the HTTP libraries' log messages (httpx logs whole URLs at level INFO).
 
-    Returns the function that ends it.
+    Returns a function that stops this.
     """
     guard = _RedactingFilter(redact)
     names = [name for name in logging.root.manager.loggerDict if name.startswith(_CHATTY_LOGGERS)]

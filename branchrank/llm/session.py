@@ -22,18 +22,19 @@ from branchrank.settings import CacheSettings, LLMSettings, Resolved
 if TYPE_CHECKING:
     from branchrank.llm.decisions_redis import RedisDecisions
 
-#: The name of a model that was not named, at an endpoint that could not be asked for it.
+#: Model name when none was given and the endpoint could not be reached to list its models.
 UNKNOWN_MODEL = "unknown"
 
 
 class LLMSession:
-    """Opens gateways that share one budget, ledger and memory. Use it as a context manager.
+    """Opens gateways that share one budget, ledger and decision cache. Use it as a context manager.
 
-    ``cache_path`` is the workspace's decision cache (``data/hybrid/cache/decisions.sqlite``), ``None`` for
-    none; ``redis_url`` names a Redis to take its place, and ``notify`` hears when that fails. With
-    ``may_fall_back`` the setting ``on_failure`` decides about an endpoint that cannot be reached; what has no
-    fallback refuses one. Raises :class:`UsageError` for ``--llm-record`` beside ``--llm-replay``, and what
-    :class:`Cassette` and :class:`~branchrank.redis_connection.RedisConnection` raise.
+    ``cache_path`` is the workspace's decision cache (``data/hybrid/cache/decisions.sqlite``), or ``None`` for
+    no cache; ``redis_url`` names a Redis to use instead, and ``notify`` is called when it fails. With
+    ``may_fall_back`` the setting ``on_failure`` decides what happens when an endpoint cannot be reached;
+    otherwise that is an error. Raises :class:`UsageError` for ``--llm-record`` together with
+    ``--llm-replay``, and what :class:`Cassette` and :class:`~branchrank.redis_connection.RedisConnection`
+    raise.
     """
 
     def __init__(
@@ -91,13 +92,13 @@ class LLMSession:
         self.close()
 
     def gateway(self, base_url: str, model: str, *, explicit: bool = False) -> Gateway:
-        """The gateway to one model, after a check that its endpoint answers.
+        """Return the gateway to one model, after a check that its endpoint answers.
 
-        ``explicit`` says that a flag or the environment names ``base_url``, not a workspace's file. An
-        empty ``model`` stands for the only one that the endpoint lists (in a replay: that was recorded).
+        ``explicit`` says that a flag or the environment names ``base_url``, not a workspace's file. An empty
+        ``model`` means the only one that the endpoint lists (in a replay: the only recorded one).
 
         Raises:
-            UsageError: the endpoint is missing or no URL.
+            UsageError: the endpoint is missing or not a URL.
             LLMError: nothing answers there, the key is refused, or the model can't be chosen.
         """
         known = self._gateways.get((base_url, model))
@@ -107,16 +108,16 @@ class LLMSession:
         return known
 
     def keep_failures(self, calls: Iterable[LLMCall]) -> None:
-        """Do not ask again in a recording which of these calls of an interrupted run failed.
+        """In a recording, do not retry the failed ones among these calls of an interrupted run.
 
-        Their rows are written, so the replay must meet the same failures.
+        Their rows are already written, so a replay must have the same failures.
         """
         labels = {(call.question_id, call.stage) for call in calls if call.outcome != "ok"}
         if labels and self._cassette is not None:
             self._failed |= self._cassette.failures(labels)
 
     def cancel(self) -> None:
-        """Cut every call under way."""
+        """Cancel all running calls."""
         for gateway in self._gateways.values():
             gateway.cancel()
 
@@ -179,7 +180,10 @@ class LLMSession:
         )
 
     def _reached(self, client: ChatClient, model: str) -> str:
-        """The model to ask. An endpoint that does not answer is refused, or its calls are left to fail."""
+        """Return the model to call.
+
+        An unreachable endpoint is an error, or, with ``may_fall_back``, its calls fail.
+        """
         try:
             listed = client.probe()
         except UnreachableError as error:
@@ -190,7 +194,7 @@ class LLMSession:
         return model or _only(list(listed), client.endpoint.url)
 
     def _check_recording(self, client: ChatClient) -> None:
-        """Refuse a recording of two endpoints that a cassette can't tell apart."""
+        """Refuse to record two endpoints whose calls would have the same keys in the cassette."""
         if not self.settings.record:
             return
         other = self._recorded.setdefault(client.model, client.endpoint.url)
@@ -206,7 +210,7 @@ class LLMSession:
 def open_gateway(
     settings: Resolved, cache_path: Path, base_url: str, model: str, notify: Notify
 ) -> Iterator[tuple[Gateway, PriceTable | None]]:
-    """One gateway to an endpoint that the caller names, and the prices of its calls."""
+    """Open a gateway to an endpoint that the caller names, and the price table of its calls."""
     redis_url = settings.part(CacheSettings).redis_url
     with LLMSession(
         settings.part(LLMSettings), cache_path=cache_path, redis_url=redis_url, notify=notify

@@ -1,10 +1,10 @@
-"""Who may reach a server: the addresses it binds to, the Host and Origin it answers, the token it wants.
+"""Access rules of a server: the addresses it binds to, the Host and Origin headers it accepts, the token.
 
 1. It binds to the loopback interface unless asked otherwise; any other address needs a token.
-2. ``Host`` must name the server: the loopback names, the address it is bound to, and those allowed besides.
-   A page of another site whose name was made to resolve here is refused by it.
-3. ``Origin``, which browsers send, must be one of those allowed; none is by default.
-4. With a token every request must carry it as ``Authorization: Bearer``.
+2. ``Host`` must name the server: a loopback name, the address it is bound to, or an additional allowed name.
+   This stops DNS rebinding (a page of another site whose name resolves to this machine).
+3. ``Origin``, which browsers send, must be an allowed one; by default no Origin is allowed.
+4. If a token is set, every request must send it as ``Authorization: Bearer``.
 """
 
 from __future__ import annotations
@@ -29,23 +29,23 @@ _ORIGIN = re.compile(r"https?://(?:\[[0-9a-f:.]+\]|[^\s:/@\[\]]+)(?::\d{1,5})?")
 
 
 class Access(Record, frozen=True, kw_only=True):
-    """What a request must contain. ``hosts`` are names without ports. An empty ``token`` means no token."""
+    """The access rules. ``hosts`` are names without ports. An empty ``token`` means that none is needed."""
 
     hosts: tuple[str, ...] = LOOPBACK_NAMES
     origins: tuple[str, ...] = ()
     token: str = ""
 
     def answers_host(self, values: Sequence[str]) -> bool:
-        """Whether the ``Host`` header, on any port, names this server."""
+        """Whether the ``Host`` header, with any port, names this server."""
         match = _HOST.fullmatch(values[0].lower()) if len(values) == 1 else None
         return match is not None and match[1] in self.hosts
 
     def answers_origin(self, values: Sequence[str]) -> bool:
-        """Whether there is no ``Origin`` header, or an allowed one."""
+        """Whether the ``Origin`` header is absent or allowed."""
         return not values or (len(values) == 1 and values[0].lower() in self.origins)
 
     def answers_token(self, values: Sequence[str]) -> bool:
-        """Whether the ``Authorization`` header carries the token; compared in constant time."""
+        """Whether the ``Authorization`` header contains the token; compared in constant time."""
         if not self.token:
             return True
         scheme, _, given = values[0].partition(" ") if len(values) == 1 else ("", "", "")
@@ -56,10 +56,10 @@ class Access(Record, frozen=True, kw_only=True):
 def access_for(
     host: str, *, token: str = "", allowed_hosts: Sequence[str] = (), allowed_origins: Sequence[str] = ()
 ) -> Access:
-    """The rules for a server bound to ``host``.
+    """Make the access rules for a server bound to ``host``.
 
-    Raises :class:`UsageError` for an address beyond loopback without a token, for all addresses without
-    a name to answer to, and for a value that is not a host or an origin.
+    Raises :class:`UsageError` for an address other than loopback without a token, for binding to all
+    addresses without an allowed host name, and for a value that is not a host or an origin.
     """
     loopback = is_loopback(host)
     if not loopback and not token:
@@ -95,14 +95,14 @@ def access_for(
 
 
 def bracketed(host: str) -> str:
-    """A host as URLs write it."""
+    """A host in URL form: IPv6 addresses in brackets."""
     return f"[{host}]" if ":" in host else host
 
 
 def read_token(token_file: Path | None, environment: Mapping[str, str] | None = None) -> str:
-    """The token from a file, else from the environment; empty when neither names one.
+    """Read the token from a file, else from the environment; empty when neither is given.
 
-    Raises :class:`UsageError` when it can't be read, is short, or holds other than visible ASCII.
+    Raises :class:`UsageError` when it can't be read, is too short, or contains anything but visible ASCII.
     """
     where = f"the token in {token_file or VARIABLE}"
     if token_file is None:

@@ -1,11 +1,11 @@
-"""What stands before every HTTP application: access, body size, slow bodies.
+"""The guard in front of every HTTP application: access rules, body size, slow bodies.
 
 1. A foreign ``Host`` is answered 421, a foreign ``Origin`` 403, a missing or wrong token 401. A browser's
-   preliminary question (CORS) for a page of an allowed Origin is answered here, before the token, which
-   browsers leave out of it.
-2. A body longer than the limit is answered 413, whether its length is declared or it comes in chunks; one
-   that isn't whole before the deadline 408.
-3. The application gets the body whole. Each refusal closes the connection.
+   CORS preflight request from an allowed Origin is answered here without checking the token, which browsers
+   do not send in it.
+2. A body longer than the limit is answered 413, whether its length is declared or it is sent in chunks; one
+   that isn't complete before the deadline is answered 408.
+3. The application gets the complete body. Each refusal closes the connection.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ from branchrank.serve.access import Access
 
 BODY_LIMIT = 1024 * 1024
 BODY_DEADLINE_S = 10.0
-#: How much of a refused body is read, and for how long, so that its sender can read the refusal.
+#: Limits in bytes and seconds on reading a refused body, so that the client can read the refusal.
 DISCARD_LIMIT = 16 * BODY_LIMIT
 DISCARD_DEADLINE_S = 1.0
 
@@ -72,7 +72,7 @@ class Guard:
         self.body_deadline_s = body_deadline_s
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        """Answer one request, or hand it on."""
+        """Refuse a request, or pass it to the application."""
         if scope["type"] != "http":
             await self.application(scope, receive, send)
             return
@@ -115,7 +115,7 @@ class Guard:
             )
 
     async def _body(self, scope: Scope, receive: Receive) -> bytes | None:
-        """The body; ``None`` when the client is gone."""
+        """Read the body; ``None`` when the client has disconnected."""
         declared = _headers(scope, b"content-length")
         if declared and int(declared[0]) > self.body_limit:
             raise self._too_large()
@@ -144,7 +144,7 @@ def _is_preflight(scope: Scope) -> bool:
 
 
 def _always(scope: Scope) -> list[tuple[bytes, bytes]]:
-    """Headers of every answer; they let a page read it when its Origin, checked before, is allowed."""
+    """Headers of every answer; they let a page with an allowed Origin (checked before) read the answer."""
     headers = [(b"x-content-type-options", b"nosniff")]
     for origin in _headers(scope, b"origin"):
         headers += [(b"access-control-allow-origin", origin.encode("latin-1")), (b"vary", b"origin")]
@@ -152,7 +152,7 @@ def _always(scope: Scope) -> list[tuple[bytes, bytes]]:
 
 
 async def _permit(scope: Scope, send: Send) -> None:
-    """Say that a page may ask as it wants to."""
+    """Answer a preflight request: the page may send its request."""
     wanted = ", ".join(_headers(scope, b"access-control-request-headers"))
     headers = [
         *_always(scope),
@@ -168,7 +168,7 @@ def _headers(scope: Scope, name: bytes) -> list[str]:
 
 
 async def _discard(receive: Receive) -> None:
-    """Read what is left of a body, within bounds."""
+    """Read the rest of a body, within limits."""
     taken = 0
     try:
         async with asyncio.timeout(DISCARD_DEADLINE_S):

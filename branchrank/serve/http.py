@@ -1,8 +1,8 @@
 """``POST /retrieve`` over HTTP, with ``GET /health`` and an OpenAPI description.
 
-Requests and answers are the records below; their JSON schemas are the description's. A retrieval runs in a
-thread of a small pool. When nothing more may wait for one, the answer is 503 at once. Importing this module
-raises :class:`MissingDependencyError` where FastAPI is not installed.
+The records below define requests and answers; the OpenAPI description contains their JSON schemas. A
+retrieval runs in a thread of a small pool. When the queue of the pool is full, the answer is 503 immediately.
+Importing this module raises :class:`MissingDependencyError` when FastAPI is not installed.
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ TOP_K = 100
 #: The final top k of the plan that the predictors follow.
 DEFAULT_TOP_K = 5
 FILTERS = 20
-#: Checked by the library, which names the known keys; the pattern is for the description.
+#: The library checks filters and names the known keys; the pattern is only for the OpenAPI description.
 Condition = Annotated[
     str,
     Meta(max_length=1_000, extra_json_schema={"pattern": f"^({'|'.join(FILTER_KEYS)})=[\\s\\S]+$"}),
@@ -47,9 +47,9 @@ _log = logging.getLogger(__name__)
 
 
 class RetrieveRequest(Record, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """A query. Without ``predictor`` the server's first one answers.
+    """A query. Without ``predictor`` the server's first predictor answers.
 
-    ``top_k`` is an integer as JSON Schema has it: 5.0 is one. ``filters`` are ``KEY=VALUE`` as for
+    ``top_k`` is an integer in the sense of JSON Schema, so 5.0 is valid. ``filters`` are ``KEY=VALUE`` as in
     ``--filter``; a document must pass all of them.
     """
 
@@ -60,7 +60,7 @@ class RetrieveRequest(Record, frozen=True, kw_only=True, forbid_unknown_fields=T
 
 
 class RetrieveAnswer(Record, frozen=True, kw_only=True):
-    """Hits, best first, each fallback that was taken as ``stage: reason``, and notices for the reader."""
+    """Hits, best first, the fallbacks that were used as ``stage: reason``, and notices for the reader."""
 
     predictor: str
     hits: tuple[Hit, ...]
@@ -81,7 +81,7 @@ class Health(Record, frozen=True, kw_only=True):
 
 
 def application(service: Service, workers: Workers, access: Access) -> Guard:
-    """The guarded application."""
+    """Make the HTTP application, behind its guard."""
     # The pages /docs and /redoc would load scripts from other hosts.
     app = FastAPI(title="BranchRank", version=__version__, docs_url=None, redoc_url=None)
 
@@ -135,7 +135,7 @@ async def _retrieved(service: Service, workers: Workers, request: Request) -> Re
     except QueueFullError:
         raise Refusal(503, "busy", "too many requests are waiting", retry_after="1") from None
     except BranchRankError as error:
-        # The message may name paths and hosts: it is for this machine's operator.
+        # The message may contain paths and hosts, so it is only logged.
         _log.error("%s", safe(error.message))
         raise _failed() from None
     return RetrieveAnswer(predictor=name, hits=found.hits, fallbacks=found.fallbacks, notices=found.remarks)
@@ -167,7 +167,7 @@ _REF = "#/components/schemas/{name}"
 
 
 def _described(answer: type[Record], request: type[Record] | None = None) -> dict[str, Any]:
-    """How a route stands in the OpenAPI description."""
+    """The entry of a route in the OpenAPI description."""
 
     def content(record: type[Record]) -> dict[str, Any]:
         return {"application/json": {"schema": {"$ref": _REF.format(name=record.__name__)}}}
@@ -191,7 +191,7 @@ def _described(answer: type[Record], request: type[Record] | None = None) -> dic
 
 
 def _openapi(app: FastAPI, service: Service, token: bool) -> dict[str, Any]:
-    """The description; the predictors that can be asked stand in it by name."""
+    """The OpenAPI description, with the names of the predictors that can be used."""
     schema = get_openapi(title=app.title, version=app.version, routes=app.routes)
     _, components = msgspec.json.schema_components(
         (RetrieveRequest, RetrieveAnswer, Health, ErrorAnswer), ref_template=_REF

@@ -1,9 +1,9 @@
 """The search tools for programs that speak the Model Context Protocol, over stdio or streamable HTTP.
 
-The tools only read, and only the workspace's corpus. Each result names its real path and lines, as text for
-a model and as data. A search runs in a thread of a small pool. No credential of a caller goes anywhere, and
-what goes wrong inside is told to this machine's operator alone. Importing this module raises
-:class:`MissingDependencyError` where the SDK is not installed.
+The tools only read, and only the workspace's corpus. Each result names its real path and lines, as text for a
+model and as structured data. A search runs in a thread of a small pool. Credentials of a caller are not
+passed on, and internal errors are only logged. Importing this module raises :class:`MissingDependencyError`
+when the SDK is not installed.
 """
 
 from __future__ import annotations
@@ -63,7 +63,7 @@ FilterTexts = Annotated[
 class Result(BaseModel):
     """One passage: lines ``line_start..line_end`` of ``path``; ``distance`` is squared L2, 0 to 4.
 
-    ``id`` names the chunk, section or span, as other doors do.
+    ``id`` is the id of the chunk, section or span, as in the library and the HTTP API.
     """
 
     id: str
@@ -78,7 +78,7 @@ class Result(BaseModel):
 
 
 class Answer(BaseModel):
-    """Results, best first, and what the search says of itself."""
+    """Results, best first, and the status of the search."""
 
     results: list[Result]
     status: str
@@ -88,7 +88,7 @@ SearchAnswer = Annotated[CallToolResult, Answer]
 
 
 def mcp_server(service: Service, workers: Workers) -> MCPServer:
-    """A server with the search tools of a workspace, and one tool for its predictors."""
+    """Make a server with the search tools of a workspace, and one tool for its predictors."""
     tools = service.workspace.tools
     names = ", ".join(service.predictors)
     server = MCPServer(
@@ -164,7 +164,7 @@ def mcp_server(service: Service, workers: Workers) -> MCPServer:
 
 
 def mcp_application(server: MCPServer, access: Access) -> Guard:
-    """The server over streamable HTTP, at ``/mcp``; it keeps no sessions."""
+    """The server over streamable HTTP, at ``/mcp``, without sessions."""
     security = TransportSecuritySettings(
         allowed_hosts=[entry for name in access.hosts for entry in (name, f"{name}:*")],
         allowed_origins=list(access.origins),
@@ -180,7 +180,7 @@ def mcp_application(server: MCPServer, access: Access) -> Guard:
 
 
 async def _run(workers: Workers, work: Callable[[], T]) -> T:
-    """Run in a thread. A :class:`ToolError` says no more than a caller may know."""
+    """Run ``work`` in a thread. A :class:`ToolError` contains only what a caller may know."""
     try:
         return await workers.run(work)
     except QueueFullError:

@@ -1,8 +1,10 @@
-"""One process that serves an ASGI application over HTTP/1.1 until it is told to stop.
+"""Serve an ASGI application over HTTP/1.1 in one process until a signal stops it.
 
-1. It listens before it is announced, so that a client that connects at once is answered.
-2. A client that doesn't send a whole head, or doesn't read its answer, within the deadline is dropped.
-3. SIGINT or SIGTERM: no new connections; what is under way is finished, within a grace period.
+1. The server listens before its URL is printed, so that a client that connects immediately is answered.
+2. A client that doesn't send complete headers, or doesn't read its answer, within the deadline is
+   disconnected.
+3. After SIGINT or SIGTERM no new connections are accepted; running requests are finished, within a grace
+   period.
 """
 
 from __future__ import annotations
@@ -26,7 +28,7 @@ CONNECTIONS = 256
 
 
 class ImpatientProtocol(H11Protocol):
-    """uvicorn's HTTP/1.1, with deadlines for clients that are slow to send a head or to read an answer."""
+    """uvicorn's HTTP/1.1 protocol, with deadlines for clients that are slow to send headers or to read."""
 
     head_deadline_s = 10.0
     unread_deadline_s = 20.0
@@ -35,42 +37,42 @@ class ImpatientProtocol(H11Protocol):
     _unread: asyncio.TimerHandle | None = None
 
     def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]
-        """A client is there; its request is expected."""
+        """A client connected: start the deadline of its request."""
         super().connection_made(transport)
         self._expect_head()
 
     def data_received(self, data: bytes) -> None:
-        """A part of a request."""
+        """A part of a request arrived."""
         super().data_received(data)
         self._expect_head()
 
     def connection_lost(self, exc: Exception | None) -> None:
-        """The client is gone."""
+        """The client disconnected: stop the timers."""
         for timer in (self._head, self._unread):
             if timer is not None:
                 timer.cancel()
         super().connection_lost(exc)
 
     def pause_writing(self) -> None:
-        """Much is written and not yet read."""
+        """The client has not read much of what was written: start the deadline for reading."""
         super().pause_writing()
         self._expect_reading()
 
     def resume_writing(self) -> None:
-        """The client reads."""
+        """The client reads again: stop the deadline for reading."""
         super().resume_writing()
         if self._unread is not None:
             self._unread.cancel()
             self._unread = None
 
     def on_response_complete(self) -> None:
-        """All is written; some of it may not have been read."""
+        """The answer is written; the client may not have read all of it."""
         super().on_response_complete()
         if self.transport.get_write_buffer_size():
             self._expect_reading()
 
     def _expect_head(self) -> None:
-        """Start the timer between requests; stop it while one is under way."""
+        """Start the timer between requests; stop it during a request."""
         if self.cycle is not None and not self.cycle.response_complete:
             if self._head is not None:
                 self._head.cancel()
@@ -89,7 +91,10 @@ class ImpatientProtocol(H11Protocol):
 
 
 def listen(host: str, port: int) -> socket.socket:
-    """A listening socket; port 0 takes a free one. Raises :class:`UsageError` when it can't be had."""
+    """Open a listening socket; port 0 means any free port.
+
+    Raises :class:`UsageError` when it can't be opened.
+    """
     family = socket.AF_INET6 if ":" in host else socket.AF_INET
     try:
         return socket.create_server((host, port), family=family, backlog=CONNECTIONS)
@@ -101,16 +106,16 @@ def listen(host: str, port: int) -> socket.socket:
 
 
 def url_of(host: str, listening: socket.socket) -> str:
-    """Where a socket bound to ``host`` is reached."""
+    """The URL of a socket bound to ``host``."""
     return f"http://{bracketed(host)}:{listening.getsockname()[1]}"
 
 
 def http_server(
     application: Application, *, protocol: type[ImpatientProtocol] = ImpatientProtocol
 ) -> uvicorn.Server:
-    """A server to ``run(sockets=[...])``: it serves until SIGINT or SIGTERM.
+    """Make a server; its ``run(sockets=[...])`` serves until SIGINT or SIGTERM.
 
-    The signal is raised again when everything under way has finished.
+    The signal is raised again when the running requests have finished.
     """
     config = uvicorn.Config(
         application,

@@ -1,7 +1,7 @@
-"""The predictors that a server offers, over one warm workspace.
+"""The predictors that a server offers, over one workspace that is already open.
 
 1. Everything that a predictor needs is opened before the first request: index, model, branches.
-2. A predictor that cannot run is listed with the reason and refused.
+2. A predictor that cannot run is listed with the reason; requests for it are refused.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from branchrank.workspace import Workspace
 
 
 def check_filters(filters: Sequence[str]) -> None:
-    """Raise :class:`FilterRefused` for a filter that names no known key or no value."""
+    """Raise :class:`FilterRefused` for a filter with an unknown key or without a value."""
     try:
         read_filters(filters)
     except UsageError as error:
@@ -23,7 +23,7 @@ def check_filters(filters: Sequence[str]) -> None:
 
 
 class PredictorRefused(Exception):
-    """A predictor that is not served or can't run. The message lists those that are."""
+    """A predictor that is not served or can't run. The message lists the available ones."""
 
 
 class FilterRefused(Exception):
@@ -31,10 +31,10 @@ class FilterRefused(Exception):
 
 
 class Service:
-    """Answers queries with the named predictors. Safe for several threads."""
+    """Answers queries with the named predictors. Thread-safe."""
 
     def __init__(self, workspace: Workspace, predictors: Sequence[str]) -> None:
-        """Check every predictor and LLM endpoint. Raises :class:`UsageError` when none can be served."""
+        """Check every predictor and LLM endpoint. Raises :class:`UsageError` when no predictor can run."""
         self.workspace = workspace
         self.refused: dict[str, str] = {}
         ready = []
@@ -53,13 +53,13 @@ class Service:
         self.predictors = tuple(ready)
 
     def warm_up(self) -> None:
-        """Open what is opened on first use, so that no request waits for it. No LLM is asked."""
+        """Open everything that is opened on first use, so that no request waits for it. No LLM is called."""
         self.workspace.warm_up(self.predictors)
 
     def retrieve(
         self, query: str, k: int, predictor: str = "", filters: Sequence[str] = ()
     ) -> tuple[str, Retrieval]:
-        """The predictor that answered and what it found.
+        """Return the name of the predictor that answered and its result.
 
         Raises :class:`PredictorRefused` and :class:`FilterRefused`.
         """
@@ -68,7 +68,7 @@ class Service:
         return name, self.workspace.retrieve(query, name, k, filters=filters)
 
     def tool_search(self, query: str, predictor: str, limit: int, filters: Sequence[str] = ()) -> ToolAnswer:
-        """What a predictor finds, as a search tool answers it. Raises :class:`PredictorRefused`."""
+        """Return a predictor's results in the form of a search tool. Raises :class:`PredictorRefused`."""
         system = self.workspace.system(self._served(predictor))
         return self.workspace.tools.predictor_search(system, query, limit=limit, filters=filters)
 

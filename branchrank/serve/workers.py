@@ -1,4 +1,4 @@
-"""A small pool of threads with a bounded queue: what doesn't fit is refused at once."""
+"""A small pool of threads with a bounded queue. When the queue is full, work is refused immediately."""
 
 from __future__ import annotations
 
@@ -12,11 +12,11 @@ T = TypeVar("T")
 
 
 class QueueFullError(Exception):
-    """As much is under way and waiting as may be."""
+    """All threads are busy and the queue is full."""
 
 
 class Workers:
-    """Runs ``threads`` pieces of work at once and lets ``waiting`` more wait. Close it."""
+    """Runs up to ``threads`` functions at the same time and queues up to ``waiting`` more. Close it."""
 
     def __init__(self, threads: int, waiting: int) -> None:
         self._pool = ThreadPoolExecutor(threads, thread_name_prefix="retrieval")
@@ -25,7 +25,10 @@ class Workers:
         self._lock = Lock()
 
     async def run(self, work: Callable[[], T]) -> T:
-        """The result of ``work`` from a thread. Raises :class:`QueueFullError` when nothing more may wait."""
+        """Run ``work`` in a thread and return its result.
+
+        Raises :class:`QueueFullError` when the queue is full.
+        """
         with self._lock:
             if self._taken >= self._capacity:
                 raise QueueFullError
@@ -43,5 +46,5 @@ class Workers:
             self._taken -= 1
 
     def close(self) -> None:
-        """Let what runs finish; drop what waits."""
+        """Let running work finish; drop queued work."""
         self._pool.shutdown(wait=True, cancel_futures=True)

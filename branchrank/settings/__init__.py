@@ -1,7 +1,7 @@
 """Settings: one frozen record per part, resolved as defaults < TOML < environment < flags.
 
-1. A part's record says each setting's type, default, range and meaning, once. A setting of a built-in
-   system takes them from the field of the system that it is an alias of.
+1. A part's record defines the type, default, range and meaning of each setting in one place. A setting that
+   is an alias of a field of a built-in system takes them from that field.
 2. :func:`resolve` merges the four layers, checks every value, and reports all problems together.
 3. The commands make their flags from the same records; the docs and ``run.json`` list them.
 

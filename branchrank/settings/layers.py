@@ -1,4 +1,4 @@
-"""Settings from four layers: defaults < TOML < environment < flags, with every origin kept."""
+"""Settings from four layers: defaults < TOML < environment < flags. The origin of each value is kept."""
 
 from __future__ import annotations
 
@@ -25,9 +25,10 @@ DEFAULT = "default"
 
 
 class Setting(Record, frozen=True, kw_only=True):
-    """One setting as flags, docs and error messages need it.
+    """The description of one setting, for flags, docs and error messages.
 
-    ``reaches`` says what its value leads to outside the workspace, such as ``Qdrant server``; empty: nothing.
+    ``reaches`` names what the value refers to outside the workspace, such as ``Qdrant server``; it is empty
+    when the value refers to nothing outside.
     """
 
     section: str
@@ -39,17 +40,17 @@ class Setting(Record, frozen=True, kw_only=True):
     low: float | None = None
     high: float | None = None
     choices: tuple[str, ...] = ()
-    #: A text of several values with commas between them.
+    #: Whether the value is a text of several comma-separated values.
     several: bool = False
     #: Values outside this range are allowed, with a warning.
     recommended: tuple[float, float] | None = None
-    #: The field of the built-in system that it sets; empty when it isn't an alias.
+    #: Address of the field of the built-in system that it sets; empty when it is not an alias.
     address: str = ""
     reaches: str = ""
 
     @property
     def variable(self) -> str:
-        """The environment variable that sets it."""
+        """The environment variable of the setting."""
         return f"BRANCHRANK_{self.section}_{self.name}".upper()
 
     @property
@@ -111,13 +112,13 @@ def settings_of(part: type[Settings]) -> tuple[Setting, ...]:
 
 @cache
 def reaching_settings() -> dict[str, Setting]:
-    """The settings whose values lead out of the workspace, by ``section.name``."""
+    """The settings whose values refer to something outside the workspace, by ``section.name``."""
     described = (setting for part in PARTS for setting in settings_of(part))
     return {f"{each.section}.{each.name}": each for each in described if each.reaches}
 
 
 class Resolved(Record, frozen=True, kw_only=True):
-    """Every part's settings, and where each value came from (``"local.rrf_k" -> "flag --local-rrf-k"``)."""
+    """All settings, and the origin of each value (``"local.rrf_k" -> "flag --local-rrf-k"``)."""
 
     parts: dict[str, Settings]
     origins: dict[str, str]
@@ -146,7 +147,10 @@ class Resolved(Record, frozen=True, kw_only=True):
 
 
 def read_toml(path: Path) -> dict[str, Any]:
-    """Read a TOML file; a missing file is empty. Raises :class:`UsageError` naming file and line."""
+    """Read a TOML file; a missing file counts as empty.
+
+    Raises :class:`UsageError`, which names the file and line.
+    """
     try:
         return tomllib.loads(path.read_text(encoding="utf-8"))
     except FileNotFoundError:
@@ -220,7 +224,7 @@ def _layered(
     environment: Mapping[str, str],
     flags: Mapping[str, Any],
 ) -> tuple[Any, str]:
-    """The value of the strongest layer that sets it, and that layer's name."""
+    """The setting's value in the highest layer that sets it, and the name of that layer."""
     key = f"{setting.section}.{setting.name}"
     if key in flags:
         return flags[key], f"flag {setting.flag}"

@@ -1,4 +1,4 @@
-"""Settings of the parts that are not systems: type, default, range and description of each, once."""
+"""Settings of the parts that are not systems, each with its type, default, range and description."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from branchrank.settings.systems import LOCAL, SYSTEM_PARTS
 
 
 class IndexSettings(Settings, frozen=True, kw_only=True):
-    """What an index is made of."""
+    """The settings of an index."""
 
     section: ClassVar[str] = "index"
     title: ClassVar[str] = "Index"
@@ -92,7 +92,7 @@ class Bm25Settings(Settings, frozen=True, kw_only=True):
 
 
 class CacheSettings(Settings, frozen=True, kw_only=True):
-    """Where embeddings and LLM decisions are remembered. It changes no vector: no part of an index."""
+    """The cache of embeddings and LLM decisions. It changes no vector, so it is not part of an index."""
 
     section: ClassVar[str] = "cache"
     title: ClassVar[str] = "Caches"
@@ -104,7 +104,7 @@ class CacheSettings(Settings, frozen=True, kw_only=True):
 
 
 class LLMSettings(Settings, frozen=True, kw_only=True):
-    """The one LLM client."""
+    """Settings of the LLM client."""
 
     section: ClassVar[str] = "llm"
     title: ClassVar[str] = "LLM client"
@@ -147,7 +147,7 @@ class LLMSettings(Settings, frozen=True, kw_only=True):
 
 
 class BenchmarkSettings(Settings, frozen=True, kw_only=True):
-    """One benchmark run."""
+    """Settings of one benchmark run."""
 
     section: ClassVar[str] = "benchmark"
     title: ClassVar[str] = "Benchmark"
@@ -216,7 +216,7 @@ class BenchmarkSettings(Settings, frozen=True, kw_only=True):
 
 
 class EmbeddingSettings(Settings, frozen=True, kw_only=True):
-    """The embeddings of the sqlite search; without a model it answers keyword queries only."""
+    """The embeddings of the ``sqlite`` predictor; without a model it answers keyword queries only."""
 
     section: ClassVar[str] = "embedding"
     title: ClassVar[str] = "Embeddings of document search"
@@ -227,7 +227,7 @@ class EmbeddingSettings(Settings, frozen=True, kw_only=True):
     ] = ""
 
 
-#: Every part's record, in the order in which docs and ``run.json`` list them.
+#: The record of every part, in the order of the docs and of ``run.json``.
 PARTS: tuple[type[Settings], ...] = (
     IndexSettings,
     Bm25Settings,

@@ -3,7 +3,7 @@
 1. A built-in system is a record; the default of each of its settings is the value in that record.
 2. Most settings are aliases of an address: ``[local] rrf_k`` is ``fuse.k`` of the system ``local``. Their
    type, range and description are those of the field at that address.
-3. The settings that are not one address are declared here, in the part's class.
+3. Settings that do not correspond to one address are declared here, in the part's class.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from branchrank.addresses import hint_at, value_at
 from branchrank.settings.base import Settings, reaches
 from branchrank.spec import Branch, Expand, Fuse, Group, Passages, Rerank, Rescore, System, TreeSearch
 
-#: Squared L2 distance of unit vectors from which on the dense branch of ``grep`` drops a chunk.
+#: Squared L2 distance of unit vectors at or above which the dense branch of ``grep`` drops a chunk.
 DISTANCE_THRESHOLD = 0.5
 
 LOCAL = System(
@@ -72,7 +72,7 @@ DENSE = System(name="dense", branches=(Branch(kind="dense", top_n=40),))
 
 
 class SystemSettings(Settings, frozen=True, kw_only=True):
-    """Settings of one built-in system. The aliases become fields beside those of the class."""
+    """Settings of one built-in system. The aliases become fields in addition to those of the class."""
 
     #: The system with its defaults.
     system: ClassVar[System]
@@ -82,7 +82,7 @@ class SystemSettings(Settings, frozen=True, kw_only=True):
     if TYPE_CHECKING:
 
         def __getattr__(self, name: str) -> Any:
-            """The aliases are fields that only exist at run time."""
+            """Tell type checkers that the aliases are fields; they exist only at run time."""
 
 
 S = TypeVar("S", bound=SystemSettings)
@@ -110,7 +110,7 @@ def alias_fields(system: System, **aliases: str) -> Callable[[type[S]], type[S]]
 
 
 def _hint(system: System, address: str) -> Any:
-    """The annotation at an address; its description names the branch."""
+    """The annotation of the field at an address; for a branch's field the description names the branch."""
     bare, meta = hint_at(system, address)
     slot, _, rest = address.partition(".")
     named = f"the {rest.split('.')[0]} branch" if slot == "branches" else ""
@@ -157,7 +157,7 @@ class LocalSettings(SystemSettings, frozen=True, kw_only=True):
     passage_order="passages.order",
 )
 class HybridSettings(SystemSettings, frozen=True, kw_only=True):
-    """The hybrid predictor: vectors, tree expansion, RRF with BM25 over nodes, rerank, passages."""
+    """The hybrid predictor: vectors, tree expansion, RRF with BM25 over nodes, reranking, passages."""
 
     section: ClassVar[str] = "hybrid"
     title: ClassVar[str] = "Predictor hybrid"
@@ -205,7 +205,7 @@ class GrepSettings(SystemSettings, frozen=True, kw_only=True):
 
 @alias_fields(QDRANT, fusion="fuse.method", rrf_k="fuse.k")
 class QdrantSettings(SystemSettings, frozen=True, kw_only=True):
-    """The qdrant predictor: dense and sparse in one collection, weighted RRF."""
+    """The qdrant predictor: dense and sparse vectors in one collection, fused by weighted RRF."""
 
     section: ClassVar[str] = "qdrant"
     title: ClassVar[str] = "Predictor qdrant"
@@ -230,7 +230,7 @@ class QdrantSettings(SystemSettings, frozen=True, kw_only=True):
 
     @property
     def is_existing(self) -> bool:
-        """Whether an existing collection is searched, in place of one of the index's chunks."""
+        """Whether an existing collection is searched, instead of one made from the index's chunks."""
         return bool(self.collection or self.path)
 
 
@@ -245,7 +245,7 @@ class QdrantSettings(SystemSettings, frozen=True, kw_only=True):
     rrf_k="fuse.k",
 )
 class RetrievalSettings(SystemSettings, frozen=True, kw_only=True):
-    """The sqlite predictor: FTS5 and vectors, weighted RRF, grouped by document."""
+    """The sqlite predictor: FTS5 and vectors, fused by weighted RRF, grouped by document."""
 
     section: ClassVar[str] = "retrieval"
     title: ClassVar[str] = "Predictor sqlite and document search"
@@ -291,5 +291,5 @@ SYSTEM_PARTS: tuple[type[SystemSettings], ...] = (
     RetrievalSettings,
     LateInteractionSettings,
 )
-#: Setting -> address, of every part. One name has one address in all parts.
+#: Setting -> address, for all parts. The same name has the same address in every part.
 ALIASES: dict[str, str] = {name: address for part in SYSTEM_PARTS for name, address in part.aliases.items()}

@@ -1,6 +1,6 @@
-"""The terminal UI: what is searched, how it looks, how a source file is shown.
+"""The terminal UI: its search modes, its layout, and the view of a source file.
 
-Importing this package raises :class:`MissingDependencyError` where Textual is not installed.
+Importing this package raises :class:`MissingDependencyError` when Textual is not installed.
 """
 
 from branchrank.errors import MissingDependencyError

@@ -1,9 +1,8 @@
-"""The terminal UI: boxes for query and keywords, a mode, the results with their marked lines, the source
-beside them, a log.
+"""The terminal UI: query and keyword boxes, search modes, results, the source file and a log.
 
-1. A query is searched in a thread. A newer query replaces it.
-2. Every search reports to the log: characters, distinct files or chunks, what was left out, how long it took.
-3. Text of documents is made printable and is never read as markup.
+1. A search runs in a thread. A newer query replaces it.
+2. Every search writes to the log: characters, distinct files or chunks, what was left out, and its time.
+3. Text from documents is made printable and is never interpreted as markup.
 """
 
 from __future__ import annotations
@@ -35,7 +34,7 @@ QUERY_CHARACTERS = 10_240
 
 
 class Heard(Message):
-    """A search reports what it found; sent from its thread."""
+    """The status of a finished search, sent from its thread."""
 
     def __init__(self, status: SearchStatus) -> None:
         super().__init__()
@@ -43,14 +42,14 @@ class Heard(Message):
 
 
 class Choice(Record, frozen=True, kw_only=True):
-    """The result that a person chose, and the query that found it."""
+    """The result that the user chose, and the query that found it."""
 
     query: str
     hit: Hit
 
 
 class SearchApp(App[Choice]):
-    """Search one workspace; with ``choosing`` it ends with the result that F4 takes."""
+    """Search one workspace; with ``choosing``, F4 ends the app and returns the highlighted result."""
 
     ENABLE_COMMAND_PALETTE = False
     TITLE = "BranchRank"
@@ -87,7 +86,7 @@ class SearchApp(App[Choice]):
     def __init__(
         self, searches: Searches, *, mode: str = "", query: str = "", choosing: bool = False
     ) -> None:
-        """Without ``mode`` it opens in the best one."""
+        """Without ``mode`` the app starts in the best mode."""
         super().__init__()
         self._choosing = choosing
         self._asked = ""
@@ -125,7 +124,7 @@ class SearchApp(App[Choice]):
         yield Footer()
 
     def on_mount(self) -> None:
-        """Listen to the searches; ask the query that was given."""
+        """Subscribe to the search status; run the initial query, if one was given."""
         self._searches.listen(self._tell)
         self.query_one("#query", Input).focus()
         if self._first_query:
@@ -146,7 +145,7 @@ class SearchApp(App[Choice]):
         self.query_one(SourceView).focus()
 
     def check_action(self, action: str, parameters: tuple[object, ...]) -> bool | None:
-        """Offer F4 only where a result is to be chosen."""
+        """Offer F4 only when a result is to be chosen."""
         return self._choosing if action == "choose" else super().check_action(action, parameters)
 
     def action_choose(self) -> None:
@@ -242,7 +241,7 @@ class SearchApp(App[Choice]):
 
 
 def _shown(rank: int, found: Found) -> Content:
-    """A result in the list: where, why, and a few lines of it."""
+    """A result in the list: its location, why it was found, and a few of its lines."""
     hit = found.hit
     parts: list[Content | str | tuple[str, str]] = [
         (f"{rank:>2} ", "dim"),

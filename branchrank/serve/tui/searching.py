@@ -1,4 +1,4 @@
-"""What the terminal UI searches with: the search tools and the predictors that can run. Knows no terminal."""
+"""The search modes of the terminal UI: the search tools and the available predictors. No terminal code."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ class SourceText(Record, frozen=True, kw_only=True):
 
 
 class Searches:
-    """Every mode over one workspace. Searches take turns, so that nothing is opened twice."""
+    """All modes over one workspace. Searches run one at a time, so that nothing is opened twice."""
 
     def __init__(self, service: Service) -> None:
         self._workspace = service.workspace
@@ -56,10 +56,10 @@ class Searches:
 
     @property
     def best(self) -> str:
-        """The mode to open in, of what is configured and can run.
+        """The best available mode, in which the app starts.
 
-        late-interaction where the index keeps token vectors (without them each query computes those of its
-        candidates), hybrid where its LLM is named, else local, else the last one.
+        That is late-interaction if the index keeps token vectors (without them each query computes those of
+        its candidates), hybrid if its LLM is configured, else local, else the last mode.
         """
         wanted = ["predictor-local"]
         if self._workspace.system("hybrid").asks_llm:
@@ -84,7 +84,7 @@ class Searches:
             return self.mode(mode).search(query, keywords).results
 
     def source(self, hit: Hit) -> SourceText:
-        """The file that a hit lies in."""
+        """The file that contains a hit."""
         try:
             text = self._tools.file_text(hit.source)
         except FileRefused as refusal:
@@ -93,13 +93,13 @@ class Searches:
 
 
 def why(found: Found) -> str:
-    """A result's place in each branch, and its score."""
+    """A result's rank in each branch, and its score."""
     distance = [] if found.hit.distance is None else [f"distance {found.hit.distance:.3f}"]
     return "  ".join([*found.hit.reasons, f"score {found.hit.score:.4f}", *distance])
 
 
 def preview(found: Found) -> list[tuple[int | None, str]]:
-    """A few telling lines of a result: the matched ones with their numbers, else how it begins."""
+    """A few lines of a result: the matched ones with their numbers, else its first lines."""
     matched = found.hit.matched
     if matched:
         lines = found.lines.split("\n")

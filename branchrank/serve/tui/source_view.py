@@ -1,7 +1,7 @@
-"""A source file with its line numbers, a result's lines lit and its matched lines marked.
+"""A view of a source file with line numbers, the result's lines highlighted and its matched lines marked.
 
-Only the visible lines are rendered, so that a file of any length opens at once. The numbers stay when the
-text is scrolled sideways.
+Only the visible lines are rendered, so that a file of any length opens immediately. The line numbers stay in
+place when the text is scrolled horizontally.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from textual.strip import Strip
 
 from branchrank.printable import safe
 
-#: Lines shown before a result's first; fewer where its first match would lie below the middle.
+#: Lines shown before a result's first line; fewer if its first match would be below the middle.
 LEAD = 3
 TAB = 4
 
@@ -50,7 +50,7 @@ class SourceView(ScrollView, can_focus=True):
         result: range = range(0),
         matched: Collection[int] = (),
     ) -> None:
-        """Show ``lines``; ``result`` and ``matched`` are 1-based line numbers to light up."""
+        """Show ``lines``; ``result`` and ``matched`` are 1-based line numbers to highlight."""
         self._lines, self._result, self._matched = lines, result, frozenset(matched)
         width = max((cell_len(line.expandtabs(TAB)) for line in lines), default=0)
         self.virtual_size = Size(self._gutter_width + width, len(lines))
