@@ -303,7 +303,7 @@ def test_a_pickle_that_is_no_data_is_refused_and_runs_nothing(project: Path, tmp
     database.close()
     result = retrieve(project, *flags)
     assert result.exit_code == 4
-    assert "is no data" in result.stderr or "data does not need" in result.stderr
+    assert "is not plain data" in result.stderr or "data does not need" in result.stderr
     assert Evil.ran == []
 
 
