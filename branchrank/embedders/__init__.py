@@ -3,12 +3,12 @@
 ========================  ===========================================================================
 ``--embedder``            route
 ========================  ===========================================================================
-``all-MiniLM-L6-v2``      the original weights from an installed package; no hub, no service
-``none``                  no model: the index is searched by words alone
+``all-MiniLM-L6-v2``      the original weights from an installed package; needs no hub and no server
+``none``                  no model: the index supports keyword search only
 ``fake``, ``fake:128``    hashed words, for tests and demonstrations; the number is the dimension
 ``openai:MODEL``          any OpenAI-compatible ``/v1/embeddings`` at ``--embedding-url``
 ``ollama:MODEL``          an Ollama server's ``/api/embed`` at ``--embedding-url``
-``NAME``, ``NAME:MODEL``  an embedder of an installed package (:mod:`branchrank.embedders.installed`)
+``NAME``, ``NAME:MODEL``  an embedder from an installed package (:mod:`branchrank.embedders.installed`)
 anything else             a sentence-transformers model or a ColBERT checkpoint by hub name or local path
 ========================  ===========================================================================
 """
@@ -48,7 +48,7 @@ __all__ = [
     "unit_rows",
 ]
 
-#: Routes that take a model after a colon.
+#: Routes that accept a model after a colon.
 ROUTES = ("fake", "openai", "ollama")
 
 
@@ -57,10 +57,10 @@ def _routes() -> tuple[str, ...]:
 
 
 def open_embedder(settings: IndexSettings, *, notify: Notify | None = None) -> Embedder:
-    """Open the embedder that ``settings.embedder`` names; ``notify`` hears of a download.
+    """Open the embedder that ``settings.embedder`` names; ``notify`` is called before a download.
 
-    Raises :class:`UsageError` for a malformed name, :class:`~branchrank.errors.ModelError` when the model
-    can't be had; never opens another model instead.
+    Raises :class:`UsageError` for a malformed name, and :class:`~branchrank.errors.ModelError` if the model
+    is not available. It never falls back to another model.
     """
     route, _, model = settings.embedder.partition(":")
     if settings.embedder == NONE:
@@ -86,13 +86,13 @@ def open_embedder(settings: IndexSettings, *, notify: Notify | None = None) -> E
     installed = open_installed(route, model, notify)
     if installed is not None:
         return installed
-    if model and not folder.exists():  # no name on the hub has a colon
+    if model and not folder.exists():  # names on the hub don't contain a colon
         raise UsageError(
             f"embedder {settings.embedder!r}: there is no route {route!r}{or_else(route, _routes())}",
             remedy="correct --embedder, or install the package that provides it",
         )
     meant = _meant(settings.embedder)
-    if meant and "/" not in settings.embedder and not folder.exists():  # the hub's names have an owner
+    if meant and "/" not in settings.embedder and not folder.exists():  # names on the hub have an owner
         raise UsageError(f"there is no embedder {settings.embedder!r}; {meant}", remedy="correct --embedder")
     try:
         return _open_named(settings.embedder, settings.embedding_revision, notify or (lambda line: None))
@@ -103,7 +103,7 @@ def open_embedder(settings: IndexSettings, *, notify: Notify | None = None) -> E
 
 
 def _open_named(model: str, revision: str, notify: Notify) -> Embedder:
-    """The model in a folder or of the hub, a ColBERT checkpoint by its own embedder."""
+    """Open the model in a folder or on the hub. A ColBERT checkpoint gets :class:`ColbertEmbedder`."""
     from branchrank.embedders.colbert import ColbertEmbedder, is_colbert
     from branchrank.embedders.hub import model_folder
     from branchrank.embedders.sentence_transformers import SentenceTransformersEmbedder
@@ -114,20 +114,20 @@ def _open_named(model: str, revision: str, notify: Notify) -> Embedder:
 
 
 def _meant(embedder: str) -> str:
-    """``did you mean `fake`?`` where a name is near a known one but is none."""
+    """``did you mean `fake`?`` if a name is similar to a known name but not equal to it."""
     known = (*_routes(), NONE, minilm.MODEL, minilm.HUB_NAME, IndexSettings().embedder)
     return "" if embedder in known else suggestion(embedder, known)
 
 
 def token_embedder(embedder: Embedder, name: str) -> TokenEmbedder:
-    """The embedder called ``name``, if it gives token vectors. Raises :class:`UsageError` if not."""
+    """Return ``embedder`` if it gives token vectors. Otherwise raise :class:`UsageError` with ``name``."""
     if all(hasattr(embedder, method) for method in ("embed_documents_and_tokens", "embed_query_tokens")):
         return cast("TokenEmbedder", embedder)
     raise _no_tokens(name)
 
 
 def check_gives_tokens(name: str) -> None:
-    """Raise :class:`UsageError` for an embedder behind a server, or for none: these give no token vectors."""
+    """Raise :class:`UsageError` for ``none`` and for embedders on a server, which give no token vectors."""
     if name == NONE:
         raise no_vectors("the index")
     if name.partition(":")[0] in ("openai", "ollama"):
@@ -142,9 +142,10 @@ def _no_tokens(name: str) -> UsageError:
 
 
 def is_bundled(embedder: str) -> bool:
-    """Whether a name is an embedder that the program itself brings or defaults to.
+    """Whether a name is an embedder that is built in, or the default embedder.
 
-    False for folders, endpoints and other models of the hub, and where a folder here has the default's name.
+    False for folders, endpoints and other models of the hub. Also false if the current folder contains a
+    folder with the default's name.
     """
     route, _, dimension = embedder.partition(":")
     if route == "fake":
@@ -155,7 +156,7 @@ def is_bundled(embedder: str) -> bool:
 
 
 def portable_name(embedder: str) -> str:
-    """The embedder as a workspace can keep it: a model's folder by its absolute path."""
+    """The embedder's name to store in a workspace: for a model's folder, its absolute path."""
     folder = Path(embedder).expanduser()
     if embedder in (NONE, minilm.MODEL, minilm.HUB_NAME) or not folder.is_dir():
         return embedder

@@ -1,7 +1,7 @@
-"""Whether vectors that somebody else stored are those of a named model.
+"""Check that vectors stored by another program were made with a named model.
 
-A seeded sample of the texts is embedded again, and each new vector compared with the stored one. Stored
-vectors need not have unit length, and what was embedded of a record may have had several forms.
+A seeded sample of the texts is embedded again, and each new vector is compared with the stored one. Stored
+vectors need not have unit length. The text that was embedded for a record may have one of several forms.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ LEAST_COSINE = 0.999
 
 
 class Agreement(NamedTuple):
-    """Which form of the texts the vectors are of, how many were embedded again, and the least cosine."""
+    """The form of the texts that was embedded, the number of texts checked, and the smallest cosine."""
 
     form: str
     sampled: int
@@ -29,17 +29,18 @@ class Agreement(NamedTuple):
 
 
 def sampled(count: int) -> list[int]:
-    """The rows, of ``count``, that are embedded again, in order."""
+    """The sampled row numbers, out of ``count`` rows, in ascending order."""
     return sorted(Random(SEED).sample(range(count), min(SAMPLE, count)))  # noqa: S311 - no secret
 
 
 def check_agreement(
     embedder: Embedder, vectors: Vectors, forms: Mapping[str, Sequence[str]], *, place: str, remedy: str
 ) -> Agreement:
-    """The form under which every sampled row of ``vectors``, ``(n, d)``, is what ``embedder`` gives its text.
+    """Return the form of the texts for which ``embedder`` reproduces every sampled row of ``vectors``.
 
-    ``forms`` maps names to the n texts. Raises :class:`ArtifactError` about ``place`` when there is none,
-    naming the text that disagrees most under the nearest form.
+    ``vectors`` has shape ``(n, d)``; ``forms`` maps the name of each form to the n texts. If no form matches,
+    raises :class:`ArtifactError` about ``place`` that quotes the text with the smallest cosine in the best
+    form.
     """
     identity = embedder.identity
     model = f"{identity.name} {identity.model}".strip()

@@ -1,13 +1,13 @@
 """A BERT encoder with mean pooling as an ONNX graph over the checkpoint's own weights.
 
-1. The graph is written in ONNX's textual syntax from standard operators; it is a few kilobytes, and the
-   weights stay where they are mapped: nothing is exported, converted or copied to a cache.
-2. One text is one forward pass without padding or mask, so that a vector is a function of its text
-   alone: not of the batch, the order or the number of threads.
-3. Mean pooling is the mean over all tokens, ``[CLS]`` and ``[SEP]`` included, as the original does.
+1. The graph is written in ONNX's textual syntax with standard operators. It takes a few kilobytes and refers
+   to the memory-mapped weights: nothing is exported, converted or copied to a cache.
+2. Each text gets its own forward pass without padding or mask, so a vector depends only on its text, not on
+   the batch, the order or the number of threads.
+3. Mean pooling is the mean over all tokens, including ``[CLS]`` and ``[SEP]``, as in the original model.
 
-Only ONNX Runtime's basic optimiser runs: its fused operators gained nothing on the CPU, and its fused
-skip-layer-norm, written out, cost a tenth of the speed.
+Only ONNX Runtime's basic optimisations are enabled: its fused operators were not faster on the CPU, and using
+its fused skip-layer-norm explicitly was about 10% slower.
 """
 
 from __future__ import annotations
@@ -72,7 +72,7 @@ _TAIL = """
 
 
 class BertShape(Record, frozen=True, kw_only=True):
-    """The part of a BERT checkpoint's ``config.json`` that its graph depends on."""
+    """The fields of a BERT checkpoint's ``config.json`` that the graph depends on."""
 
     hidden_size: int
     num_attention_heads: int
@@ -81,7 +81,7 @@ class BertShape(Record, frozen=True, kw_only=True):
 
 
 class _Tensor(Record, frozen=True, kw_only=True):
-    """One entry of a safetensors header; offsets count from the end of the header."""
+    """One entry of a safetensors header; offsets are relative to the end of the header."""
 
     dtype: str
     shape: tuple[int, ...]
@@ -89,7 +89,7 @@ class _Tensor(Record, frozen=True, kw_only=True):
 
 
 def map_weights(content: NDArray[np.uint8]) -> dict[str, NDArray[np.float32]]:
-    """The float32 tensors of a safetensors file as views of ``content``, its bytes (already verified)."""
+    """The float32 tensors of a safetensors file, as views of its bytes ``content`` (already verified)."""
     header_end = 8 + int.from_bytes(content[:8].tobytes(), "little")
     header = msgspec.json.decode(content[8:header_end].tobytes(), type=dict[str, msgspec.Raw])
     header.pop("__metadata__", None)
@@ -103,7 +103,7 @@ def map_weights(content: NDArray[np.uint8]) -> dict[str, NDArray[np.float32]]:
 
 
 def graph_text(shape: BertShape) -> str:
-    """The encoder in ONNX's syntax, from ``ids``, int64 ``(tokens,)``.
+    """The encoder in ONNX's textual syntax. Its input is ``ids``, int64 ``(tokens,)``.
 
     Its outputs are ``mean``, float32 ``(size,)``, and the last layer's rows, float32 ``(tokens, size)``.
     """
@@ -117,7 +117,7 @@ def graph_text(shape: BertShape) -> str:
 
 
 class BertEncoder:
-    """Runs the graph on the CPU, one thread a call; calls from several threads run side by side."""
+    """Runs the graph on the CPU with one thread per call; several threads can call it at the same time."""
 
     def __init__(self, shape: BertShape, weights: Mapping[str, NDArray[np.float32]]) -> None:
         onnxruntime = _onnxruntime()
@@ -135,7 +135,7 @@ class BertEncoder:
         options = onnxruntime.SessionOptions()
         options.intra_op_num_threads = options.inter_op_num_threads = 1
         options.graph_optimization_level = onnxruntime.GraphOptimizationLevel.ORT_ENABLE_BASIC
-        # The values borrow the arrays' memory, so they live as long as the session.
+        # Keep the values as long as the session, which uses the memory of their arrays.
         self._values = [onnxruntime.OrtValue.ortvalue_from_numpy(array) for array in named.values()]
         options.add_external_initializers(list(named), self._values)
         self._weights = weights
@@ -145,22 +145,22 @@ class BertEncoder:
         )
 
     def mean(self, ids: NDArray[np.int64]) -> NDArray[np.float32]:
-        """The mean of the last layer's rows for one text's token ids: float32 ``(size,)``, not unit."""
+        """The mean of the last layer's rows for one text's token ids: float32 ``(size,)``, not normalised."""
         result: NDArray[np.float32] = self._session.run(["mean"], {"ids": ids})[0]
         return result
 
     def mean_and_tokens(self, ids: NDArray[np.int64]) -> tuple[NDArray[np.float32], NDArray[np.float32]]:
-        """That mean and the rows themselves, float32 ``(len(ids), size)``, of one pass."""
+        """The same mean and the rows themselves, float32 ``(len(ids), size)``, from one forward pass."""
         mean, rows = self._session.run(["mean", self._last], {"ids": ids})
         return mean, rows
 
 
 def _onnxruntime() -> Any:
-    """The module, imported with its telemetry switched off.
+    """Import ONNX Runtime with its telemetry turned off.
 
-    Version 1.31 and later report usage to their maker, and keep a device id and a database in the user's
-    cache, unless ``ORT_DISABLE_TELEMETRY`` is set; they read it once, when they are imported. A program that
-    imported ONNX Runtime before, or sets the variable itself, has decided that already.
+    Unless ``ORT_DISABLE_TELEMETRY`` is set, version 1.31 and later report usage to the vendor and store a
+    device id and a database in the user's cache. The variable is read once, on import. If the program has
+    already imported ONNX Runtime, or has set the variable, its choice is kept.
     """
     if "onnxruntime" not in sys.modules and "ORT_DISABLE_TELEMETRY" not in os.environ:
         with temporary_environment(ORT_DISABLE_TELEMETRY="1"):
@@ -173,7 +173,7 @@ def _onnxruntime() -> Any:
 def _model(
     shape: BertShape, constants: Mapping[str, NDArray[Any]], weights: Mapping[str, NDArray[np.float32]]
 ) -> bytes:
-    """The serialised graph; ``weights`` are named in it, not held."""
+    """The serialised graph; it refers to ``weights`` by name and does not contain them."""
     import onnx
 
     model = onnx.parser.parse_model(graph_text(shape))
@@ -193,5 +193,5 @@ def _model(
 
 
 def read_shape(config: Path) -> BertShape:
-    """Read ``config.json``; raises ``msgspec.ValidationError`` when it is not BERT's."""
+    """Read ``config.json``. Raises ``msgspec.ValidationError`` if it does not describe a BERT model."""
     return msgspec.json.decode(config.read_bytes(), type=BertShape)

@@ -1,9 +1,9 @@
-"""Embeddings kept by what they depend on, so that an unchanged text costs nothing.
+"""The embedding cache: an unchanged text is not embedded again.
 
-1. A vector's key is the SHA-256 of the embedder's identity and of the exact text, prefix included.
-2. Texts that the cache lacks are embedded once each, in batches; a batch is committed as soon as it is done,
-   so that a killed build loses at most one.
-3. A vector of another dimension is a miss and is written anew.
+1. A vector's key is the SHA-256 of the embedder's identity and the exact text, including the prefix.
+2. Each text that is not in the cache is embedded once, in batches. A batch is committed as soon as it is
+   done, so an interrupted build loses at most one batch.
+3. A cached vector with another dimension is a miss and is overwritten.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ from branchrank.embedders.protocol import Embedder, EmbedderIdentity, Vectors
 from branchrank.embedders.sqlite_blobs import BlobLayout, SqliteBlobs
 from branchrank.progress import Notify, Progress, no_progress
 
-#: Texts embedded between two commits: what a killed build can lose.
+#: Texts embedded between two commits, the most that an interrupted build can lose.
 BATCH = 64
 
 
@@ -33,20 +33,20 @@ _LAYOUT = BlobLayout(
 
 
 class EmbeddingCache(Protocol):
-    """Keeps vectors by key. It never fails: what it can't read is a miss, what it can't write is skipped."""
+    """Stores vectors by key. It never raises: a failed read is a miss, a failed write is skipped."""
 
     def get_many(self, keys: Sequence[str], dimension: int) -> dict[str, Vectors]:
-        """The vectors that are there, each float32 of shape ``(dimension,)``."""
+        """Return the vectors that are in the cache, each float32 of shape ``(dimension,)``."""
 
     def put_many(self, vectors: Mapping[str, Vectors]) -> None:
-        """Keep vectors under their keys, replacing what is there."""
+        """Store vectors under their keys, replacing existing ones."""
 
     def close(self) -> None:
         """Release the connection."""
 
 
 def cache_keys(identity: EmbedderIdentity, prefix: str, texts: Sequence[str]) -> list[str]:
-    """The key of each text as ``identity`` embeds it after ``prefix``: 64 hexadecimal digits."""
+    """The key of each text when ``identity`` embeds it after ``prefix``: 64 hexadecimal digits."""
     space = hashlib.sha256(digest_of(identity).encode("ascii"))
     keys = []
     for text in texts:
@@ -62,9 +62,9 @@ def cached_documents(
     texts: Sequence[str],
     progress: Progress = no_progress,
 ) -> Vectors:
-    """The documents' unit rows, float32 ``(len(texts), dimension)``; only what ``cache`` lacks is embedded.
+    """Return the documents' unit rows, float32 ``(len(texts), dimension)``; only cache misses are embedded.
 
-    ``progress`` counts texts, those from the cache at once.
+    ``progress`` counts texts; those from the cache are counted at the start.
     """
     if cache is None:
         return embedder.embed_documents(texts, progress)
@@ -90,11 +90,11 @@ def cached_documents(
 
 
 def cached_query(embedder: Embedder, cache: EmbeddingCache | None, text: str) -> Vectors:
-    """A query's unit vector, float32 ``(dimension,)``; pass no cache to time the embedding itself."""
+    """Return a query's unit vector, float32 ``(dimension,)``; pass ``None`` to time the embedding itself."""
     if cache is None:
         return embedder.embed_query(text)
     identity = embedder.identity
-    # The leading NUL keeps queries apart from documents of the same text and prefix.
+    # The leading NUL gives a query another key than a document with the same text and prefix.
     (key,) = cache_keys(identity, f"\0{identity.query_prefix}", [text])
     known = cache.get_many([key], identity.dimension)
     if key not in known:
@@ -106,7 +106,7 @@ def cached_query(embedder: Embedder, cache: EmbeddingCache | None, text: str) ->
 def open_cache(
     path: Path, *, root: Path | None = None, redis_url: str = "", notify: Notify | None = None
 ) -> EmbeddingCache:
-    """The cache in the SQLite file ``path`` of the workspace ``root``, or in the Redis at ``redis_url``."""
+    """Open the cache in the SQLite file ``path`` of the workspace ``root``, or in Redis at ``redis_url``."""
     if not redis_url:
         return SqliteEmbeddingCache(path, root=root, notify=notify)
     from branchrank.embedders.cache_redis import RedisEmbeddingCache
@@ -115,13 +115,13 @@ def open_cache(
 
 
 class SqliteEmbeddingCache:
-    """Vectors in one SQLite file; see :mod:`branchrank.embedders.sqlite_blobs`."""
+    """An embedding cache in one SQLite file; see :mod:`branchrank.embedders.sqlite_blobs`."""
 
     def __init__(self, path: Path, *, root: Path | None = None, notify: Notify | None = None) -> None:
         self._blobs = SqliteBlobs(path, _LAYOUT, root=root, notify=notify)
 
     def get_many(self, keys: Sequence[str], dimension: int) -> dict[str, Vectors]:
-        """The vectors that are there and intact, each float32 of shape ``(dimension,)``."""
+        """Return the vectors that are in the cache and intact, each float32 of shape ``(dimension,)``."""
         return {
             key: np.frombuffer(vector, dtype="<f4")
             for key, vector in self._blobs.get_many(keys).items()
@@ -129,9 +129,9 @@ class SqliteEmbeddingCache:
         }
 
     def put_many(self, vectors: Mapping[str, Vectors]) -> None:
-        """Keep vectors under their keys, in one transaction."""
+        """Store vectors under their keys, in one transaction."""
         self._blobs.put_many({key: vector.astype("<f4").tobytes() for key, vector in vectors.items()})
 
     def close(self) -> None:
-        """Release the file."""
+        """Close the file."""
         self._blobs.close()

@@ -1,7 +1,7 @@
-"""Embeddings kept in Redis, for machines that share them.
+"""An embedding cache in Redis, which several machines can share.
 
-A value is 16 bytes of checksum and the vector's float32 bytes. A value of another type, length or checksum
-is a miss and is written anew. Nothing is pickled.
+A value is a checksum of 16 bytes followed by the vector's float32 bytes. A value with a wrong type, length or
+checksum is a miss and is overwritten. Nothing is pickled.
 """
 
 from __future__ import annotations
@@ -21,9 +21,10 @@ _CHECKSUM_BYTES = 16
 
 
 class RedisEmbeddingCache:
-    """Vectors under ``branchrank:embedding:<key>`` in the Redis at ``url``.
+    """Vectors under ``branchrank:embedding:<key>`` on the Redis server at ``url``.
 
-    Raises what :class:`RedisConnection` raises; later failures are misses. ``notify`` hears of the first.
+    The constructor raises what :class:`RedisConnection` raises. Later failures are misses; ``notify`` is
+    called for the first one.
     """
 
     def __init__(self, url: str, *, expiry: int = EXPIRY, notify: Notify | None = None) -> None:
@@ -31,7 +32,7 @@ class RedisEmbeddingCache:
         self._expiry = expiry
 
     def get_many(self, keys: Sequence[str], dimension: int) -> dict[str, Vectors]:
-        """The vectors that are there and intact, each float32 of shape ``(dimension,)``."""
+        """Return the vectors that are in the cache and intact, each float32 of shape ``(dimension,)``."""
         found: dict[str, Vectors] = {}
         for start in range(0, len(keys), _KEYS_PER_CALL):
             part = keys[start : start + _KEYS_PER_CALL]
@@ -43,7 +44,7 @@ class RedisEmbeddingCache:
         return found
 
     def put_many(self, vectors: Mapping[str, Vectors]) -> None:
-        """Keep vectors under their keys until they expire."""
+        """Store vectors under their keys until they expire."""
 
         def store() -> None:
             pipeline = self._redis.client.pipeline(transaction=False)
@@ -51,13 +52,13 @@ class RedisEmbeddingCache:
                 content = vector.astype("<f4").tobytes()
                 pipeline.set(_name(key), vector_checksum(key, content) + content, ex=self._expiry)
             for answer in pipeline.execute(raise_on_error=False):
-                if isinstance(answer, Exception):  # raised by the pipeline, it would hold the value
+                if isinstance(answer, Exception):  # the pipeline's own error would contain the value
                     raise answer
 
         self._redis.attempt(store)
 
     def close(self) -> None:
-        """Release the connections."""
+        """Close the connections."""
         self._redis.close()
 
 
@@ -66,7 +67,7 @@ def _name(key: str) -> str:
 
 
 def _vector(key: str, value: Any, dimension: int) -> Vectors | None:
-    """The vector of an intact value, else ``None``."""
+    """The vector in a value, or ``None`` if the value is not intact."""
     if not isinstance(value, bytes) or len(value) != _CHECKSUM_BYTES + 4 * dimension:
         return None
     checksum, content = value[:_CHECKSUM_BYTES], value[_CHECKSUM_BYTES:]

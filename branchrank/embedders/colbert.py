@@ -1,15 +1,17 @@
-"""A ColBERT checkpoint: projected token vectors for late interaction, by hub name or local folder.
+"""ColBERT checkpoints, by hub name or local folder: projected token vectors for late interaction.
 
-1. Two published formats are read, and the one in which sentence-transformers saves such models. Stanford's
-   has the architecture ``HF_ColBERT``, the projection ``linear.weight`` beside the encoder's weights, and its
-   markers and lengths in ``artifact.metadata``. PyLate's is a sentence-transformers folder with a module
-   ``pylate.models.Dense.Dense``, for which the library has a class of its own: PyLate is not imported.
-2. Markers, lengths, the ``[MASK]`` tokens that extend a query and the punctuation that a document leaves out
-   are the checkpoint's. Every vector that it scores is a token vector here, those of special tokens and
-   markers included.
-3. Such a model is not trained to give one vector for a text. The vector of a text is the mean of its token
-   vectors, scaled to unit length. The dot product of two such means is proportional to the mean cosine of all
-   pairs of tokens, where MaxSim takes the best match of each; it serves the first stage only.
+1. Three formats are supported. Stanford's has the architecture ``HF_ColBERT``, the projection
+   ``linear.weight`` beside the encoder's weights, and its markers and lengths in ``artifact.metadata``.
+   PyLate's is a sentence-transformers folder with a module ``pylate.models.Dense.Dense``, which
+   sentence-transformers loads with its own class, so PyLate is not imported. The third is the format in
+   which sentence-transformers saves such models.
+2. The checkpoint defines the markers, the lengths, the ``[MASK]`` tokens that extend a query and the
+   punctuation that is removed from documents. All vectors that ColBERT scores are token vectors here,
+   including those of special tokens and markers.
+3. A ColBERT model is not trained to give one vector per text. The vector of a text is the mean of its token
+   vectors, scaled to unit length. The dot product of two such means is proportional to the mean cosine over
+   all pairs of tokens, whereas MaxSim takes the best match of each query token. It is used for the first
+   stage only.
 4. Texts are encoded one at a time, as in :mod:`branchrank.embedders.sentence_transformers`.
 """
 
@@ -39,13 +41,13 @@ from branchrank.printable import encodable
 from branchrank.progress import Notify, Progress, no_progress
 from branchrank.records import Record
 
-#: Markers and lengths of Stanford's format.
+#: The file with the markers and lengths in Stanford's format.
 METADATA = "artifact.metadata"
 _MODEL_TYPES = ("ColBERT", "MultiVectorEncoder")
 
 
 class _Config(Record, frozen=True, kw_only=True):
-    """What marks a ColBERT checkpoint in ``config.json`` or ``config_sentence_transformers.json``."""
+    """Fields of ``config.json`` or ``config_sentence_transformers.json`` that identify a ColBERT model."""
 
     architectures: tuple[str, ...] | None = None
     model_type: str | None = None
@@ -62,9 +64,9 @@ def is_colbert(folder: Path) -> bool:
 
 
 class ColbertEmbedder:
-    """The ColBERT checkpoint ``model`` at ``revision``, by :mod:`sentence_transformers` from 6.2 on.
+    """The ColBERT checkpoint ``model`` at ``revision``, run by :mod:`sentence_transformers` 6.2 or later.
 
-    Raises :class:`ModelError` when it can't be had, is pickled, or needs code of its own.
+    Raises :class:`ModelError` if the model is not available, is pickled, or needs its own code.
     """
 
     def __init__(self, model: str, revision: str = "", *, notify: Notify | None = None) -> None:
@@ -72,7 +74,7 @@ class ColbertEmbedder:
         folder = model_folder(model, revision, notify)
         check_folder(folder)
         _check_format(folder)
-        # A fast tokenizer must not be used by two threads at once.
+        # The fast tokenizer is not thread-safe.
         self._lock = Lock()
         self._model = load_model(folder, None, notify, multi_vector=True)
         query, document = (self._model.prompts.get(task) or "" for task in ("query", "document"))
@@ -90,18 +92,18 @@ class ColbertEmbedder:
         )
 
     def embed_documents(self, texts: Sequence[str], progress: Progress = no_progress) -> Vectors:
-        """The mean of each text's token vectors, as unit rows."""
+        """One unit row per text: the mean of its token vectors, scaled to unit length."""
         return self.embed_documents_and_tokens(texts, progress).vectors
 
     def embed_query(self, text: str) -> Vectors:
-        """The mean of a query's token vectors, of unit length."""
+        """The mean of a query's token vectors, scaled to unit length."""
         row: Vectors = self._unit(self.embed_query_tokens(text).sum(axis=0, keepdims=True))[0]
         return row
 
     def embed_documents_and_tokens(
         self, texts: Sequence[str], progress: Progress = no_progress
     ) -> DocumentVectors:
-        """The unit rows of each text's tokens, without those that the model leaves out, and their mean."""
+        """The unit rows of each text's tokens, without those that the model removes, and their mean."""
         vectors = np.empty((len(texts), self.identity.dimension), dtype=np.float32)
         tokens = []
         for number, text in enumerate(texts):
@@ -113,12 +115,12 @@ class ColbertEmbedder:
                     show_progress_bar=False,
                 )
             tokens.append(self._unit(rows))
-            vectors[number] = tokens[-1].sum(axis=0)  # the mean's direction, and 0 without a token
+            vectors[number] = tokens[-1].sum(axis=0)  # same direction as the mean; 0 if there are no tokens
             progress("embed", number + 1, len(texts))
         return DocumentVectors(self._unit(vectors), tokens)
 
     def embed_query_tokens(self, text: str) -> Vectors:
-        """The unit rows of a query's tokens, extended with ``[MASK]`` as the checkpoint says."""
+        """The unit rows of a query's tokens, extended with ``[MASK]`` as the checkpoint defines."""
         return self._unit(self._query_rows(text, self.identity.query_prefix))
 
     def _query_rows(self, text: str, prefix: str) -> Vectors:
@@ -139,7 +141,7 @@ def _is_stanford(folder: Path) -> bool:
 
 
 def _check_format(folder: Path) -> None:
-    """Raise :class:`ModelError` where the library would make up markers, or a projection at random."""
+    """Raise :class:`ModelError` if the library would invent the markers or use a random projection."""
     if not _is_stanford(folder):
         if not modules_of(folder):
             raise ModelError(f"{folder} lacks modules.json, which names the projection", remedy=REMEDY)
@@ -148,6 +150,6 @@ def _check_format(folder: Path) -> None:
 
 
 def _digest(folder: Path) -> str:
-    """SHA-256 over the names and digests of the weights and of the files that say how tokens are marked."""
+    """SHA-256 over the names and digests of the weights and of the files that define the token markers."""
     files = [path for pattern in ("*.safetensors", "*.json", METADATA) for path in folder.rglob(pattern)]
     return digest_of({path.relative_to(folder).as_posix(): digest_file(path) for path in sorted(files)})

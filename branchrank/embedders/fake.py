@@ -1,7 +1,7 @@
-"""A deterministic stand-in for a model: lexical overlap gives similarity, nothing is downloaded.
+"""A deterministic substitute for a model: texts are similar if they share words. It needs no download.
 
 1. The text becomes lower-case words, each reduced to its stem.
-2. Each stem counts ``1 + ln(frequency)``, each of its character trigrams a quarter of that.
+2. Each stem has the weight ``1 + ln(frequency)``, each of its character trigrams a quarter of that.
 3. A feature's hash picks a coordinate and a sign (Weinberger et al. 2009, "Feature hashing for large scale
    multitask learning"); the sum is scaled to unit length.
 """
@@ -53,14 +53,14 @@ class FakeEmbedder:
         return unit_rows(rows, origin="the fake embedder")
 
     def embed_query(self, text: str) -> Vectors:
-        """The unit vector of a query, the same as the document's."""
+        """The unit vector of a query; a document with the same text has the same vector."""
         row: Vectors = self.embed_documents([text])[0]
         return row
 
     def embed_documents_and_tokens(
         self, texts: Sequence[str], progress: Progress = no_progress
     ) -> DocumentVectors:
-        """The unit vector of each text and of each word; a text without any has one token, the first axis."""
+        """Unit vectors of each text and of its words; a text without words has one token, the first axis."""
         found = []
         for number, text in enumerate(texts):
             rows = self.embed_query_tokens(text)
@@ -73,7 +73,7 @@ class FakeEmbedder:
         return self.embed_documents(WORD.findall(text.lower()))
 
     def _raw(self, text: str) -> Vectors:
-        """The sum of the hashed features; a text without any gets the first axis."""
+        """The sum of the hashed features; for a text without features, the first axis."""
         row = np.zeros(self.identity.dimension, dtype=np.float64)
         for stem, frequency in Counter(_stems(text)).items():
             weight = 1.0 + math.log(frequency)

@@ -1,13 +1,13 @@
-"""Embeddings from a server: one request for a batch of texts, every answer checked before it is used.
+"""Embeddings from a server: one request per batch of texts; every response is checked before it is used.
 
 1. A request goes to the configured host and nowhere else: redirects are refused.
-2. Too many requests, an overloaded server and a cut connection are retried, twice at most.
-3. An answer must hold one vector per text, all of one dimension, finite and not zero. Anything else is an
-   error that names the endpoint: never a vector.
+2. A request is retried at most twice: after "too many requests", an overloaded server or a lost connection.
+3. A response must contain one vector per text, all of one dimension, finite and not zero. Anything else is
+   an error that names the endpoint.
 
 ``BRANCHRANK_EMBEDDING_KEY`` is sent only to the host that ``BRANCHRANK_EMBEDDING_KEY_HOST`` or
-``BRANCHRANK_INDEX_EMBEDDING_URL`` names, ``OPENAI_API_KEY`` only to api.openai.com over HTTPS, so that a URL
-in a workspace's file draws no key. No message holds a key.
+``BRANCHRANK_INDEX_EMBEDDING_URL`` names, and ``OPENAI_API_KEY`` only to api.openai.com over HTTPS, so a URL
+in a workspace's file can't obtain a key. No message contains a key.
 """
 
 from __future__ import annotations
@@ -38,7 +38,7 @@ from branchrank.progress import Progress, no_progress
 T = TypeVar("T")
 
 BATCH = 32
-#: Seconds before each further attempt, where the server doesn't say.
+#: Seconds to wait before each retry if the response has no ``Retry-After`` header.
 RETRY_WAITS = (0.5, 2.0)
 _LONGEST_WAIT = 10.0
 _RETRIED = (429, 502, 503, 504)
@@ -47,7 +47,7 @@ _PROBE = "dimension"
 
 
 class Endpoint:
-    """A base URL, and the one key that may go there. Raises :class:`UsageError` when it is no HTTP URL."""
+    """A base URL and the key that may be sent to it. Raises :class:`UsageError` if it is not an HTTP URL."""
 
     def __init__(self, url: str, *, timeout: float = 120.0) -> None:
         parts = urlsplit(url)
@@ -75,9 +75,9 @@ class Endpoint:
         return "Authorization" in self._headers
 
     def ask(self, path: str, body: object, answer: type[T], *, remedies: Mapping[int, str]) -> T:
-        """POST ``body`` (``None``: GET) to ``path`` and read the answer.
+        """POST ``body`` (``None``: GET) to ``path`` and decode the response.
 
-        ``remedies`` maps an HTTP status to what fixes it. Raises :class:`ModelError` on every failure.
+        ``remedies`` maps an HTTP status to its fix. Raises :class:`ModelError` on every failure.
         """
         url = f"{self.url}{path}"
         content = self._content(url, None if body is None else msgspec.json.encode(body), remedies)
@@ -85,12 +85,12 @@ class Endpoint:
             return msgspec.json.decode(content, type=answer)
         except (msgspec.DecodeError, UnicodeDecodeError) as error:
             raise ModelError(
-                f"{url} answered something else than embeddings: {error}",
+                f"the response of {url} does not contain embeddings: {error}",
                 remedy="check that --embedding-url names an embedding server",
             ) from None
 
     def _content(self, url: str, body: bytes | None, remedies: Mapping[int, str]) -> bytes:
-        """The body of the first attempt that succeeds."""
+        """The response body of the first attempt that succeeds."""
         for wait in (*RETRY_WAITS, None):
             try:
                 return self._sent(url, body)
@@ -121,7 +121,7 @@ class Endpoint:
         )
 
     def _readable(self, error: StatusError) -> str:
-        """The first line of what the server said, without keys and control characters."""
+        """The first line of the server's error message, without keys and control characters."""
         text = error.body[:2000].decode("utf-8", "replace")
         for secret in (self._key, self._password):
             text = text.replace(secret, "[key]") if secret else text
@@ -130,7 +130,7 @@ class Endpoint:
 
 
 class HttpEmbedder(ABC):
-    """What the routes over HTTP share. The server is asked for the identity when it is first needed."""
+    """The base class of the HTTP routes. The identity is requested from the server on first use."""
 
     route = ""
 
@@ -145,7 +145,7 @@ class HttpEmbedder(ABC):
 
     @cached_property
     def identity(self) -> EmbedderIdentity:
-        """What the server tells of the model. Raises :class:`ModelError` when it can't be reached."""
+        """The model's identity according to the server. Raises :class:`ModelError` if it can't be reached."""
         revision, max_tokens = self.describe()
         return EmbedderIdentity(
             name=self.route,
@@ -175,7 +175,7 @@ class HttpEmbedder(ABC):
 
     @abstractmethod
     def describe(self) -> tuple[str, int]:
-        """The model's revision (empty when unknown) and its limit in tokens."""
+        """The model's revision (empty if unknown) and its limit in tokens."""
 
     @abstractmethod
     def vectors(self, texts: Sequence[str]) -> Sequence[Sequence[float]]:
@@ -193,7 +193,7 @@ class HttpEmbedder(ABC):
         return rows
 
     def _request(self, texts: Sequence[str]) -> Vectors:
-        # Servers refuse an empty text; a blank is embedded as one.
+        # Servers reject an empty text, so it is sent as one space.
         vectors = self.vectors([encodable(text) or " " for text in texts])
         lengths = {len(vector) for vector in vectors}
         if len(vectors) != len(texts) or len(lengths) != 1 or not all(lengths):
@@ -212,12 +212,12 @@ _REMEDIES = {
     403: "set BRANCHRANK_EMBEDDING_KEY, and BRANCHRANK_EMBEDDING_KEY_HOST to the endpoint's host",
     404: "check the model's name and --embedding-url",
     413: "use a smaller --chunk-tokens",
-    429: "wait, and run the command again: what is embedded is kept",
+    429: "wait, then run the command again; finished embeddings are kept",
 } | dict.fromkeys((301, 302, 303, 307, 308), "give the final address with --embedding-url")
 
 
 def _key_for(host: str, *, https: bool, environment: Mapping[str, str]) -> str:
-    """The key that may go to ``host``, or an empty text."""
+    """The key that may be sent to ``host``, or an empty string."""
     key = environment.get("BRANCHRANK_EMBEDDING_KEY", "")
     own_host = environment.get("BRANCHRANK_EMBEDDING_KEY_HOST", "").lower()
     named = urlsplit(environment.get("BRANCHRANK_INDEX_EMBEDDING_URL", "")).hostname
@@ -227,5 +227,5 @@ def _key_for(host: str, *, https: bool, environment: Mapping[str, str]) -> str:
 
 
 def _retry_after(header: str | None, otherwise: float) -> float:
-    """Seconds to wait, at most ten."""
+    """Seconds to wait before the next attempt, at most ten."""
     return min(float(header), _LONGEST_WAIT) if header and header.isdecimal() else otherwise

@@ -1,9 +1,10 @@
-"""Where a named model's files are: a folder, the hub's local cache, or, said and tried once, the hub.
+"""Find the files of a model: in a folder, in the hub's local cache, or by one download from the hub.
 
-1. An existing folder is taken as it is.
-2. Otherwise the hub's local cache is asked, without a connection.
-3. Otherwise the hub is asked once, with a short timeout; what is missing there costs seconds, not minutes.
-   Only configuration, vocabulary and safetensors files are fetched: no code, no pickle.
+1. An existing folder is used directly.
+2. Otherwise the hub's local cache is searched, without a network connection.
+3. Otherwise the model is downloaded. The hub is tried once with a short timeout, so a missing model fails
+   in seconds, not minutes. Only configuration, vocabulary and safetensors files are downloaded: no code, no
+   pickles.
 """
 
 from __future__ import annotations
@@ -13,7 +14,7 @@ from pathlib import Path
 from branchrank.errors import ModelError
 from branchrank.progress import Notify
 
-#: Seconds that the hub has to answer at all.
+#: Seconds to wait for a response of the hub.
 TIMEOUT = 5.0
 _FETCHED = ["*.json", "*.txt", "*.model", "*.safetensors", "artifact.metadata"]
 _REMEDY = (
@@ -23,9 +24,9 @@ _REMEDY = (
 
 
 def model_folder(model: str, revision: str, notify: Notify) -> Path:
-    """The folder of ``model``, a path or a hub name, at ``revision`` (empty: the hub's default).
+    """Return the folder of ``model``, a path or a hub name, at ``revision`` (empty: the hub's default).
 
-    ``notify`` hears of a download before it starts. Raises :class:`ModelError`.
+    ``notify`` is called before a download starts. Raises :class:`ModelError` if the model is not available.
     """
     folder = Path(model).expanduser()
     if folder.is_dir():
@@ -50,7 +51,7 @@ def _cached(model: str, revision: str) -> Path | None:
         raise ModelError(f"{model!r} is not a model's name: {error}", remedy="correct --embedder") from None
     except OSError:
         return None
-    # An interrupted download leaves a folder without all of its files.
+    # After an interrupted download, some files are missing from the folder.
     complete = (folder / "config.json").is_file() and any(folder.rglob("*.safetensors"))
     return folder if complete else None
 
@@ -64,7 +65,7 @@ def _download(model: str, revision: str, notify: Notify) -> Path:
         found = HfApi().model_info(model, revision=revision or None, timeout=TIMEOUT)
         names = [sibling.rfilename for sibling in found.siblings or ()]
         if any(name.endswith(".safetensors") for name in names):
-            # By the revision's name, not its hash: the cache then finds it by that name.
+            # Download by the revision's name, not its hash, so that the cache can find it by that name.
             return Path(
                 snapshot_download(
                     model, revision=revision or None, allow_patterns=_FETCHED, etag_timeout=TIMEOUT
@@ -73,7 +74,7 @@ def _download(model: str, revision: str, notify: Notify) -> Path:
     except (RepositoryNotFoundError, RevisionNotFoundError):
         at = f" at revision {revision!r}" if revision else ""
         raise ModelError(f"the hub has no public model {model!r}{at}", remedy=_REMEDY) from None
-    except Exception as error:  # the library passes on errors of several HTTP libraries
+    except Exception as error:  # the library raises errors of several HTTP libraries
         reason = str(error).strip().partition("\n")[0] or type(error).__name__
         raise ModelError(f"the model {model!r} can't be downloaded: {reason}", remedy=_REMEDY) from error
     raise ModelError(

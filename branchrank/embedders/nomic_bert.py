@@ -1,15 +1,16 @@
-"""NomicBert checkpoints as they are published, for the NomicBert that transformers has built in.
+"""Translate published NomicBert checkpoints for the NomicBert that is built into transformers.
 
 The published ``config.json`` (``nomic-ai/nomic-bert-2048``, CodeRankEmbed, nomic-embed-text) has GPT-2's
-field names and switches for variants; transformers' own configuration has BERT's names and one variant:
+field names, and switches for variants of the architecture. transformers' configuration has BERT's field names
+and supports one variant.
 
-1. Every published field that shapes the computation is mapped to its name there. A field that is left out has
-   the default of the published configuration class, not that of transformers.
+1. Every published field that affects the computation is mapped to its name in transformers. A missing field
+   has the default of the published configuration class, not that of transformers.
 2. As in the published code, the vocabulary is rounded up to a multiple of ``pad_vocab_size_multiple``, and
    the width of the gated MLP to a multiple of 256.
-3. A switch whose value the built-in architecture cannot honour is an error that names it.
-4. The weights must be those of such a model, each once: transformers would fill a missing one with random
-   numbers.
+3. If the built-in architecture does not support the value of a switch, the error names the switch.
+4. The weights must be exactly those of the architecture, because transformers would fill a missing one with
+   random numbers.
 """
 
 from __future__ import annotations
@@ -25,7 +26,7 @@ from branchrank.records import Record
 
 _REMEDY = "choose another model with --embedder; all-MiniLM-L6-v2 needs no hub"
 _MLP_MULTIPLE = 256
-#: Gated activations, and the name of the gate's function in transformers.
+#: Maps a gated activation to the name of its gate function in transformers.
 _GATES = {"swiglu": "silu", "geglu": "gelu", "glu": "sigmoid"}
 _LAYER_WEIGHTS = (
     "attn.Wqkv.weight",
@@ -44,12 +45,12 @@ _EMBEDDING_WEIGHTS = (
     "emb_ln.weight",
     "emb_ln.bias",
 )
-#: Heads that an embedding model does not use.
+#: Prefixes of the weights of heads, which an embedding model does not use.
 _UNUSED = ("pooler.", "cls.")
 
 
 class PublishedConfig(Record, frozen=True, kw_only=True):
-    """The fields of a published ``config.json`` that shape the computation, with their published defaults."""
+    """The fields of a published ``config.json`` that affect the computation, with published defaults."""
 
     n_embd: int = 768
     n_layer: int = 12
@@ -79,7 +80,7 @@ class PublishedConfig(Record, frozen=True, kw_only=True):
     num_experts: int = 0
 
 
-#: What the built-in architecture has, for each switch that it lacks.
+#: The values that the built-in architecture supports, for each switch that it does not have.
 _FIXED: dict[str, tuple[Any, ...]] = {
     "rotary_emb_fraction": (1.0,),
     "rotary_emb_interleaved": (False,),
@@ -99,9 +100,9 @@ _FIXED: dict[str, tuple[Any, ...]] = {
 
 
 def native_config(folder: Path) -> dict[str, Any]:
-    """The built-in configuration's fields for a published checkpoint; empty for any other model.
+    """Return the fields of transformers' configuration for a published checkpoint; empty for other models.
 
-    Raises :class:`ModelError` naming the field whose value can't be honoured.
+    Raises :class:`ModelError` that names the field if its value is not supported.
     """
     path = folder / "config.json"
     try:

@@ -1,4 +1,7 @@
-"""An Ollama server: ``/api/embed`` for vectors, ``/api/show`` and ``/api/tags`` for the model's identity."""
+"""The embedder for an Ollama server.
+
+The vectors come from ``/api/embed``, the model's identity from ``/api/show`` and ``/api/tags``.
+"""
 
 from __future__ import annotations
 
@@ -31,7 +34,7 @@ class _Tags(Record, frozen=True, kw_only=True):
 
 
 class OllamaEmbedder(HttpEmbedder):
-    """``model`` on the Ollama server at ``url``; texts past its context are truncated by the server."""
+    """``model`` on the Ollama server at ``url``; the server truncates texts longer than the context."""
 
     route = "ollama"
 

@@ -1,4 +1,4 @@
-"""Any OpenAI-compatible ``/v1/embeddings``."""
+"""The embedder for any OpenAI-compatible ``/v1/embeddings`` endpoint."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from branchrank.errors import ModelError
 from branchrank.records import Record
 
 DEFAULT_URL = "https://api.openai.com/v1"
-#: OpenAI's own models take 8,191 tokens; of any other model only the usual least is assumed.
+#: The limit of OpenAI's own models; for other models a smaller, common limit is assumed.
 _OPENAI_TOKENS = 8191
 _LEAST_TOKENS = 512
 
@@ -39,17 +39,17 @@ class OpenAIEmbedder(HttpEmbedder):
         self._path = "/embeddings" if endpoint.has_path else "/v1/embeddings"
 
     def describe(self) -> tuple[str, int]:
-        """No revision; the limit by the model's name."""
+        """An empty revision, and the limit in tokens for the model's name."""
         return "", _OPENAI_TOKENS if self.model.startswith("text-embedding-") else _LEAST_TOKENS
 
     def vectors(self, texts: Sequence[str]) -> Sequence[Sequence[float]]:
-        """The vectors, put in order by the index that each carries."""
+        """The vectors, sorted by the index in each item of the response."""
         body = {"model": self.model, "input": texts, "encoding_format": "float"}
         data = self.endpoint.ask(self._path, body, _Answer, remedies={}).data
         data.sort(key=lambda item: item.index)
         if [item.index for item in data] != list(range(len(texts))):
             raise ModelError(
-                f"{self.model} at {self.endpoint.url} answered for texts "
+                f"{self.model} at {self.endpoint.url} returned vectors for texts "
                 f"{[item.index for item in data][:40]} of {len(texts)}",
                 remedy="check the server's log; the answer is incomplete",
             )

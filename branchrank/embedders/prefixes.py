@@ -1,7 +1,7 @@
-"""What a model was trained to see before a query and before a document.
+"""The prefixes that a model was trained with, for queries and for documents.
 
-A model that states its own prompts is asked first; these are the published conventions of model families
-that often don't, or that are served by name, where there is no one to ask.
+A model's own prompts are preferred. These prefixes, published for model families, are used for models without
+prompts, and for models on a server, where the prompts can't be read.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ _CONVENTIONS = (
 
 
 def conventional_prefixes(model: str) -> Prefixes:
-    """The published prefixes for a model's name, owner and tag (``owner/name:tag``) apart; else none."""
+    """The published prefixes for a model's name, ignoring owner and tag (``owner/name:tag``); else empty."""
     name = model.rstrip("/").rpartition("/")[2].partition(":")[0].lower()
     for pattern, prefixes in _CONVENTIONS:
         if re.fullmatch(pattern, name):

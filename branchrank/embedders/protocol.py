@@ -1,12 +1,12 @@
-"""What every embedder promises, and the identity that says which vectors can be compared.
+"""The interface of every embedder, and the identity that tells which vectors can be compared.
 
 1. A document is embedded as ``document_prefix + text``, a query as ``query_prefix + text``.
-2. A text past ``max_tokens`` of the model's own tokenizer is truncated to its first tokens.
-3. Every vector is float32 and of unit length, so that the dot product is the cosine similarity.
-4. A model that runs in this process can also give a vector for each token of a text: those of its last
-   layer, before they are pooled. A document gives all of its tokens, a query only those of its own words:
-   neither the tokenizer's special tokens nor the prefix. A document's own vector comes from the same forward
-   pass, and is the one that it has without its tokens, byte for byte.
+2. A text longer than ``max_tokens`` tokens (of the model's own tokenizer) is truncated at the end.
+3. Every vector is float32 and has unit length, so the dot product is the cosine similarity.
+4. A model that runs in this process can also give a vector for each token of a text: the rows of its last
+   layer before pooling. A document gives all of its tokens; a query gives only the tokens of its own words,
+   without the tokenizer's special tokens and the prefix. The document's vector comes from the same forward
+   pass and is identical, byte for byte, to the vector computed without token vectors.
 """
 
 from __future__ import annotations
@@ -26,10 +26,10 @@ Vectors = NDArray[np.float32]
 
 
 class EmbedderIdentity(Record, frozen=True, kw_only=True):
-    """Everything a vector depends on besides its text; two equal identities give equal vectors.
+    """Everything that a vector depends on besides its text; equal identities give equal vectors.
 
     ``name`` is the route (``minilm``, ``sentence-transformers``, ``openai``, ``ollama``, ``fake``), ``model``
-    what the route was asked for. ``revision`` and ``weights_digest`` are empty where the route can't tell.
+    the requested model. ``revision`` and ``weights_digest`` are empty if the route can't determine them.
     """
 
     name: str
@@ -44,11 +44,11 @@ class EmbedderIdentity(Record, frozen=True, kw_only=True):
 
 
 class Embedder(Protocol):
-    """Turns texts into unit vectors. Raises :class:`~branchrank.errors.ModelError` when it can't."""
+    """Turns texts into unit vectors. Raises :class:`~branchrank.errors.ModelError` if that fails."""
 
     @property
     def identity(self) -> EmbedderIdentity:
-        """What the vectors depend on."""
+        """Everything that the vectors depend on besides the texts."""
 
     def embed_documents(self, texts: Sequence[str], progress: Progress = no_progress) -> Vectors:
         """One unit row per text, in the order of ``texts``: float32, shape ``(len(texts), dimension)``.
@@ -76,19 +76,19 @@ class TokenEmbedder(Embedder, Protocol):
     def embed_documents_and_tokens(
         self, texts: Sequence[str], progress: Progress = no_progress
     ) -> DocumentVectors:
-        """The unit row of each text, that of ``embed_documents``, and the unit rows of its tokens.
+        """The unit row of each text, as from ``embed_documents``, and the unit rows of its tokens.
 
         ``progress("embed", done, total)`` counts texts.
         """
 
     def embed_query_tokens(self, text: str) -> Vectors:
-        """The unit rows of a query's tokens: float32, shape ``(tokens, d)``, maybe no rows."""
+        """The unit rows of a query's tokens: float32, shape ``(tokens, d)``; there can be 0 rows."""
 
 
 def unit_rows(vectors: Vectors, *, origin: str) -> Vectors:
     """Divide each row of an ``(n, d)`` array by its length.
 
-    Raises :class:`ModelError` naming ``origin`` when a row is not finite or is zero.
+    Raises :class:`ModelError` that names ``origin`` if a row is zero or not finite.
     """
     lengths = np.sqrt(np.square(vectors, dtype=np.float64).sum(axis=1, keepdims=True))
     if not np.isfinite(lengths).all() or not lengths.all():
@@ -102,5 +102,5 @@ def unit_rows(vectors: Vectors, *, origin: str) -> Vectors:
 
 
 def vector_checksum(key: str, vector: bytes) -> bytes:
-    """16 bytes that tie a vector's bytes to its key."""
+    """A checksum of 16 bytes over a vector's key and its bytes."""
     return hashlib.blake2b(vector, key=key.encode("ascii", "replace")[:64], digest_size=16).digest()

@@ -1,13 +1,14 @@
-"""Any sentence-transformers model, by hub name or local folder; CodeRankEmbed with its query prefix.
+"""Any sentence-transformers model, by hub name or local folder.
 
-1. The folder is looked through before anything is loaded: pickled weights, and modules or architectures that
-   need code of their own, are refused. No remote code runs.
-2. The model is loaded in float32 on the device that the library chooses, else on the CPU.
+1. The folder is checked before anything is loaded: pickled weights, and modules or architectures that need
+   their own code, are rejected. No remote code is run.
+2. The model is loaded in float32 on the device that the library chooses; if that fails, on the CPU.
 3. A NomicBert in its published format has its configuration translated
    (:mod:`branchrank.embedders.nomic_bert`).
-4. Texts are encoded one at a time unless another batch size is asked for: in a padded batch a vector
-   depends, in its last digits, on the texts beside it.
-5. Prefixes are the model's own prompts. A model without prompts gets those that were published for it.
+4. Texts are encoded one at a time unless the caller sets another batch size, because in a padded batch the
+   last digits of a vector depend on the other texts.
+5. Prefixes are the model's own prompts. For a model without prompts, the published ones are used, such as
+   CodeRankEmbed's query prefix.
 """
 
 from __future__ import annotations
@@ -35,16 +36,16 @@ from branchrank.records import Record
 
 #: Texts between two calls of ``progress``.
 _STEP = 16
-#: Assumed where neither model nor tokenizer states a limit.
+#: The limit in tokens that is assumed if neither the model nor the tokenizer states one.
 LEAST_TOKENS = 512
 REMEDY = "choose another model with --embedder; all-MiniLM-L6-v2 needs no hub"
-#: PyLate's projection, for which sentence-transformers has a class of its own.
+#: The class name of PyLate's projection, which sentence-transformers loads with its own class.
 PYLATE_DENSE = "pylate.models.Dense.Dense"
 _PICKLED = ("*.bin", "*.pt", "*.pth", "*.pkl", "*.ckpt")
 
 
 class _Config(Record, frozen=True, kw_only=True):
-    """What decides whether a model's architecture is built in."""
+    """The fields of ``config.json`` that tell whether a model's architecture is built in."""
 
     model_type: str = ""
     auto_map: dict[str, Any] = msgspec.field(default_factory=dict)
@@ -58,9 +59,9 @@ class Module(Record, frozen=True, kw_only=True):
 
 
 class SentenceTransformersEmbedder:
-    """``model`` at ``revision``, by :mod:`sentence_transformers`.
+    """``model`` at ``revision``, run by :mod:`sentence_transformers`.
 
-    Raises :class:`ModelError` when the model can't be had, is pickled, or needs code of its own.
+    Raises :class:`ModelError` if the model is not available, is pickled, or needs its own code.
     """
 
     def __init__(
@@ -76,7 +77,7 @@ class SentenceTransformersEmbedder:
         folder = model_folder(model, revision, notify)
         check_folder(folder)
         self._batch_size = batch_size
-        # A fast tokenizer must not be used by two threads at once.
+        # The fast tokenizer is not thread-safe.
         self._lock = Lock()
         self._model = load_model(folder, device, notify)
         prefixes = _prefixes(self._model.prompts, model)
@@ -123,7 +124,7 @@ class SentenceTransformersEmbedder:
     def embed_documents_and_tokens(
         self, texts: Sequence[str], progress: Progress = no_progress
     ) -> DocumentVectors:
-        """The unit row of each text and those of its tokens, special ones and the prefix's included."""
+        """The unit rows of each text and of its tokens, including special tokens and those of the prefix."""
         vectors = np.empty((len(texts), self.identity.dimension), dtype=np.float32)
         tokens = []
         for number, text in enumerate(texts, start=1):
@@ -140,7 +141,7 @@ class SentenceTransformersEmbedder:
         return DocumentVectors(unit_rows(vectors, origin=self.identity.model), tokens)
 
     def embed_query_tokens(self, text: str) -> Vectors:
-        """The unit rows of a query's tokens, without special ones and without those of the prefix."""
+        """The unit rows of a query's tokens, without special tokens and those of the prefix."""
         with self._lock:
             (encoded,) = self._model.encode_query(
                 [encodable(text)],
@@ -158,7 +159,7 @@ class SentenceTransformersEmbedder:
 
 
 def check_folder(folder: Path) -> None:
-    """Raise :class:`ModelError` where loading ``folder`` would need a pickle or foreign code."""
+    """Raise :class:`ModelError` if loading ``folder`` would need a pickle or the model's own code."""
     modules = modules_of(folder)
     foreign = [
         module.type
@@ -194,18 +195,18 @@ def _check_architecture(path: Path) -> None:
 
 
 def modules_of(folder: Path) -> tuple[Module, ...]:
-    """The parts of a model, in order; none where it is a plain transformer. Raises :class:`ModelError`."""
+    """The modules of a model, in order; empty for a plain transformer. Raises :class:`ModelError`."""
     modules: tuple[Module, ...] = read_json(folder / "modules.json", tuple[Module, ...], default=())
     return modules
 
 
 def folder_revision(folder: Path, asked: str) -> str:
-    """The commit of a folder of the hub's cache; for another folder the revision that was asked for."""
+    """The commit of a folder in the hub's cache; for any other folder, the requested revision."""
     return folder.name if folder.parent.name == "snapshots" else asked
 
 
 def read_json(path: Path, record_type: type[Any], *, default: Any) -> Any:
-    """The record in a model's file, ``default`` where there is no such file. Raises :class:`ModelError`."""
+    """Read a record from a model's file; ``default`` if it does not exist. Raises :class:`ModelError`."""
     try:
         return msgspec.json.decode(path.read_bytes(), type=record_type)
     except FileNotFoundError:
@@ -215,9 +216,9 @@ def read_json(path: Path, record_type: type[Any], *, default: Any) -> Any:
 
 
 def load_model(folder: Path, device: str | None, notify: Notify, *, multi_vector: bool = False) -> Any:
-    """The library's model in ``folder``: a ``SentenceTransformer``, or a ``MultiVectorEncoder``.
+    """Load the model in ``folder`` as a ``SentenceTransformer`` or a ``MultiVectorEncoder``.
 
-    Raises :class:`ModelError` when the files can't be loaded.
+    Raises :class:`ModelError` if the files can't be loaded.
     """
     with preserved_random_state(), preserved_start_method():
         import sentence_transformers
@@ -239,23 +240,23 @@ def load_model(folder: Path, device: str | None, notify: Notify, *, multi_vector
                 model_kwargs={"use_safetensors": True, "dtype": "float32"},
                 config_kwargs=config or None,
             )
-    except Exception as error:  # whatever the files make the library raise
+    except Exception as error:  # damaged files can make the library raise any exception
         if device is None and _has_accelerator():
-            notify(f"the accelerator can't hold {folder.name}; using the CPU: {error}")
+            notify(f"{folder.name} does not fit on the accelerator; using the CPU: {error}")
             return load_model(folder, "cpu", notify, multi_vector=multi_vector)
         reason = str(error).strip().partition("\n")[0] or type(error).__name__
         raise ModelError(f"the model in {folder} can't be loaded: {reason}", remedy=REMEDY) from error
 
 
 def _transformer_folder(folder: Path) -> Path:
-    """The part of a model's folder that holds the transformer: the first module's."""
+    """The folder of a model's first module, which contains the transformer."""
     modules = modules_of(folder)
     return folder / modules[0].path if modules else folder
 
 
 @contextlib.contextmanager
 def _quiet_loading() -> Iterator[None]:
-    """No progress bar between the command's own lines, and no report of weights that are merely not used."""
+    """Suppress progress bars and log lines about unused weights while the library loads a model."""
     from transformers.utils import logging
 
     shown = logging.is_progress_bar_enabled()
@@ -271,7 +272,7 @@ def _quiet_loading() -> Iterator[None]:
 
 
 def _matters(record: LogRecord) -> bool:
-    """Whether a line of the library is more than a report of unused weights, such as ColBERT's projection."""
+    """Whether a log line is worth showing; reports of unused weights (ColBERT's projection) are not."""
     text = record.getMessage()
     return "LOAD REPORT" not in text or any(word in text for word in ("MISSING", "MISMATCH", "CONVERSION"))
 
@@ -283,7 +284,7 @@ def _has_accelerator() -> bool:
 
 
 def _prefixes(prompts: Mapping[str, str | None], model: str) -> Prefixes:
-    """The model's own prompts for queries and documents; where it has neither, the published ones."""
+    """The model's own prompts for queries and documents; if it has neither, the published ones."""
     document = next((text for name in ("document", "passage", "corpus") if (text := prompts.get(name))), "")
     own = Prefixes(prompts.get("query") or "", document)
     return own if any(own) else conventional_prefixes(model)

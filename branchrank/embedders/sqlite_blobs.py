@@ -1,9 +1,9 @@
-"""Bytes kept by key in one SQLite file: what the caches of vectors are made of.
+"""A key-value store of bytes in one SQLite file, used by the caches of vectors.
 
-1. Each row carries a checksum of its key and bytes. A row that fails it is a miss and is written anew.
-2. A file that is not such a cache, or is damaged, is set aside under another name. A disk that can't be
-   written means no cache. Both are said once, and neither is an error.
-3. Where the file has a limit, the rows that were written first make room.
+1. Each row has a checksum of its key and bytes. A row that does not match it is a miss and is overwritten.
+2. A file that is damaged or is not such a cache is renamed, and a new cache is created. If the disk can't be
+   written, no cache is used. Both cases are reported once and neither is an error.
+3. If the file has a size limit, the oldest rows are deleted to make room.
 """
 
 from __future__ import annotations
@@ -28,9 +28,9 @@ _DAMAGE = (sqlite3.SQLITE_CORRUPT, sqlite3.SQLITE_NOTADB)
 
 
 class BlobLayout(NamedTuple):
-    """One kind of cache file, by what it keeps. ``schema`` makes its table ``embeddings``.
+    """One kind of cache file; ``what`` names its contents. ``schema`` creates its table ``embeddings``.
 
-    ``limit_bytes`` is the size that the file is kept below, for a table with row ids; 0: no limit.
+    ``limit_bytes`` is the maximum size of the file, for a table with row ids; 0 means no limit.
     """
 
     what: str
@@ -40,10 +40,10 @@ class BlobLayout(NamedTuple):
 
 
 class SqliteBlobs:
-    """Bytes by key in the file ``path``, shared safely by threads and processes.
+    """Bytes by key in the file ``path``. Safe for several threads and processes.
 
-    Below the folder ``root`` (default: the one that holds the file) no link is followed. ``notify`` gets one
-    line when the file was set aside or is not used.
+    No link is followed below the folder ``root`` (default: the file's folder). ``notify`` is called with one
+    line if the file was renamed or can't be used.
     """
 
     def __init__(
@@ -59,7 +59,7 @@ class SqliteBlobs:
         self._guarded(lambda connection: None)
 
     def get_many(self, keys: Sequence[str]) -> dict[str, bytes]:
-        """What is there and intact."""
+        """Return the entries that exist and are intact."""
 
         def select(connection: sqlite3.Connection) -> list[tuple[object, object, object]]:
             return connection.execute(
@@ -74,7 +74,7 @@ class SqliteBlobs:
         }
 
     def put_many(self, blobs: Mapping[str, bytes]) -> None:
-        """Keep bytes under their keys, in one transaction."""
+        """Store bytes under their keys, in one transaction."""
         rows = [(key, blob, vector_checksum(key, blob)) for key, blob in blobs.items()]
 
         def insert(connection: sqlite3.Connection) -> None:
@@ -85,13 +85,13 @@ class SqliteBlobs:
         self._guarded(insert)
 
     def close(self) -> None:
-        """Release the file."""
+        """Close the file."""
         with self._lock:
             self._close()
             self._off = True
 
     def _make_room(self, connection: sqlite3.Connection, coming: int) -> None:
-        """Delete the oldest rows, an eighth of the file at a time, until ``coming`` bytes more fit."""
+        """Delete the oldest rows, an eighth of them at a time, until ``coming`` more bytes fit."""
         limit = self._layout.limit_bytes
         while limit and _used(connection) + coming > limit:
             count = connection.execute("SELECT count(*) FROM embeddings").fetchone()[0]
@@ -103,7 +103,7 @@ class SqliteBlobs:
             )
 
     def _guarded(self, work: Callable[[sqlite3.Connection], T]) -> T | None:
-        """The result of ``work``, or ``None`` once the cache is off; a damaged file is replaced once."""
+        """Return the result of ``work``, or ``None`` if the cache is off. A damaged file is replaced once."""
         with self._lock:
             for may_replace in (True, False):
                 if self._off:
@@ -119,7 +119,7 @@ class SqliteBlobs:
         return None
 
     def _set_aside(self, error: Exception) -> bool:
-        """Rename the file, so that a new one can take its place; false when the disk refuses."""
+        """Rename the file, so that a new one can be created; false if the rename fails."""
         number = 1
         while (aside := self._path.with_name(f"{self._path.name}.set-aside-{number}")).exists():
             number += 1
@@ -143,7 +143,7 @@ class SqliteBlobs:
 
 
 class _ForeignFileError(sqlite3.DatabaseError):
-    """The file is a database of something else, or of another version."""
+    """The file is another program's database, or has another version."""
 
 
 def _connect(path: Path, root: Path, layout: BlobLayout) -> sqlite3.Connection:
@@ -152,7 +152,7 @@ def _connect(path: Path, root: Path, layout: BlobLayout) -> sqlite3.Connection:
     relative = path.relative_to(root).as_posix()
     create_beneath(root, relative)
     connection = sqlite3.connect(path, timeout=10, check_same_thread=False)
-    # A damaged key is one that nobody asked for, not an error.
+    # A damaged key must not raise an error; it just does not match any requested key.
     connection.text_factory = lambda raw: raw.decode("utf-8", "replace")
     try:
         check_opened(root, relative)
@@ -169,7 +169,7 @@ def _connect(path: Path, root: Path, layout: BlobLayout) -> sqlite3.Connection:
                 connection.execute("SELECT sql FROM sqlite_master WHERE sql NOT NULL").fetchall(),
             )
             if found != (layout.application_id, _VERSION, [(layout.schema,)]):
-                raise _ForeignFileError("a database of something else")
+                raise _ForeignFileError("another program's database")
         connection.execute("PRAGMA journal_mode = WAL")
         connection.execute("PRAGMA synchronous = NORMAL")
     except BaseException:
@@ -179,7 +179,7 @@ def _connect(path: Path, root: Path, layout: BlobLayout) -> sqlite3.Connection:
 
 
 def _used(connection: sqlite3.Connection) -> int:
-    """Bytes of the file that hold something."""
+    """The number of bytes of the file that are in use."""
     size, pages, free = (
         connection.execute(f"PRAGMA {name}").fetchone()[0]
         for name in ("page_size", "page_count", "freelist_count")
@@ -188,6 +188,6 @@ def _used(connection: sqlite3.Connection) -> int:
 
 
 def _is_damage(error: Exception) -> bool:
-    """Whether the file itself is at fault, not the disk or another process."""
+    """Whether the error comes from the file itself, not from the disk or another process."""
     code = getattr(error, "sqlite_errorcode", 0) & 0xFF
     return isinstance(error, _ForeignFileError) or code in _DAMAGE

@@ -1,9 +1,9 @@
-"""Token vectors kept by what they depend on, for candidates whose vectors the index does not keep.
+"""A cache of token vectors, for candidates whose token vectors are not stored in the index.
 
-1. Keys are those of the embedding cache: the embedder's identity and the exact text, prefix included.
-2. The vectors are kept as int8 (:func:`branchrank.ranking.maxsim.quantise`): about 70 kB for a chunk at 384
-   dimensions.
-3. The file stays below :data:`LIMIT_BYTES`; the vectors that were written first make room.
+1. The keys are made as in the embedding cache: from the embedder's identity and the exact text with prefix.
+2. The vectors are stored as int8 (:func:`branchrank.ranking.maxsim.quantise`), which takes about 70 kB for a
+   chunk with 384 dimensions.
+3. The file stays smaller than :data:`LIMIT_BYTES`; the oldest vectors are deleted to make room.
 """
 
 from __future__ import annotations
@@ -19,12 +19,12 @@ from branchrank.embedders.sqlite_blobs import BlobLayout, SqliteBlobs
 from branchrank.progress import Notify
 from branchrank.ranking.maxsim import TokenVectors, quantise
 
-#: About 15,000 chunks of 256 tokens at 384 dimensions.
+#: Enough for about 15,000 chunks of 256 tokens with 384 dimensions.
 LIMIT_BYTES = 1 << 30
 
 
 def layout(limit_bytes: int = LIMIT_BYTES) -> BlobLayout:
-    """The cache's file; a limit of 0 is none."""
+    """The layout of the cache's file; 0 means no limit."""
     return BlobLayout(
         what="token vectors",
         schema="CREATE TABLE embeddings (key TEXT PRIMARY KEY, vector BLOB NOT NULL, checksum BLOB NOT NULL)",
@@ -34,7 +34,7 @@ def layout(limit_bytes: int = LIMIT_BYTES) -> BlobLayout:
 
 
 class TokenCache:
-    """Int8 token vectors in one SQLite file. It never fails: what it can't read is a miss."""
+    """Int8 token vectors in one SQLite file. It never raises: a failed read is a miss."""
 
     def __init__(
         self,
@@ -47,7 +47,7 @@ class TokenCache:
         self._blobs = SqliteBlobs(path, layout(limit_bytes), root=root, notify=notify)
 
     def document_tokens(self, embedder: TokenEmbedder, texts: Sequence[str]) -> list[TokenVectors]:
-        """The token vectors of each document; only what the cache lacks is embedded, once each."""
+        """Return the token vectors of each document; each text that is not in the cache is embedded once."""
         return self._cached(
             cache_keys(embedder.identity, embedder.identity.document_prefix, texts),
             texts,
@@ -73,13 +73,13 @@ class TokenCache:
 
 
 def _packed(vectors: TokenVectors) -> bytes:
-    """Tokens and dimension, 4 bytes each, the scales, then the rows; little endian."""
+    """The bytes of an entry: tokens and dimension, 4 bytes each, the scales, the rows; little endian."""
     shape = np.array(vectors.values.shape, dtype="<u4").tobytes()
     return shape + vectors.scales.astype("<f4").tobytes() + vectors.values.tobytes()
 
 
 def _unpacked(blob: bytes) -> TokenVectors | None:
-    """The vectors, ``None`` for bytes of another layout."""
+    """The vectors in an entry, or ``None`` if its bytes have another layout."""
     if len(blob) < 8:
         return None
     tokens, dimension = np.frombuffer(blob, dtype="<u4", count=2).tolist()

@@ -1,17 +1,17 @@
-"""Grep: the lines that hold a query's terms, as passages with context, in BM25 order.
+"""Grep: find the lines that contain a query's terms; return them as passages with context, ranked by BM25.
 
-1. The query becomes its terms (:mod:`branchrank.files.terms`); it is never one expression.
-2. ripgrep finds every line with any of them.
-3. Matches of a file that lie within twice the context of the match before them share a passage. It is
-   matches that are compared, not windows: windows that touch would chain passages through a file.
-4. Each passage is scored and sorted; ties keep the order of paths and lines. ``ranking="bm25"`` drops those
-   whose score lies below the 25th percentile. The best ``limit`` are kept.
-5. The text is read only for passages that are kept: the context on both sides, clipped at the file's ends.
+1. The query is split into terms (:mod:`branchrank.files.terms`); it is never used as a regular expression.
+2. ripgrep finds every line that contains any of the terms.
+3. A match joins the passage of the previous match if they are at most twice the context apart. The distance
+   is measured between matched lines, not between context windows; that would chain passages through a file.
+4. Passages are scored and sorted; ties keep the order of paths and lines. ``ranking="bm25"`` drops passages
+   with a score below the 25th percentile. The best ``limit`` passages are returned.
+5. The text is read only for the returned passages: the context on both sides, clipped at the file's ends.
 
-BM25 takes its statistics from all files that are searched, not from the passages: a term's document frequency
-is the number of files that hold it, out of all files searched, and the IDF ``ln(1 + (N - n + 0.5) / (n +
-0.5))`` is never negative. (Every passage holds a term, so on the passages alone the classic IDF of an
-exact match goes negative.) A passage's length is its lines.
+BM25 takes its statistics from all searched files, not from the passages: a term's document frequency ``n`` is
+the number of files that contain it, ``N`` is the number of searched files, and the IDF
+``ln(1 + (N - n + 0.5) / (n + 0.5))`` is never negative. (Every passage contains a term, so the classic IDF
+over the passages alone is negative for an exact match.) A passage's length is counted in lines.
 """
 
 from __future__ import annotations
@@ -62,20 +62,20 @@ class Passage(Record, frozen=True, kw_only=True):
 
     @property
     def citation(self) -> str:
-        """Where the passage stands: ``path:first-last``."""
+        """The location of the passage: ``path:first-last``."""
         return f"{self.source}:{self.line_start}-{self.line_end}"
 
     @property
     def marked(self) -> str:
-        """The text with line numbers, ``>`` before each matched line."""
+        """The text with line numbers, and ``>`` before each matched line."""
         return marked_lines(self.text, self.line_start, self.matched)
 
 
 class GrepResult(Record, frozen=True, kw_only=True):
-    """Passages, best first, and what was looked for.
+    """Passages, best first, and the terms that were searched for.
 
-    ``weights`` are the terms' IDF. ``matches`` counts the passages before any was cut, ``files`` the files
-    that hold one.
+    ``weights`` are the terms' IDF values. ``matches`` is the number of passages before any were dropped,
+    ``files`` the number of files with a passage.
     """
 
     passages: tuple[Passage, ...]
@@ -86,7 +86,7 @@ class GrepResult(Record, frozen=True, kw_only=True):
     notices: tuple[str, ...] = ()
 
     def relevance(self, text: str) -> float:
-        """BM25 of a text for the query, length aside: at least 0, and 0 for a text without its terms."""
+        """BM25 of a text for the query without length normalisation: at least 0; 0 if it contains no term."""
         counts = counts_of(self.terms, text)
         return sum(
             weight * count * (K1 + 1) / (count + K1)
@@ -103,7 +103,7 @@ class _Cluster(Record, frozen=True, kw_only=True):
 
 
 def _too_large(root: Path, sources: Collection[str]) -> tuple[str, ...]:
-    """A notice of the files that grew past the limit since they were indexed, if there are any."""
+    """A notice about the files that are now larger than the limit, if there are any."""
     large = []
     for source in sorted(sources):
         with contextlib.suppress(OSError):
@@ -112,7 +112,7 @@ def _too_large(root: Path, sources: Collection[str]) -> tuple[str, ...]:
     if not large:
         return ()
     more = f" and {len(large) - 1} more" if len(large) > 1 else ""
-    return (f"grep left out {large[0]}{more}: larger than {MAX_FILE_BYTES >> 20} MiB",)
+    return (f"grep skipped {large[0]}{more}: larger than {MAX_FILE_BYTES >> 20} MiB",)
 
 
 class Grep:
@@ -140,10 +140,10 @@ class Grep:
         limit: int | None = LIMIT,
         sources: Collection[str] | None = None,
     ) -> GrepResult:
-        """The passages that hold the query's terms; ``limit`` ``None`` keeps all.
+        """Return the passages that contain the query's terms; ``limit=None`` returns all.
 
-        ``sources`` limits this search: other files are neither matched nor counted. Raises
-        :class:`~branchrank.errors.CorpusError` when the root is no folder.
+        ``sources`` limits this search: other files are neither searched nor counted. Raises
+        :class:`~branchrank.errors.CorpusError` if the root is not a folder.
         """
         terms = extract_terms(query)
         searched = self._sources if sources is None else frozenset(sources)
@@ -177,7 +177,7 @@ class Grep:
     def _ranked(
         self, clusters: list[_Cluster], terms: Sequence[Term], files: int, percentile: float
     ) -> tuple[list[_Cluster], list[float]]:
-        """The clusters at or past the percentile, best first, and the terms' IDF in so many files."""
+        """Rank the clusters, drop those below the percentile, and return them with the terms' IDF."""
         scores, weights = _bm25(clusters, terms, files, self._context)
         floor = np.percentile(scores, percentile)
         order = np.lexsort((np.arange(len(clusters)), -scores))
@@ -189,7 +189,7 @@ class Grep:
         return kept, weights
 
     def lines(self, source: str) -> list[str]:
-        """A file's lines, without their ends; none when it is gone or leads through a link."""
+        """A file's lines without line ends; empty if the file does not exist or is reached through a link."""
         try:
             text = read_beneath(self._root, source).decode("utf-8", "replace")
         except OSError:
@@ -197,7 +197,7 @@ class Grep:
         return [line.removesuffix("\r") for line in text.removesuffix("\n").split("\n")]
 
     def _passage(self, cluster: _Cluster, lines: list[str]) -> Passage | None:
-        """A cluster with its context; ``None`` when the file shrank since the search."""
+        """A cluster with its context; ``None`` if the file has become shorter since the search."""
         if cluster.lines[-1].number > len(lines):
             return None
         first = max(1, cluster.lines[0].number - self._context)
@@ -213,7 +213,7 @@ class Grep:
 
 
 def _clusters(source: str, lines: Sequence[MatchedLine], reach: int) -> list[_Cluster]:
-    """Split a file's matched lines wherever two neighbours lie more than ``reach`` lines apart."""
+    """Split a file's matched lines between neighbours that are more than ``reach`` lines apart."""
     groups: list[list[MatchedLine]] = []
     for line in lines:
         if groups and line.number - groups[-1][-1].number <= reach:
@@ -228,11 +228,11 @@ def _bm25(
 ) -> tuple[Scores, list[float]]:
     """BM25 of each cluster, shape (clusters,), at least 0, and each term's IDF.
 
-    Every line that holds a term is a matched line, so the counts need no other text.
+    Every line that contains a term is a matched line, so counting needs no other text.
     """
     texts = ["\n".join(line.text for line in cluster.lines).lower() for cluster in clusters]
     ends = np.cumsum([len(text) + 1 for text in texts])
-    whole = "\n".join(texts)  # no term holds a line break, so none is found across two clusters
+    whole = "\n".join(texts)  # terms contain no line breaks, so no match spans two clusters
     lengths = np.array([c.lines[-1].number - c.lines[0].number + 1 + 2 * context for c in clusters], float)
     _, source_of = np.unique([cluster.source for cluster in clusters], return_inverse=True)
     scores = np.zeros(len(clusters))
@@ -248,13 +248,13 @@ def _bm25(
 
 
 def counts_of(terms: Sequence[Term], text: str) -> list[int]:
-    """How often each term occurs in a text, as it would match."""
+    """The number of matches of each term in a text."""
     lowered = text.lower()
     return [len(_occurrences(term, lowered)) for term in terms]
 
 
 def _occurrences(term: Term, lowered: str) -> list[int]:
-    """Where a term matches in lower-case text: offsets, ascending, of matches that don't overlap."""
+    """The offsets of a term's non-overlapping matches in a lower-case text, ascending."""
     literal = term.text.lower()
     found = []
     at = lowered.find(literal)

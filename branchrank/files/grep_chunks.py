@@ -1,11 +1,14 @@
-"""From grep passages to the chunks they overlap, so that grep and vectors rank the same things. Pure.
+"""Map grep passages to the chunks they overlap, so that grep and vector search rank the same items.
 
-1. Of the chunks that a passage overlaps, those that hold one of its matched lines count; when none does (the
-   match lies between chunks), all of them do. A passage that overlaps no chunk has no place.
-2. Passages are taken in their order, and the chunks of one by the relevance of what they share with it, then
-   by line. A chunk counts once, at its first place.
-3. The places are then ordered by that relevance across passages: a passage of common terms runs through
-   dozens of chunks, and its weakest is not better than the best of the next one.
+The functions are pure.
+
+1. Of the chunks that a passage overlaps, those that contain one of its matched lines are used. If no chunk
+   does (the match lies between chunks), all overlapping chunks are used. A passage that overlaps no chunk is
+   dropped.
+2. Passages are processed in order. The chunks of a passage are sorted by the relevance of the lines that they
+   share with it, then by line. A chunk that occurs again is ignored.
+3. All places are then sorted by that relevance, because a passage with common terms can cover dozens of
+   chunks, and its weakest chunk should not rank above the best chunk of the next passage.
 """
 
 from __future__ import annotations
@@ -17,7 +20,7 @@ from branchrank.records import Chunk, Record, Scored
 
 
 class Place(Record, frozen=True, kw_only=True):
-    """A chunk with the matched lines that it holds and its relevance."""
+    """A chunk with the matched lines that it contains, and its relevance."""
 
     key: str
     matched: tuple[int, ...]
@@ -44,7 +47,7 @@ def placed(result: GrepResult, chunks: Mapping[str, Sequence[Chunk]]) -> list[Pl
 
 
 def ranking_of(places: Sequence[Place]) -> list[Scored]:
-    """Places as a ranked list with the scores 1, 1/2, 1/3, ..."""
+    """The places as a ranked list with the scores 1, 1/2, 1/3, ..."""
     return [Scored(place.key, 1.0 / rank) for rank, place in enumerate(places, start=1)]
 
 
@@ -53,7 +56,7 @@ def _held(chunk: Chunk, passage: Passage) -> tuple[int, ...]:
 
 
 def _shared(chunk: Chunk, passage: Passage, lines: Sequence[str]) -> str:
-    """What of a passage's lines lies in a chunk."""
+    """The text of a passage's lines that are inside a chunk."""
     first = max(chunk.line_start, passage.line_start) - passage.line_start
     last = min(chunk.line_end, passage.line_end) - passage.line_start
     return "\n".join(lines[first : last + 1])

@@ -1,19 +1,20 @@
 """``read_file``: the text of an indexed file, or a message that begins with an error code.
 
 =======================  ======================================================================
-``[ERROR: NOT_FOUND]``     nothing is at this path, inside an allowed folder
-``[ERROR: ACCESS_DENIED]`` outside the allowed folders, hidden, not indexed, through a link, or not
-                           a regular file; lists the allowed folders
-``[ERROR: NOT_A_FILE]``    a folder
-``[ERROR: TOO_LARGE]``     past the size limit
-``[ERROR: NOT_TEXT]``      not UTF-8, or holds NUL bytes
+``[ERROR: NOT_FOUND]``     the path is inside an allowed folder, but does not exist
+``[ERROR: ACCESS_DENIED]`` the path is outside the allowed folders, hidden, not indexed, reached through
+                           a link, or not a regular file; the message lists the allowed folders
+``[ERROR: NOT_A_FILE]``    the path is a folder
+``[ERROR: TOO_LARGE]``     the file is larger than the size limit
+``[ERROR: NOT_TEXT]``      the file is not UTF-8, or contains NUL bytes
 =======================  ======================================================================
 
-1. Below the corpus's folder only the indexed sources are read: not what the workspace excludes, and nothing
-   that is hidden (``.env``, ``.git/config``), which is denied whether it exists or not.
-2. Below a folder that the user allowed beside it, every file is read that is not hidden.
-3. A path is taken relative to each folder in turn, or absolute. ``..`` is resolved on the names alone; what
-   is outside after that is denied whether it exists or not. Links are never followed.
+1. In the corpus's folder only indexed sources can be read. Files that the workspace excludes and hidden files
+   (``.env``, ``.git/config``) are denied, whether they exist or not.
+2. In other folders that the user allows, every file that is not hidden can be read.
+3. A path is absolute, or relative to one of the folders, which are tried in order. ``..`` is resolved on the
+   names alone; a path that is then outside the folders is denied, whether it exists or not. Links are never
+   followed.
 """
 
 from __future__ import annotations
@@ -32,7 +33,7 @@ SIZE_LIMIT = 4 * 1024 * 1024
 
 
 class FileRefused(InputError):
-    """A file that can't be read; ``code`` is one of the codes above."""
+    """A file can't be read; ``code`` is one of the codes above."""
 
     def __init__(self, code: ErrorCode, reason: str) -> None:
         super().__init__(f"[ERROR: {code}] {reason}")
@@ -42,7 +43,7 @@ class FileRefused(InputError):
 class FileReader:
     """Reads the indexed ``sources`` below ``root``, and files below ``allowed_paths``.
 
-    The folders are made canonical once; ``sources`` are relative to ``root``, with ``/``.
+    The folders are resolved to canonical paths once; ``sources`` are relative to ``root``, with ``/``.
     """
 
     def __init__(
@@ -62,7 +63,7 @@ class FileReader:
 
     @property
     def folders(self) -> tuple[Path, ...]:
-        """The corpus's folder and the allowed ones, canonical."""
+        """The canonical paths of the corpus's folder and the other allowed folders."""
         return tuple(dict.fromkeys(root for _, root in self._spellings))
 
     def text(self, path: str) -> str:
@@ -92,7 +93,7 @@ class FileReader:
         raise FileRefused("NOT_FOUND", f"there is no file {path!r}")
 
     def _places(self, path: str) -> list[tuple[Path, str]]:
-        """Each allowed folder that ``path`` may lie in, with the path below it."""
+        """Each allowed folder that may contain ``path``, with the path relative to it."""
         places: dict[tuple[Path, str], None] = {}
         for spelling, root in self._spellings:
             for start in (spelling, root):

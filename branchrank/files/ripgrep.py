@@ -1,12 +1,12 @@
-"""ripgrep as a child process: literal or linear patterns in, matched lines out.
+"""Run ripgrep as a child process with linear-time patterns and return the matched lines.
 
-1. The binary is the one that the package ``ripgrep`` installed, never another ``rg`` of the PATH.
-2. It runs in a session of its own, without configuration file, without following links, with ripgrep's
-   own engine (no backtracking); each pattern is the argument of ``--regexp=`` and the path follows
-   ``--``, so that no text of a query can become a flag.
-3. The largest file that it reads is the largest that an index takes.
-4. After the deadline, or past the output limit, the whole process group is killed and what came until
-   then is returned with a notice.
+1. The binary is the one that the package ``ripgrep`` installed, never another ``rg`` on the PATH.
+2. It runs in its own session, without a configuration file, without following links, and with ripgrep's own
+   engine (no backtracking). Each pattern is the argument of ``--regexp=`` and the path follows ``--``, so
+   the text of a query can't become a flag.
+3. Its maximum file size is the same as that of an index.
+4. After the deadline, or past the output limit, the whole process group is killed, and the output so far is
+   returned with a notice.
 """
 
 from __future__ import annotations
@@ -42,9 +42,9 @@ class MatchedLine(NamedTuple):
 
 
 class Matches(Record, frozen=True, kw_only=True):
-    """What one run found: each file's matched lines, files in order of their paths.
+    """The result of one run: the matched lines of each file, files sorted by path.
 
-    ``notices`` says what cut the search short.
+    ``notices`` says why the search is incomplete, if it is.
     """
 
     files: dict[str, list[MatchedLine]]
@@ -74,8 +74,8 @@ def search_files(
 ) -> Matches:
     """Find every line below ``root`` that any pattern matches, ignoring case.
 
-    ``sources`` limits the search to these paths relative to ``root``; without it every text file that
-    isn't hidden is searched. Raises :class:`CorpusError` when ``root`` is no folder.
+    ``sources`` limits the search to these paths relative to ``root``; without it, every text file that is
+    not hidden is searched. Raises :class:`CorpusError` if ``root`` is not a folder.
     """
     if not patterns:
         return Matches(files={})
@@ -86,7 +86,7 @@ def search_files(
     for raw in output.split(b"\n"):
         path, separator, rest = raw.partition(b"\0")
         number, colon, text = rest.partition(b":")
-        # What is cut off at a limit, or a remark about a binary file, is no match.
+        # Ignore lines that are not matches: a truncated last line, or a remark about a binary file.
         if separator and colon and number.isdigit():
             line = MatchedLine(int(number), text.decode("utf-8", "replace").removesuffix("\r"))
             found.setdefault(_source(path), []).append(line)
@@ -95,7 +95,7 @@ def search_files(
 
 
 def count_files(root: Path, *, deadline_s: float = DEADLINE_S) -> int:
-    """Number of files below ``root`` that :func:`search_files` reads when it is given no sources."""
+    """The number of files below ``root`` that :func:`search_files` searches without ``sources``."""
     output, _ = _run(["--files", "--null", *_limits(None)], root, deadline_s)
     return output.count(b"\0")
 
@@ -118,7 +118,7 @@ def _limits(sources: Collection[str] | None) -> list[str]:
 
 
 def _run(flags: list[str], root: Path, deadline_s: float) -> tuple[bytes, tuple[str, ...]]:
-    """The child's output, cut at the deadline or the output limit, and a notice if it was cut."""
+    """The child's output up to the deadline or the output limit, and a notice if it is incomplete."""
     if not root.is_dir():
         raise CorpusError(f"{root} is not a folder", remedy="check `corpus` in branchrank.toml")
     notices: list[str] = []
@@ -151,7 +151,7 @@ def _run(flags: list[str], root: Path, deadline_s: float) -> tuple[bytes, tuple[
         finally:
             timer.cancel()
             timer.join()
-    # 0: matches, 1: none, 2: a file could not be read, negative: killed.
+    # 0: matches, 1: no matches, 2: a file could not be read, negative: killed.
     if process.returncode == 2 and not output:
         raise BranchRankError("ripgrep failed", remedy=f"run it by hand: {ripgrep_binary()} --version")
     return output, tuple(notices)

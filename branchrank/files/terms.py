@@ -1,10 +1,10 @@
-"""Terms: what of a question is worth looking for with grep. Pure.
+"""Extract from a question the terms that grep searches for. The functions are pure.
 
-1. Quoted strings (``"..."``, backticks, and single quotes that stand alone) are taken whole.
-2. Of the rest, tokens with a shape no English word has (``camelCase``, ``snake_case``, ``a.b``, ``A::b``,
+1. A quoted string (in double quotes, backticks, or single quotes that are not apostrophes) is one term.
+2. In the rest, tokens that don't look like English words (``camelCase``, ``snake_case``, ``a.b``, ``A::b``,
    ``a->b``, ``--flag``, ``@name``, ``path/to``, ``v2``) are identifiers.
-3. The other words are kept unless they are stop words; when nothing else is left, the stop words are.
-4. Each term occurs once, whatever its case, in the order of the question; at most :data:`TERM_LIMIT`.
+3. Other words are kept unless they are stop words. If no other terms are left, the stop words are kept.
+4. Each term is listed once, ignoring case, in the order of the question; at most :data:`TERM_LIMIT` terms.
 
 Quoted strings and identifiers match anywhere in a line, words only where a word starts (``form`` finds
 ``forms`` but not ``platform``); both ignore case.
@@ -28,20 +28,20 @@ _WORD = re.compile(r"\w(?:.*\w)?")
 
 
 class Term(Record, frozen=True, kw_only=True):
-    """Something to look for. A ``word`` matches only where a word starts."""
+    """A text to search for. A term of kind ``word`` matches only at the start of a word."""
 
     text: str
     kind: Literal["quoted", "identifier", "word"]
 
     @property
     def pattern(self) -> str:
-        """A linear regular expression, the same to :mod:`re` and to ripgrep's own engine."""
+        """A linear-time regular expression that means the same in :mod:`re` and in ripgrep's own engine."""
         literal = re.escape(self.text)
         return rf"\b{literal}" if self.kind == "word" else literal
 
 
 def extract_terms(query: str) -> tuple[Term, ...]:
-    """The terms of a question or of keywords; empty only when the text is blank."""
+    """The terms of a question or of keywords; empty only if the text is blank."""
     readable = query.encode("utf-8", "ignore").decode("utf-8")
     text = "".join(character if character >= " " else "\n" for character in readable)
     found: list[tuple[int, Term]] = []

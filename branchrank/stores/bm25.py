@@ -1,15 +1,15 @@
-"""BM25 over a fixed set of texts, weighted by bm25s and searched here.
+"""BM25 over a fixed set of texts. The package bm25s computes the weights; this module searches them.
 
-1. Each text becomes tokens (:mod:`branchrank.stores.analyzer`); bm25s computes, once, what a token adds to a
-   document's score, by token: a sparse matrix in column order.
-2. A query's score is the sum of its tokens' columns, a token that the query repeats counted as often.
-3. The best ``n`` break ties by id. A document with a score of 0 has no rank.
-4. On disk an index is six files. ``bm25.json`` holds the digests of the others, so that files of
-   different builds are never read together.
+1. Each text is split into tokens (:mod:`branchrank.stores.analyzer`). bm25s computes once how much each token
+   adds to each document's score: a sparse matrix with one column per token.
+2. The scores for a query are the sum of its tokens' columns; a repeated token is added repeatedly.
+3. The best ``n`` documents are returned; ties break by id. A document with a score of 0 is not returned.
+4. On disk an index consists of six files. ``bm25.json`` contains the digests of the others, so files of
+   different builds are never mixed.
 
 Variants (Kamphuis et al., ECIR 2020): ``lucene`` (without the constant factor k1 + 1), ``robertson`` (a
-negative IDF counts as 0), ``atire``, ``bm25+`` (delta 1) and ``bm25l`` (delta 0.5). As Lv & Zhai (CIKM 2011)
-define the last two, a token that a document lacks adds nothing to its score.
+negative IDF is replaced by 0), ``atire``, ``bm25+`` (delta 1) and ``bm25l`` (delta 0.5). The last two follow
+the definition of Lv & Zhai (CIKM 2011): a token that is not in a document adds nothing to its score.
 """
 
 from __future__ import annotations
@@ -45,7 +45,7 @@ _DELTA = {"bm25+": 1.0, "bm25l": 0.5}
 
 
 class _Header(Record, frozen=True, kw_only=True):
-    """What ``bm25.json`` says of the files beside it."""
+    """The content of ``bm25.json``, which describes the other files."""
 
     schema_version: int
     settings: Bm25Settings
@@ -53,7 +53,7 @@ class _Header(Record, frozen=True, kw_only=True):
 
 
 class Bm25Index:
-    """A BM25 index over ids and texts. ``settings`` says how it was made."""
+    """A BM25 index over ids and texts. ``settings`` are those it was built with."""
 
     def __init__(
         self,
@@ -64,9 +64,9 @@ class Bm25Index:
         offsets: NDArray[np.int64],
         settings: Bm25Settings,
     ) -> None:
-        """Token ``t`` adds ``weights[i]`` to the document ``documents[i]``.
+        """Token ``t`` adds ``weights[i]`` to the score of the document ``documents[i]``.
 
-        ``i`` runs from ``offsets[t]`` up to, not including, ``offsets[t + 1]``.
+        ``i`` runs from ``offsets[t]`` up to, but not including, ``offsets[t + 1]``.
         """
         self.ids = tuple(ids)
         self.settings = settings
@@ -78,7 +78,7 @@ class Bm25Index:
 
     @classmethod
     def build(cls, ids: Sequence[str], texts: Sequence[str], settings: Bm25Settings) -> Bm25Index:
-        """Index ``texts``; ``ids`` are distinct and as many."""
+        """Index ``texts``; ``ids`` are distinct, one per text."""
         analyze = analyzer(settings)
         numbers: dict[str, int] = {}
         tokens = [[numbers.setdefault(token, len(numbers)) for token in analyze(text)] for text in texts]
@@ -94,10 +94,10 @@ class Bm25Index:
         return tie_order(self.ids)
 
     def scores(self, query: str) -> NDArray[np.float32]:
-        """The score of every document, in the order of ``ids``; 0 where no token of the query counts."""
+        """The score of every document, in the order of ``ids``; 0 if it contains no token of the query."""
         scores = np.zeros(len(self.ids), dtype=np.float32)
         counts = Counter(self._numbers[token] for token in self._analyze(query) if token in self._numbers)
-        # In a fixed order, so that the order of the query's words can't change the rounding.
+        # Use a fixed order, so that the order of the query's words can't change the rounding.
         for token in sorted(counts):
             column = slice(self._offsets[token], self._offsets[token + 1])
             scores[self._documents[column]] += np.float32(counts[token]) * self._weights[column]
@@ -113,7 +113,7 @@ class Bm25Index:
         ]
 
     def save(self, directory: Path, *, root: Path | None = None) -> None:
-        """Write the index's files into ``directory``, the header last. No link is followed below ``root``.
+        """Write the index's files to ``directory``, the header last. No link is followed below ``root``.
 
         Raises :class:`~branchrank.errors.StorageError`.
         """
@@ -135,9 +135,9 @@ class Bm25Index:
 
     @classmethod
     def load(cls, directory: Path, *, root: Path | None = None) -> Bm25Index:
-        """Read an index. No link is followed below ``root``, which holds ``directory`` (default: itself).
+        """Read an index. No link is followed below ``root``, which contains ``directory`` or is it (default).
 
-        Raises :class:`ArtifactError` when a file is missing, damaged, a link or another build's.
+        Raises :class:`ArtifactError` if a file is missing, is damaged, is a link, or is from another build.
         """
         unreadable = f"cannot read the BM25 index {directory}"
         root = root or directory
@@ -177,7 +177,7 @@ def _npy(array: NDArray[Any]) -> bytes:
 
 
 def _array(content: bytes) -> NDArray[Any]:
-    """The array in the bytes of an ``.npy`` file; one that needs pickle raises ``ValueError``."""
+    """The array in the bytes of an ``.npy`` file. Raises ``ValueError`` if it needs pickle."""
     from io import BytesIO
 
     return np.lib.format.read_array(BytesIO(content), allow_pickle=False)
@@ -185,7 +185,7 @@ def _array(content: bytes) -> NDArray[Any]:
 
 @contextlib.contextmanager
 def _unseen_by_tqdm() -> Iterator[None]:
-    """Call bm25s, whose hidden tqdm bars would start a thread and settle multiprocessing's start method."""
+    """Disable tqdm while bm25s runs: its bars start a thread and fix multiprocessing's start method."""
     bars: Any = sys.modules.get("tqdm")  # bm25s works without it
     interval = bars and bars.tqdm.monitor_interval
     if bars:
@@ -201,13 +201,13 @@ def _unseen_by_tqdm() -> Iterator[None]:
 def _columns(
     tokens: list[list[int]], vocabulary: int, settings: Bm25Settings
 ) -> tuple[NDArray[np.float32], NDArray[np.int32], NDArray[np.int64]]:
-    """What each token adds to each document that holds it, by token, as bm25s weighs it."""
+    """The weights from bm25s: how much each token adds to each document that contains it, by token."""
     if not vocabulary:
         return np.empty(0, np.float32), np.empty(0, np.int32), np.zeros(1, np.int64)
     import bm25s
 
     delta = _DELTA.get(settings.idf, 0.5)
-    k1 = max(settings.k1, 1e-9)  # bm25s divides the absent term's 0 by k1
+    k1 = max(settings.k1, 1e-9)  # bm25s divides by k1 for absent terms
     model = bm25s.BM25(k1=k1, b=settings.b, delta=delta, method=settings.idf, backend="numpy")
     numbers = {number: number for number in range(vocabulary)}
     with _unseen_by_tqdm():
@@ -217,6 +217,6 @@ def _columns(
     offsets = np.asarray(model.scores["indptr"], dtype=np.int64)
     absent = model.nonoccurrence_array
     if absent is not None:
-        # bm25s states these weights above those of a document that lacks the token.
+        # bm25s gives these weights relative to those of a document without the token.
         weights = weights + np.repeat(np.asarray(absent, dtype=np.float32), np.diff(offsets))
     return weights, documents, offsets

@@ -1,9 +1,9 @@
-"""What a Chroma folder of somebody else's holds, read from a private copy.
+"""Read the records of a Chroma folder that another program made, from a private copy.
 
-1. Opening Chroma writes to its database, so the folder is copied first, into a temporary folder that only
-   this user can read. Links are refused, and so are folders past the limits.
-2. Records are fetched by id in batches. No embedding function is given, and a stored one is never loaded.
-3. Vectors are taken as they are stored, whatever the metric; the copy is deleted afterwards.
+1. Opening a Chroma database writes to it, so the folder is first copied to a temporary folder that only this
+   user can read. Folders with links, and folders larger than the limits, are rejected.
+2. Records are fetched by id in batches. No embedding function is passed, and a stored one is never loaded.
+3. Vectors are returned as they are stored, whatever the metric. The copy is deleted afterwards.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ _BATCH = 2000
 
 
 class ChromaRecords(NamedTuple):
-    """The records of one collection: ids, raw vectors ``(n, d)``, and a document and metadata for each."""
+    """The records of one collection: ids, raw vectors ``(n, d)``, and each record's document and metadata."""
 
     collection: str
     ids: list[str]
@@ -35,10 +35,10 @@ class ChromaRecords(NamedTuple):
 
 
 def read_chroma(folder: Path, collection: str = "", *, remedy: str) -> ChromaRecords:
-    """Every record of a collection, by default of the only one, of the database in ``folder``.
+    """Return every record of a collection (default: the only one) of the database in ``folder``.
 
-    Raises :class:`UsageError` when ``collection`` is not there or has to be named, and
-    :class:`ArtifactError` with ``remedy`` for what can't be read.
+    Raises :class:`UsageError` if ``collection`` does not exist, or is not given and there are several, and
+    :class:`ArtifactError` with ``remedy`` if the database can't be read.
     """
     with tempfile.TemporaryDirectory(prefix="branchrank-") as temporary:
         copy = Path(temporary) / "chroma"
@@ -48,7 +48,7 @@ def read_chroma(folder: Path, collection: str = "", *, remedy: str) -> ChromaRec
             where = f": {error.filename}" if error.filename else ""
             raise ArtifactError(f"cannot copy {folder}{where}: {error.strerror}", remedy=remedy) from error
         if not (copy / "chroma.sqlite3").is_file():
-            raise ArtifactError(f"{folder} is no Chroma database: it has no chroma.sqlite3", remedy=remedy)
+            raise ArtifactError(f"{folder} is not a Chroma database: it has no chroma.sqlite3", remedy=remedy)
         try:
             with connected(copy) as client:
                 name = _named(client, collection, folder)

@@ -1,4 +1,4 @@
-"""What each index reads of a chunk or a node."""
+"""The text that each index stores for a chunk or a node."""
 
 from __future__ import annotations
 
@@ -9,22 +9,22 @@ from branchrank.records import Chunk, Node
 
 
 def embedded_text(chunk: Chunk) -> str:
-    """What is embedded of a chunk: where it stands, then what it says."""
+    """The text that is embedded for a chunk: its breadcrumb, then its text."""
     return f"{chunk.breadcrumb}\n{chunk.text}"
 
 
 def chunk_terms(chunk: Chunk) -> str:
-    """What BM25 counts of a chunk: the path's words, the titles above it and its text."""
+    """The text that BM25 indexes for a chunk: the words of its path, the titles above it and its text."""
     return f"{_path(chunk.source)}\n{chunk.breadcrumb}\n{chunk.text}"
 
 
 def node_terms(node: Node) -> str:
-    """What BM25 counts of a node: the path's words, the titles above it and its own text."""
+    """The text that BM25 indexes for a node: the words of its path, the titles above it and its own text."""
     return f"{_path(node.source)}\n{node.breadcrumb}\n{node.text}"
 
 
 def _path(source: str) -> str:
     if source.endswith(ENTRY_SUFFIX):
-        return ""  # an identifier, no words
+        return ""  # an identifier, not words
     path = PurePosixPath(source)
     return " ".join([*path.parts[:-1], path.name.split(".")[0]])

@@ -1,8 +1,8 @@
-"""The best n of an array of scores, in an order that never depends on the machine.
+"""Select the best n of an array of scores, in an order that does not depend on the machine.
 
-1. Ties break by score descending, then by id ascending; ids compare as strings.
-2. Cosines are recomputed row by row in float64 for the few candidates that matter, because a matrix
-   product may round equal rows differently, by where they stand in the matrix.
+1. The order is by score descending, then by id ascending; ids are compared as strings.
+2. Cosines are recomputed row by row in float64 for the few best candidates, because a matrix product may
+   round equal rows differently depending on their position in the matrix.
 """
 
 from __future__ import annotations
@@ -15,19 +15,19 @@ from numpy.typing import NDArray
 FloatArray = NDArray[np.floating]
 IntArray = NDArray[np.intp]
 
-#: Rows rescored at once; bounds the memory when very many rows tie.
+#: Rows rescored at once; limits the memory if very many rows tie.
 _BLOCK = 4096
 
 
 def tie_order(ids: Sequence[str]) -> IntArray:
-    """Position of each id in the sorted order of the ids: shape ``(len(ids),)``."""
+    """The position of each id in the sorted list of ids: shape ``(len(ids),)``."""
     order = np.empty(len(ids), dtype=np.intp)
     order[sorted(range(len(ids)), key=ids.__getitem__)] = np.arange(len(ids))
     return order
 
 
 def best(scores: FloatArray, ties: IntArray, n: int) -> IntArray:
-    """Indices of the ``n`` best of ``scores`` (all of them when ``n`` is past the end), best first."""
+    """The indices of the ``n`` best ``scores``, best first; all of them if there are fewer than ``n``."""
     count = min(n, len(scores))
     if count <= 0:
         return np.empty(0, dtype=np.intp)

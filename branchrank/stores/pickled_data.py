@@ -1,7 +1,7 @@
-"""The data in a pickle, read without unpickling: no class is imported, made or called.
+"""Read the data in a pickle without unpickling it: no class is imported, instantiated or called.
 
-qdrant-client's local mode keeps every point as a pickle. Only the operations that plain data and records need
-are known here; a record is read as the dictionary of its fields, and anything else is an error.
+qdrant-client's local mode stores every point as a pickle. Only the operations for plain data and records are
+supported. A record is read as the dictionary of its fields; anything else is an error.
 """
 
 from __future__ import annotations
@@ -18,9 +18,10 @@ _MARK = object()
 
 
 def read_pickled(content: bytes, records: frozenset[str]) -> Any:
-    """The value in ``content``; objects of the classes ``records`` (``module.Class``) become dictionaries.
+    """Return the value in ``content``; objects of classes in ``records`` become dictionaries.
 
-    Raises ``ValueError`` for any other class, an unknown operation or a cut-off pickle.
+    ``records`` contains names of the form ``module.Class``. Raises ``ValueError`` for any other class, an
+    unknown operation or a truncated pickle.
     """
     try:
         return _Reader(content, records).read()
@@ -29,7 +30,7 @@ def read_pickled(content: bytes, records: frozenset[str]) -> Any:
 
 
 class _Reader:
-    """A stack machine for the operations of protocols 2 to 5 that data needs."""
+    """A stack machine for the operations of pickle protocols 2 to 5 that plain data needs."""
 
     def __init__(self, content: bytes, records: frozenset[str]) -> None:
         self.content = content
@@ -70,7 +71,7 @@ class _Reader:
         self.stack.append(value)
 
     def marked(self) -> list[Any]:
-        """What lies above the last mark, which goes too."""
+        """Remove and return the items above the last mark, and remove the mark."""
         place = len(self.stack) - 1 - next(n for n, each in enumerate(reversed(self.stack)) if each is _MARK)
         above = self.stack[place + 1 :]
         del self.stack[place:]
@@ -90,7 +91,7 @@ class _Reader:
     def name_class(self) -> None:
         name, module = self.stack.pop(), self.stack.pop()
         if f"{module}.{name}" not in self.records:
-            raise ValueError(f"the pickle holds a {module}.{name}, which is no data")
+            raise ValueError(f"the pickle contains a {module}.{name}, which is not plain data")
         self.push(None)
 
     def new_record(self) -> None:

@@ -1,9 +1,10 @@
-"""A Qdrant collection in this process: a shard of Qdrant's own engine in a directory, without a server.
+"""A Qdrant collection in this process: a shard of Qdrant's engine in a directory, without a server.
 
-1. Searches are exact, so that two builds answer alike; `benchmarks/qdrant_hybrid.py` has the times.
-2. There is no write-ahead log, which would let one process only open the shard; each change is flushed.
-3. Opening a shard changes its files, so no digest can vouch for them: what must be trusted is built afresh
-   from checked vectors (:func:`branchrank.stores.qdrant_hybrid.chunk_points`).
+1. Searches are exact, so two builds give the same results; `benchmarks/qdrant_hybrid.py` measures the times.
+2. There is no write-ahead log, because with one only a single process could open the shard. Each change is
+   flushed.
+3. Opening a shard changes its files, so they can't be checked by a digest. A trusted collection is built
+   again from checked vectors (:func:`branchrank.stores.qdrant_points.chunk_points`).
 """
 
 from __future__ import annotations
@@ -46,7 +47,7 @@ class _ShardConfig(msgspec.Struct):
 
 
 class EmbeddedCollection:
-    """A collection in a directory of its own. Safe for several threads."""
+    """A collection in its own directory. Safe for several threads."""
 
     def __init__(self, directory: Path) -> None:
         """Open the collection in ``directory``. Raises :class:`ArtifactError`."""
@@ -56,7 +57,7 @@ class EmbeddedCollection:
             config = msgspec.json.decode((directory / "edge_config.json").read_bytes(), type=_ShardConfig)
             self.dimension = config.vectors[DENSE].size
         except (OSError, msgspec.DecodeError, KeyError) as error:
-            raise self._failure(f"is no collection with dense vectors ({error})") from error
+            raise self._failure(f"is not a collection with dense vectors ({error})") from error
         self.has_sparse = SPARSE in config.sparse_vectors
         self._encoder = Bm25Encoder()
         with self._failures():
@@ -64,7 +65,7 @@ class EmbeddedCollection:
 
     @classmethod
     def create(cls, directory: Path, dimension: int, *, enable_hybrid: bool = True) -> EmbeddedCollection:
-        """Make an empty collection in an empty or new directory; without ``enable_hybrid`` dense only."""
+        """Create an empty collection in an empty or new directory; with dense vectors only if not hybrid."""
         qdrant = edge()
         directory.mkdir(parents=True, exist_ok=True)
         config = qdrant.EdgeConfig(
@@ -86,11 +87,11 @@ class EmbeddedCollection:
         return cls(directory)
 
     def upsert(self, points: Sequence[Point]) -> None:
-        """Add points, or replace those of the same key; durable when it returns."""
+        """Add points, or replace points with the same key. The change is on disk when this returns."""
         qdrant = edge()
         with self._failures():
-            # One by one: the engine takes the points of one operation in an order of its own, which
-            # changes the last digits of the sparse scores from build to build, and with them the ties.
+            # One by one, because the engine processes the points of one operation in varying order, which
+            # changes the last digits of the sparse scores, and with them the ties, from build to build.
             for point in points:
                 self._shard.update(qdrant.UpdateOperation.upsert_points([self._point(point)]))
             self._shard.flush()
@@ -153,7 +154,7 @@ class EmbeddedCollection:
             yield
         except ArtifactError:
             raise
-        except Exception as error:  # the engine raises nothing narrower
+        except Exception as error:  # the engine raises plain ``Exception``
             raise self._failure(f"fails: {error}") from error
 
 

@@ -1,12 +1,12 @@
-"""A Qdrant collection of somebody else's, which is only read.
+"""Read-only access to a Qdrant collection that another program made.
 
-1. On a server it is searched where it is: requests read its layout, its points and its answers, no more.
-2. In a folder it is a shard of Qdrant's embedded engine, or a collection of qdrant-client's local mode. The
-   folder is copied first (opening a shard changes it), without following a link and up to a size. The local
-   mode's points are pickles: they are read as data (:mod:`branchrank.stores.pickled_data`), never unpickled,
-   and put into a shard of a temporary folder.
-3. Of several dense vectors the one named ``dense`` is searched, else the only one of the model's dimension;
-   of several sparse ones the one named ``sparse``, else the only one.
+1. A collection on a server is searched there. Requests only read its layout, its points and search results.
+2. A collection in a folder is a shard of Qdrant's embedded engine, or a collection of qdrant-client's local
+   mode. The folder is copied first (opening a shard changes it), without following links and up to a maximum
+   size. The points of the local mode are pickles. They are read as data
+   (:mod:`branchrank.stores.pickled_data`), never unpickled, and loaded into a shard in a temporary folder.
+3. Of several dense vectors, the one named ``dense`` is searched, else the only one with the model's
+   dimension. Of several sparse vectors, the one named ``sparse`` is searched, else the only one.
 4. A key is a point's id as text. Scores are Qdrant's; distances (Euclid, Manhattan) are negated.
 """
 
@@ -40,7 +40,7 @@ _REMEDY = "name another collection, or leave --qdrant-collection out to search t
 
 
 class Layout(NamedTuple):
-    """The vectors that are searched: their names, the dense one's size, and whether less is nearer."""
+    """The vectors that are searched: their names, the dense size, and whether a smaller value is nearer."""
 
     dense: str
     size: int
@@ -49,18 +49,18 @@ class Layout(NamedTuple):
 
 
 class StoredVectors(NamedTuple):
-    """A point's vectors; either may be missing."""
+    """A point's dense and sparse vector; either may be missing."""
 
     dense: Vectors | None
     sparse: SparseWeights | None
 
 
 class ExistingCollection(Protocol):
-    """A collection to read. Every method raises :class:`ArtifactError` when Qdrant fails."""
+    """A read-only collection. Every method raises :class:`ArtifactError` if Qdrant fails."""
 
     @property
     def place(self) -> str:
-        """The collection in words."""
+        """A description of the collection and its location for messages."""
 
     @property
     def layout(self) -> Layout:
@@ -73,20 +73,21 @@ class ExistingCollection(Protocol):
         """The vectors of points, in the order of ``keys``."""
 
     def dense(self, vector: Vectors, n: int, keys: Sequence[str] | None = None) -> list[Scored]:
-        """The ``n`` nearest points, of ``keys`` if given; ties by key."""
+        """The ``n`` nearest points, among ``keys`` if given; ties by key."""
 
     def sparse(self, query: SparseWeights, n: int, keys: Sequence[str] | None = None) -> list[Scored]:
-        """The ``n`` best points by the sparse vectors, of ``keys`` if given; ties by key."""
+        """The ``n`` best points by the sparse vectors, among ``keys`` if given; ties by key."""
 
     def close(self) -> None:
-        """Release files or connections."""
+        """Close files or connections."""
 
 
 def open_existing(name: str, *, url: str, path: str, dimension: int) -> ExistingCollection:
-    """The collection ``name`` of the server at ``url`` or in the folder ``path``.
+    """Open the collection ``name`` on the server at ``url`` or in the folder ``path``.
 
-    ``dimension`` is that of the query's vectors. Raises :class:`UsageError` when both or neither are given,
-    and :class:`ArtifactError` when there is no such collection or it has no such vectors.
+    ``dimension`` is the dimension of the query vectors. Raises :class:`UsageError` if both or neither of
+    ``url`` and ``path`` are given, and :class:`ArtifactError` if the collection does not exist or has no
+    vectors of this dimension.
     """
     if bool(url) == bool(path):
         raise UsageError(
@@ -187,7 +188,7 @@ class _Shard:
             raise
 
     def _opened(self, path: Path, name: str, copy: Path, dimension: int) -> Any:
-        """The shard over a copy of a shard, or over the points of a collection of the local mode."""
+        """Open a copy of a shard, or a new shard with the points of a local-mode collection."""
         shards = [each for each in (path / name, path) if (each / "edge_config.json").is_file()]
         if shards and (shards[0] != path or path.name == name):
             self._copy(shards[0], copy)
@@ -273,13 +274,13 @@ class _Vector(msgspec.Struct):
 
 
 class _Config(msgspec.Struct):
-    """A collection's layout, as both kinds of folder write it."""
+    """A collection's layout, as it is stored in both kinds of folder."""
 
     vectors: dict[str, Any]
     sparse_vectors: dict[str, Any] | None = None
 
     def described(self) -> tuple[dict[str, tuple[int, str]], Mapping[str, Any]]:
-        """Size and distance of each dense vector, the unnamed one under "", and the sparse ones."""
+        """Size and distance of each dense vector by name ("" if unnamed), and the sparse vectors by name."""
         named = {"": self.vectors} if "size" in self.vectors else self.vectors
         decoded = msgspec.convert(named, dict[str, _Vector])
         return {key: (each.size, each.distance) for key, each in decoded.items()}, self.sparse_vectors or {}
@@ -292,7 +293,7 @@ class _Meta(msgspec.Struct):
 
 
 def _loaded(storage: Path, layout: Layout, dense: Mapping[str, tuple[int, str]], folder: Path) -> Any:
-    """A new shard in ``folder`` with the points of a database of the local mode."""
+    """Create a shard in ``folder`` with the points of a local-mode database."""
     qdrant = edge()
     folder.mkdir()
     distance = getattr(qdrant.Distance, dense[layout.dense][1])
@@ -331,7 +332,7 @@ def _layout(
     if len(chosen) != 1:
         sizes = ", ".join(f"{name or 'unnamed'} of {size}" for name, (size, _) in dense.items()) or "none"
         raise ArtifactError(
-            f"{place} has no one dense vector of {dimension} dimensions: {sizes}", remedy=_REMEDY
+            f"{place} needs exactly one dense vector of {dimension} dimensions: {sizes}", remedy=_REMEDY
         )
     size, distance = dense[chosen[0]]
     if size != dimension:
@@ -348,7 +349,7 @@ def _missing(place: str, name: str, names: Sequence[str]) -> ArtifactError:
 
 
 def _stored(vector: Any, layout: Layout) -> StoredVectors:
-    """A point's vectors as Qdrant, its client or its pickles give them."""
+    """A point's vectors, from the form in which Qdrant, its client or its pickles represent them."""
     named = vector if isinstance(vector, Mapping) else {"": vector}
     dense = named.get(layout.dense)
     sparse = named.get(layout.sparse) if layout.sparse is not None else None

@@ -1,9 +1,9 @@
-"""What a Qdrant collection holds, embedded or on a server: points, sparse weights, filters.
+"""The contents of a Qdrant collection, embedded or on a server: points, sparse weights, filters.
 
-1. A point's id is the UUID5 of its key, so that the same chunk is the same point everywhere.
-2. It has a named vector ``dense`` (cosine) and, in a hybrid collection, a named sparse vector ``sparse``
-   with Qdrant's BM25 term weights; the IDF is Qdrant's own, over the collection.
-3. Its payload holds the key under ``key`` and the metadata that filters can name.
+1. A point's id is the UUID5 of its key, so a chunk has the same point id in every collection.
+2. A point has a named vector ``dense`` (cosine) and, in a hybrid collection, a named sparse vector ``sparse``
+   with Qdrant's BM25 term weights. Qdrant computes the IDF over the collection.
+3. A point's payload contains its key under ``key`` and the metadata that filters can use.
 """
 
 from __future__ import annotations
@@ -24,14 +24,14 @@ SPARSE = "sparse"
 KEY = "key"
 BATCH = 256
 
-#: A field's value, or several of which any counts. All fields of a filter must match.
+#: Maps a field to its value, or to several values of which one must match. All fields must match.
 Filters = Mapping[str, str | int | Sequence[str] | Sequence[int]]
 
 _NAMESPACE = uuid.UUID("6f3c2a52-60b1-5d55-8f0e-7a1b2f9d4c11")
 
 
 class SparseWeights(NamedTuple):
-    """A sparse vector: term numbers and their weights, as many of each."""
+    """A sparse vector: term numbers, and one weight per term."""
 
     indices: list[int]
     values: list[float]
@@ -65,7 +65,7 @@ def chunk_points(chunks: Sequence[Chunk], vectors: Vectors) -> list[Point]:
 
 
 class QdrantCollection(Protocol):
-    """A collection, wherever it is. Every method raises :class:`ArtifactError` when Qdrant fails."""
+    """A collection, embedded or on a server. Every method raises :class:`ArtifactError` if Qdrant fails."""
 
     @property
     def dimension(self) -> int:
@@ -73,10 +73,10 @@ class QdrantCollection(Protocol):
 
     @property
     def has_sparse(self) -> bool:
-        """Whether the collection was made with sparse vectors."""
+        """Whether the collection has sparse vectors."""
 
     def upsert(self, points: Sequence[Point]) -> None:
-        """Add points, or replace those of the same key."""
+        """Add points, or replace points with the same key."""
 
     def delete(self, keys: Sequence[str]) -> None:
         """Remove points; unknown keys are ignored."""
@@ -91,13 +91,13 @@ class QdrantCollection(Protocol):
         """The ``n`` best points that pass the filters and share a term, by BM25; ties by key."""
 
     def close(self) -> None:
-        """Release files or connections."""
+        """Close files or connections."""
 
 
 class Bm25Encoder:
-    """Qdrant's BM25 term weights (k 1.2, b 0.75, average length 256 tokens), computed in process.
+    """Qdrant's BM25 term weights (k 1.2, b 0.75, average length 256 tokens), computed in this process.
 
-    The collection's ``idf`` modifier supplies the rest of BM25 at query time.
+    At query time, the collection's ``idf`` modifier adds the IDF.
     """
 
     @cached_property
@@ -105,16 +105,16 @@ class Bm25Encoder:
         return edge().Bm25()
 
     def document(self, text: str) -> SparseWeights:
-        """Term weights of a text to be searched."""
+        """Term weights of a text to index."""
         return _weights(self._model.embed_document(encodable(text)))
 
     def query(self, text: str) -> SparseWeights:
-        """Term weights of a query: 1 for each distinct term; empty when all are stop words."""
+        """Term weights of a query: 1 for each distinct term; empty if all terms are stop words."""
         return _weights(self._model.embed_query(encodable(text)))
 
 
 def edge() -> Any:
-    """The module ``qdrant_edge``. Raises :class:`MissingDependencyError`."""
+    """Import ``qdrant_edge``. Raises :class:`MissingDependencyError` if it is not installed."""
     try:
         import qdrant_edge
     except ImportError as error:
@@ -123,19 +123,19 @@ def edge() -> Any:
 
 
 def accepted(value: str | int | Sequence[str] | Sequence[int]) -> list[str] | list[int]:
-    """The values that a filter's field may have, all strings or all numbers."""
+    """The values that match a filter's field, all strings or all numbers."""
     if isinstance(value, str):
         return [value]
     return [value] if isinstance(value, int) else list(value)  # type: ignore[return-value]
 
 
 def point_id(key: str) -> str:
-    """The id of a key's point."""
+    """The id of the point with this key."""
     return str(uuid.uuid5(_NAMESPACE, key))
 
 
 def ranked_points(points: Sequence[Any]) -> list[Scored]:
-    """Qdrant's scored points as a ranked list. Raises :class:`ArtifactError` for points that aren't ours."""
+    """Convert Qdrant's scored points to a ranked list; :class:`ArtifactError` if a point has no key."""
     try:
         found = [Scored(str(point.payload[KEY]), float(point.score)) for point in points]
     except (KeyError, TypeError) as error:

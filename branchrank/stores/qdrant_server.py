@@ -1,12 +1,13 @@
-"""A Qdrant collection on a server, by URL and key, over Qdrant's REST interface.
+"""A Qdrant collection on a server, accessed over Qdrant's REST interface with a URL and a key.
 
 1. Requests go to the configured host only. ``BRANCHRANK_QDRANT_KEY`` is sent only to the host that
-   ``BRANCHRANK_QDRANT_KEY_HOST`` or ``BRANCHRANK_QDRANT_URL`` names, so that a URL in a workspace's file
-   draws no key, and never over plain HTTP but to this machine. No message holds it.
-2. Points, sparse weights and searches are those of the embedded collection (exact as well), so that the same
-   collection answers alike in both places.
-3. An answer is bounded: ten seconds in all, and 64 MiB, not decompressed.
-4. A server that fails is an error, never an empty answer; an upsert waits until the points can be found.
+   ``BRANCHRANK_QDRANT_KEY_HOST`` or ``BRANCHRANK_QDRANT_URL`` names, so a URL in a workspace's file can't
+   obtain the key. It is not sent over plain HTTP, except to this machine. No message contains the key.
+2. Points, sparse weights and (exact) searches are the same as in the embedded collection, so both give the
+   same results.
+3. A response may take ten seconds in all and have at most 64 MiB; it is not decompressed.
+4. If the server fails, an error is raised; the result is never just empty. An upsert returns only when the
+   points can be found.
 """
 
 from __future__ import annotations
@@ -42,10 +43,10 @@ _LOOPBACK = ("localhost", "127.0.0.1", "::1")
 
 
 class ServerCollection:
-    """The collection ``name`` of the server at ``url``. Safe for several threads."""
+    """The collection ``name`` on the server at ``url``. Safe for several threads."""
 
     def __init__(self, url: str, name: str, *, timeout_s: int = TIMEOUT_S) -> None:
-        """Connect and read the collection's layout. Raises :class:`ArtifactError` when there is none."""
+        """Connect and read the collection's layout. Raises :class:`ArtifactError` if it does not exist."""
         self._url = url
         self._name = name
         self._client = connect(url, timeout_s)
@@ -69,7 +70,7 @@ class ServerCollection:
     def create(
         cls, url: str, name: str, dimension: int, *, enable_hybrid: bool = True, timeout_s: int = TIMEOUT_S
     ) -> ServerCollection:
-        """Make an empty collection, in place of one that is there; without ``enable_hybrid`` dense only."""
+        """Create an empty collection, replacing an existing one; with dense vectors only if not hybrid."""
         client = connect(url, timeout_s)
         models = rest_models()
         sparse = {SPARSE: models.SparseVectorParams(modifier=models.Modifier.IDF)}
@@ -89,7 +90,7 @@ class ServerCollection:
         return cls(url, name, timeout_s=timeout_s)
 
     def upsert(self, points: Sequence[Point]) -> None:
-        """Add points, or replace those of the same key; they can be found when it returns."""
+        """Add points, or replace points with the same key. Searches find them as soon as this returns."""
         with failures(self._url):
             for start in range(0, len(points), BATCH):
                 batch = [self._point(point) for point in points[start : start + BATCH]]
@@ -148,7 +149,7 @@ class ServerCollection:
 
 
 def key_for(url: str, environment: Mapping[str, str] | None = None) -> str:
-    """The key that may go to ``url``, empty for none. Raises :class:`UsageError` where it would leak."""
+    """The key that may be sent to ``url``, or empty. :class:`UsageError` if it would be unencrypted."""
     environment = os.environ if environment is None else environment
     key = environment.get("BRANCHRANK_QDRANT_KEY", "")
     parts = urlsplit(url)
@@ -161,7 +162,7 @@ def key_for(url: str, environment: Mapping[str, str] | None = None) -> str:
 
 
 def connect(url: str, timeout_s: int) -> Any:
-    """A client of the server at ``url``, with the key that may go there. Raises :class:`UsageError`."""
+    """A client of the server at ``url``, with the key for it. Raises :class:`UsageError` for a bad URL."""
     parts = urlsplit(url)
     if parts.scheme not in ("http", "https") or not parts.hostname or parts.username:
         raise UsageError(
@@ -175,7 +176,7 @@ def connect(url: str, timeout_s: int) -> Any:
     except ImportError as error:
         raise MissingDependencyError("qdrant-client", extra="qdrant", purpose="a Qdrant server") from error
     with warnings.catch_warnings():
-        # A key over plain HTTP goes to this machine only; see key_for.
+        # A key is sent over plain HTTP to this machine only; see key_for.
         warnings.filterwarnings("ignore", message="Api key is used with an insecure connection")
         port = parts.port or (443 if parts.scheme == "https" else 6333)
         return qdrant_client.QdrantClient(
@@ -208,7 +209,7 @@ def _filter(models: Any, filters: Filters | None) -> Any:
 
 @contextlib.contextmanager
 def failures(url: str) -> Iterator[None]:
-    """Turn whatever the client raises into an :class:`ArtifactError` that names the server."""
+    """Turn any exception of the client into an :class:`ArtifactError` that names the server."""
     try:
         yield
     except (ArtifactError, UsageError):

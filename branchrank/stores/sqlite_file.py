@@ -1,12 +1,13 @@
-"""One SQLite file that holds chunks and their FTS5 index.
+"""One SQLite file with chunks and their FTS5 index.
 
-1. A file is built whole elsewhere, with its digests, then copied to its folder and renamed. It never changes.
-2. It is opened read-only and immutable, with ``trusted_schema`` off. Another application id, a schema that
-   is not exactly this one (a view, a trigger), or a failed ``quick_check`` is refused.
-3. Everything that is read is checked: the FTS5 index against its digest, each chunk against the checksum
-   of its row. SQLite's own check does not see a flipped byte in a value.
+1. The complete file, with its digests, is built in a temporary folder, copied to its own folder and renamed.
+   It never changes afterwards.
+2. It is opened read-only and immutable, with ``trusted_schema`` off. A file with another application id, with
+   any other schema (such as an added view or trigger), or with a failed ``quick_check`` is rejected.
+3. All data is checked when it is read: the FTS5 index against its digest, each chunk against the checksum of
+   its row. SQLite's own check does not detect a changed byte in a value.
 
-A digest detects corruption, not an attacker who also rewrites it.
+A digest detects corruption. It does not protect against an attacker, who can change the digest as well.
 """
 
 from __future__ import annotations
@@ -38,8 +39,8 @@ _TABLES = (
     "CREATE VIRTUAL TABLE stems USING fts5(breadcrumb, text, content='', tokenize='porter unicode61')",
     "CREATE VIRTUAL TABLE words USING fts5(breadcrumb, text, content='', tokenize='unicode61')",
 )
-#: ``stems`` finds a word in any form. A stem's beginning is not a word's (``deploy`` has the stem
-#: ``deploi``), so beginnings are looked up in ``words``.
+#: ``stems`` finds a word in any form. A prefix of a word may not be a prefix of its stem (``deploy`` has
+#: the stem ``deploi``), so prefixes are searched in ``words``.
 _FTS_TABLES = ("stems", "words")
 _FTS_CONTENT = (
     "SELECT id, block FROM {}_data ORDER BY id",
@@ -50,7 +51,7 @@ _FTS_CONTENT = (
 
 
 class SqliteHeader(Record, frozen=True, kw_only=True):
-    """What the file was made from."""
+    """The data that the file was built from."""
 
     corpus_digest: str
     chunk_count: int
@@ -58,12 +59,12 @@ class SqliteHeader(Record, frozen=True, kw_only=True):
 
 
 class SqliteFile:
-    """An open file. Safe for several threads, which take turns."""
+    """An open file. Safe for several threads; a lock lets one thread read at a time."""
 
     def __init__(self, path: Path, root: Path | None = None) -> None:
-        """Open and check ``path``; below ``root`` (default: its folder) no link is followed.
+        """Open and check ``path``. No link is followed below ``root`` (default: the file's folder).
 
-        Raises :class:`ArtifactError` when it is missing, foreign or damaged, or a link stands in its place.
+        Raises :class:`ArtifactError` if it does not exist, is damaged, is a link, or is not a search file.
         """
         if not path.is_file():
             raise ArtifactError(f"there is no search file {path}", remedy=REMEDY)
@@ -82,12 +83,12 @@ class SqliteFile:
             raise
 
     def rows(self, statement: str, values: Sequence[object] = ()) -> list[tuple[object, ...]]:
-        """All rows of a query with bound values. Raises :class:`ArtifactError` when the file is damaged."""
+        """All rows of a query with bound values. Raises :class:`ArtifactError` if the file is damaged."""
         with self._lock, self._damage():
             return self._connection.execute(statement, values).fetchall()
 
     def chunks(self, rows: Sequence[int]) -> list[Chunk]:
-        """The chunks of some row numbers, in that order, each checked against its checksum."""
+        """The chunks in the given rows, in that order, each checked against its checksum."""
         marks = ",".join("?" * len(rows))
         found = self.rows(f"SELECT rowid, id, chunk, checksum FROM chunks WHERE rowid IN ({marks})", rows)  # noqa: S608
         chunks: dict[object, Chunk] = {}
@@ -140,12 +141,12 @@ class SqliteFile:
 def build_sqlite(
     path: Path, chunks: Sequence[Chunk], *, corpus_digest: str, root: Path | None = None
 ) -> None:
-    """Write the search file for ``chunks``; below ``root`` (default: its folder) no link is followed.
+    """Write the search file for ``chunks``. No link is followed below ``root`` (default: its folder).
 
-    Raises :class:`ArtifactError` for repeated ids, :class:`~branchrank.errors.StorageError` when the disk
-    refuses; ``path`` then keeps its old content.
+    Raises :class:`ArtifactError` for repeated ids, and :class:`~branchrank.errors.StorageError` if the file
+    can't be written. In both cases ``path`` keeps its old content.
     """
-    # Rows ascend with ids, so that a tie broken by row is broken by id.
+    # Rows are in the order of ids, so that breaking a tie by row breaks it by id.
     ordered = sorted(chunks, key=lambda chunk: chunk.id)
     root = root or path.parent
     with storage_errors(path):
@@ -160,7 +161,7 @@ def build_sqlite(
 def _write(path: Path, chunks: Sequence[Chunk], corpus_digest: str) -> None:
     connection = sqlite3.connect(path, isolation_level=None)
     try:
-        # The file is published by a rename; until then nobody needs a journal.
+        # The file is published by a rename, so no journal is needed before that.
         connection.execute("PRAGMA journal_mode = OFF")
         connection.execute("PRAGMA synchronous = OFF")
         connection.execute(f"PRAGMA application_id = {APPLICATION_ID}")
@@ -182,7 +183,7 @@ def _write(path: Path, chunks: Sequence[Chunk], corpus_digest: str) -> None:
                 ((row, chunk.breadcrumb, chunk.text) for row, chunk in enumerate(chunks, start=1)),
             )
             connection.execute(f"INSERT INTO {table} ({table}) VALUES ('optimize')")  # noqa: S608
-        # Only a commit writes the full-text index out whole.
+        # The full-text index is completely written only after a commit.
         connection.execute("COMMIT")
         header = SqliteHeader(
             corpus_digest=corpus_digest,
@@ -219,7 +220,7 @@ def _schema(connection: sqlite3.Connection) -> list[tuple[object, ...]]:
 
 @cache
 def _expected_schema() -> list[tuple[object, ...]]:
-    """What SQLite itself makes of the statements, FTS5's own tables included."""
+    """The schema that SQLite creates from the statements, including FTS5's own tables."""
     with contextlib.closing(sqlite3.connect(":memory:")) as connection:
         for statement in _TABLES:
             connection.execute(statement)

@@ -1,10 +1,11 @@
-"""Keyword search over one SQLite file with FTS5. Every score lies in 0..1.
+"""Keyword search over one SQLite file with FTS5. Every score is in 0..1.
 
-The score is ``(e + s / (1 + s)) / 2`` with FTS5's BM25 ``s`` and ``e`` = 1 where the chunk holds one of the
-query's terms as it is written, 0 where it only matches in part: by word stem, or (when that doesn't give
-enough candidates) by prefix. So exact matches come first, and a score means the same from query to query.
+The score is ``(e + s / (1 + s)) / 2``, where ``s`` is FTS5's BM25. ``e`` is 1 if the chunk contains one of
+the query's terms exactly as written, and 0 if it matches only by word stem or (if stems don't give enough
+candidates) by prefix. So exact matches come first, and scores of different queries are comparable.
 
-The text of a query is only ever a bound value, its terms quoted FTS5 strings: no operator survives.
+The text of a query is always passed as a bound value, with its terms quoted as FTS5 strings, so it can't
+contain operators.
 """
 
 from __future__ import annotations
@@ -30,7 +31,7 @@ _WORDS = "SELECT rowid, -rank FROM words WHERE words MATCH ? ORDER BY rank, rowi
 
 
 class KeywordMatch(NamedTuple):
-    """A chunk that FTS5 found: BM25 at least 0, and whether it holds a term as it is written."""
+    """A chunk found by FTS5: its BM25 (at least 0), and whether it contains a term exactly as written."""
 
     key: str
     bm25: float
@@ -43,14 +44,14 @@ class KeywordMatch(NamedTuple):
 
     @property
     def note(self) -> str:
-        """How the score came about."""
+        """A short explanation of the score."""
         return f"BM25 {self.bm25:.4f}, {'exact' if self.exact else 'partial'}"
 
 
 def query_terms(query: str) -> list[str]:
-    """The terms of any text, lower case, each once: quoted phrases and words that aren't stop words.
+    """The distinct terms of a text, in lower case: quoted phrases, and words that aren't stop words.
 
-    When all are stop words they are kept. At most :data:`TERM_LIMIT`.
+    If all words are stop words, they are kept. Returns at most :data:`TERM_LIMIT` terms.
     """
     readable = query.encode("utf-8", "ignore").decode("utf-8").replace("\0", " ").lower()
     found = [" ".join(phrase.split()) or word for phrase, word in _TERM.findall(readable)]
@@ -60,13 +61,14 @@ def query_terms(query: str) -> list[str]:
 
 
 def fts_expression(terms: Iterable[str], *, prefix: bool = False) -> str:
-    """An FTS5 expression that matches any of the terms, each quoted; with ``prefix``, their beginnings."""
+    """An FTS5 expression that matches any of the quoted terms, or words that start with one (``prefix``)."""
     return " OR ".join('"' + term.replace('"', '""') + ('"*' if prefix else '"') for term in terms)
 
 
 def _literal(terms: Iterable[str]) -> re.Pattern[str]:
-    """Finds any of the terms as it is written, no word cut; white space in the text must be folded."""
-    # A word character may not stand next to a term's own; next to a bracket or a dash it may.
+    """A pattern for any of the terms as whole words; white space in the searched text must be folded."""
+    # A term must not match inside a longer word, so check for word characters on both sides. A term that
+    # starts or ends with another character (a bracket or dash) needs no such check on that side.
     return re.compile(
         "|".join(
             (r"(?<!\w)" if re.match(r"\w", term) else "")
@@ -81,11 +83,11 @@ class Fts5Table:
     """The keyword search of one file. Safe for several threads."""
 
     def __init__(self, path: Path, root: Path | None = None) -> None:
-        """Open ``path`` as :class:`~branchrank.stores.sqlite_file.SqliteFile` does; it raises the same."""
+        """Open ``path``; see :class:`~branchrank.stores.sqlite_file.SqliteFile` for the errors."""
         self.file = SqliteFile(path, root)
 
     def matches(self, query: str, n: int) -> list[KeywordMatch]:
-        """At most ``n`` chunks that hold a term of the query: exact matches first, by BM25, ties by id."""
+        """At most ``n`` chunks that match a query term: exact matches first, then by BM25, ties by id."""
         terms = query_terms(query)
         if not terms:
             return []
@@ -108,7 +110,7 @@ class Fts5Table:
         return sorted(matches, key=lambda match: (-match.score, match.key))[:n]
 
     def bm25(self, query: str, keys: Sequence[str]) -> dict[str, float]:
-        """FTS5's BM25 of some chunks, at least 0; 0 for one that holds no term of the query by its stem."""
+        """FTS5's BM25 of some chunks, at least 0; 0 for a chunk that matches no term of the query by stem."""
         scores = dict.fromkeys(keys, 0.0)
         terms = query_terms(query)
         if terms and keys:

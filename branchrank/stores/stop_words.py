@@ -1,4 +1,4 @@
-"""English words that ask but do not say what about, left out of BM25, grep terms and FTS5 queries."""
+"""English stop words, including question words, for BM25, grep terms and FTS5 queries."""
 
 from __future__ import annotations
 
@@ -11,5 +11,5 @@ out over own per please rather same shall she should so some such than that the 
 these they thing things this those through to too toward under until up upon us very want wants was way
 we were what when where whether which while who whom whose why will with within without would you your
 """
-#: Lower case.
+#: The stop words, in lower case.
 STOP_WORDS = frozenset(_STOP_WORDS.split())

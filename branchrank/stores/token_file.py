@@ -1,10 +1,10 @@
-"""The token vectors of an index's chunks, in files that are mapped into memory.
+"""The token vectors of an index's chunks, stored in memory-mapped files.
 
 ======================  =================================================================================
 ``values``              the rows of all chunks, int8 or float16, one after the other, without a header
 ``scales.npy``          one float32 factor per row (:class:`branchrank.ranking.maxsim.TokenVectors`)
 ``offsets.npy``         int64 ``(chunks + 1,)``: chunk ``i`` has the rows ``offsets[i]..offsets[i + 1]``
-``keys.npy``            what each chunk's vectors depend on, 64 hexadecimal digits, to reuse them in a build
+``keys.npy``            the cache key of each chunk, 64 hexadecimal digits, to reuse its vectors in a build
 ======================  =================================================================================
 """
 
@@ -44,7 +44,7 @@ class TokenFile:
     """The token vectors of the chunks ``ids``, opened from ``directory``."""
 
     def __init__(self, directory: Path, ids: Sequence[str], precision: TokenPrecision) -> None:
-        """Map the files. Raises :class:`ArtifactError` when they do not hold one entry per id."""
+        """Map the files. Raises :class:`ArtifactError` if they do not contain one entry per id."""
         self.precision = precision
         self._row = {key: row for row, key in enumerate(ids)}
         try:
@@ -55,7 +55,7 @@ class TokenFile:
         except (OSError, ValueError) as error:
             raise _damaged(directory, str(error)) from error
         if len(self._offsets) != len(ids) + 1 or len(self._keys) != len(ids):
-            raise _damaged(directory, f"they are of {len(self._keys)} chunks, not of {len(ids)}")
+            raise _damaged(directory, f"they have {len(self._keys)} chunks, not {len(ids)}")
         if (
             self._offsets[0] != 0
             or self._offsets[-1] != len(self._scales)
@@ -65,7 +65,7 @@ class TokenFile:
 
     @property
     def keys(self) -> list[str]:
-        """What the vectors of each chunk depend on, in the order of the ids."""
+        """The cache keys of the chunks, in the order of the ids."""
         return [key.decode("ascii", "replace") for key in self._keys.tolist()]
 
     @property
@@ -88,7 +88,7 @@ def _load(path: Path, number: Any) -> NDArray[Any]:
 
 
 def _rows(path: Path, count: int, number: type[Any]) -> NDArray[Any]:
-    # A plain view: the rows of a memory map are slow to take.
+    # Use a plain view, because indexing the rows of a ``memmap`` object is slow.
     values = np.asarray(np.memmap(path, dtype=number, mode="r"))
     return values.reshape(count, -1)
 

@@ -1,17 +1,18 @@
-"""Chroma as the holder of the vectors: embedded in a directory, or a server by URL.
+"""The vector store on Chroma: embedded in a directory, or on a server.
 
 1. A collection belongs to one generation of an index and is never changed after it is built. Vectors are
    always passed in; no embedding function is ever attached, stored or loaded.
-2. A query asks Chroma for a few more than ``n`` candidates; their scores are computed from the index's own
-   vectors, so that scores and ties are those of the exact store.
+2. A query requests a few more than ``n`` candidates from Chroma. Their scores are computed from the index's
+   own vectors, so scores and ties are the same as in the exact store.
 3. Chroma's HNSW graph is built on one thread, but with random levels, so two builds differ. The graph is
-   dense enough, and is searched widely enough, that any build finds what exact search finds on collections of
-   ten thousand vectors; ``recall_against_exact`` measures it. A build that leaves vectors out of reach is
-   made again.
-4. A collection answers only after a probe: count, ids, vectors and nearest neighbours of a sample against
-   the index's own vectors. (Chroma's ``count()`` alone stays right when files are missing.)
+   dense enough, and the search wide enough, that every build finds the results of exact search in collections
+   of ten thousand vectors; ``recall_against_exact`` measures this. If vectors are unreachable in a graph, it
+   is built again.
+4. A collection is checked when it is opened: its count, and the ids, vectors and nearest neighbours of a
+   sample, are compared with the index's own vectors. (Chroma's ``count()`` alone is still correct if files
+   are missing.)
 
-Chroma writes a file named ``index_metadata.pickle``; its Rust code reads it, Python never does.
+Chroma writes a file named ``index_metadata.pickle``. Only its Rust code reads this file, never Python.
 """
 
 from __future__ import annotations
@@ -36,42 +37,42 @@ from branchrank.stores.ordering import IntArray
 from branchrank.stores.vectors import check_query
 from branchrank.stores.vectors_exact import ExactVectors
 
-#: A directory (embedded) or the URL of a server.
+#: The directory of an embedded database, or the URL of a server.
 Location = Path | str
 
 EF_SEARCH = 1000
-#: Of 100 questions over 8,426 chunks, a build with 200 and 32 loses a neighbour of about one in eight builds.
+#: With 200 (and 32 neighbours), one in eight builds misses a neighbour for 100 questions on 8,426 chunks.
 _EF_CONSTRUCTION = 400
-#: With Chroma's own 16, points among near-duplicates can be left without a way in, in small graphs too.
+#: With Chroma's default of 16, points among near-duplicates can be unreachable, even in small graphs.
 _MAX_NEIGHBORS = 64
-#: Graphs differ from build to build; one that loses points is built again.
+#: The most attempts to build a graph: graphs differ from build to build, and some have unreachable points.
 _BUILDS = 3
-#: Vectors are flushed to files whose digests the manifest holds, rather than left in Chroma's log.
+#: A small threshold writes vectors to files, whose digests are in the manifest, instead of Chroma's log.
 _SYNC_THRESHOLD = 2
-#: Candidates beyond ``n``, so that equal scores at the end of the list break by id.
+#: Extra candidates beyond ``n``, so that ties at the end of the list can be broken by id.
 _SLACK = 16
-#: Scores nearer than this may be equal to Chroma, which computes in float32.
+#: Chroma computes in float32, so it may not distinguish scores closer than this.
 _TIE = 1e-6
 _PROBES = 64
-#: A server says within this that it is there, and answers any request within the other.
+#: The time limits for a server's heartbeat and for any other request.
 _HEARTBEAT_SECONDS = 10.0
 _HEARTBEAT_BYTES = 64 * 1024
 _ANSWER_SECONDS = 120.0
 _ANSWER_BYTES = 256 * 2**20
-#: An HNSW graph may leave a few points unreachable; damage loses far more.
+#: The share of sampled vectors that must be found. A graph may miss a few; a damaged one misses far more.
 _PROBES_FOUND = 0.95
-#: How Chroma writes that a collection has no embedding function.
+#: Chroma's configuration values for a collection without an embedding function.
 _NO_FUNCTION = ({"type": "legacy"}, {"type": "unknown"})
 _REBUILD = "rebuild the index: branchrank index"
 
 
 class UnreachableError(ArtifactError):
-    """Vectors are there, and a search for them doesn't find them."""
+    """Vectors are stored in the collection, but a search does not find them."""
 
 
 @contextlib.contextmanager
 def _chroma_errors(location: Location) -> Iterator[None]:
-    """Turn whatever Chroma raises into an :class:`ArtifactError` that names the place."""
+    """Turn any exception of Chroma into an :class:`ArtifactError` that names the location."""
     try:
         yield
     except (ArtifactError, UsageError):
@@ -85,12 +86,12 @@ def _chroma_errors(location: Location) -> Iterator[None]:
 
 
 def _connect(location: Location, root: Path | None = None) -> Any:
-    """A client; the file of an embedded database must not be reached through a link below ``root``."""
+    """Open a client. An embedded database's file must not be reached through a link below ``root``."""
     with preserved_random_state():
         import chromadb
     from chromadb.config import Settings
 
-    # A .env file of the current folder could name other classes to load.
+    # A .env file in the current folder could make Chroma load other classes.
     settings = Settings(_env_file=None, anonymized_telemetry=False)
     if isinstance(location, Path):
         # Chroma keeps one database per path in a process, whatever the working directory is by then.
@@ -124,7 +125,7 @@ def _connect(location: Location, root: Path | None = None) -> Any:
 
 @functools.cache
 def _bounded_client() -> Any:
-    """Chroma's client class with every request bounded, those that it sends while it is made included."""
+    """Chroma's client class with limits on every request, including those sent by its constructor."""
     from chromadb.api.client import Client
 
     class BoundedClient(Client):  # type: ignore[misc]
@@ -138,12 +139,12 @@ def _bounded_client() -> Any:
                 raise
 
         def get_user_identity(self) -> Any:
-            # The first request. Nothing was sent before it.
+            # This is the first request; nothing was sent before it.
             _bound(self._server, self._base)
             return super().get_user_identity()
 
         def _validate_tenant_database(self, tenant: str, database: str) -> None:
-            # The client inside it has a session of its own.
+            # The inner admin client has its own session.
             _bound(self._admin_client._server, self._base)
             super()._validate_tenant_database(tenant=tenant, database=database)
 
@@ -151,7 +152,7 @@ def _bounded_client() -> Any:
 
 
 def _bound(server: Any, base: str) -> None:
-    """Replace the session of a part, which waits for ever and decompresses without a limit."""
+    """Replace an HTTP session by one with limits; Chroma's has no timeout and no limit on decompression."""
     import httpx
 
     transport: Any = Transport(base, deadline_s=_ANSWER_SECONDS, limit_bytes=_ANSWER_BYTES)
@@ -169,14 +170,14 @@ def _disconnect(client: Any) -> None:
 
 
 def _servers(client: Any) -> list[Any]:
-    """The parts of a client, and of the one inside it, that have an HTTP session; none of an embedded one."""
+    """The parts of a client and its inner client that have an HTTP session; empty for an embedded client."""
     parts = [getattr(part, "_server", None) for part in (client, getattr(client, "_admin_client", None))]
     return [part for part in dict.fromkeys(parts) if getattr(part, "_session", None) is not None]
 
 
 @contextlib.contextmanager
 def connected(location: Location, root: Path | None = None) -> Iterator[Any]:
-    """A client of the database or server at ``location``; see :class:`ChromaVectors` for ``root``.
+    """Open a client of the database or server at ``location``; see :class:`ChromaVectors` for ``root``.
 
     Raises :class:`ArtifactError`.
     """
@@ -228,12 +229,12 @@ def build_collection(
     *,
     root: Path | None = None,
 ) -> None:
-    """Create the collection ``name`` with unit vectors ``(len(ids), d)``, in place of one that is there.
+    """Create the collection ``name`` with unit vectors ``(len(ids), d)``, replacing an existing one.
 
     For ``root`` see :class:`ChromaVectors`.
 
-    The collection is probed; a graph that doesn't reach its vectors is built again. Raises
-    :class:`ArtifactError`.
+    The collection is checked after the build; if vectors are unreachable in the graph, it is built again.
+    Raises :class:`ArtifactError`.
     """
     for last in (*[False] * (_BUILDS - 1), True):
         if isinstance(location, str) or (location / "chroma.sqlite3").is_file():
@@ -278,7 +279,7 @@ def _fill(
 
 
 def drop_collection(location: Location, name: str, root: Path | None = None) -> None:
-    """Delete a collection, if it is there. Raises :class:`ArtifactError` when the server can't be reached."""
+    """Delete a collection if it exists. Raises :class:`ArtifactError` if the server can't be reached."""
     with connected(location, root) as client:
         from chromadb.errors import NotFoundError
 
@@ -287,15 +288,16 @@ def drop_collection(location: Location, name: str, root: Path | None = None) -> 
 
 
 class ChromaVectors:
-    """Chroma's candidates, scored from the index's own vectors."""
+    """A vector store that gets candidates from Chroma and scores them with the index's own vectors."""
 
     def __init__(
         self, location: Location, name: str, ids: Sequence[str], matrix: Vectors, *, root: Path | None = None
     ) -> None:
-        """Open the collection ``name`` and probe it against ``ids`` and ``matrix``.
+        """Open the collection ``name`` and check it against ``ids`` and ``matrix``.
 
-        Below the folder ``root`` (default: ``location``) an embedded database is not reached through a link.
-        Raises :class:`ArtifactError` when it is missing, damaged or foreign, or the server is away.
+        No link is followed to an embedded database below the folder ``root`` (default: ``location``). Raises
+        :class:`ArtifactError` if the collection does not exist, is damaged, or is not the index's, or if the
+        server can't be reached.
         """
         if isinstance(location, Path) and not (location / "chroma.sqlite3").is_file():
             raise ArtifactError(f"there is no Chroma database in {location}", remedy=_REBUILD)
@@ -355,7 +357,7 @@ class ChromaVectors:
     def search(self, vector: Vectors, n: int) -> list[Scored]:
         """The ``n`` nearest; see :class:`~branchrank.stores.vectors.VectorStore`.
 
-        Where Chroma would have to return everything, or can't settle a tie, exact search answers.
+        Exact search is used instead if Chroma would have to return everything or can't break a tie.
         """
         check_query(vector, self._exact.dimension)
         wanted = min(n + _SLACK, len(self.ids))
@@ -369,7 +371,7 @@ class ChromaVectors:
         if len(rows) < _PROBES_FOUND * n:
             raise self._damaged(f"asked for {wanted} vectors, it answers with {len(rows)}")
         ranking = self._exact.rank(rows, vector, len(rows))
-        # Where equal scores run past the end of the candidates, others may belong before them by id.
+        # If the tie continues past the last candidate, vectors that are not candidates may come first by id.
         if len(ranking) < n or ranking[n - 1].score - ranking[-1].score < _TIE:
             return self._exact.search(vector, n)
         return ranking[:n]

@@ -1,11 +1,11 @@
 """Exact vector search: one dot product per row of a memory-mapped file.
 
-1. ``vectors.npy`` holds float32 rows ``(n, d)`` in the order of the ids; it is read without pickle.
-2. A query is multiplied with all rows, one dot product each. That runs on the calling thread alone; a
-   matrix-vector product on two BLAS threads took up to fifty times as long on a busy machine.
-3. Rows within the rounding error of the n-th best score are scored again in float64, and the best n of
-   those are the answer (see :mod:`branchrank.stores.ordering`). It has the same bits for any number of BLAS
-   threads.
+1. ``vectors.npy`` contains float32 rows ``(n, d)`` in the order of the ids; it is read without pickle.
+2. A query is multiplied with all rows, one dot product each, on the calling thread only: a matrix-vector
+   product on two BLAS threads took up to fifty times as long on a busy machine.
+3. Rows that reach the n-th best score within the rounding error are scored again in float64, and the best n
+   of them are returned (see :mod:`branchrank.stores.ordering`). The result is identical, to the last bit, for
+   any number of BLAS threads.
 """
 
 from __future__ import annotations
@@ -44,7 +44,7 @@ def load_vectors(path: Path, rows: int, dimension: int) -> Vectors:
         raise ArtifactError(f"cannot read the vectors {path}: {error}", remedy=remedy) from error
     if matrix.dtype != np.float32 or matrix.shape != (rows, dimension):
         raise ArtifactError(
-            f"{path} holds {matrix.dtype} {matrix.shape}, where the index needs float32 {(rows, dimension)}",
+            f"{path} contains {matrix.dtype} {matrix.shape}, but the index needs float32 {(rows, dimension)}",
             remedy=remedy,
         )
     return matrix
@@ -65,13 +65,13 @@ class ExactVectors:
     """The reference store: every vector is compared with every query."""
 
     def __init__(self, ids: Sequence[str], matrix: Vectors) -> None:
-        """``matrix`` is float32 ``(len(ids), d)`` with unit rows; ids are distinct."""
+        """``matrix`` is float32 ``(len(ids), d)`` with unit rows; ``ids`` are distinct."""
         if len(ids) != len(matrix):
             raise ArtifactError(
                 f"{len(ids)} ids but {len(matrix)} vectors", remedy="rebuild the index: branchrank index"
             )
         self._ids = tuple(ids)
-        # A plain view: the rows of a memory map are slow to take.
+        # Use a plain view, because indexing the rows of a ``memmap`` object is slow.
         self._matrix = np.asarray(matrix)
         self._row = {key: row for row, key in enumerate(self._ids)}
 
@@ -90,21 +90,21 @@ class ExactVectors:
         return self._ids
 
     def search(self, vector: Vectors, n: int) -> list[Scored]:
-        """The exact ``n`` nearest; see :class:`~branchrank.stores.vectors.VectorStore`."""
+        """The ``n`` nearest vectors, exactly; see :class:`~branchrank.stores.vectors.VectorStore`."""
         check_query(vector, self.dimension)
         count = min(n, len(self._ids))
         if count <= 0:
             return []
         rough = np.vecdot(self._matrix, vector.astype(np.float32))
         threshold = np.partition(rough, len(rough) - count)[len(rough) - count]
-        # A float32 dot product of d terms errs by at most d * eps / 2 times the two lengths, twice over here.
+        # The error of a float32 dot product of d terms is at most d * eps / 2 times both lengths; double it.
         length = max(1.0, float(np.linalg.norm(vector)))
         error = np.float32(self.dimension * float(np.finfo(np.float32).eps) * length)
         pool = np.flatnonzero(rough >= threshold - error)
         return self.rank(pool, vector, count)
 
     def rank(self, rows: IntArray, vector: Vectors, n: int) -> list[Scored]:
-        """The best ``n`` of some rows."""
+        """The best ``n`` of the given rows."""
         scores = self.score(rows, vector)
         return [
             Scored(self._ids[rows[index]], float(scores[index]))
@@ -112,7 +112,7 @@ class ExactVectors:
         ]
 
     def score(self, rows: IntArray, vector: Vectors) -> NDArray[np.float64]:
-        """Cosine similarity of some rows with a unit vector, shape ``(len(rows),)``."""
+        """Cosine similarity of the given rows with a unit vector, shape ``(len(rows),)``."""
         return cosines(self._matrix, rows, vector)
 
     def scores(self, vector: Vectors, keys: Sequence[str]) -> NDArray[np.float64]:
@@ -120,7 +120,7 @@ class ExactVectors:
         return self.score(np.array([self._row[key] for key in keys], dtype=np.intp), vector)
 
     def row(self, key: str) -> int:
-        """The row of an id. Raises ``KeyError``."""
+        """The row of an id. Raises ``KeyError`` for an unknown id."""
         return self._row[key]
 
     def vector(self, key: str) -> Vectors:
@@ -128,4 +128,4 @@ class ExactVectors:
         return np.array(self._matrix[self._row[key]])
 
     def close(self) -> None:
-        """Nothing to do: the mapping goes with the object."""
+        """Do nothing: the memory map is closed when the object is deleted."""

@@ -111,7 +111,7 @@ def test_openai_indexes_must_be_the_texts(server: EmbeddingServer, indexes: list
     embedder = client("openai", server.url)
     assert embedder.identity
     server.script.append(Reply({"data": [{"index": index, "embedding": ROW} for index in indexes]}))
-    with pytest.raises(ModelError, match="answered for texts"):
+    with pytest.raises(ModelError, match="returned vectors for texts"):
         embedder.embed_documents(["one", "two"])
 
 
@@ -121,9 +121,9 @@ def test_openai_indexes_must_be_the_texts(server: EmbeddingServer, indexes: list
     [
         (Reply({"error": "the input length exceeds the context length"}, 400), "400.*context length"),
         (Reply({"error": "invalid key"}, 401), "401"),
-        (Reply(b"<html>oops</html>"), "something else"),
-        (Reply(b'{"embeddings": [[1', 200), "something else"),
-        (Reply(b"\xff\xfe", 200), "something else"),
+        (Reply(b"<html>oops</html>"), "does not contain embeddings"),
+        (Reply(b'{"embeddings": [[1', 200), "does not contain embeddings"),
+        (Reply(b"\xff\xfe", 200), "does not contain embeddings"),
         (Reply({"error": "llama runner process has terminated"}, 500), "500.*runner"),
         (Reply(b"\x1b[31mred\x07", 500), r"500: +\[31mred"),
     ],

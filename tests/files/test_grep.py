@@ -280,4 +280,4 @@ def test_the_largest_file_that_is_indexed_is_searched(tmp_path: Path) -> None:
     assert found.notices == ()
     os.truncate(tmp_path / "large.rst", MAX_FILE_BYTES + 1)
     found = Grep(tmp_path, sources=sources, deadline_s=60).search("needle")
-    assert found.notices == ("grep left out large.rst: larger than 64 MiB",)
+    assert found.notices == ("grep skipped large.rst: larger than 64 MiB",)

@@ -208,10 +208,10 @@ def test_a_collection_on_disk_can_be_opened_again_and_by_several(tmp_path: Path)
 
 
 def test_what_is_no_collection_is_refused(tmp_path: Path, server: FakeQdrant) -> None:
-    with pytest.raises(ArtifactError, match="no collection"):
+    with pytest.raises(ArtifactError, match="not a collection"):
         EmbeddedCollection(tmp_path / "missing")
     (tmp_path / "edge_config.json").write_text('{"vectors": {"other": {"size": 3}}}')
-    with pytest.raises(ArtifactError, match="no collection"):
+    with pytest.raises(ArtifactError, match="not a collection"):
         EmbeddedCollection(tmp_path)
     made = EmbeddedCollection.create(tmp_path / "shard", 16)
     with pytest.raises(ArtifactError, match="empty directory"):

@@ -303,7 +303,7 @@ def test_a_pickle_that_is_no_data_is_refused_and_runs_nothing(project: Path, tmp
     database.close()
     result = retrieve(project, *flags)
     assert result.exit_code == 4
-    assert "is no data" in result.stderr or "data does not need" in result.stderr
+    assert "is not plain data" in result.stderr or "data does not need" in result.stderr
     assert Evil.ran == []
 
 
@@ -328,7 +328,7 @@ def test_a_class_that_is_no_record_is_refused() -> None:
     content = pickle.dumps(models.SparseVector(indices=[1], values=[2.0]))
     record = "qdrant_client.http.models.models.SparseVector"
     assert read_pickled(content, frozenset({record})) == {"indices": [1], "values": [2.0]}
-    with pytest.raises(ValueError, match="SparseVector, which is no data"):
+    with pytest.raises(ValueError, match="SparseVector, which is not plain data"):
         read_pickled(content, frozenset())
 
 
