@@ -330,6 +330,10 @@ class _Systems:
             inherited = self._base(str(parent), (*above, name), endpoint)
         else:
             inherited = {}
+            if "branches" not in table:
+                near = or_else(name, BUILTIN)
+                self.found.append(f"[systems.{name}] has neither branches nor `from = NAME`{near}")
+                return None
         if inherited is None or table is None:
             return inherited
         own = {key: value for key, value in table.items() if key not in _OWN_KEYS}

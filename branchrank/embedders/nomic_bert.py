@@ -184,6 +184,6 @@ def _check_weights(folder: Path, published: PublishedConfig) -> None:
         raise ModelError(f"the weights in {folder} lack {missing[0]!r}", remedy=_REMEDY)
     if foreign := sorted(found - expected):
         raise ModelError(
-            f"the weights in {folder} hold {foreign[0]!r}, which the built-in NomicBert has not",
+            f"the weights in {folder} hold {foreign[0]!r}, which the built-in NomicBert does not have",
             remedy=_REMEDY,
         )

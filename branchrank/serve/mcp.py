@@ -136,7 +136,7 @@ def mcp_server(service: Service, workers: Workers) -> MCPServer:
     ) -> SearchAnswer:
         """Grep for exact_keywords and vectors for semantic_query, fused by reciprocal rank.
 
-        Without keywords, identifiers, quoted strings and telling words of the query are looked for.
+        If no keywords are given, they are the identifiers, quoted strings and content words of the query.
         """
         return await searched(
             lambda: tools.hybrid_search(

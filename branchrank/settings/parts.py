@@ -176,7 +176,7 @@ class BenchmarkSettings(Settings, frozen=True, kw_only=True):
         Meta(
             ge=1,
             le=1000,
-            description="hits kept per question; where it is not set, as many as the deepest measure needs",
+            description="hits kept per question; where it is not set, more if a measure is deeper",
         ),
     ] = 10
     returns: Annotated[Returns, hint_at(LOCAL, "returns")[1]] = LOCAL.returns

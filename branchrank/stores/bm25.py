@@ -185,7 +185,7 @@ def _array(content: bytes) -> NDArray[Any]:
 
 @contextlib.contextmanager
 def _unseen_by_tqdm() -> Iterator[None]:
-    """Disable tqdm while bm25s runs: its bars start a thread and fix multiprocessing's start method."""
+    """Disable tqdm while bm25s runs: its bars start a thread and set multiprocessing's start method."""
     bars: Any = sys.modules.get("tqdm")  # bm25s works without it
     interval = bars and bars.tqdm.monitor_interval
     if bars:

@@ -1,4 +1,4 @@
-"""The one place that fuses ranked lists: branches of a system, or a reranker with the stage before it."""
+"""Fusion of ranked lists: the branches of a system, or a reranker with the stage before it."""
 
 from __future__ import annotations
 

@@ -105,7 +105,7 @@ def _words(lookup: Lookup) -> str:
 
 
 def _filters(lookup: Lookup) -> Filters | None:
-    """The documents that the query's filters admit, for Qdrant to filter by before it ranks."""
+    """Return the documents that pass the query's filters; Qdrant ranks only these."""
     if not lookup.query.filters:
         return None
     return {"file_path": sorted(lookup.sources.admitted_sources(lookup.query.filters))}
