@@ -16,8 +16,8 @@ if TYPE_CHECKING:
     from branchrank.predictor import Predictor as Predictor
     from branchrank.records import Hit as Hit
     from branchrank.records import Question as Question
+    from branchrank.run import Run as Run
     from branchrank.spec import System as System
-    from branchrank.workspace import Run as Run
     from branchrank.workspace import Workspace as Workspace
 
 __all__ = ["Comparison", "Hit", "Predictor", "Question", "Run", "System", "Workspace", "errors", "library"]
@@ -29,7 +29,7 @@ _HOMES = {
     "Hit": "branchrank.records",
     "Predictor": "branchrank.predictor",
     "Question": "branchrank.records",
-    "Run": "branchrank.workspace",
+    "Run": "branchrank.run",
     "System": "branchrank.spec",
     "Workspace": "branchrank.workspace",
 }

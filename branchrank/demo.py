@@ -21,9 +21,10 @@ from branchrank.errors import CorpusError, RunError, UsageError
 from branchrank.index.generations import refuse_links
 from branchrank.index.workspace_folder import CONFIG
 from branchrank.progress import Notify, Progress, no_notice
+from branchrank.run import Run
 from branchrank.runs.listing import list_runs
 from branchrank.settings import IndexSettings
-from branchrank.workspace import Run, Workspace
+from branchrank.workspace import Workspace
 
 FOLDER = Path("branchrank-demo")
 STAND_IN = "fake"

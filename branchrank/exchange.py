@@ -9,8 +9,8 @@ from typing import TYPE_CHECKING
 from branchrank.measures.power import ALPHA
 from branchrank.measures.verdicts import DELTA
 from branchrank.progress import Notify, Progress, no_notice
+from branchrank.run import Run
 from branchrank.runs.results_table import ResultsTable, comparison_table, run_table
-from branchrank.workspace import Run
 from branchrank.workspace_beir import BEIR_MEASURES
 
 if TYPE_CHECKING:

@@ -47,10 +47,10 @@ from branchrank.progress import Notify, Progress, no_notice, no_progress
 from branchrank.questions.generation import GenerationEstimate
 from branchrank.questions.labels import Choice as LabelChoice
 from branchrank.questions.writing import read_lines
+from branchrank.run import Run
 from branchrank.runs.run import RunData
 from branchrank.systems.query import FILTER_KEYS, read_filters
 from branchrank.systems.search_tools import Found, Listener, SearchStatus, SearchTools, ToolAnswer
-from branchrank.workspace import Run
 from branchrank.workspace_questions import Spent
 
 if TYPE_CHECKING:

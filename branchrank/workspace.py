@@ -1,25 +1,22 @@
-"""The main classes of the library: a workspace to search and benchmark, and the runs that it makes.
+"""The main class of the library: a workspace to search and benchmark.
 
-The commands, the servers and the terminal UI are built on these classes.
+The commands, the servers and the terminal UI are built on it.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import fields
 from os import PathLike
 from pathlib import Path
-from typing import TYPE_CHECKING, Self
+from typing import TYPE_CHECKING
 
 from branchrank import arguments
-from branchrank.errors import QuestionError, UsageError
+from branchrank.errors import QuestionError
 from branchrank.index.workspace_folder import WorkspaceFolder, configure, kept_if_right
-from branchrank.measures.verdicts import DELTA
 from branchrank.predictor import Predictor
 from branchrank.progress import Notify, Progress
 from branchrank.records import Hit
-from branchrank.runs.directory import RUN_JSON
-from branchrank.runs.run import RunData, load_run
+from branchrank.run import Run
 from branchrank.settings import GrepSettings
 from branchrank.spec import System
 from branchrank.systems.searcher import Searcher
@@ -27,13 +24,8 @@ from branchrank.workspace_questions import WorkspaceQuestions
 from branchrank.workspace_tree import WorkspaceTree
 
 if TYPE_CHECKING:
-    from branchrank.bench import Named
     from branchrank.index.adoption import Adoption
     from branchrank.index.calibration import Calibration
-    from branchrank.measures.verdicts import Comparison
-    from branchrank.report.verify import Verification
-    from branchrank.runs.predictor_comparison import PredictorComparisons
-    from branchrank.runs.run_comparison import RunComparison, RunGate
 
 AnyPath = str | PathLike[str]
 #: A name, a system, an object with ``retrieve(query, k)``, or a function of the same arguments.
@@ -301,211 +293,3 @@ class Workspace(Searcher):
 def _corpus(corpus: AnyPath) -> str | Path:
     """A corpus's name or folder."""
     return corpus if isinstance(corpus, str) else arguments.path("corpus", corpus)
-
-
-class Run(RunData):
-    """A finished benchmark.
-
-    Its tables are pandas DataFrames, computed from the rows; notebooks display a run as a table and a plot.
-
-    >>> from branchrank import Run, library
-    >>> run = Run.load(library.list_runs("reports")[0].directory)
-    >>> run
-    <Run ...-benchmark-42: 8 questions, local, hybrid>
-    >>> comparison = run.compare("hybrid", "local")
-    >>> comparison.wins, comparison.ties, comparison.losses
-    (0, 7, 0)
-    >>> [path.name for path in run.report()][:2]
-    ['report.md', 'report.html']
-    """
-
-    @classmethod
-    def load(cls, directory: str | Path) -> Self:
-        """Read a finished run from its directory.
-
-        Raises :class:`~branchrank.errors.RunError` when the run is missing, unfinished, damaged or was made
-        by another version.
-        """
-        return cls.of(load_run(arguments.path("directory", directory)))
-
-    @classmethod
-    def of(cls, data: RunData) -> Self:
-        """The same run with these methods."""
-        return cls(**{field.name: getattr(data, field.name) for field in fields(data)})
-
-    def __repr__(self) -> str:
-        cut = f", {' and '.join(self.conditions)}" if self.conditions else ""
-        return f"<Run {self.directory.name}: {len(self.asked)} questions{cut}, {', '.join(self.predictors)}>"
-
-    def _repr_html_(self) -> str:
-        from branchrank.report.notebook import run_html
-
-        return run_html(self)
-
-    def print(self) -> None:
-        """Print the summary table and the verdicts, as ``branchrank show`` does."""
-        from branchrank.report.terminal import print_summary
-
-        print_summary(self)
-
-    def compare(
-        self, candidate: str, baseline: str = "", measure: str = "", *, delta: float | None = None
-    ) -> Comparison:
-        """Compare two predictors of this run, question by question.
-
-        A positive ``difference`` means that the candidate is better. ``baseline``, ``measure`` and ``delta``
-        default to the declared ones. A comparison that the run declared is returned as in its report,
-        adjusted for all candidates. Any other comparison is not adjusted: it is a family of its own.
-
-        Raises :class:`~branchrank.errors.UsageError` for an unknown predictor or measure.
-        """
-        from branchrank.runs.predictor_comparison import compare_within
-
-        return compare_within(self, candidate, baseline, measure=measure, delta=delta)
-
-    def compare_all(
-        self, baseline: str | Sequence[str] = "", measure: str = "", *, delta: float | None = None
-    ) -> PredictorComparisons:
-        """Compare every predictor with one or several baselines, or with each other (``"all-pairs"``).
-
-        All comparisons form one family: p-values are adjusted by Holm, intervals by Bonferroni. The arguments
-        default to those that the run declared. The result has ``comparisons``, a DataFrame ``frame``, and
-        prints as sentences.
-
-        Raises :class:`~branchrank.errors.UsageError` for an unknown predictor or measure.
-
-        >>> from branchrank import Run, library
-        >>> run = Run.load(library.list_runs("reports")[0].directory)
-        >>> [(each.candidate, each.baseline) for each in run.compare_all("all-pairs").comparisons]
-        [('hybrid', 'local')]
-        """
-        from branchrank.runs.predictor_comparison import compare_all
-
-        return compare_all(self, baseline, measure=measure, delta=delta)
-
-    def compare_with(
-        self,
-        baseline: RunData,
-        *,
-        predictor: str = "",
-        baseline_predictor: str = "",
-        primary: str = "",
-        measures: str | Sequence[str] = (),
-        delta: float = DELTA,
-    ) -> RunComparison:
-        """Compare this run, the candidate, with a baseline run over the same questions.
-
-        Each predictor is compared with the predictor of the same name, or ``predictor`` with
-        ``baseline_predictor``. A positive difference means that this run is better. ``primary`` is the
-        measure that is tested (default: this run's primary measure); ``measures``, and those that this run
-        declared, get an interval. Printing the result gives the output of ``branchrank compare``.
-
-        Raises :class:`~branchrank.errors.RunError` when the questions are not the same, and
-        :class:`~branchrank.errors.UsageError` for an unknown predictor or measure.
-        """
-        from branchrank.runs.run_comparison import compare_runs
-
-        return compare_runs(
-            self,
-            baseline,
-            predictor=predictor,
-            baseline_predictor=baseline_predictor,
-            primary=primary,
-            measures=arguments.texts("measures", measures, "nDCG@10"),
-            delta=delta,
-        )
-
-    def gate(
-        self,
-        baseline: RunData,
-        *,
-        delta: float = DELTA,
-        predictor: str = "",
-        baseline_predictor: str = "",
-        primary: str = "",
-        measures: str | Sequence[str] = (),
-    ) -> RunGate:
-        """Check that this run is not worse than the baseline by ``delta`` or more: pass, fail or undecided.
-
-        The primary measure decides; ``measures`` are shown in addition. Raises the same errors as
-        :meth:`compare_with`.
-        """
-        from branchrank.runs.run_comparison import gate_runs
-
-        return gate_runs(
-            self,
-            baseline,
-            delta=delta,
-            predictor=predictor,
-            baseline_predictor=baseline_predictor,
-            primary=primary,
-            measures=arguments.texts("measures", measures, "nDCG@10"),
-        )
-
-    def report(
-        self,
-        *,
-        into: str | Path | None = None,
-        with_text: bool = True,
-        corpus: str | Path | None = None,
-        notice: Callable[[str], None] = lambda _: None,
-    ) -> list[Path]:
-        """Write ``report.md``, ``report.html`` and the plots; returns their paths.
-
-        In the run's own directory the CSV files are rewritten too, so that a run of an older version gets the
-        columns of the current version.
-
-        The files are written to the run's directory, unless ``into`` names another one; a cut requires
-        ``into``. ``with_text=False`` leaves the documents' text out. ``corpus`` is the current folder of the
-        corpus; ``notice`` is called with a line when it is not the corpus that was searched.
-
-        Raises :class:`~branchrank.errors.UsageError` when another report would be overwritten.
-        """
-        from branchrank.corpus.named import locate_corpus
-        from branchrank.report.writing import write_report
-        from branchrank.runs.tables import write_tables
-
-        if into is None and self.conditions:
-            raise UsageError(
-                "the report of a cut can't replace that of the whole run",
-                remedy="name another directory with into=",
-            )
-        if into is not None and (Path(into) / RUN_JSON).exists():
-            raise UsageError(
-                f"{into} is a run, whose report would be replaced", remedy="name another directory"
-            )
-        if into is None:
-            write_tables(self)
-        return write_report(
-            self,
-            with_text=with_text,
-            corpus=None if corpus is None else locate_corpus(corpus),
-            into=None if into is None else Path(into),
-            notice=notice,
-        )
-
-    def verify(
-        self,
-        *,
-        rerun: int = 0,
-        corpus: str | Path | None = None,
-        seal: AnyPath | None = None,
-        named: Named | None = None,
-    ) -> Verification:
-        """Recompute every printed number in the run's directory; report each one that differs, and every
-        contradiction.
-
-        ``rerun`` is the number of questions, drawn by the run's seed, that are answered again; see
-        :func:`branchrank.library.verify` for this and the other arguments.
-        """
-        from branchrank.bench import Named
-        from branchrank.corpus.named import locate_corpus
-        from branchrank.report.verify import verify_run
-
-        return verify_run(
-            self.directory,
-            rerun=rerun,
-            corpus=None if corpus is None else locate_corpus(corpus),
-            seal=None if seal is None else Path(seal),
-            named=named or Named(),
-        )

@@ -67,7 +67,7 @@ def compare(
     asked the same questions. With one run only, its predictors are compared with each other.
     """
     from branchrank.library import comparison_table
-    from branchrank.workspace import Run
+    from branchrank.run import Run
 
     _check_compared(candidate, bool(predictor or baseline_predictor), baselines, all_pairs)
     first = Run.load(baseline).where(*where)
@@ -151,7 +151,7 @@ def gate(
     With several predictors, one that fails fails the gate, and one that is undecided leaves it undecided.
     """
     from branchrank import library
-    from branchrank.workspace import Run
+    from branchrank.run import Run
 
     decided = (
         Run.load(run)

@@ -19,6 +19,6 @@ from branchrank.cli.terminal import Command
 )
 def explain(run: Path, question_id: str, predictors: tuple[str, ...], top: int) -> None:
     """Show the gold's rank through every stage, the stage that lost it, and each stage's first entries."""
-    from branchrank.workspace import Run
+    from branchrank.run import Run
 
     click.echo(str(Run.load(run).explain(question_id, predictors, top=top)))

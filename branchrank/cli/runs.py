@@ -52,7 +52,7 @@ def show_run(run: Path, where: tuple[str, ...], output: Path | None) -> None:
 
     With --where, everything is computed from the questions of a slice alone, the report under --output too.
     """
-    from branchrank.workspace import Run
+    from branchrank.run import Run
 
     shown = Run.load(run).where(*where)
     shown.print()

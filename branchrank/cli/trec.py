@@ -27,7 +27,7 @@ from branchrank.cli.terminal import Command, safe
 )
 def export_trec(run: Path, output: Path, ids: Literal["gold", "document"]) -> None:
     """Write the finished RUN as TREC files: qrels.txt, and a run file for each predictor."""
-    from branchrank.workspace import Run
+    from branchrank.run import Run
 
     for path in Run.load(run).export_trec(output, ids):
         click.echo(safe(str(path)))

@@ -77,7 +77,7 @@ def report(run: Path, no_text: bool, corpus: Path | None, latex: Path | None) ->
     The table of --latex has the measures that the run was asked for by name, else those of the report.
     """
     from branchrank.library import run_table
-    from branchrank.workspace import Run
+    from branchrank.run import Run
 
     loaded = Run.load(run)
     for path in loaded.report(with_text=not no_text, corpus=corpus, notice=say):

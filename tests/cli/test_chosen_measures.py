@@ -9,7 +9,7 @@ from support.commands import benchmark, invoke, json_lines, make_project, table
 
 from branchrank import Workspace
 from branchrank.errors import UsageError
-from branchrank.workspace import Run
+from branchrank.run import Run
 
 CHOSEN = ("--measure", "nDCG@20", "--measure", "relaxed_AP", "--measure", "RBP(p=0.5)")
 NAMES = ["nDCG@20", "relaxed_AP", "RBP(p=0.5)"]

@@ -12,6 +12,7 @@ from support.beir_folders import beir_folder
 from support.commands import benchmark, make_project
 
 MODULES = (
+    "branchrank.run",
     "branchrank.workspace",
     "branchrank.systems.searcher",
     "branchrank.library",
@@ -65,5 +66,5 @@ def test_the_ways_in_have_examples() -> None:
         "workspace.Workspace.build",
         "workspace.Workspace.adopt",
         "workspace.Workspace.benchmark",
-        "workspace.Run",
+        "run.Run",
     } <= names

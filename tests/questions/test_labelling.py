@@ -20,7 +20,8 @@ from branchrank.measures.agreement import cohens_kappa
 from branchrank.questions.labels import labels_of, with_label
 from branchrank.questions.question_files import load_questions
 from branchrank.records import Question, Span
-from branchrank.workspace import Run, Workspace
+from branchrank.run import Run
+from branchrank.workspace import Workspace
 
 SHOWN = re.compile(r"(?m)^\[(\d+)/(\d+)\] (\S+):(\d+)-(\d+)  (.*)$")
 ASKED = ("temperature", "espresso", "api")

@@ -12,7 +12,7 @@ from support.made_runs import Planned, make_questions, make_run
 from branchrank.report.content import report_content
 from branchrank.report.markdown import markdown
 from branchrank.report.terminal import print_summary
-from branchrank.workspace import Run
+from branchrank.run import Run
 
 
 @pytest.fixture(scope="module")

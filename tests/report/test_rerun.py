@@ -14,8 +14,8 @@ from branchrank import Workspace
 from branchrank.artifacts import write_jsonl
 from branchrank.errors import RunError
 from branchrank.library import Named
+from branchrank.run import Run
 from branchrank.runs.directory import read_run, sealed, write_run
-from branchrank.workspace import Run
 
 CLASS = "support.real_runs:FirstPages"
 

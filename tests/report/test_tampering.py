@@ -16,7 +16,7 @@ from branchrank.artifacts import write_bytes
 from branchrank.bench.seal import seal_of
 from branchrank.library import Named
 from branchrank.report.verify import Verification, verify_run
-from branchrank.workspace import Run
+from branchrank.run import Run
 
 #: What is tried, from the least to the most.
 MEANS = (VERIFY, CORPUS, RERUN, SEAL)

@@ -17,7 +17,7 @@ from branchrank import Workspace
 from branchrank.artifacts import write_jsonl
 from branchrank.records import Hit
 from branchrank.report.plots import drawing
-from branchrank.workspace import Run
+from branchrank.run import Run
 
 PARTS = ("kettle", "spout", "handle", "filter", "lid")
 PAGES = 6

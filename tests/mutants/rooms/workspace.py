@@ -32,7 +32,7 @@ MUTANTS = (
     ),
     Mutant(
         "report-of-a-cut-replaces-the-runs",
-        "branchrank/workspace.py",
+        "branchrank/run.py",
         "        if into is None and self.conditions:\n",
         "        if into is None and not self.predictors:\n",
         (f"{TEST_RUN}::test_a_cut_is_a_run_that_replaces_no_report",),
