@@ -74,7 +74,7 @@ def test_a_corpus_that_went_away(tmp_path: Path) -> None:
     shutil.rmtree(project / "docs")
     result = invoke("retrieve", "--data-dir", project / "data", "tea")
     assert result.exit_code == 3
-    assert "is no folder" in result.stderr
+    assert "is not a folder" in result.stderr
     assert "branchrank index FOLDER" in result.stderr
 
 

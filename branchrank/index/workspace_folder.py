@@ -122,7 +122,7 @@ class WorkspaceFolder:
         if not root.is_dir() and self.config.corpus in known_corpora():
             root = locate_corpus(self.config.corpus)
         if not root.is_dir():
-            raise CorpusError(f"the corpus {self.config.corpus!r} is no folder ({root})", remedy=remedy)
+            raise CorpusError(f"the corpus {self.config.corpus!r} is not a folder ({root})", remedy=remedy)
         return root.resolve()
 
     def check_exists(self) -> None:

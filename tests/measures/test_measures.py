@@ -194,7 +194,7 @@ def test_agrees_with_ir_measures_on_exported_runs(cases):
             graded[name], strict[name] = judged.ranking("graded"), judged.ranking("strict")
             assert run_ranking(run, qrels[name]) == graded[name]
     assert_agrees(qrels, runs, graded)
-    # Strict nDCG can be had from the exported files too: a gain of 1 is mapped to 0.
+    # Strict nDCG can be computed from the exported files too: a gain of 1 is mapped to 0.
     theirs = ir_measures.nDCG(gains={1: 0}) @ 5
     ours = mean(score(parse_measure("nDCG@5"), strict, qrels))
     assert ours == pytest.approx(ir_measures.calc_aggregate([theirs], qrels, runs)[theirs], abs=5e-5)
