@@ -387,7 +387,7 @@ def test_corpora_that_can_not_be_indexed(tmp_path: Path) -> None:
         build_index(workspace)
     (tmp_path / "docs" / "empty.md").unlink()
     (tmp_path / "docs").rmdir()
-    with pytest.raises(CorpusError, match="no folder"):
+    with pytest.raises(CorpusError, match="not a folder"):
         build_index(workspace)
     assert not list((tmp_path / "data").glob("indexes/*/0*"))
 
