@@ -7,7 +7,7 @@
 3. ``build/pythons/X.Y.txt`` keeps the output; the line printed of each version says how many tests passed
    and were skipped.
 
-Arguments that are no version go to pytest.
+Arguments that are not versions go to pytest.
 """
 
 from __future__ import annotations
@@ -51,7 +51,7 @@ def tested(version: str, options: list[str]) -> tuple[int, str]:
     """The exit code of the suite under a version, and its last line."""
     python = interpreter(version)
     if python is None:
-        return 1, "there is no such interpreter"
+        return 1, "this interpreter is not installed"
     own = prepare(version, python)
     output = BUILD / f"{version}.txt"
     with output.open("w", encoding="utf-8") as stream:

@@ -58,7 +58,7 @@ def command() -> None:
     type=click.Path(path_type=Path, file_okay=False),
     help="The workspace. Default: data/ and the folder's name.",
 )
-@click.option("--remove-query", is_flag=True, help="A query's own document (of the same id) is no hit of it.")
+@click.option("--remove-query", is_flag=True, help="Leave out the document that has the query's own id.")
 @latex_option
 @REPORTS
 @FRESH
@@ -129,7 +129,7 @@ def run(
     required=True,
     help="The question file to write.",
 )
-@click.option("--remove-query", is_flag=True, help="A query's own document (of the same id) is no hit of it.")
+@click.option("--remove-query", is_flag=True, help="Leave out the document that has the query's own id.")
 def questions(folder: Path, split: str, output: Path, remove_query: bool) -> None:
     """Make questions of the queries of FOLDER and their relevance judgements."""
     from branchrank import library
