@@ -3,9 +3,9 @@
     LD_PRELOAD=disk_faults.so python -m support.faults.trials SCENARIO COUNT SEED
 
 1. A scenario is run once undisturbed, in a copy of its folder: its outcome, and its operations by number.
-2. Each trial copies the folder, runs the command with one fault, then the same command without a fault, and
-   compares the outcome. Commands run in forked processes that have every module loaded, so that a trial
-   costs tenths of a second.
+2. Each trial copies the folder, runs the command with one fault, then the same command (or the one that
+   resumes it) without a fault, and compares the outcome. Commands run in forked processes that have every
+   module loaded, so that a trial costs tenths of a second.
 3. A line of JSON tells each trial.
 """
 
@@ -13,6 +13,7 @@ from __future__ import annotations
 
 import contextlib
 import ctypes
+import hashlib
 import json
 import os
 import random
@@ -27,7 +28,7 @@ from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
-from support.faults.scenarios import SCENARIOS, Outcome, Scenario, make_folder
+from support.faults.scenarios import SCENARIOS, Outcome, Scenario, last_run, make_folder, placed
 
 KINDS = {"kill": 1, "torn": 2, "enospc": 3, "eio": 4, "short": 5, "sigint": 6}
 #: What is named at random in a path, and the plots, which one function writes.
@@ -55,7 +56,7 @@ def program(
                 if at or log is not None:
                     armed = ctypes.CDLL(None).faults_arm
                     armed(str(folder.resolve()).encode(), ctypes.c_long(at), KINDS.get(kind, 0), descriptor)
-                status = _exit_code(words)
+                status = _exit_code(placed(words, folder))
             except BaseException:
                 traceback.print_exc()
             finally:
@@ -79,14 +80,18 @@ def _exit_code(words: Sequence[str]) -> int:
 
 
 def load_modules(scenario: Scenario, folder: Path, words: Sequence[str]) -> None:
-    """Import here what the scenario's command imports, so that its forks need not."""
+    """Import here what the scenario's command imports, so that its forks need not.
+
+    A plot is not drawn, which takes two thirds of a benchmark's time: its file holds the digest of what would
+    be drawn.
+    """
     listed = folder.parent / "modules.json"
     child = os.fork()
     if child == 0:
         try:
             os.chdir(folder)
             with open(os.devnull, "w", encoding="utf-8") as nowhere, contextlib.redirect_stdout(nowhere):
-                _exit_code(words)
+                _exit_code(placed(words, folder))
             listed.write_text(json.dumps(sorted(sys.modules)))
         finally:
             os._exit(0)
@@ -96,6 +101,9 @@ def load_modules(scenario: Scenario, folder: Path, words: Sequence[str]) -> None
         if name not in sys.modules and not name.startswith(("__", "_asyncio", "asyncio", *_OF_LOOPS)):
             with contextlib.suppress(Exception):
                 __import__(name)
+    if drawer := sys.modules.get("vl_convert"):
+        drawer.vegalite_to_svg = lambda spec: f"<svg>{hashlib.sha256(repr(spec).encode()).hexdigest()}</svg>"
+        sys.modules["altair.utils.schemapi"].DEBUG_MODE = False
 
 
 @contextlib.contextmanager
@@ -159,7 +167,7 @@ class Trials:
             problems.append("hang")
         if "Traceback" in printed or first == 70:
             problems.append("traceback")
-        again, more = (0, "") if first == 0 else program(self.words, folder)
+        again, more = (0, "") if first == 0 else program(self._next(folder), folder)
         if first == 0:
             problems += self._differences(folder, "silent")
         elif again != 0:
@@ -168,6 +176,13 @@ class Trials:
             problems += self._differences(folder, "lost")
         told = {"scenario": self.scenario.name, "at": at, "kind": kind, "first": first, "problems": problems}
         return told | ({"printed": [printed[-2000:], more[-2000:]]} if problems else {})
+
+    def _next(self, folder: Path) -> list[str]:
+        """The command after a fault."""
+        run = last_run(folder) if self.scenario.resume else None
+        if run is None or json.loads((run / "run.json").read_bytes())["status"] == "finished":
+            return self.words
+        return list(self.scenario.resume)
 
     def _differences(self, folder: Path, what: str) -> list[str]:
         try:
