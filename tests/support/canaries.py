@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import base64
 import contextlib
-import gzip
 import io
 import json
 import random
@@ -113,8 +112,8 @@ def _rows(path: Path) -> bytes:
 def _inside(content: bytes) -> Iterator[tuple[str, bytes]]:
     """What is compressed or base64-encoded in some bytes."""
     for at in _places(content, b"\x1f\x8b\x08"):
-        with contextlib.suppress(OSError, EOFError, zlib.error):
-            yield "gzip", gzip.GzipFile(fileobj=io.BytesIO(content[at:])).read(_LARGEST)
+        with contextlib.suppress(zlib.error):
+            yield "gzip", zlib.decompressobj(31).decompress(content[at:], _LARGEST)
     for start in _ZLIB:
         for at in _places(content, start):
             with contextlib.suppress(zlib.error):
@@ -127,7 +126,9 @@ def _inside(content: bytes) -> Iterator[tuple[str, bytes]]:
         raise AssertionError("a zstd stream was left, which this search cannot read")
     for match in _BASE64.finditer(content):
         text = match[0].rstrip(b"=").translate(bytes.maketrans(b"-_", b"+/"))
-        yield "base64", base64.b64decode(text[: len(text) // 4 * 4])
+        # A text of 4n + 1 characters is not base64; its last character is the next word's.
+        text = text[:-1] if len(text) % 4 == 1 else text
+        yield "base64", base64.b64decode(text + b"=" * (-len(text) % 4))
 
 
 def _places(content: bytes, start: bytes) -> Iterator[int]:

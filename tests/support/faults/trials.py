@@ -79,12 +79,8 @@ def _exit_code(words: Sequence[str]) -> int:
     return 0
 
 
-def load_modules(scenario: Scenario, folder: Path, words: Sequence[str]) -> None:
-    """Import here what the scenario's command imports, so that its forks need not.
-
-    A plot is not drawn, which takes two thirds of a benchmark's time: its file holds the digest of what would
-    be drawn.
-    """
+def load_modules(folder: Path, words: Sequence[str]) -> None:
+    """Import here what the command imports, so that its forks need not."""
     listed = folder.parent / "modules.json"
     child = os.fork()
     if child == 0:
@@ -101,6 +97,10 @@ def load_modules(scenario: Scenario, folder: Path, words: Sequence[str]) -> None
         if name not in sys.modules and not name.startswith(("__", "_asyncio", "asyncio", *_OF_LOOPS)):
             with contextlib.suppress(Exception):
                 __import__(name)
+
+
+def replace_drawing() -> None:
+    """Let a plot's file hold the digest of what would be drawn: drawing takes two thirds of a benchmark."""
     if drawer := sys.modules.get("vl_convert"):
         drawer.vegalite_to_svg = lambda spec: f"<svg>{hashlib.sha256(repr(spec).encode()).hexdigest()}</svg>"
         sys.modules["altair.utils.schemapi"].DEBUG_MODE = False
@@ -108,14 +108,15 @@ def load_modules(scenario: Scenario, folder: Path, words: Sequence[str]) -> None
 
 @contextlib.contextmanager
 def scripted_server() -> Iterator[str]:
-    """A scripted LLM in a process of its own; its URL."""
+    """A scripted LLM in a process of its own, without faults; its URL."""
     code = (
         "import sys\nfrom support import scripted_llm as scripted\n"
         "with scripted.ScriptedLLM(lambda chat, n: scripted.ids(list(chat.entries)[::-1])) as server:\n"
         "    print(server.base_url, flush=True)\n    sys.stdin.read()\n"
     )
+    environment = {name: value for name, value in os.environ.items() if name != "LD_PRELOAD"}
     with subprocess.Popen(
-        [sys.executable, "-c", code], stdin=subprocess.PIPE, stdout=subprocess.PIPE
+        [sys.executable, "-c", code], stdin=subprocess.PIPE, stdout=subprocess.PIPE, env=environment
     ) as server:
         assert server.stdout is not None
         assert server.stdin is not None
@@ -145,7 +146,8 @@ class Trials:
         for words in scenario.before:
             status, printed = program(words, self._base)
             assert status == 0, printed
-        load_modules(scenario, self._copy("modules"), self.words)
+        load_modules(self._copy("modules"), self.words)
+        replace_drawing()
         folder, log = self._copy("undisturbed"), work / "operations.log"
         status, printed = program(self.words, folder, log=log)
         assert status == 0, printed
