@@ -18,7 +18,7 @@ from typing import Annotated, Literal
 
 import msgspec
 
-from branchrank.artifacts import storage_errors, write_jsonl
+from branchrank.artifacts import NOT_JSON, storage_errors, write_jsonl
 from branchrank.errors import RunError
 from branchrank.records import Count, Grade, LineNumber, LLMCall, Placement, Rank, Record, StageTrace
 
@@ -89,7 +89,7 @@ def _decoded(path: Path, lines: Sequence[bytes]) -> Iterator[Row]:
     for number, line in enumerate(lines, start=1):
         try:
             yield decoder.decode(line)
-        except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
+        except NOT_JSON as error:
             raise RunError(
                 f"{path}:{number}: {error}", remedy="restore the file or run the benchmark again"
             ) from None
