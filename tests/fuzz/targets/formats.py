@@ -26,6 +26,7 @@ from branchrank.questions.qrels import read_qrels
 from branchrank.questions.question_files import load_questions, write_questions
 from branchrank.runs import directory as names
 from branchrank.runs.directory import own_digest, read_run, write_run
+from branchrank.runs.row_files import packed, write_lines
 from branchrank.runs.rows import RowLog, read_rows
 from branchrank.runs.run import load_run
 from branchrank.runs.timings import read_timings, write_timings
@@ -124,7 +125,7 @@ def run_json(content: bytes) -> None:
     folder = scratch() / "run-json"
     if not folder.exists():
         folder.mkdir()
-        for name in names.TRUTH:
+        for name in (names.ROWS, *names.MEASURED):
             (folder / name).write_bytes((run_directory() / name).read_bytes())
     (folder / names.RUN_JSON).write_bytes(content)
     record = read_run(folder)
@@ -145,12 +146,29 @@ def rows(content: bytes) -> None:
         log.rewrite(list(log.rows.values()))
 
 
+def compressed_rows(content: bytes) -> None:
+    """Compressed rows, and what a run that was cut short left of them."""
+    path = put("rows.jsonl.zst", content)
+    with RowLog(path) as log:
+        kept = list(log.rows.values())
+        log.rewrite(kept)
+    require(read_rows(path) == kept, "the rows changed")
+    read_rows(put("rows.jsonl.zst", content))
+
+
+def _compressed() -> tuple[bytes, ...]:
+    lines = (run_directory() / names.ROWS).read_bytes().splitlines(keepends=True)[:4]
+    path = scratch() / "seed.jsonl.zst"
+    write_lines(path, lines)
+    return path.read_bytes(), b"".join(packed(path, line) for line in lines)
+
+
 def whole_run(content: bytes) -> None:
     """A run whose rows were changed: every table that is computed from them has finite numbers."""
     folder = scratch() / "whole-run"
     if not folder.exists():
         folder.mkdir()
-        for name in (names.RUN_JSON, *names.TRUTH):
+        for name in (names.RUN_JSON, names.ROWS, *names.MEASURED):
             (folder / name).write_bytes((run_directory() / name).read_bytes())
     (folder / names.ROWS).write_bytes(content)
     run = load_run(folder)
@@ -293,6 +311,7 @@ _QUESTIONS = b"".join(msgspec.json.encode(each) + b"\n" for each in QUESTIONS)
 
 TARGETS = (
     Target("rows", rows, _of_run(names.ROWS, 6)),
+    Target("compressed-rows", compressed_rows, _compressed, is_text=False),
     Target("run-with-rows", whole_run, _of_run(names.ROWS)),
     Target("run-json", run_json, _of_run(names.RUN_JSON)),
     Target(
