@@ -126,6 +126,8 @@ class Endpoint:
         """The first line of the server's error message, without keys and control characters."""
         text = error.body.decode("utf-8", "replace")
         text = Redactor((self._key, self._password))(text)
+        for secret in (self._key, self._password):  # those that are too short for the redactor, too
+            text = text.replace(secret, "[key]") if secret else text
         shown = "".join(letter if letter.isprintable() else " " for letter in text)
         return shown.strip()[:300] or error.reason
 

@@ -16,6 +16,7 @@ from pathlib import Path
 from urllib.parse import quote
 
 import pytest
+import zstandard
 from support import harness
 from support.canaries import Search, canary
 from support.secret_flows import key_variables, planted, run_flows, run_more_flows
@@ -80,6 +81,7 @@ def _zipped(text: bytes) -> bytes:
         pytest.param(lambda text: base64.b64encode(b"use" + text), id="base64 behind 3"),
         pytest.param(lambda text: b"..." + gzip.compress(b"x" * 50 + text), id="gzip"),
         pytest.param(lambda text: b"..." + zlib.compress(b"x" * 50 + text), id="zlib"),
+        pytest.param(lambda text: b"..." + zstandard.compress(b"x" * 50 + text), id="zstd"),
         pytest.param(lambda text: _zipped(b"x" * 50 + text), id="zip"),
         pytest.param(
             lambda text: b"<img src=data:;base64," + base64.b64encode(gzip.compress(text)), id="HTML"
