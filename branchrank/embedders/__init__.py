@@ -106,8 +106,9 @@ def _open_named(model: str, revision: str, notify: Notify) -> Embedder:
     """Open the model in a folder or on the hub. A ColBERT checkpoint gets :class:`ColbertEmbedder`."""
     from branchrank.embedders.colbert import ColbertEmbedder, is_colbert
     from branchrank.embedders.hub import model_folder
-    from branchrank.embedders.sentence_transformers import SentenceTransformersEmbedder
+    from branchrank.embedders.sentence_transformers import SentenceTransformersEmbedder, require_library
 
+    require_library(f"the embedder {model}")  # before the model is downloaded
     if is_colbert(model_folder(model, revision, notify)):
         return ColbertEmbedder(model, revision, notify=notify)
     return SentenceTransformersEmbedder(model, revision, notify=notify)
