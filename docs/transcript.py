@@ -38,8 +38,8 @@ HEAD = """\
 # Ten minutes, with times
 
 From an empty virtual environment to a verdict on five questions of your own, as
-`python docs/transcript.py` ran it on {date}: {system}, Python {python}, {cores} CPU cores, load average {load}.
-Installing includes the download.
+`python docs/transcript.py` ran it on {date}: {system}, Python {python}, {cores} CPU cores, load
+average {load}. Installing includes the download.
 
 | step | seconds |
 | --- | --- |
