@@ -68,8 +68,8 @@ MUTANTS = (
     Mutant(
         "bm25-arrays-unpickled",
         BM25,
-        "return np.lib.format.read_array(BytesIO(content), allow_pickle=False)",
-        "return np.lib.format.read_array(BytesIO(content), allow_pickle=True)",
+        'read_npy(BytesIO(contents[f"{name}.npy"]))',
+        'np.load(BytesIO(contents[f"{name}.npy"]), allow_pickle=True)',
         (f"{TEST_BM25}::test_no_file_is_unpickled",),
     ),
     Mutant(
