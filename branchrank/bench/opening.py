@@ -53,7 +53,7 @@ class OpenPlan(Record, frozen=True, kw_only=True):
         return tuple(engine.memo for engine in self.engines.values())
 
     def load_models(self) -> None:
-        """Load the models of vector searches now, so that workers use PyTorch's thread count of this process."""
+        """Load the models of vector searches now; workers use the thread count of PyTorch that they set."""
         for name, index in self.indexes.items():
             asked = [each.record for each in self.predictors if each.record.index == name]
             if searches_vectors([record.system for record in asked if record.system]):

@@ -9,7 +9,6 @@ from __future__ import annotations
 import contextlib
 import os
 import pickle
-import sys
 import tempfile
 import traceback
 from collections.abc import Callable, Iterable
@@ -17,6 +16,7 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from branchrank import __version__
+from branchrank.environment import enter_folder, set_up_worker
 from branchrank.errors import WorkerError
 from branchrank.execution.shipping import unpack
 from branchrank.execution.threads import use_threads
@@ -62,9 +62,8 @@ class Handler:
         self._shipped = shipped
         self._opened = contextlib.ExitStack()
         self._work: Callable[[Any], Iterable[Any]] | None = None
-        os.environ.update(setup.environment)
+        set_up_worker(setup.environment, setup.path)
         use_threads(setup.threads)
-        sys.path += [place for place in setup.path if place not in sys.path]
 
     def handle(self, shard: bytes) -> bytes:
         """Return a pickled :class:`Done` or :class:`Raised`."""
@@ -105,7 +104,7 @@ class Handler:
                 f"{os.uname().nodename} has no {os.path.normpath(place / missing[0])}, which the work reads",
                 remedy="put it on a path that every node has, or add --ray-ship",
             )
-        os.chdir(place)
+        enter_folder(place)
 
 
 def _raised(error: Exception) -> bytes:

@@ -10,8 +10,9 @@ from __future__ import annotations
 
 import contextlib
 import os
-import sys
 from collections.abc import Iterator
+
+from branchrank.environment import set_torch_threads, set_up_worker, torch_threads
 
 #: The variables from which numeric libraries read their number of threads when they are loaded.
 VARIABLES = ("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS")
@@ -31,20 +32,16 @@ def thread_count() -> int:
 
 def default_threads() -> int:
     """The number of threads that this process uses for PyTorch without a choice."""
-    if _chosen:
-        return _chosen
-    torch = sys.modules.get("torch")
-    if torch is not None:
-        return int(torch.get_num_threads())
     given = os.environ.get("OMP_NUM_THREADS", "")
-    return int(given) if given.isdecimal() and int(given) else usable_cpus()
+    wanted = int(given) if given.isdecimal() else 0
+    return _chosen or torch_threads() or wanted or usable_cpus()
 
 
 def use_threads(count: int) -> None:
     """Set the number of threads of this process, a worker, until it ends."""
     global _chosen
     _chosen = count
-    os.environ.update(dict.fromkeys(VARIABLES, str(count)))
+    set_up_worker(dict.fromkeys(VARIABLES, str(count)))
     limit_torch()
 
 
@@ -52,26 +49,19 @@ def use_threads(count: int) -> None:
 def limited_threads(count: int) -> Iterator[None]:
     """Use ``count`` threads for the duration of a ``with`` block; 0 changes nothing."""
     global _chosen
-    before, torch_before = _chosen, _torch_threads()
-    if count:
-        _chosen = count
-        limit_torch()
+    if not count:
+        yield
+        return
+    before, torch_before = _chosen, torch_threads()
+    _chosen = count
+    limit_torch()
     try:
         yield
     finally:
         _chosen = before
-        torch = sys.modules.get("torch")
-        if count and torch is not None and torch_before:
-            torch.set_num_threads(torch_before)
+        set_torch_threads(torch_before)
 
 
 def limit_torch() -> None:
     """Give PyTorch the chosen number of threads, if it is loaded. Call it after a model's first import."""
-    torch = sys.modules.get("torch")
-    if _chosen and torch is not None:
-        torch.set_num_threads(_chosen)
-
-
-def _torch_threads() -> int:
-    torch = sys.modules.get("torch")
-    return int(torch.get_num_threads()) if torch is not None else 0
+    set_torch_threads(_chosen)

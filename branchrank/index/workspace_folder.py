@@ -297,8 +297,8 @@ def configure(
     """Write a workspace's corpus and settings to its ``branchrank.toml``; the rest of the file is kept.
 
     ``corpus`` is a folder or the name of an added corpus. Paths are written relative to ``data_dir``.
-    ``settings`` maps ``"index.embedder"`` and the like to values; those of the part ``engine``, which say where
-    one command runs, are not written.
+    ``settings`` maps ``"index.embedder"`` and the like to values; those of the part ``engine``, which say
+    where one command runs, are not written.
 
     Raises :class:`CorpusError` when the corpus does not exist, and
     :class:`~branchrank.errors.UsageError` and :class:`~branchrank.errors.StorageError` when the file can't be

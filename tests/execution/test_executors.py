@@ -25,7 +25,10 @@ ENGINES: dict[str, dict[str, object]] = {
 }
 
 
-@pytest.fixture(scope="module", params=ENGINES)
+@pytest.fixture(
+    scope="module",
+    params=["process", "processes", pytest.param("ray", marks=pytest.mark.full)],
+)
 def executor(request: pytest.FixtureRequest) -> Iterator[Executor]:
     flags = ENGINES[request.param] | {"engine.threads": 3}
     with open_executor(resolve(environment={}, flags=flags)) as opened:
