@@ -275,7 +275,7 @@ def test_a_node_killed_half_way_changes_nothing(project: Path, tmp_path: Path) -
         words = ("--engine", "ray", "--ray-address", made.address)
         with slow_run(project, "node-killed", *questions, *words) as process:
             directory = wait_for_rows(project, "node-killed", 8)
-            made.remove_node(made.list_all_nodes[-1], allow_graceful=False)
+            made.remove_node(next(iter(made.worker_nodes)), allow_graceful=False)
             _, said = process.communicate(timeout=300)
     assert process.returncode == 0, said
     assert "a worker ended" in said
