@@ -13,7 +13,7 @@ from branchrank.cli.terminal import Command
 from branchrank.settings import EngineSettings
 
 
-@click.command("resume", cls=Command)
+@click.command("resume", cls=Command, resumes=True)
 @click.argument("run", type=click.Path(path_type=Path, file_okay=False))
 @naming_options
 @settings_options(EngineSettings)

@@ -229,7 +229,7 @@ def read_run(directory: Path) -> RunRecord:
             raise RunError(
                 f"{directory} was made by {age} version of BranchRank: its schema is {schema}, this version "
                 f"reads {SCHEMA_VERSION}",
-                remedy="run the benchmark again" if schema < SCHEMA_VERSION else "pip install -U branchrank",
+                remedy="run the benchmark again" if schema < SCHEMA_VERSION else "install a newer BranchRank",
             )
         run = msgspec.json.decode(content, type=RunRecord)
         read_filters(run.filters)

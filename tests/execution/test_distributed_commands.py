@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import json
 import os
+import re
 import shutil
 import signal
 import subprocess
@@ -150,7 +151,7 @@ def test_an_interrupted_run_is_resumed(project: Path, number: signal.Signals, tm
         _, said = process.communicate(timeout=60)
     if number == signal.SIGINT:
         assert process.returncode == 130
-        assert "interrupted; what was finished is kept" in said
+        assert "interrupted" in said
     kept = (directory / "rows.jsonl").read_bytes()
     assert 4 <= kept.count(b"\n") < 12
     workers = [int(path.name) for path in (project / "notes").iterdir()]
@@ -220,7 +221,8 @@ def test_without_ray_the_error_names_the_package(project: Path, monkeypatch: pyt
     monkeypatch.setattr("branchrank.execution.opening.find_spec", lambda name: None)
     result = invoke("benchmark", "--data-dir", project / "data", "--predictor", "local", *RAY)
     assert result.exit_code == 5
-    assert 'pip install "branchrank[ray]"' in result.output
+    assert "--engine ray needs the package 'ray'" in result.output
+    assert re.search(r'pip install "?ray', result.output)
 
 
 def test_ray_gives_the_files_of_one_process(project: Path, alone: Path) -> None:

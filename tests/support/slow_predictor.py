@@ -17,6 +17,7 @@ class Slow:
     name = "slow"
 
     def retrieve(self, query: str, k: int) -> list[Hit]:
-        (Path(os.environ["SLOW_NOTES"]) / str(os.getpid())).touch()
+        if notes := os.environ.get("SLOW_NOTES"):  # a node of a cluster has its own variables
+            (Path(notes) / str(os.getpid())).touch()
         time.sleep(float(os.environ.get("SLOW_S", "0.25")))
         return [passage("install.rst", 1, 15)]
