@@ -24,7 +24,7 @@ from branchrank.settings.parts import Precision
 
 GROUP = "embedding"
 #: Texts per call.
-SMALL, LARGE = 48, 8
+SMALL, LARGE = 32, 4
 PRECISIONS: tuple[Precision, ...] = ("float32", "bfloat16", "int8")
 CODE = "CodeRankEmbed"
 
