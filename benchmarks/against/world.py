@@ -62,7 +62,8 @@ def opened(data_dir: Path | None, questions: Path | None) -> Iterator[World]:
             data_dir, questions = scratch / "data", questions or SAMPLE / "questions.jsonl"
             configure(data_dir, corpus=SAMPLE / "corpus", settings={"index.embedder": MODEL})
             build_index(WorkspaceFolder.open(data_dir)).close()
-        folder = WorkspaceFolder.open(data_dir, flags={"index.vector_store": "exact"})
+        flags = {"index.vector_store": "exact", "index.embedder_precision": "float32"}
+        folder = WorkspaceFolder.open(data_dir, flags=flags)
         path = questions or SAMPLE / "questions.jsonl"
         loaded = load_questions(path)
         with open_index(folder) as index:

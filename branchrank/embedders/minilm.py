@@ -12,11 +12,10 @@ import hashlib
 from importlib.util import find_spec
 from pathlib import Path
 
-import msgspec
 import numpy as np
 from numpy.typing import NDArray
 
-from branchrank.artifacts import digest_file
+from branchrank.artifacts import NOT_JSON, digest_file
 from branchrank.embedders.bert import bert_graph, read_shape
 from branchrank.embedders.graph_embedder import GraphEmbedder, read_tokenizer, usable_cpus
 from branchrank.embedders.onnx_encoder import OnnxEncoder, map_weights
@@ -49,7 +48,7 @@ class MiniLMEmbedder(GraphEmbedder):
             content = np.memmap(folder / "model.safetensors", mode="r", dtype=np.uint8)
             _check_digest(folder, content)
             graph = bert_graph(read_shape(folder / "config.json"))
-        except (OSError, ValueError, msgspec.MsgspecError) as error:
+        except (OSError, ValueError, *NOT_JSON) as error:
             raise ModelError(f"{MODEL} in {folder} can't be read: {error}", remedy=_INSTALL) from error
         threads = threads or usable_cpus()
         identity = EmbedderIdentity(

@@ -14,6 +14,7 @@ from pathlib import Path
 import msgspec
 import numpy as np
 
+from branchrank.artifacts import NOT_JSON
 from branchrank.embedders.graph_embedder import GraphEmbedder, read_tokenizer, usable_cpus
 from branchrank.embedders.nomic_bert import native_config
 from branchrank.embedders.nomic_graph import Pooling, nomic_graph
@@ -81,7 +82,7 @@ class NomicEmbedder(GraphEmbedder):
         config = native_config(folder)
         try:
             weights = map_weights(np.memmap(folder / _WEIGHTS, mode="r", dtype=np.uint8))
-        except (OSError, ValueError, msgspec.MsgspecError) as error:
+        except (OSError, ValueError, *NOT_JSON) as error:
             raise ModelError(f"{folder / _WEIGHTS} can't be read: {error}", remedy=REMEDY) from error
         threads = threads or usable_cpus()
         own = read_json(folder / "config_sentence_transformers.json", _Prompts, default=_Prompts())

@@ -25,7 +25,7 @@ from typing import Any
 import msgspec
 import numpy as np
 
-from branchrank.artifacts import digest_file, digest_of
+from branchrank.artifacts import NOT_JSON, digest_file, digest_of
 from branchrank.embedders.hub import model_folder
 from branchrank.embedders.nomic_bert import native_config
 from branchrank.embedders.prefixes import Prefixes, conventional_prefixes
@@ -217,7 +217,7 @@ def read_json(path: Path, record_type: type[Any], *, default: Any) -> Any:
         return msgspec.json.decode(path.read_bytes(), type=record_type)
     except FileNotFoundError:
         return default
-    except (OSError, msgspec.DecodeError) as error:
+    except (OSError, *NOT_JSON) as error:
         raise ModelError(f"{path} can't be read: {error}", remedy=REMEDY) from error
 
 

@@ -54,8 +54,8 @@ def number_of(text: str, place: str, *, whole: bool = False) -> float:
     """Read a finite number. Raises :class:`InputError` that names ``place``."""
     try:
         value = int(text) if whole else float(text)
-    except ValueError:
-        value = math.nan
-    if not math.isfinite(value):
-        raise InputError(f"{place}: {text!r} is no {'whole ' if whole else ''}number")
-    return value
+        if math.isfinite(value):
+            return value
+    except (ValueError, OverflowError):  # a whole number of 400 digits is too large for a float
+        pass
+    raise InputError(f"{place}: {text!r} is no {'whole ' if whole else ''}number")

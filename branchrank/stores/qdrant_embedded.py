@@ -16,6 +16,7 @@ from typing import Any
 
 import msgspec
 
+from branchrank.artifacts import NOT_JSON
 from branchrank.embedders.protocol import Vectors
 from branchrank.errors import ArtifactError
 from branchrank.records import Scored
@@ -56,7 +57,7 @@ class EmbeddedCollection:
         try:
             config = msgspec.json.decode((directory / "edge_config.json").read_bytes(), type=_ShardConfig)
             self.dimension = config.vectors[DENSE].size
-        except (OSError, msgspec.DecodeError, KeyError) as error:
+        except (OSError, KeyError, *NOT_JSON) as error:
             raise self._failure(f"is not a collection with dense vectors ({error})") from error
         self.has_sparse = SPARSE in config.sparse_vectors
         self._encoder = Bm25Encoder()
