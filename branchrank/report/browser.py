@@ -16,6 +16,7 @@ from typing import Any
 from branchrank.measures.names import named_measure
 from branchrank.printable import safe
 from branchrank.records import Question
+from branchrank.runs.attribution import lost_in
 from branchrank.runs.rows import Row
 from branchrank.runs.run import RunData
 from branchrank.runs.scores import Scores, outcome_of
@@ -96,7 +97,7 @@ def _row(
         predictor,
         row.repeat,
         OUTCOMES.index(outcome),
-        row.lost,
+        lost_in(row),
         safe(row.error),
         [[stages.number(stage), row.gold_ranks.get(stage)] for stage in row.stages],
         [

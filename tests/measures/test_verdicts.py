@@ -226,7 +226,8 @@ def test_few_pages_decide_nothing_without_the_test():
     assert compare(same, same, clusters=[str(number % 40) for number in range(4_000)]).ci_high < 0.12
     worse = compare(same, [0.0, *same[1:]], clusters=pages)
     assert gate(worse, 0.02).outcome == "undecided"
-    assert gate(found, 0.02).outcome == "pass"
+    assert gate(found, 0.02).outcome == "undecided"
+    assert gate(found, 0.02, identical=True).outcome == "pass"
 
 
 def test_sizes_follow_the_family():
@@ -276,8 +277,9 @@ def test_what_cannot_be_compared_is_refused(scores, clusters, options):
 @pytest.mark.parametrize(
     ("n", "wins", "losses", "decision"),
     [
-        (100, 0, 0, "pass"),
-        (20, 0, 0, "pass"),
+        (188, 0, 0, "undecided"),
+        (189, 0, 0, "pass"),
+        (20, 0, 0, "undecided"),
         (100, 20, 3, "pass"),
         (2000, 10, 10, "pass"),
         (100, 2, 30, "fail"),
@@ -289,6 +291,8 @@ def test_the_gate(n, wins, losses, decision):
     found = gate(outcome(n, wins, losses), 0.02)
     assert found.outcome == decision
     assert "n = " in found.reason
+    if decision == "undecided":
+        assert gate(outcome(n, wins, losses), 0.02, identical=True).outcome == "pass"
 
 
 def test_the_gate_fails_only_below_minus_delta():
