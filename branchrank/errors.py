@@ -25,6 +25,7 @@ Exit code 130 means interrupted (Ctrl-C) and 143 terminated. ``gate`` has codes 
 from __future__ import annotations
 
 import difflib
+import re
 from collections.abc import Iterable
 from pathlib import Path
 
@@ -86,14 +87,14 @@ class LostCollectionError(ArtifactError):
 
 
 class MissingDependencyError(BranchRankError):
-    """An optional package is not installed."""
+    """A package is not installed: of an ``extra``, or without one a dependency that was left out."""
 
     exit_code = 5
 
-    def __init__(self, package: str, *, extra: str, purpose: str) -> None:
+    def __init__(self, package: str, *, purpose: str, extra: str = "") -> None:
         super().__init__(
             f"{purpose} needs the package {package!r}, which is not installed",
-            remedy=f'pip install "branchrank[{extra}]"',
+            remedy=f"pip install {_requirements(package, extra)}",
         )
 
 
@@ -123,6 +124,29 @@ class FailedRunError(BranchRankError):
     """A benchmark ran and was written, but every query of a predictor or every call of its LLM failed."""
 
     exit_code = 9
+
+
+def _requirements(package: str, extra: str) -> str:
+    """Return the requirements of an extra, else of the package, quoted for a shell.
+
+    They are those of BranchRank's metadata. ``branchrank[extra]`` would make pip look for BranchRank on an
+    index, where it is not published.
+    """
+    from importlib import metadata  # not for each command
+
+    try:
+        listed = [each.partition(";") for each in metadata.requires("branchrank") or ()]
+    except metadata.PackageNotFoundError:
+        listed = []
+    name = re.sub("[-_.]+", "-", package).lower()
+    own = re.compile(rf"{re.escape(name)}(?![\w.-])")
+    found = [
+        f'"{requirement.strip()}"'
+        for requirement, _, marker in listed
+        if (f"extra == {extra!r}" in marker.replace('"', "'") if extra else not marker)
+        and (extra or own.match(requirement))
+    ]
+    return " ".join(found) or name
 
 
 def suggestion(name: str, known: Iterable[str]) -> str:

@@ -31,7 +31,7 @@ from branchrank.settings import (
 )
 
 
-@click.command("benchmark", cls=Command)
+@click.command("benchmark", cls=Command, resumes=True)
 @data_dir_option
 @click.option(
     "--predictor",

@@ -50,7 +50,7 @@ def llm_options(*, required: bool) -> Callable[[F], F]:
     return decorate
 
 
-@click.command("generate", cls=Command)
+@click.command("generate", cls=Command, resumes=True)
 @OUTPUT
 @data_dir_option
 @click.option("--count", type=click.IntRange(1), default=100, show_default=True, help="Questions wanted.")
@@ -124,7 +124,7 @@ def _print_estimate(estimate: branchrank.library.GenerationEstimate) -> None:
         click.echo(f"  {what}: {bound.calls} LLM calls, about {bound.tokens} tokens")
 
 
-@click.command("summarise", cls=Command)
+@click.command("summarise", cls=Command, resumes=True)
 @OUTPUT
 @data_dir_option
 @llm_options(required=True)

@@ -14,7 +14,7 @@ from branchrank.settings import Bm25Settings, CacheSettings, IndexSettings
 OWN_FILE = click.Path(path_type=Path, exists=True, dir_okay=False)
 
 
-@click.command("index", cls=Command)
+@click.command("index", cls=Command, resumes=True)
 @click.argument("corpus", required=False)
 @data_dir_option
 @click.option("--exclude", multiple=True, help="Glob of sources to leave out. Repeatable.")

@@ -11,7 +11,7 @@ from branchrank.cli.naming import given_names, naming_options
 from branchrank.cli.terminal import Command
 
 
-@click.command("resume", cls=Command)
+@click.command("resume", cls=Command, resumes=True)
 @click.argument("run", type=click.Path(path_type=Path, file_okay=False))
 @naming_options
 @click.option("--quiet", is_flag=True, help="No progress.")

@@ -11,7 +11,7 @@ from branchrank.cli.terminal import Command
 from branchrank.settings import BenchmarkSettings, CacheSettings, LLMSettings
 
 
-@click.command("run", cls=Command)
+@click.command("run", cls=Command, resumes=True)
 @click.argument("experiment", type=click.Path(path_type=Path, dir_okay=False))
 @running_options
 @settings_options(BenchmarkSettings, LLMSettings, CacheSettings)

@@ -29,7 +29,7 @@ from typing import NamedTuple
 import numpy as np
 
 from branchrank import __version__
-from branchrank.artifacts import digest_of, write_jsonl
+from branchrank.artifacts import digest_file, digest_of, write_jsonl
 from branchrank.corpus.chunking import chunk_document
 from branchrank.corpus.discovery import CorpusFile, discover
 from branchrank.corpus.loading import Corpus, load_corpus
@@ -67,6 +67,7 @@ from branchrank.index.reader import (
     given_digest,
     nodes_with_lines,
     open_index,
+    vectors_content,
 )
 from branchrank.index.token_vectors import keep_token_vectors
 from branchrank.index.user_files import given_chunks, given_nodes
@@ -314,11 +315,14 @@ def _store(
     collection = ""
     with timed("chroma"):
         if chroma_place(settings):
-            from branchrank.stores.vectors_chroma import build_collection
+            from branchrank.stores.chroma_upload import build_collection
 
             location = settings.chroma_url or generation / CHROMA
             collection = _server_collection(generation) if settings.chroma_url else COLLECTION
-            build_collection(location, collection, ids, np.asarray(matrix), root=workspace.data_dir)
+            content = vectors_content({name: digest_file(generation / name) for name in (CHUNKS, VECTORS)})
+            build_collection(
+                location, collection, ids, np.asarray(matrix), root=workspace.data_dir, made_for=content
+            )
             failpoint("collection built")
     progress("store", 2, 4)
     with timed("bm25"):
@@ -344,7 +348,7 @@ def _discard_collection(url: str, generation: Path) -> None:
     with contextlib.suppress(ArtifactError):
         manifest = read_record(generation / MANIFEST, Manifest)
         if url and manifest.chroma == url:
-            from branchrank.stores.vectors_chroma import drop_collection
+            from branchrank.stores.chroma_upload import drop_collection
 
             drop_collection(manifest.chroma, read_record(generation / BUILD, BuildReport).collection)
 

@@ -121,7 +121,10 @@ class Index:
             from branchrank.stores.vectors_chroma import ChromaVectors
 
             location = self.settings.chroma_url or self.directory / CHROMA
-            store = ChromaVectors(location, self.report.collection, ids, matrix, root=self.root)
+            content = vectors_content(self.manifest.digests)
+            store = ChromaVectors(
+                location, self.report.collection, ids, matrix, root=self.root, made_for=content
+            )
         self._opened.append(store)
         return store
 
@@ -182,6 +185,11 @@ class Index:
         for chunk in sorted(self.chunks.values(), key=lambda chunk: (chunk.line_start, chunk.line_end)):
             by_source[chunk.source].append(chunk)
         return by_source
+
+
+def vectors_content(digests: Mapping[str, str]) -> str:
+    """What identifies an index's chunks and vectors, by the digests of its files."""
+    return digest_of([digests.get(name, "") for name in (CHUNKS, VECTORS)])
 
 
 def searches_exactly(settings: IndexSettings, count: int) -> bool:

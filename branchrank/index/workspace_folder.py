@@ -128,7 +128,7 @@ class WorkspaceFolder:
     def check_exists(self) -> None:
         """Raise :class:`CorpusError` when the folder is not a workspace."""
         if not (self.data_dir / CONFIG).exists():
-            remedy = f"branchrank index FOLDER --data-dir {self.data_dir}"
+            remedy = f"branchrank init FOLDER --data-dir {self.data_dir}"
             raise CorpusError(
                 f"{self.data_dir} is not a workspace: it has no {CONFIG}{self._meant()}",
                 remedy=self.adopting() if self._foreign() else remedy,

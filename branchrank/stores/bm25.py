@@ -19,6 +19,7 @@ import sys
 from collections import Counter
 from collections.abc import Iterator, Sequence
 from functools import cached_property
+from io import BytesIO
 from pathlib import Path
 from typing import Any
 
@@ -26,13 +27,14 @@ import msgspec
 import numpy as np
 from numpy.typing import NDArray
 
-from branchrank.artifacts import digest_bytes, storage_errors
+from branchrank.artifacts import NOT_JSON, digest_bytes, storage_errors
 from branchrank.environment import preserved_start_method
 from branchrank.errors import ArtifactError
 from branchrank.records import Record, Scored
 from branchrank.safe_open import read_beneath, write_beneath
 from branchrank.settings import Bm25Settings
 from branchrank.stores.analyzer import analyzer
+from branchrank.stores.npy_file import read_npy
 from branchrank.stores.ordering import IntArray, best, tie_order
 
 _SCHEMA = 1
@@ -145,7 +147,7 @@ class Bm25Index:
         try:
             header = msgspec.json.decode(read_beneath(root, (way / _HEADER).as_posix()), type=_Header)
             contents = {name: read_beneath(root, (way / name).as_posix()) for name in _FILES}
-        except (OSError, msgspec.DecodeError) as error:
+        except (OSError, *NOT_JSON) as error:
             raise ArtifactError(f"{unreadable}: {error}", remedy=_REBUILD) from error
         if header.schema_version != _SCHEMA:
             raise ArtifactError(
@@ -158,29 +160,20 @@ class Bm25Index:
                 f"{directory / wrong[0]} is damaged or belongs to another build of the index", remedy=_REBUILD
             )
         try:
-            weights, documents, offsets = (_array(contents[f"{name}.npy"]) for name in _ARRAYS)
+            weights, documents, offsets = (read_npy(BytesIO(contents[f"{name}.npy"])) for name in _ARRAYS)
             ids, vocabulary = (
                 msgspec.json.decode(contents[f"{name}.json"], type=list[str]) for name in _LISTS
             )
-        except (ValueError, msgspec.DecodeError) as error:
+        except (ValueError, *NOT_JSON) as error:
             raise ArtifactError(f"{unreadable}: {error}", remedy=_REBUILD) from error
         return cls(ids, vocabulary, weights, documents, offsets, header.settings)
 
 
 def _npy(array: NDArray[Any]) -> bytes:
     """An array as the bytes of an ``.npy`` file."""
-    from io import BytesIO
-
     stream = BytesIO()
     np.save(stream, array, allow_pickle=False)
     return stream.getvalue()
-
-
-def _array(content: bytes) -> NDArray[Any]:
-    """The array in the bytes of an ``.npy`` file. Raises ``ValueError`` if it needs pickle."""
-    from io import BytesIO
-
-    return np.lib.format.read_array(BytesIO(content), allow_pickle=False)
 
 
 @contextlib.contextmanager

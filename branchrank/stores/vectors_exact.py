@@ -13,7 +13,6 @@ from __future__ import annotations
 from collections.abc import Sequence
 from functools import cached_property
 from pathlib import Path
-from typing import BinaryIO
 
 import numpy as np
 from numpy.typing import NDArray
@@ -23,6 +22,7 @@ from branchrank.embedders.protocol import Vectors
 from branchrank.errors import ArtifactError
 from branchrank.records import Scored
 from branchrank.safe_open import open_beneath
+from branchrank.stores.npy_file import map_npy
 from branchrank.stores.ordering import IntArray, best, cosines, tie_order
 from branchrank.stores.vectors import check_query
 
@@ -39,7 +39,7 @@ def load_vectors(path: Path, rows: int, dimension: int) -> Vectors:
     matrix: Vectors
     try:
         with open_beneath(path.parent, path.name) as stream:
-            matrix = _mapped(stream) if rows else np.lib.format.read_array(stream, allow_pickle=False)
+            matrix = map_npy(stream)
     except (OSError, ValueError) as error:
         raise ArtifactError(f"cannot read the vectors {path}: {error}", remedy=remedy) from error
     if matrix.dtype != np.float32 or matrix.shape != (rows, dimension):
@@ -48,17 +48,6 @@ def load_vectors(path: Path, rows: int, dimension: int) -> Vectors:
             remedy=remedy,
         )
     return matrix
-
-
-def _mapped(stream: BinaryIO) -> Vectors:
-    """Memory-map the array of an open ``.npy`` file. Raises ``ValueError`` for another format."""
-    version = np.lib.format.read_magic(stream)
-    if version != (1, 0):
-        raise ValueError(f"format {version[0]}.{version[1]} of .npy files, where 1.0 is expected")
-    shape, by_column, dtype = np.lib.format.read_array_header_1_0(stream)
-    if dtype.hasobject or by_column:
-        raise ValueError(f"an array of {dtype}, stored by column: {by_column}")
-    return np.memmap(stream, dtype=dtype, mode="r", offset=stream.tell(), shape=shape)
 
 
 class ExactVectors:

@@ -19,6 +19,7 @@ from functools import lru_cache, partial
 from threading import Lock
 from typing import Any
 
+from branchrank.embedders.sentence_transformers import require_library
 from branchrank.environment import preserved_random_state, preserved_start_method
 from branchrank.errors import ModelError
 from branchrank.llm.gateway import Gateway
@@ -223,6 +224,7 @@ def cross_encoder(model: str) -> Any:
 
     Raises :class:`ModelError` when it can't be loaded.
     """
+    require_library(f"the cross-encoder {model}")
     with preserved_random_state(), preserved_start_method():
         from sentence_transformers import CrossEncoder
 
