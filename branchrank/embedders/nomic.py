@@ -15,7 +15,7 @@ import msgspec
 import numpy as np
 
 from branchrank.artifacts import NOT_JSON
-from branchrank.embedders.graph_embedder import GraphEmbedder, read_tokenizer, usable_cpus
+from branchrank.embedders.graph_embedder import GraphEmbedder, read_tokenizer
 from branchrank.embedders.nomic_bert import native_config
 from branchrank.embedders.nomic_graph import Pooling, nomic_graph
 from branchrank.embedders.onnx_encoder import OnnxEncoder, map_weights
@@ -29,6 +29,7 @@ from branchrank.embedders.sentence_transformers import (
     weights_digest,
 )
 from branchrank.errors import ModelError
+from branchrank.execution.threads import thread_count
 from branchrank.records import Record
 from branchrank.settings.parts import Precision
 
@@ -84,7 +85,7 @@ class NomicEmbedder(GraphEmbedder):
             weights = map_weights(np.memmap(folder / _WEIGHTS, mode="r", dtype=np.uint8))
         except (OSError, ValueError, *NOT_JSON) as error:
             raise ModelError(f"{folder / _WEIGHTS} can't be read: {error}", remedy=REMEDY) from error
-        threads = threads or usable_cpus()
+        threads = threads or thread_count()
         own = read_json(folder / "config_sentence_transformers.json", _Prompts, default=_Prompts())
         prefixes = prefixes_of(own.prompts, model)
         identity = EmbedderIdentity(

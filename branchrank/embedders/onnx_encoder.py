@@ -75,8 +75,8 @@ def map_weights(content: NDArray[np.uint8]) -> dict[str, NDArray[np.float32]]:
 class OnnxEncoder:
     """Runs ``graph`` on the CPU with one thread per call; at most ``threads`` threads call it at a time.
 
-    Raises :class:`~branchrank.errors.UsageError` if ``precision`` needs a package that is not installed, or
-    instructions that this CPU does not have.
+    Raises :class:`~branchrank.errors.MissingDependencyError` if ``precision`` needs a package that is not
+    installed, and :class:`~branchrank.errors.ModelError` if this CPU lacks its instructions.
     """
 
     def __init__(

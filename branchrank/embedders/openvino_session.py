@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from branchrank.errors import ModelError, UsageError
+from branchrank.errors import MissingDependencyError, ModelError
 
 _REMEDY = "use --embedder-precision float32"
 
@@ -17,18 +17,16 @@ _REMEDY = "use --embedder-precision float32"
 class OpenVinoSession:
     """``model`` compiled for the CPU; at most ``threads`` texts are computed at a time, one thread each.
 
-    Raises :class:`UsageError` if OpenVINO is not installed, :class:`ModelError` if this CPU would compute
-    in another precision.
+    Raises :class:`MissingDependencyError` if OpenVINO is not installed, :class:`ModelError` if this CPU would
+    compute in another precision.
     """
 
     def __init__(self, model: Any, threads: int) -> None:
         try:
             import openvino
         except ImportError as error:
-            raise UsageError(
-                "--embedder-precision bfloat16 needs the package openvino",
-                remedy='pip install "branchrank[openvino]"',
-            ) from error
+            purpose = "--embedder-precision bfloat16"
+            raise MissingDependencyError("openvino", purpose=purpose, extra="openvino") from error
         hints = {
             "INFERENCE_PRECISION_HINT": "bf16",
             "INFERENCE_NUM_THREADS": threads,

@@ -17,6 +17,7 @@ from __future__ import annotations
 import contextlib
 import sys
 from collections.abc import Iterator, Mapping, Sequence
+from importlib.util import find_spec
 from logging import LogRecord
 from pathlib import Path
 from threading import Lock
@@ -31,7 +32,8 @@ from branchrank.embedders.nomic_bert import native_config
 from branchrank.embedders.prefixes import Prefixes, conventional_prefixes
 from branchrank.embedders.protocol import DocumentVectors, EmbedderIdentity, Vectors, unit_rows
 from branchrank.environment import preserved_random_state, preserved_start_method
-from branchrank.errors import ModelError
+from branchrank.errors import MissingDependencyError, ModelError
+from branchrank.execution.threads import limit_torch
 from branchrank.printable import encodable
 from branchrank.progress import Notify, Progress, no_progress
 from branchrank.records import Record
@@ -221,6 +223,13 @@ def read_json(path: Path, record_type: type[Any], *, default: Any) -> Any:
         raise ModelError(f"{path} can't be read: {error}", remedy=REMEDY) from error
 
 
+def require_library(purpose: str) -> None:
+    """Raise :class:`MissingDependencyError` if PyTorch or sentence-transformers is not installed."""
+    for package in ("torch", "sentence_transformers"):
+        if find_spec(package) is None:
+            raise MissingDependencyError(package.replace("_", "-"), purpose=purpose)
+
+
 def load_model(folder: Path, device: str | None, notify: Notify, *, multi_vector: bool = False) -> Any:
     """Load the model in ``folder`` as a ``SentenceTransformer`` or a ``MultiVectorEncoder``.
 
@@ -229,6 +238,7 @@ def load_model(folder: Path, device: str | None, notify: Notify, *, multi_vector
     with preserved_random_state(), preserved_start_method():
         import sentence_transformers
 
+    limit_torch()
     kind = "MultiVectorEncoder" if multi_vector else "SentenceTransformer"
     if not hasattr(sentence_transformers, kind):
         raise ModelError(

@@ -8,9 +8,15 @@ from pathlib import Path
 import numpy as np
 import pytest
 from numpy.typing import NDArray
-from safetensors.numpy import load_file, save_file
 from support.commands import invoke
-from support.nomic_checkpoints import PREFIX, PUBLISHED, WORDS, published_weights, write_checkpoint
+from support.nomic_checkpoints import (
+    PREFIX,
+    PUBLISHED,
+    WORDS,
+    published_weights,
+    save_weights,
+    write_checkpoint,
+)
 from support.tokenizer import SPECIAL
 from support.worlds import write_pages
 
@@ -156,18 +162,17 @@ def test_a_field_left_out_has_the_published_default(tmp_path: Path, name: str, d
 
 def test_weights_that_are_missing_or_too_many_are_refused(tmp_path: Path) -> None:
     folder = write_checkpoint(tmp_path / "model")
-    path = folder / "model.safetensors"
-    whole = load_file(path)
+    whole = published_weights()
     gone, more = "encoder.layers.2.mlp.fc2.weight", "encoder.layers.0.attn.Wqkv.bias"
     for weights, named in (
         ({name: array for name, array in whole.items() if name != gone}, gone),
         (whole | {more: whole["emb_ln.bias"]}, more),
     ):
-        save_file(weights, path, metadata={"format": "pt"})
+        save_weights(weights, folder)
         with pytest.raises(ModelError) as error:
             SentenceTransformersEmbedder(str(folder))
         assert repr(named) in error.value.message
-    save_file(whole | {"pooler.dense.bias": whole["emb_ln.bias"]}, path, metadata={"format": "pt"})
+    save_weights(whole | {"pooler.dense.bias": whole["emb_ln.bias"]}, folder)
     SentenceTransformersEmbedder(str(folder))
 
 

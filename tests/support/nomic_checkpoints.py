@@ -9,7 +9,6 @@ from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
-from safetensors.numpy import save_file
 from support.tokenizer import SPECIAL, save_tokenizer
 
 WORDS = ["represent", "this", "query", "for", "searching", "relevant", "code", ":"]
@@ -118,6 +117,13 @@ def published_weights(config: dict[str, Any] = PUBLISHED, deviation: float = 0.2
     return weights
 
 
+def save_weights(weights: Weights, folder: Path) -> None:
+    """Write ``model.safetensors``."""
+    from safetensors.numpy import save_file
+
+    save_file(weights, folder / "model.safetensors", metadata={"format": "pt"})
+
+
 def rounded(size: int, multiple: int) -> int:
     """``size`` rounded up to a multiple."""
     return -(-size // multiple) * multiple
@@ -136,7 +142,7 @@ def write_checkpoint(
     folder.mkdir(parents=True)
     tokenizer(folder)
     weights = published_weights(config, deviation)
-    save_file(weights, folder / "model.safetensors", metadata={"format": "pt"})
+    save_weights(weights, folder)
     files: dict[str, Any] = {
         "config.json": config,
         "modules.json": [
