@@ -3,13 +3,14 @@
     python benchmarks/scale.py --sizes 10000 100000 --output results.json
     python benchmarks/scale.py --write docs/results/scale.md --before BEFORE.json --after AFTER.json
 
-1. Documents and vectors are synthetic and seeded (:mod:`scale_corpus`), so no model runs. The time of a model is
-   projected from the texts per second that the bundled model reaches in the same run.
+1. Documents and vectors are synthetic and seeded (:mod:`scale_corpus`), so no model runs. The time of a model
+   is projected from the texts per second that the bundled model reaches in the same run.
 2. Every step (build, open, query) runs in a fresh process. The build's memory is the peak of the sum over its
    process tree (PSS, sampled every 100 ms), and ``VmHWM`` of the process itself.
-3. Queries are asked one at a time, without a memo. Up to ``--chroma-up-to`` chunks the index also has a Chroma
-   collection, whose recall@10 is measured against exact search.
-4. Physical floors are measured in the same run: bytes that must be read, over the bandwidth of memory or disk.
+3. Queries are asked one at a time, without a memo. Up to ``--chroma-up-to`` chunks the index also has a
+   Chroma collection, whose recall@10 is measured against exact search.
+4. Physical floors are measured in the same run: bytes that must be read, over the bandwidth of memory or
+   disk.
 
 ``--write`` turns the results of two runs (before and after a change) into a page. A projected row has no
 percentiles.
@@ -45,7 +46,9 @@ def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--sizes", nargs="+", type=int, default=[10_000, 100_000])
     parser.add_argument("--output", type=Path, help="the JSON file of the results, kept up to date")
-    parser.add_argument("--folder", type=Path, help="where corpora and workspaces are kept (default: temporary)")
+    parser.add_argument(
+        "--folder", type=Path, help="where corpora and workspaces are kept (default: temporary)"
+    )
     parser.add_argument("--chroma-up-to", type=int, default=100_000, help="largest size with Chroma")
     parser.add_argument("--profile-at", type=int, default=100_000, help="the size that is profiled")
     parser.add_argument("--step", choices=STEPS, help=argparse.SUPPRESS)
@@ -143,7 +146,7 @@ def _descendants(pid: int) -> list[int]:
 
 
 def _pss(pid: int) -> int:
-    """The proportional set size of a process in bytes: shared pages are divided among those that share them."""
+    """The proportional set size of a process in bytes: shared pages are divided among the sharers."""
     try:
         lines = Path(f"/proc/{pid}/smaps_rollup").read_text().splitlines()
     except OSError:
@@ -230,7 +233,7 @@ def _engine(workspace: Any, name: str) -> tuple[Any, Any]:
 
 
 def _timed(answer: Callable[[str], object], asked: list[str]) -> Result:
-    """Percentiles of the wall time per question, in ms, and the mean CPU time; the first three don't count."""
+    """Percentiles of the wall time per question, in ms, and the mean CPU time, after three questions."""
     for text in asked[:3]:
         answer(text)
     walls = []
@@ -297,7 +300,7 @@ def _chroma(data_dir: Path) -> Result:
 
 
 def _profile(data_dir: Path) -> Result:
-    """The most expensive functions of a build (without Chroma), of opening with a first query, and of queries."""
+    """The most expensive functions of a build (without Chroma), of opening, and of queries."""
     from branchrank.index import build_index
 
     asked = queries(QUESTIONS)
@@ -330,7 +333,7 @@ def _named(where: tuple[str, int, str]) -> str:
 
 
 def _floors(folder: Path) -> Result:
-    """Bandwidth in bytes per second: reading memory, writing and flushing a file, SHA-256; seconds per stat."""
+    """Bytes per second: reading memory, writing and flushing a file, SHA-256; seconds per stat."""
     array = np.ones(2**26, dtype=np.float32)
     block = os.urandom(2**20) * 256
     path = folder / "bandwidth"
@@ -361,8 +364,9 @@ def _best(work: Callable[[], object]) -> float:
 
 def _model() -> Result:
     """Texts per second of the bundled model on synthetic chunks, for the projection."""
-    from branchrank.embedders.minilm import MiniLMEmbedder
     from scale_corpus import Words
+
+    from branchrank.embedders.minilm import MiniLMEmbedder
 
     words = Words()
     draw = np.random.default_rng(0)
@@ -377,7 +381,12 @@ def _model() -> Result:
 def _machine() -> Result:
     load, _, _ = os.getloadavg()
     memory = os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE")
-    return {"cores": os.cpu_count(), "memory_bytes": memory, "load_at_start": load, "date": time.strftime("%F")}
+    return {
+        "cores": os.cpu_count(),
+        "memory_bytes": memory,
+        "load_at_start": load,
+        "date": time.strftime("%F"),
+    }
 
 
 _STEPS: dict[str, Callable[[Path], Result]] = {

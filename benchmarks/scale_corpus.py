@@ -1,11 +1,11 @@
 """A synthetic corpus of any size: generated documents, and vectors without a model. Everything is seeded.
 
-1. A document has a title, an introduction and 19 sections; each of these 20 parts becomes one chunk. Documents
-   are Markdown and reStructuredText in turn, 100 to a folder. Sizes are like those of Symfony's documentation:
-   about 550 characters per chunk.
-2. Words are drawn from a vocabulary of 60,000 by the law of Zipf and Mandelbrot, so that the most frequent word
-   is in about a third of the chunks, like the most frequent word that is not a stop word. A twelfth of the words
-   of a document are from the 60 words of its topic.
+1. A document has a title, an introduction and 19 sections; each of these 20 parts becomes one chunk.
+   Documents are Markdown and reStructuredText in turn, 100 to a folder. Sizes are like those of Symfony's
+   documentation: about 550 characters per chunk.
+2. Words are drawn from a vocabulary of 60,000 by the law of Zipf and Mandelbrot, so that the most frequent
+   word is in about a third of the chunks, like the most frequent word that is not a stop word. A twelfth of
+   the words of a document are from the 60 words of its topic.
 3. A text's vector is the direction of its document's topic plus noise that depends on the text, so that near
    neighbours exist, as they do for real texts. No model runs.
 """

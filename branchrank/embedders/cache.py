@@ -22,6 +22,8 @@ from branchrank.progress import Notify, Progress, no_progress
 
 #: Texts embedded between two commits, the most that an interrupted build can lose.
 BATCH = 64
+#: Texts whose keys are looked up at once.
+_BLOCK = 4096
 
 
 _LAYOUT = BlobLayout(
@@ -69,23 +71,36 @@ def cached_documents(
     if cache is None:
         return embedder.embed_documents(texts, progress)
     identity = embedder.identity
-    keys = cache_keys(identity, identity.document_prefix, texts)
-    known = cache.get_many(list(dict.fromkeys(keys)), identity.dimension)
-    missing = {key: text for key, text in zip(keys, texts, strict=True) if key not in known}
+    keys = np.empty(len(texts), dtype="S64")
+    for start in range(0, len(texts), _BLOCK):
+        block = texts[start : start + _BLOCK]
+        keys[start : start + len(block)] = cache_keys(identity, identity.document_prefix, block)
+    _, first, place = np.unique(keys, return_index=True, return_inverse=True)
+    #: The row of the first text with the same key, for each row.
+    original = first[place]
+    rows = np.sort(first)
+    result = np.empty((len(texts), identity.dimension), dtype=np.float32)
+    missing: list[int] = []
+    for start in range(0, len(rows), _BLOCK):
+        block_rows = rows[start : start + _BLOCK].tolist()
+        names = keys[block_rows].astype("U64").tolist()
+        known = cache.get_many(names, identity.dimension)
+        for row, name in zip(block_rows, names, strict=True):
+            if name in known:
+                result[row] = known[name]
+            else:
+                missing.append(row)
     done = len(texts) - len(missing)
     progress("embed", done, len(texts))
-    pending = list(missing)
-    for start in range(0, len(pending), BATCH):
-        batch = pending[start : start + BATCH]
-        rows = embedder.embed_documents([missing[key] for key in batch])
-        fresh = dict(zip(batch, rows, strict=True))
-        cache.put_many(fresh)
-        known |= fresh
+    for start in range(0, len(missing), BATCH):
+        batch = missing[start : start + BATCH]
+        vectors = embedder.embed_documents([texts[row] for row in batch])
+        cache.put_many(dict(zip(keys[batch].astype("U64").tolist(), vectors, strict=True)))
+        result[batch] = vectors
         done += len(batch)
         progress("embed", done, len(texts))
-    result = np.empty((len(texts), identity.dimension), dtype=np.float32)
-    for row, key in enumerate(keys):
-        result[row] = known[key]
+    repeated = np.flatnonzero(original != np.arange(len(texts)))
+    result[repeated] = result[original[repeated]]
     return result
 
 

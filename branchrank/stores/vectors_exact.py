@@ -11,9 +11,8 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from functools import cached_property
+from functools import partial
 from pathlib import Path
-from typing import BinaryIO
 
 import numpy as np
 from numpy.typing import NDArray
@@ -23,7 +22,9 @@ from branchrank.embedders.protocol import Vectors
 from branchrank.errors import ArtifactError
 from branchrank.records import Scored
 from branchrank.safe_open import open_beneath
-from branchrank.stores.ordering import IntArray, best, cosines, tie_order
+from branchrank.stores.arrays import mapped_arrays
+from branchrank.stores.ordering import IntArray, best, cosines
+from branchrank.stores.strings import Strings
 from branchrank.stores.vectors import check_query
 
 
@@ -38,8 +39,7 @@ def load_vectors(path: Path, rows: int, dimension: int) -> Vectors:
     remedy = "rebuild the index: branchrank index"
     matrix: Vectors
     try:
-        with open_beneath(path.parent, path.name) as stream:
-            matrix = _mapped(stream) if rows else np.lib.format.read_array(stream, allow_pickle=False)
+        (matrix,) = mapped_arrays(partial(open_beneath, path.parent), path.name, 1)
     except (OSError, ValueError) as error:
         raise ArtifactError(f"cannot read the vectors {path}: {error}", remedy=remedy) from error
     if matrix.dtype != np.float32 or matrix.shape != (rows, dimension):
@@ -48,17 +48,6 @@ def load_vectors(path: Path, rows: int, dimension: int) -> Vectors:
             remedy=remedy,
         )
     return matrix
-
-
-def _mapped(stream: BinaryIO) -> Vectors:
-    """Memory-map the array of an open ``.npy`` file. Raises ``ValueError`` for another format."""
-    version = np.lib.format.read_magic(stream)
-    if version != (1, 0):
-        raise ValueError(f"format {version[0]}.{version[1]} of .npy files, where 1.0 is expected")
-    shape, by_column, dtype = np.lib.format.read_array_header_1_0(stream)
-    if dtype.hasobject or by_column:
-        raise ValueError(f"an array of {dtype}, stored by column: {by_column}")
-    return np.memmap(stream, dtype=dtype, mode="r", offset=stream.tell(), shape=shape)
 
 
 class ExactVectors:
@@ -70,22 +59,16 @@ class ExactVectors:
             raise ArtifactError(
                 f"{len(ids)} ids but {len(matrix)} vectors", remedy="rebuild the index: branchrank index"
             )
-        self._ids = tuple(ids)
-        # Use a plain view, because indexing the rows of a ``memmap`` object is slow.
-        self._matrix = np.asarray(matrix)
-        self._row = {key: row for row, key in enumerate(self._ids)}
-
-    @cached_property
-    def _ties(self) -> IntArray:
-        return tie_order(self._ids)
+        self._ids = Strings.of(ids)
+        self.matrix = np.asarray(matrix)
 
     @property
     def dimension(self) -> int:
         """Number of components of a vector."""
-        return int(self._matrix.shape[1])
+        return int(self.matrix.shape[1])
 
     @property
-    def ids(self) -> tuple[str, ...]:
+    def ids(self) -> Strings:
         """The ids, in the order of the rows."""
         return self._ids
 
@@ -95,7 +78,7 @@ class ExactVectors:
         count = min(n, len(self._ids))
         if count <= 0:
             return []
-        rough = np.vecdot(self._matrix, vector.astype(np.float32))
+        rough = np.vecdot(self.matrix, vector.astype(np.float32))
         threshold = np.partition(rough, len(rough) - count)[len(rough) - count]
         # The error of a float32 dot product of d terms is at most d * eps / 2 times both lengths; double it.
         length = max(1.0, float(np.linalg.norm(vector)))
@@ -108,24 +91,24 @@ class ExactVectors:
         scores = self.score(rows, vector)
         return [
             Scored(self._ids[rows[index]], float(scores[index]))
-            for index in best(scores, self._ties[rows], n)
+            for index in best(scores, self._ids.ties, n, rows=rows)
         ]
 
     def score(self, rows: IntArray, vector: Vectors) -> NDArray[np.float64]:
         """Cosine similarity of the given rows with a unit vector, shape ``(len(rows),)``."""
-        return cosines(self._matrix, rows, vector)
+        return cosines(self.matrix, rows, vector)
 
     def scores(self, vector: Vectors, keys: Sequence[str]) -> NDArray[np.float64]:
         """Cosines of some ids; see :class:`~branchrank.stores.vectors.VectorStore`."""
-        return self.score(np.array([self._row[key] for key in keys], dtype=np.intp), vector)
+        return self.score(np.array([self._ids.row(key) for key in keys], dtype=np.intp), vector)
 
     def row(self, key: str) -> int:
         """The row of an id. Raises ``KeyError`` for an unknown id."""
-        return self._row[key]
+        return self._ids.row(key)
 
     def vector(self, key: str) -> Vectors:
         """The vector of an id, shape ``(d,)``."""
-        return np.array(self._matrix[self._row[key]])
+        return np.array(self.matrix[self._ids.row(key)])
 
     def close(self) -> None:
         """Do nothing: the memory map is closed when the object is deleted."""
