@@ -39,6 +39,8 @@ NEW_WORKSPACE: Mapping[str, object] = {
     "bm25.stop_words": "english",
     "bm25.split_identifiers": False,
 }
+#: A run that keeps this many hits gets compact rows, unless a setting says otherwise. Plain, they take 30 MB.
+LARGE_RUN_HITS = 100_000
 NOTES_SHOWN = 3
 
 
@@ -102,10 +104,22 @@ def beir_plan(
             **fields,
         )
 
-    _check(plan(WorkspaceFolder.open(place, flags={**kept, **run_settings})))
+    planned = plan(WorkspaceFolder.open(place, flags={**kept, **run_settings}))
+    _check(planned)
+    if _is_large(planned, len(made.questions)):
+        run_settings["benchmark.rows"] = "compact"
+        notify("note: the run is large: its rows are compressed, rows.jsonl.zst (--rows plain: rows.jsonl)")
     Workspace.build(folder, place, settings=index, notify=notify, progress=progress).close()
     write_questions(questions, made.questions)
     return plan(WorkspaceFolder.open(place, flags={**kept, **run_settings}, notify=notify))
+
+
+def _is_large(plan: Plan, questions: int) -> bool:
+    """Whether the run keeps so many hits that its rows are compressed, unless a setting says otherwise."""
+    benchmark = plan.settings.part(BenchmarkSettings)
+    asked = min(questions, benchmark.sample_size or questions)
+    is_open = plan.settings.origins["benchmark.rows"] == "default"
+    return is_open and asked * len(plan.predictors) * benchmark.top_k >= LARGE_RUN_HITS
 
 
 def _check_place(place: Path, name: str) -> None:

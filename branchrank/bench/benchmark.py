@@ -136,7 +136,7 @@ def run_predictors(
     if begun is not None:
         check_files(begun)
     directory = (begun or new_directory(reports, run.experiment, run.seed)).absolute()
-    with RowLog(directory / names.ROWS) as log:
+    with RowLog(directory / run.rows_file) as log:
         if begun is None:
             write_questions(directory / names.QUESTIONS, kept(questions, settings))
             write_run(directory, run)

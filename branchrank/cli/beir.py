@@ -19,7 +19,7 @@ from branchrank.settings import (
     LocalSettings,
 )
 
-_BENCHMARK = ("sample_size", "sample_seed", "top_k", "latency_sample", "baseline", "delta", "alpha")
+_BENCHMARK = ("sample_size", "sample_seed", "top_k", "latency_sample", "baseline", "delta", "alpha", "rows")
 _SYSTEMS = ("fusion", "rrf_k", "bm25_weight", "vector_weight", "maxsim_candidates", "maxsim_weight")
 #: The settings of a benchmark and of its systems that a ranking of documents leaves open.
 OPEN_SETTINGS = frozenset(
@@ -86,8 +86,9 @@ def run(
     --baseline names another. An index that is there is used, and an interrupted run is resumed.
 
     Defaults other than those of the flags: a new workspace gets --embedder none, --vector-store exact,
-    --bm25-stop-words english and --no-bm25-split-identifiers; a run --top-k 1000, --delta 0.02 and no latency
-    pass. dense, local and late-interaction need a model, such as --embedder all-MiniLM-L6-v2.
+    --bm25-stop-words english and --no-bm25-split-identifiers; a run --top-k 1000, --delta 0.02, no latency
+    pass, and --rows compact where it keeps 100,000 hits or more. dense, local and late-interaction need a
+    model, such as --embedder all-MiniLM-L6-v2.
     """
     from branchrank import library
 

@@ -21,7 +21,7 @@ from branchrank.safe_open import open_beneath
 
 MAX_FILE_BYTES = 64 * 2**20
 _PROBE_BYTES = 8192
-_RUN_FILES = {"run.json", "rows.jsonl"}
+_RUN_FILES = ({"run.json", "rows.jsonl"}, {"run.json", "rows.jsonl.zst"})
 
 
 class CorpusFile(Record, frozen=True, kw_only=True):
@@ -65,7 +65,7 @@ def discover(root: Path, exclude: Collection[str] = ()) -> Discovery:
         except OSError as error:
             notes.append(f"{folder!a}: left out, {error.strerror}")
             continue
-        if {entry.name for entry in entries} >= _RUN_FILES:
+        if any({entry.name for entry in entries} >= files for files in _RUN_FILES):
             continue
         for entry in entries:
             source = f"{folder}/{entry.name}" if folder else entry.name

@@ -58,6 +58,7 @@ from branchrank.index.reader import (
     chroma_place,
     given_digest,
     open_index,
+    vectors_content,
 )
 from branchrank.index.records_file import RecordsFile, write_records
 from branchrank.index.stamps import write_stamps
@@ -218,11 +219,14 @@ def _store(
     collection = ""
     with timed("chroma"):
         if chroma_place(settings):
-            from branchrank.stores.vectors_chroma import build_collection
+            from branchrank.stores.chroma_upload import build_collection
 
             location = settings.chroma_url or generation / CHROMA
             collection = _server_collection(generation) if settings.chroma_url else COLLECTION
-            build_collection(location, collection, ids, exact.matrix, root=workspace.data_dir)
+            content = vectors_content({name: digest_file(generation / name) for name in (CHUNKS, VECTORS)})
+            build_collection(
+                location, collection, ids, exact.matrix, root=workspace.data_dir, made_for=content
+            )
             failpoint("collection built")
     progress("store", 2, 4)
     with timed("bm25"):
@@ -253,7 +257,7 @@ def _discard_collection(url: str, generation: Path) -> None:
     with contextlib.suppress(ArtifactError):
         manifest = read_record(generation / MANIFEST, Manifest)
         if url and manifest.chroma == url:
-            from branchrank.stores.vectors_chroma import drop_collection
+            from branchrank.stores.chroma_upload import drop_collection
 
             drop_collection(manifest.chroma, read_record(generation / BUILD, BuildReport).collection)
 

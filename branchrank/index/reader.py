@@ -117,7 +117,10 @@ class Index:
             from branchrank.stores.vectors_chroma import ChromaVectors
 
             location = self.settings.chroma_url or self.directory / CHROMA
-            store = ChromaVectors(location, self.report.collection, ids, matrix, root=self.root)
+            content = vectors_content(self.manifest.digests)
+            store = ChromaVectors(
+                location, self.report.collection, ids, matrix, root=self.root, made_for=content
+            )
         self._opened.append(store)
         return store
 
@@ -194,6 +197,11 @@ class Index:
     def _overlapping_chunks(self, node_id: str) -> tuple[Chunk, ...]:
         span = self.tree.node(node_id).own_span
         return () if span is None else tuple(self.chunks.overlapping(span))
+
+
+def vectors_content(digests: Mapping[str, str]) -> str:
+    """What identifies an index's chunks and vectors, by the digests of its files."""
+    return digest_of([digests.get(name, "") for name in (CHUNKS, VECTORS)])
 
 
 def searches_exactly(settings: IndexSettings, count: int) -> bool:

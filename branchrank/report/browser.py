@@ -6,7 +6,8 @@
 - gold: source (an index into ``sources``), first line, last line, quote
 - a row: predictor (an index), repeat, outcome (an index), lost, error, ranks, hits, fallbacks
 - ranks: stage (an index into ``stages``), the gold's rank or null when it is absent
-- a hit: source (an index), first line, last line, score, 2 for the gold, 1 for its page, 0
+- a hit: source (an index), first line, last line, score, 2 for the gold, 1 for its page, 0; of a run with
+  compact rows only the first hits of a row
 """
 
 from __future__ import annotations
@@ -16,12 +17,15 @@ from typing import Any
 from branchrank.measures.names import named_measure
 from branchrank.printable import safe
 from branchrank.records import Question
+from branchrank.runs.directory import COMPACT_ROWS
 from branchrank.runs.rows import Row
 from branchrank.runs.run import RunData
 from branchrank.runs.scores import Scores, outcome_of
 from branchrank.runs.slices import slices
 
 OUTCOMES = ("hit", "in top 5", "same page", "miss", "failed", "unanswerable")
+#: The hits of a row in the page of a run with compact rows.
+COMPACT_HITS = 100
 _MEASURES = [named_measure(name) for name in ("strict_hit@1", "strict_hit@5", "relaxed_hit@5")]
 
 
@@ -48,7 +52,10 @@ def browser_data(run: RunData, *, with_quotes: bool) -> tuple[dict[str, Any], li
         name: {key: value for value, keys in by_value.items() for key in keys}
         for name, by_value in cuts.items()
     }
-    questions = [_question(question, values, scores, sources, stages, with_quotes) for question in run.asked]
+    shown = hits_shown(run)
+    questions = [
+        _question(question, values, scores, sources, stages, with_quotes, shown) for question in run.asked
+    ]
     about = {
         "predictors": [safe(name) for name in scores.predictors],
         "outcomes": OUTCOMES,
@@ -59,6 +66,12 @@ def browser_data(run: RunData, *, with_quotes: bool) -> tuple[dict[str, Any], li
     return about, questions
 
 
+def hits_shown(run: RunData) -> int:
+    """How many hits of a row the browser shows at most."""
+    compact = run.record.rows_file == COMPACT_ROWS
+    return min(run.record.top_k, COMPACT_HITS) if compact else run.record.top_k
+
+
 def _question(
     question: Question,
     values: dict[str, dict[str, str]],
@@ -66,6 +79,7 @@ def _question(
     sources: _Names,
     stages: _Names,
     with_quotes: bool,
+    shown: int,
 ) -> list[Any]:
     gold = [
         [
@@ -77,7 +91,7 @@ def _question(
         for item in question.gold
     ]
     rows = [
-        _row(number, row, question, scores, sources, stages)
+        _row(number, row, question, scores, sources, stages, shown)
         for number, name in enumerate(scores.predictors)
         for row in scores.rows_of(name, question.id)
     ]
@@ -86,7 +100,13 @@ def _question(
 
 
 def _row(
-    predictor: int, row: Row, question: Question, scores: Scores, sources: _Names, stages: _Names
+    predictor: int,
+    row: Row,
+    question: Question,
+    scores: Scores,
+    sources: _Names,
+    stages: _Names,
+    shown: int,
 ) -> list[Any]:
     if question.answerable:
         outcome = outcome_of(row, {each.name: scores.value(row, each) for each in _MEASURES})
@@ -107,7 +127,7 @@ def _row(
                 float(f"{hit.score:.4g}"),
                 2 if hit.gold is not None else int(hit.page is not None),
             ]
-            for hit in row.hits
+            for hit in row.hits[:shown]
         ],
         [safe(fallback) for fallback in row.fallbacks],
     ]

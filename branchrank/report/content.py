@@ -9,6 +9,7 @@
 from __future__ import annotations
 
 from branchrank.report.blocks import Block, Code, Paragraph, QuestionBrowser, Report, Section, Table
+from branchrank.report.browser import hits_shown
 from branchrank.report.cautions import is_pilot
 from branchrank.report.costs import latency, llm_cost, shared_work
 from branchrank.report.facts import asked, facts, in_short
@@ -58,7 +59,12 @@ def questions(run: RunData) -> Section:
         f"report.html shows the {len(run.asked)} questions with every answer; questions.csv has a row for "
         "each question and predictor. One of them stage by stage: branchrank explain RUN QUESTION."
     )
-    return Section(title="Questions", blocks=(QuestionBrowser(instead=instead),))
+    browser = QuestionBrowser(instead=instead)
+    shown = hits_shown(run)
+    if shown == run.record.top_k:
+        return Section(title="Questions", blocks=(browser,))
+    note = f"The page shows the first {shown} of the {run.record.top_k} hits kept; the rows hold all of them."
+    return Section(title="Questions", blocks=(Paragraph(text=note), browser))
 
 
 def repeat(record: RunRecord) -> Section:
@@ -87,8 +93,8 @@ def repeat(record: RunRecord) -> Section:
         )
     blocks.append(
         Paragraph(
-            text="rows.jsonl, timings.csv, questions.jsonl and gold.jsonl are what was measured; every "
-            "other figure is computed from them. The command branchrank verify computes all of them "
+            text=f"{record.rows_file}, timings.csv, questions.jsonl and gold.jsonl are what was measured; "
+            "every other figure is computed from them. The command branchrank verify computes all of them "
             "again and names what differs. Digests find damage and careless edits, not someone who "
             "rewrites the digests too."
         )

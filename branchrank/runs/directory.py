@@ -25,6 +25,7 @@ from branchrank.systems.query import read_filters
 SCHEMA_VERSION = 2
 
 ROWS = "rows.jsonl"
+COMPACT_ROWS = "rows.jsonl.zst"
 QUESTIONS_CSV = "questions.csv"
 SUMMARY_CSV = "summary.csv"
 CALLS_CSV = "llm_calls.csv"
@@ -41,8 +42,8 @@ PLOTS = "plots"
 #: Parts of the settings that can change a row and belong neither to a predictor's record nor to an index.
 ROW_SETTINGS = ("bm25", "grep", "qdrant", "retrieval", "embedding")
 
-#: The files that every other file of a run is computed from.
-TRUTH = (ROWS, TIMINGS_CSV, QUESTIONS, GOLD)
+#: The files that every other file of a run is computed from, besides its rows.
+MEASURED = (TIMINGS_CSV, QUESTIONS, GOLD)
 
 
 class PredictorRecord(Record, frozen=True, kw_only=True):
@@ -101,7 +102,7 @@ class _Schema(Record, frozen=True, kw_only=True):
 class RunRecord(Record, frozen=True, kw_only=True):
     """``run.json``: everything needed to repeat a run and to describe what it measured.
 
-    ``digests`` covers the files in ``TRUTH``, and this record itself without its own digest.
+    ``digests`` covers the files in :attr:`truth`, and this record itself without its own digest.
     """
 
     schema_version: int = SCHEMA_VERSION
@@ -140,6 +141,18 @@ class RunRecord(Record, frozen=True, kw_only=True):
     digests: dict[str, str] = msgspec.field(default_factory=dict)
 
     @property
+    def rows_file(self) -> str:
+        """The name of the file of the rows, plain or compressed."""
+        benchmark = self.settings.get("benchmark")
+        compact = isinstance(benchmark, dict) and benchmark.get("rows") == "compact"
+        return COMPACT_ROWS if compact else ROWS
+
+    @property
+    def truth(self) -> tuple[str, ...]:
+        """The files that every other file of the run is computed from."""
+        return (self.rows_file, *MEASURED)
+
+    @property
     def plan(self) -> dict[str, object]:
         """What must be equal when a run is resumed: everything that can change a row, a timing or the run's
         description, and the cassette, which would otherwise hold the calls of one part alone."""
@@ -161,6 +174,7 @@ class RunRecord(Record, frozen=True, kw_only=True):
             "--latency-sample": benchmark.get("latency_sample"),
             **({"--latency-repeats": repeats} if repeats > 1 else {}),
             "--question-text": benchmark.get("question_text"),
+            **({"--rows": "compact"} if self.rows_file == COMPACT_ROWS else {}),
             "--llm-completion-tokens": llm.get("completion_tokens"),
             "--llm-record": llm.get("record"),
             "--llm-replay": llm.get("replay"),
@@ -186,7 +200,7 @@ def new_directory(reports: Path, experiment: str, seed: int) -> Path:
 
 def sealed(directory: Path, run: RunRecord) -> RunRecord:
     """Return the run with the digests of its files in ``directory``, and its own digest."""
-    digests = {name: digest_file(directory / name) for name in TRUTH if (directory / name).exists()}
+    digests = {name: digest_file(directory / name) for name in run.truth if (directory / name).exists()}
     with_files = msgspec.structs.replace(run, digests=digests)
     own = own_digest(msgspec.json.encode(with_files))
     return msgspec.structs.replace(run, digests={**digests, RUN_JSON: own})
@@ -234,7 +248,7 @@ def read_run(directory: Path) -> RunRecord:
 
 def check_files(directory: Path) -> None:
     """Raise :class:`RunError` where a file that a run is computed from is a link, a folder or a pipe."""
-    for name in TRUTH:
+    for name in (ROWS, COMPACT_ROWS, *MEASURED):
         try:
             open_beneath(directory, name).close()
         except FileNotFoundError:
@@ -297,6 +311,6 @@ def latest_unfinished(reports: Path, plan: dict[str, object]) -> Path | None:
             continue
         if run.status != "running" or run.plan != plan or foreign_entry(path.parent) is not None:
             continue
-        if not is_under_way(path.parent / ROWS):
+        if not is_under_way(path.parent / run.rows_file):
             return path.parent
     return None

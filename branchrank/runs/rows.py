@@ -1,10 +1,11 @@
 """``rows.jsonl``, what a run measured: one row per question, predictor and repeat.
 
 1. A row is appended and fsynced when its question is finished, so a killed run loses at most one.
-2. A resumed run reads the existing rows; an incomplete last line is removed with a notice.
+2. A resumed run reads the existing rows; an incomplete last row is removed with a notice.
 3. The file is locked while a run writes it, so that a second process can't resume a run that is still going
    on.
 4. Every CSV file, table and figure of a report is computed from the rows.
+5. The file's name says whether it is plain or compressed (:mod:`branchrank.runs.row_files`).
 """
 
 from __future__ import annotations
@@ -18,9 +19,10 @@ from typing import Annotated, Literal
 
 import msgspec
 
-from branchrank.artifacts import storage_errors, write_jsonl
+from branchrank.artifacts import storage_errors
 from branchrank.errors import RunError
 from branchrank.records import Count, Grade, LineNumber, LLMCall, Placement, Rank, Record, StageTrace
+from branchrank.runs.row_files import packed, read_lines, whole_lines, write_lines
 
 #: How often an LLM predictor may be asked each question.
 MAX_REPEATS = 1_000
@@ -80,8 +82,8 @@ class Row(Record, frozen=True, kw_only=True):
 
 
 def read_rows(path: Path) -> list[Row]:
-    """Read a finished ``rows.jsonl``. Raises :class:`RunError` naming the line that is not a row."""
-    return list(_decoded(path, path.read_bytes().splitlines() if path.exists() else ()))
+    """Read a finished file. Raises :class:`RunError` naming the line that is not a row."""
+    return list(_decoded(path, read_lines(path) if path.exists() else ()))
 
 
 def _decoded(path: Path, lines: Sequence[bytes]) -> Iterator[Row]:
@@ -93,6 +95,10 @@ def _decoded(path: Path, lines: Sequence[bytes]) -> Iterator[Row]:
             raise RunError(
                 f"{path}:{number}: {error}", remedy="restore the file or run the benchmark again"
             ) from None
+
+
+def _line(row: Row) -> bytes:
+    return msgspec.json.encode(row) + b"\n"
 
 
 def is_under_way(path: Path) -> bool:
@@ -108,9 +114,9 @@ def is_under_way(path: Path) -> bool:
 
 
 class RowLog:
-    """The ``rows.jsonl`` of a run in progress, locked by this process until closed.
+    """The rows of a run in progress, locked by this process until closed.
 
-    ``torn`` says whether an incomplete last line was removed. Raises :class:`RunError` when another process
+    ``torn`` says whether an incomplete last row was removed. Raises :class:`RunError` when another process
     writes the file or a line of it is not a row, and :class:`~branchrank.errors.StorageError` when writing
     fails.
     """
@@ -142,26 +148,25 @@ class RowLog:
             ) from None
 
     def _recover(self) -> None:
-        content = self.path.read_bytes()
-        whole = content.rfind(b"\n") + 1
-        if whole < len(content):
+        lines, whole = whole_lines(self.path)
+        if whole < self.path.stat().st_size:
             self.torn = True
             os.ftruncate(self._stream.fileno(), whole)
-        for row in _decoded(self.path, content[:whole].splitlines()):
+        for row in _decoded(self.path, lines):
             self.rows[row.key] = row
 
     def append(self, row: Row) -> None:
         """Add a row durably."""
-        line = msgspec.json.encode(row) + b"\n"
+        content = packed(self.path, _line(row))
         with storage_errors(self.path):
-            while line:
-                line = line[self._stream.write(line) :]
+            while content:
+                content = content[self._stream.write(content) :]
             os.fsync(self._stream.fileno())
         self.rows[row.key] = row
 
     def rewrite(self, rows: Iterable[Row]) -> None:
         """Replace the file's rows by these, and lock the new file."""
-        write_jsonl(self.path, rows)
+        write_lines(self.path, map(_line, rows))
         with storage_errors(self.path):
             written = self.path.open("ab", buffering=0)
         before, self._stream = self._stream, written

@@ -250,7 +250,7 @@ def load_run(directory: Path) -> RunData:
     """
     record = read_run(directory)
     check_files(directory)
-    rows = read_rows(directory / names.ROWS)
+    rows = read_rows(directory / record.rows_file)
     if record.status == "running":
         wanted = len(record.question_ids) * sum(each.repeats for each in record.predictors)
         raise RunError(
@@ -290,7 +290,7 @@ def _check(run: RunData) -> None:
     if not run.record.predictors or not run.asked:
         raise RunError(f"{path} names no predictor or no question")
     golds = {question.id: len(question.gold) for question in run.asked}
-    rows = run.directory / names.ROWS
+    rows = run.directory / run.record.rows_file
     for row in run.rows:
         if row.question_id not in golds:
             raise RunError(f"{rows}: a row of the unknown question {row.question_id!r}")

@@ -162,6 +162,7 @@ class BenchmarkSettings(Settings, frozen=True, kw_only=True):
         "latency_repeats": "--latency-repeats",
         "trace_depth": "--trace-depth",
         "question_text": "--question-text",
+        "rows": "--rows",
         "delta": "--delta",
         "alpha": "--alpha",
         "primary": "--primary",
@@ -194,6 +195,13 @@ class BenchmarkSettings(Settings, frozen=True, kw_only=True):
         Literal["keep", "hash"],
         Meta(description="store the text of the questions in the run, or only its SHA-256"),
     ] = "keep"
+    rows: Annotated[
+        Literal["plain", "compact"],
+        Meta(
+            description="file of the rows; plain: rows.jsonl, compact: rows.jsonl.zst, compressed, and a "
+            "report.html with the first 100 hits of each answer"
+        ),
+    ] = "plain"
     primary: Annotated[str, Meta(description="primary measure")] = "strict_hit@1"
     measures: Annotated[
         str,

@@ -15,12 +15,8 @@ from chromadb.utils import embedding_functions
 
 from branchrank.embedders.protocol import Vectors
 from branchrank.errors import ArtifactError, UsageError
-from branchrank.stores.vectors_chroma import (
-    ChromaVectors,
-    UnreachableError,
-    build_collection,
-    drop_collection,
-)
+from branchrank.stores.chroma_upload import build_collection, drop_collection
+from branchrank.stores.vectors_chroma import ChromaVectors, UnreachableError
 
 IDS = [f"k{number:03}" for number in range(200)]
 

@@ -5,23 +5,30 @@ from __future__ import annotations
 import contextlib
 import gzip
 import os
+import signal
 import socket
 import threading
 import tracemalloc
 from collections.abc import Callable, Iterator
 from pathlib import Path
+from typing import Any
 
 import chromadb
 import pytest
+from chromadb.api.models.Collection import Collection
 from chromadb.config import Settings
 from support.chroma_process import chroma_server, free_port
-from support.small_corpus import small_workspace
+from support.commands import ROOT, invoke, program
+from support.small_corpus import small_workspace, write_corpus
 from test_chroma_safety import LOADED, Planted
 
+from branchrank import Workspace
 from branchrank.errors import ArtifactError
 from branchrank.index import build_index, open_index
-from branchrank.stores import vectors_chroma
-from branchrank.stores.vectors_chroma import _disconnect
+from branchrank.index.build import _server_collection
+from branchrank.stores import chroma_client, chroma_upload
+from branchrank.stores.chroma_client import disconnect
+from branchrank.stores.vectors_chroma import MADE_FOR
 
 
 @pytest.fixture(scope="module")
@@ -40,7 +47,7 @@ def client(url: str) -> Iterator[chromadb.ClientAPI]:
     for collection in opened.list_collections():
         opened.delete_collection(collection.name)
     yield opened
-    _disconnect(opened)
+    disconnect(opened)
 
 
 def test_a_server_answers_as_the_exact_store_does(
@@ -97,6 +104,131 @@ def test_a_lost_collection_is_built_again(tmp_path: Path, url: str, client: chro
         assert index.report.embedded == 0
 
 
+UPLOAD_KILLED = """
+import os, signal, sys
+from chromadb.api.models.Collection import Collection
+from branchrank.cli.main import main
+from branchrank.stores import chroma_upload
+
+chroma_upload.BATCH, chroma_upload.UPLOADS = 2, 1
+add, calls = Collection.add, []
+
+def killed(self, **given):
+    calls.append(given)
+    if len(calls) == 2:
+        os.kill(os.getpid(), signal.SIGKILL)
+    return add(self, **given)
+
+Collection.add = killed
+main(sys.argv[1:])
+"""
+
+
+def uploads(monkeypatch: pytest.MonkeyPatch) -> list[str]:
+    """The ids of every vector that is uploaded from now on."""
+    sent: list[str] = []
+    add = Collection.add
+
+    def recorded(self: Collection, **given: Any) -> None:
+        sent.extend(given["ids"])
+        add(self, **given)
+
+    monkeypatch.setattr(Collection, "add", recorded)
+    return sent
+
+
+def test_a_killed_upload_is_resumed_with_what_is_missing(
+    tmp_path: Path, url: str, client: chromadb.ClientAPI, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    write_corpus(tmp_path / "docs")
+    words = ["index", tmp_path / "docs", "--data-dir", tmp_path / "data", "--embedder", "fake"]
+    words += ["--chunk-tokens", 32, "--chroma-url", url]
+    killed = program("-c", UPLOAD_KILLED, *words, cwd=tmp_path)
+    assert killed.returncode == -signal.SIGKILL
+    [collection] = client.list_collections()
+    held = set(collection.get()["ids"])
+    assert len(held) == 2
+    sent = uploads(monkeypatch)
+    monkeypatch.setattr(chroma_upload, "BATCH", 3)
+    done = invoke(*words)
+    assert done.exit_code == 0, done.output
+    with Workspace.open(tmp_path / "data") as workspace:
+        assert set(sent) == set(workspace.index.chunks) - held
+        assert len(sent) == len(set(sent)) == 4
+        exact = workspace.index.exact_vectors
+        query = workspace.index.embedder.embed_query("limescale")
+        assert workspace.index.vectors.search(query, 9) == exact.search(query, 9)
+    assert [each.name for each in client.list_collections()] == [collection.name]
+
+
+def test_what_another_state_of_the_corpus_left_on_the_server_is_replaced(
+    tmp_path: Path, url: str, client: chromadb.ClientAPI
+) -> None:
+    workspace = small_workspace(tmp_path, vector_store="chroma", chroma_url=url)
+    name = _server_collection(workspace.generations.directory / "000001")
+    client.create_collection(name, metadata={MADE_FOR: "something else"}, embedding_function=None)
+    with build_index(workspace) as index:
+        assert index.report.collection == name
+        assert index.vectors.search(index.embedder.embed_query("lid"), 1)
+
+
+def test_an_interrupted_upload_with_a_wrong_vector_is_made_again(
+    tmp_path: Path, url: str, client: chromadb.ClientAPI
+) -> None:
+    workspace = small_workspace(tmp_path, vector_store="chroma", chroma_url=url)
+    with build_index(workspace) as index:
+        name, key = index.report.collection, next(iter(index.chunks))
+    collection = client.get_collection(name, embedding_function=None)
+    width = len(collection.get(ids=[key], include=["embeddings"])["embeddings"][0])
+    collection.update(ids=[key], embeddings=[[1.0] + [0.0] * (width - 1)])
+    (workspace.generations.directory / "current").unlink()  # as if the build had not been published
+    with build_index(workspace) as index:
+        assert index.report.collection == name
+        assert index.vectors.search(index.vectors.vector(key), 1)[0].key == key
+
+
+def test_a_collection_that_is_not_ours_is_never_replaced(
+    tmp_path: Path, url: str, client: chromadb.ClientAPI
+) -> None:
+    workspace = small_workspace(tmp_path, vector_store="chroma", chroma_url=url)
+    name = _server_collection(workspace.generations.directory / "000001")
+    client.create_collection(name, embedding_function=None).add(ids=["theirs"], embeddings=[[1.0, 0.0]])
+    with pytest.raises(ArtifactError, match="BranchRank did not make") as caught:
+        build_index(workspace)
+    assert "delete it on the server" in caught.value.remedy
+    assert client.get_collection(name, embedding_function=None).count() == 1
+
+
+def test_the_collection_of_another_index_is_refused(
+    tmp_path: Path, url: str, client: chromadb.ClientAPI
+) -> None:
+    workspace = small_workspace(tmp_path, vector_store="chroma", chroma_url=url)
+    with build_index(workspace) as index:
+        name = index.report.collection
+    client.get_collection(name, embedding_function=None).modify(metadata={MADE_FOR: "another"})
+    with open_index(workspace) as index, pytest.raises(ArtifactError, match="made for another") as caught:
+        _ = index.vectors
+    assert "branchrank index" in caught.value.remedy
+
+
+def test_the_sample_gives_the_same_results_on_a_server_and_embedded(
+    tmp_path: Path, url: str, client: chromadb.ClientAPI, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(chroma_upload, "BATCH", 50)
+    corpus, questions = ROOT / "data/sample/corpus", ROOT / "data/sample/questions.jsonl"
+    rows = []
+    for place in ({"index.chroma_url": url}, {}):
+        data = tmp_path / ("server" if place else "embedded")
+        settings = {"index.embedder": "fake", "index.vector_store": "chroma", **place}
+        with Workspace.build(corpus, data, settings=settings) as workspace:
+            run = workspace.benchmark(
+                ["local"], questions=questions, reports=tmp_path / data.name / "reports",
+                settings={"benchmark.latency_sample": 0, "benchmark.sample_size": 40},
+            )  # fmt: skip
+        rows.append((run.directory / "rows.jsonl").read_bytes())
+    assert rows[0] == rows[1]
+
+
 def test_a_function_planted_on_the_server_is_never_loaded(
     tmp_path: Path, url: str, client: chromadb.ClientAPI
 ) -> None:
@@ -120,7 +252,7 @@ def test_a_server_that_is_away_is_said(tmp_path: Path) -> None:
 
 
 def test_a_server_that_never_answers_is_given_up(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(vectors_chroma, "_HEARTBEAT_SECONDS", 0.2)
+    monkeypatch.setattr(chroma_client, "_HEARTBEAT_SECONDS", 0.2)
     with socket.create_server(("127.0.0.1", 0)) as listener:
         address = f"http://127.0.0.1:{listener.getsockname()[1]}"
         workspace = small_workspace(tmp_path, vector_store="chroma", chroma_url=address)
@@ -195,13 +327,13 @@ ENDLESS = b"HTTP/1.1 200 OK\r\nContent-Length: 99999999999\r\n\r\n" + b"[" * 20_
 def test_what_a_server_answers_is_bounded(
     url: str, monkeypatch: pytest.MonkeyPatch, instead: bytes, reason: str
 ) -> None:
-    monkeypatch.setattr(vectors_chroma, "_ANSWER_SECONDS", 2.0)
-    monkeypatch.setattr(vectors_chroma, "_ANSWER_BYTES", 2**20 if instead.startswith(PACKED_HEAD) else 10_000)
+    monkeypatch.setattr(chroma_client, "_ANSWER_SECONDS", 2.0)
+    monkeypatch.setattr(chroma_client, "_ANSWER_BYTES", 2**20 if instead.startswith(PACKED_HEAD) else 10_000)
     relay = Relay(url)
     tracemalloc.start()
     try:
         with pytest.raises(ArtifactError, match=reason), contextlib.ExitStack() as stack:
-            ask_twice(stack.enter_context(vectors_chroma.connected(relay.url)), relay, instead)
+            ask_twice(stack.enter_context(chroma_client.connected(relay.url)), relay, instead)
         assert tracemalloc.get_traced_memory()[1] < 15 << 20
     finally:
         tracemalloc.stop()
@@ -213,13 +345,13 @@ def test_what_a_server_answers_is_bounded(
 def test_what_a_server_answers_while_a_client_connects_is_bounded(
     url: str, monkeypatch: pytest.MonkeyPatch, honest: int, instead: bytes
 ) -> None:
-    monkeypatch.setattr(vectors_chroma, "_ANSWER_SECONDS", 1.0)
-    monkeypatch.setattr(vectors_chroma, "_ANSWER_BYTES", 2**20 if instead.startswith(PACKED_HEAD) else 10_000)
+    monkeypatch.setattr(chroma_client, "_ANSWER_SECONDS", 1.0)
+    monkeypatch.setattr(chroma_client, "_ANSWER_BYTES", 2**20 if instead.startswith(PACKED_HEAD) else 10_000)
     relay = Relay(url, honest=honest)
     relay.instead = instead
     tracemalloc.start()
     try:
-        with pytest.raises(ArtifactError, match="Chroma at"), vectors_chroma.connected(relay.url):
+        with pytest.raises(ArtifactError, match="Chroma at"), chroma_client.connected(relay.url):
             pytest.fail("the client connected")
         assert tracemalloc.get_traced_memory()[1] < 15 << 20
     finally:

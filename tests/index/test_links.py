@@ -88,7 +88,7 @@ def test_the_collection_of_another_server_is_left_alone(
     """A generation that someone else made may name any server."""
     dropped: list[str] = []
     monkeypatch.setattr(
-        "branchrank.stores.vectors_chroma.drop_collection", lambda url, name: dropped.append(url)
+        "branchrank.stores.chroma_upload.drop_collection", lambda url, name: dropped.append(url)
     )
     workspace = small_workspace(tmp_path)
     build_index(workspace).close()
@@ -204,7 +204,7 @@ def test_chromas_database_is_not_read_through_a_link_that_is_swapped_in(
     tmp_path: Path, outside: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     build_index(small_workspace(tmp_path, vector_store="chroma")).close()
-    connect = vectors_chroma._connect
+    connect = vectors_chroma.connect
 
     def swapped(location: Path, root: Path) -> Any:
         location.rename(outside / "chroma")
@@ -212,6 +212,6 @@ def test_chromas_database_is_not_read_through_a_link_that_is_swapped_in(
         return connect(location, root)
 
     with open_index(reopened(tmp_path, index__vector_store="chroma")) as index:
-        monkeypatch.setattr(vectors_chroma, "_connect", swapped)
+        monkeypatch.setattr(vectors_chroma, "connect", swapped)
         with pytest.raises(ArtifactError, match="symbolic links are not followed"):
             _ = index.vectors

@@ -1,17 +1,20 @@
-"""``rows.jsonl``: rows are appended durably, a torn tail is cut off, damage is named."""
+"""``rows.jsonl``, also compressed: rows are appended durably, a torn tail is cut off, damage is named."""
 
 from __future__ import annotations
 
 import errno
 import os
+import tracemalloc
 from pathlib import Path
 
 import msgspec
 import pytest
+import zstandard
 
 from branchrank.artifacts import write_jsonl
 from branchrank.errors import RunError, StorageError
 from branchrank.records import LLMCall, Placement, StageTrace
+from branchrank.runs import row_files
 from branchrank.runs.rows import Row, RowHit, RowLog, is_under_way, read_rows
 
 ROW = Row(
@@ -55,6 +58,11 @@ ROW = Row(
 )
 
 
+@pytest.fixture(params=["rows.jsonl", "rows.jsonl.zst"])
+def path(request: pytest.FixtureRequest, tmp_path: Path) -> Path:
+    return tmp_path / "run" / str(request.param)
+
+
 def rows(count: int) -> list[Row]:
     return [msgspec.structs.replace(ROW, question_id=f"q{number}") for number in range(count)]
 
@@ -65,8 +73,8 @@ def filled(path: Path, count: int) -> None:
             log.append(row)
 
 
-def test_a_row_survives_the_file(tmp_path: Path) -> None:
-    with RowLog(tmp_path / "new" / "rows.jsonl") as log:
+def test_a_row_survives_the_file(path: Path) -> None:
+    with RowLog(path) as log:
         log.append(ROW)
     assert read_rows(log.path) == [ROW]
     with RowLog(log.path) as again:
@@ -79,11 +87,30 @@ def test_a_finished_file_is_what_the_log_wrote(tmp_path: Path) -> None:
     assert (tmp_path / "again.jsonl").read_bytes() == (tmp_path / "rows.jsonl").read_bytes()
 
 
-def test_a_tail_torn_anywhere_is_cut_off(tmp_path: Path) -> None:
-    path = tmp_path / "rows.jsonl"
+def test_a_compressed_file_unpacks_to_the_plain_one(tmp_path: Path) -> None:
+    plain, packed = tmp_path / "rows.jsonl", tmp_path / "rows.jsonl.zst"
+    for path in (plain, packed):
+        filled(path, 30)
+    appended = packed.stat().st_size
+    assert unpacked(packed) == plain.read_bytes()
+    with RowLog(packed) as log:
+        log.rewrite(rows(30))
+    assert unpacked(packed) == plain.read_bytes()
+    assert packed.stat().st_size < appended / 5
+
+
+def unpacked(path: Path) -> bytes:
+    with path.open("rb") as stream:
+        reader = zstandard.ZstdDecompressor().stream_reader(stream, read_across_frames=True)
+        return bytes(reader.read())
+
+
+def test_a_tail_torn_anywhere_is_cut_off(path: Path) -> None:
+    filled(path, 1)
+    last = path.stat().st_size
+    path.unlink()
     filled(path, 2)
     whole = path.read_bytes()
-    last = whole.rindex(b"\n", 0, -1) + 1
     for length in {*range(last, len(whole), 25), last + 1, len(whole) - 1}:
         path.write_bytes(whole[:length])
         with RowLog(path) as log:
@@ -93,19 +120,45 @@ def test_a_tail_torn_anywhere_is_cut_off(tmp_path: Path) -> None:
         assert path.read_bytes() == whole
 
 
-def test_no_file_is_no_rows(tmp_path: Path) -> None:
-    with RowLog(tmp_path / "rows.jsonl") as log:
+def test_no_file_is_no_rows(path: Path) -> None:
+    assert read_rows(path) == []
+    with RowLog(path) as log:
         assert (log.torn, log.rows) == (False, {})
-    assert read_rows(tmp_path / "none.jsonl") == []
+    assert read_rows(path) == []
+
+
+def test_a_finished_compressed_file_that_is_cut_short_or_damaged_is_an_error(tmp_path: Path) -> None:
+    path = tmp_path / "rows.jsonl.zst"
+    with RowLog(path) as log:
+        log.rewrite(rows(5))
+    whole = path.read_bytes()
+    flipped = bytes([*whole[:-6], whole[-6] ^ 255, *whole[-5:]])
+    for content, reason in ((whole[:-1], "cut short after 0 rows"), (flipped, "damaged after 0 rows")):
+        path.write_bytes(content)
+        with pytest.raises(RunError, match=reason) as caught:
+            read_rows(path)
+        assert "restore the file" in caught.value.remedy
+
+
+def test_a_compressed_file_unpacks_to_a_limit(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(row_files, "MOST_BYTES", 1 << 20)
+    path = tmp_path / "rows.jsonl.zst"
+    path.write_bytes(zstandard.compress(b" " * (1 << 28)))
+    tracemalloc.start()
+    try:
+        with pytest.raises(RunError, match="unpacks to more than"):
+            read_rows(path)
+        assert tracemalloc.get_traced_memory()[1] < 48 << 20
+    finally:
+        tracemalloc.stop()
 
 
 @pytest.mark.parametrize(
     "damage", [b"{}", b"nonsense", b'{"question_id": 3}', b"\xff\xfe", b'{"x": ' + b"[" * 50_000]
 )
-def test_a_damaged_line_is_named(tmp_path: Path, damage: bytes) -> None:
-    path = tmp_path / "rows.jsonl"
+def test_a_damaged_line_is_named(path: Path, damage: bytes) -> None:
     filled(path, 2)
-    path.write_bytes(path.read_bytes() + damage + b"\n")
+    path.write_bytes(path.read_bytes() + row_files.packed(path, damage + b"\n"))
     for read in (read_rows, RowLog):
         with pytest.raises(RunError) as caught:
             read(path)
@@ -114,10 +167,7 @@ def test_a_damaged_line_is_named(tmp_path: Path, damage: bytes) -> None:
         assert caught.value.remedy
 
 
-def test_a_full_disk_is_said_and_earlier_rows_are_kept(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    path = tmp_path / "rows.jsonl"
+def test_a_full_disk_is_said_and_earlier_rows_are_kept(path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
 
     def full(descriptor: int) -> None:
         raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
@@ -132,18 +182,14 @@ def test_a_full_disk_is_said_and_earlier_rows_are_kept(
     assert read_rows(path)[:1] == rows(1)
 
 
-def test_a_row_is_on_the_disk_before_the_next_question(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    synced: list[bytes] = []
-    path = tmp_path / "rows.jsonl"
-    monkeypatch.setattr(os, "fsync", lambda descriptor: synced.append(path.read_bytes()))
+def test_a_row_is_on_the_disk_before_the_next_question(path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    synced: list[int] = []
+    monkeypatch.setattr(os, "fsync", lambda descriptor: synced.append(len(read_rows(path))))
     filled(path, 2)
-    assert [content.count(b"\n") for content in synced] == [1, 2]
+    assert synced == [1, 2]
 
 
-def test_rows_under_way_are_held(tmp_path: Path) -> None:
-    path = tmp_path / "rows.jsonl"
+def test_rows_under_way_are_held(path: Path) -> None:
     assert not is_under_way(path)
     with RowLog(path):
         assert is_under_way(path)

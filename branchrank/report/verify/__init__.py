@@ -12,6 +12,8 @@ from __future__ import annotations
 
 from pathlib import Path
 
+from msgspec.structs import replace
+
 from branchrank.bench.resume import Named
 from branchrank.errors import InputError
 from branchrank.progress import Notify, Progress, no_notice, no_progress
@@ -27,9 +29,9 @@ from branchrank.report.verify.record import check_gold_facts, check_record, chec
 from branchrank.report.verify.rerun import Rerun, ask_again
 from branchrank.report.verify.rows import check_rows
 from branchrank.report.verify.systems import check_systems
-from branchrank.report.verify.tables import check_digests, check_tables
+from branchrank.report.verify.tables import check_digests, check_other_rows, check_tables
 from branchrank.runs import directory as names
-from branchrank.runs.directory import check_files, read_run
+from branchrank.runs.directory import RunRecord, check_files, read_run
 from branchrank.runs.run import RunData, load_run
 
 __all__ = ["Finding", "Rerun", "Verification", "verify_run"]
@@ -61,6 +63,24 @@ def verify_run(
     :func:`~branchrank.bench.rerun.open_rerun` raises.
     """
     record = read_run(directory)
+    found = _verified(directory, record, rerun, corpus, seal, named, notify, progress)
+    # The checks of rows don't know in which file the run keeps them.
+    findings = [
+        replace(each, file=record.rows_file) if each.file == names.ROWS else each for each in found.findings
+    ]
+    return replace(found, findings=(*findings, *check_other_rows(directory, record)))
+
+
+def _verified(
+    directory: Path,
+    record: RunRecord,
+    rerun: int,
+    corpus: Path | None,
+    seal: Path | None,
+    named: Named,
+    notify: Notify,
+    progress: Progress,
+) -> Verification:
     check_files(directory)
     findings = check_digests(directory, record)
     try:

@@ -30,7 +30,7 @@ def check_digests(directory: Path, run: RunRecord) -> list[Finding]:
         findings.append(
             Finding(file=names.RUN_JSON, place="", message="was changed: its digest of itself differs")
         )
-    for name in names.TRUTH:
+    for name in run.truth:
         path, digest = directory / name, run.digests.get(name)
         if not path.exists():
             findings.append(Finding(file=name, place="", message="is missing"))
@@ -39,6 +39,16 @@ def check_digests(directory: Path, run: RunRecord) -> list[Finding]:
         elif digest_file(path) != digest:
             findings.append(Finding(file=name, place="", message="was changed: its digest differs"))
     return findings
+
+
+def check_other_rows(directory: Path, run: RunRecord) -> list[Finding]:
+    """Report a file of rows in the format that the run does not have."""
+    [other] = {names.ROWS, names.COMPACT_ROWS} - {run.rows_file}
+    if not (directory / other).exists():
+        return []
+    return [
+        Finding(file=other, place="", message=f"does not belong to the run: its rows are in {run.rows_file}")
+    ]
 
 
 def check_tables(run: RunData) -> list[Finding]:

@@ -89,7 +89,7 @@ MUTANTS = (
     Mutant(
         "index-built-before-the-check",
         BEIR,
-        "    _check(plan(WorkspaceFolder.open(place, flags={**kept, **run_settings})))\n",
+        "    _check(planned)\n",
         "",
         (f"{TEST_BEIR}::test_mistakes_are_said_before_any_work",),
     ),

@@ -125,6 +125,27 @@ MUTANTS = (
         (f"{TEST_ROWS}::test_a_tail_torn_anywhere_is_cut_off",),
     ),
     Mutant(
+        "torn-frame-is-a-row",
+        "branchrank/runs/row_files.py",
+        "        if not frame.eof:\n            return\n",
+        "",
+        (f"{TEST_ROWS}::test_a_tail_torn_anywhere_is_cut_off",),
+    ),
+    Mutant(
+        "compressed-rows-without-a-limit",
+        "branchrank/runs/row_files.py",
+        "            if found > most:\n",
+        "            if found < 0:\n",
+        (f"{TEST_ROWS}::test_a_compressed_file_unpacks_to_a_limit",),
+    ),
+    Mutant(
+        "rows-of-the-other-format-beside",
+        "branchrank/report/verify/tables.py",
+        "    if not (directory / other).exists():\n",
+        "    if (directory / other).exists():\n",
+        ("tests/bench/test_compact_rows.py::test_tampering_is_found",),
+    ),
+    Mutant(
         "rows-under-way-not-locked",
         ROWS,
         "            fcntl.flock(self._stream, fcntl.LOCK_EX | fcntl.LOCK_NB)\n",

@@ -6,6 +6,7 @@ BM25 = "branchrank/stores/bm25.py"
 EXACT = "branchrank/stores/vectors_exact.py"
 CHROMA = "branchrank/stores/vectors_chroma.py"
 FTS5 = "branchrank/stores/sqlite_fts5.py"
+TEST_SERVER = "tests/index/test_index_server.py"
 TEST_BM25 = "tests/stores/test_bm25.py"
 TEST_VECTORS = "tests/stores/test_vector_contract.py"
 TEST_SQLITE = "tests/stores/test_sqlite_file.py"
@@ -15,6 +16,27 @@ PLACED = "branchrank/systems/branches/qdrant_placed.py"
 TEST_EXISTING = "tests/systems/test_qdrant_existing.py"
 
 MUTANTS = (
+    Mutant(
+        "interrupted-upload-starts-over",
+        "branchrank/stores/chroma_upload.py",
+        "    if found == made_for:\n",
+        "    if False:\n",
+        (f"{TEST_SERVER}::test_a_killed_upload_is_resumed_with_what_is_missing",),
+    ),
+    Mutant(
+        "foreign-collection-replaced",
+        "branchrank/stores/chroma_upload.py",
+        "    if found is None:\n",
+        "    if False:\n",
+        (f"{TEST_SERVER}::test_a_collection_that_is_not_ours_is_never_replaced",),
+    ),
+    Mutant(
+        "collection-of-another-index-searched",
+        "branchrank/stores/vectors_chroma.py",
+        "                self._check_owner(made_for)\n",
+        "",
+        (f"{TEST_SERVER}::test_the_collection_of_another_index_is_refused",),
+    ),
     Mutant(
         "bm25-without-length-normalisation",
         BM25,
@@ -153,14 +175,14 @@ MUTANTS = (
     ),
     Mutant(
         "chroma-not-compared-with-what-was-opened",
-        "branchrank/stores/vectors_chroma.py",
+        "branchrank/stores/chroma_client.py",
         "            check_opened(root or location, place.relative_to(root or location).as_posix())\n",
         "            pass\n",
         ("tests/index/test_links.py::test_chromas_database_is_not_read_through_a_link_that_is_swapped_in",),
     ),
     Mutant(
         "chroma-by-relative-path",
-        "branchrank/stores/vectors_chroma.py",
+        "branchrank/stores/chroma_client.py",
         "path=str(location.absolute())",
         "path=str(location)",
         ("tests/index/test_chroma_safety.py::test_a_relative_path_is_that_of_the_working_directory",),

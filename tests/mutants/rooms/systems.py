@@ -26,6 +26,21 @@ TEST_THRESHOLD = "tests/acceptance/test_document_000_threshold.py::TestTheDefaul
 
 MUTANTS = (
     Mutant(
+        "memo-without-a-limit",
+        "branchrank/systems/memo.py",
+        "            while self._is_full():\n",
+        "            while False:\n",
+        ("tests/systems/test_memo.py::test_a_memo_of_thousands_of_questions_stays_within_its_bytes",),
+    ),
+    Mutant(
+        "memo-drops-what-was-used-last",
+        "branchrank/systems/memo.py",
+        "            entry = self._kept.pop(key, None)\n            if entry is not None:\n"
+        "                self._kept[key] = entry\n",
+        "            entry = self._kept.get(key)\n            if entry is not None:\n",
+        ("tests/systems/test_memo.py::test_what_was_used_last_is_kept_longest",),
+    ),
+    Mutant(
         "maxsim-of-all-candidates",
         ENGINE,
         "for entry in candidates[: slot.candidates])",

@@ -1,0 +1,184 @@
+"""Clients of Chroma: an embedded database in a directory, or a server.
+
+1. An embedded database is opened only where no link leads to it; a server only at the URL that was given,
+   without the environment's proxy and without a ``.env`` file.
+2. Every request to a server has a limit on its time and on the size of its answer, the first one included.
+3. No embedding function of a collection is ever loaded; a collection that names one is refused.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import functools
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+from urllib.parse import urlsplit
+
+from branchrank.environment import preserved_random_state
+from branchrank.errors import ArtifactError, UsageError
+from branchrank.http_client import Transport, get
+from branchrank.safe_open import check_opened
+
+#: The directory of an embedded database, or the URL of a server.
+Location = Path | str
+
+REBUILD = "rebuild the index: branchrank index"
+#: The time limits for a server's heartbeat and for any other request.
+_HEARTBEAT_SECONDS = 10.0
+_HEARTBEAT_BYTES = 64 * 1024
+_ANSWER_SECONDS = 120.0
+_ANSWER_BYTES = 256 * 2**20
+#: Chroma's configuration values for a collection without an embedding function.
+_NO_FUNCTION = ({"type": "legacy"}, {"type": "unknown"})
+
+
+@contextlib.contextmanager
+def chroma_errors(location: Location) -> Iterator[None]:
+    """Turn any exception of Chroma into an :class:`ArtifactError` that names the location."""
+    try:
+        yield
+    except (ArtifactError, UsageError):
+        raise
+    except Exception as error:
+        remedy = REBUILD
+        if isinstance(location, str):
+            remedy = f"start the server (chroma run) at {location}, or use --vector-store exact"
+        reason = str(error).splitlines()[0][:300] if str(error) else type(error).__name__
+        raise ArtifactError(f"Chroma at {location}: {reason}", remedy=remedy) from error
+
+
+def connect(location: Location, root: Path | None = None) -> Any:
+    """Open a client. An embedded database's file must not be reached through a link below ``root``."""
+    with preserved_random_state():
+        import chromadb
+    from chromadb.config import Settings
+
+    # A .env file in the current folder could make Chroma load other classes.
+    settings = Settings(_env_file=None, anonymized_telemetry=False)
+    if isinstance(location, Path):
+        # Chroma keeps one database per path in a process, whatever the working directory is by then.
+        client = chromadb.PersistentClient(path=str(location.absolute()), settings=settings)
+        try:
+            place = location / "chroma.sqlite3"
+            check_opened(root or location, place.relative_to(root or location).as_posix())
+        except BaseException:
+            disconnect(client)
+            raise
+        return client
+    parts = urlsplit(location)
+    try:
+        port = parts.port or (443 if parts.scheme == "https" else 8000)
+    except ValueError:
+        port = 0
+    host = parts.hostname or ""
+    named = host and not parts.username and parts.path in ("", "/") and not parts.query
+    if parts.scheme not in ("http", "https") or not named or not port:
+        raise UsageError(
+            f"--chroma-url {location!r} is not the URL of a server",
+            remedy="use --chroma-url http://HOST:PORT",
+        )
+    base = f"{parts.scheme}://{f'[{host}]' if ':' in host else host}:{port}"
+    get(f"{base}/api/v2/heartbeat", headers={}, deadline_s=_HEARTBEAT_SECONDS, limit_bytes=_HEARTBEAT_BYTES)
+    settings.chroma_api_impl = "chromadb.api.fastapi.FastAPI"
+    settings.chroma_server_host, settings.chroma_server_http_port = host, port
+    settings.chroma_server_ssl_enabled = parts.scheme == "https"
+    return _bounded_client()(base, settings)
+
+
+@functools.cache
+def _bounded_client() -> Any:
+    """Chroma's client class with limits on every request, including those sent by its constructor."""
+    from chromadb.api.client import Client
+
+    class BoundedClient(Client):  # type: ignore[misc]
+        def __init__(self, base: str, settings: Any) -> None:
+            self._base = base
+            try:
+                super().__init__(settings=settings)
+            except BaseException:
+                for server in _servers(self):
+                    server._session.close()
+                raise
+
+        def get_user_identity(self) -> Any:
+            # This is the first request; nothing was sent before it.
+            _bound(self._server, self._base)
+            return super().get_user_identity()
+
+        def _validate_tenant_database(self, tenant: str, database: str) -> None:
+            # The inner admin client has its own session.
+            _bound(self._admin_client._server, self._base)
+            super()._validate_tenant_database(tenant=tenant, database=database)
+
+    return BoundedClient
+
+
+def _bound(server: Any, base: str) -> None:
+    """Replace an HTTP session by one with limits; Chroma's has no timeout and no limit on decompression."""
+    import httpx
+
+    transport: Any = Transport(base, deadline_s=_ANSWER_SECONDS, limit_bytes=_ANSWER_BYTES)
+    unbounded = server._session
+    server._session = httpx.Client(transport=transport, trust_env=False, headers=unbounded.headers)
+    unbounded.close()
+
+
+def disconnect(client: Any) -> None:
+    # Chroma's own close() leaves the HTTP connections open.
+    sessions = [server._session for server in _servers(client)]
+    client.close()
+    for session in sessions:
+        session.close()
+
+
+def _servers(client: Any) -> list[Any]:
+    """The parts of a client and its inner client that have an HTTP session; empty for an embedded client."""
+    parts = [getattr(part, "_server", None) for part in (client, getattr(client, "_admin_client", None))]
+    return [part for part in dict.fromkeys(parts) if getattr(part, "_session", None) is not None]
+
+
+@contextlib.contextmanager
+def connected(location: Location, root: Path | None = None) -> Iterator[Any]:
+    """Open a client of the database or server at ``location``; see :class:`ChromaVectors` for ``root``.
+
+    Raises :class:`ArtifactError`.
+    """
+    with chroma_errors(location):
+        client = connect(location, root)
+        try:
+            yield client
+        finally:
+            disconnect(client)
+
+
+def refuse_foreign(collection: Any, location: Location) -> None:
+    """Raise :class:`ArtifactError` if the collection stores an embedding function or another metric."""
+    model = collection.get_model()
+    configuration = model.configuration_json or {}
+    for name in _embedding_functions([configuration, model.get_serialized_schema()]):
+        raise ArtifactError(
+            f"the Chroma collection {collection.name!r} at {location} names an embedding function "
+            f"({name!r}), which is never loaded",
+            remedy=REBUILD,
+        )
+    space = (configuration.get("hnsw") or {}).get("space")
+    if space not in ("l2", "cosine"):
+        raise ArtifactError(
+            f"the Chroma collection {collection.name!r} at {location} has the metric {space!r}, not l2",
+            remedy=REBUILD,
+        )
+
+
+def _embedding_functions(tree: Any) -> Iterator[str]:
+    """Names of the embedding functions anywhere in a configuration."""
+    pending = [tree]
+    while pending:
+        value = pending.pop()
+        if isinstance(value, dict):
+            function = value.get("embedding_function")
+            if function and function not in _NO_FUNCTION:
+                yield str(function.get("name", function) if isinstance(function, dict) else function)[:100]
+            pending.extend(value.values())
+        elif isinstance(value, list):
+            pending.extend(value)

@@ -1,0 +1,169 @@
+"""Making the Chroma collections of an index, embedded or on a server.
+
+1. A collection belongs to one generation of an index and is never changed after it is built. Vectors are
+   always passed in; no embedding function is ever attached or stored.
+2. Chroma's HNSW graph is built with random levels, so two builds differ. The graph is dense enough, and the
+   search wide enough, that every build finds the results of exact search in collections of ten thousand
+   vectors; ``recall_against_exact`` measures this. If vectors are unreachable in a graph, it is built again.
+3. An embedded collection is built from nothing, on one thread.
+4. A collection on a server gets its vectors in batches, several at a time. Its metadata says for which index
+   it is. If a build was interrupted, the next one uploads only the missing vectors.
+"""
+
+from __future__ import annotations
+
+import contextlib
+from collections.abc import Sequence
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from branchrank.embedders.protocol import Vectors
+from branchrank.errors import ArtifactError
+from branchrank.stores.chroma_client import Location, connected, refuse_foreign
+from branchrank.stores.vectors_chroma import MADE_FOR, ChromaVectors, UnreachableError
+
+EF_SEARCH = 1000
+#: With 200 (and 32 neighbours), one in eight builds misses a neighbour for 100 questions on 8,426 chunks.
+_EF_CONSTRUCTION = 400
+#: With Chroma's default of 16, points among near-duplicates can be unreachable, even in small graphs.
+_MAX_NEIGHBORS = 64
+#: The most attempts to build a graph: graphs differ from build to build, and some have unreachable points.
+_BUILDS = 3
+#: A small threshold writes vectors to files, whose digests are in the manifest, instead of Chroma's log.
+_SYNC_THRESHOLD = 2
+#: On a server a small one would write the whole graph again with every batch.
+_SERVER_SYNC_THRESHOLD = 10_000
+_LARGEST_BATCH = 5461
+#: Vectors in one request to a server, and requests at a time.
+BATCH = 1000
+UPLOADS = 4
+
+
+def build_collection(
+    location: Location,
+    name: str,
+    ids: Sequence[str],
+    matrix: Vectors,
+    *,
+    root: Path | None = None,
+    made_for: str = "",
+) -> None:
+    """Create the collection ``name`` with unit vectors ``(len(ids), d)``, or complete it on a server.
+
+    For ``root`` and ``made_for`` see :class:`~branchrank.stores.vectors_chroma.ChromaVectors`. A collection
+    on a server that was made for something else is replaced; one that BranchRank did not make is an error.
+
+    The collection is checked after the build; if vectors are unreachable in the graph, or an interrupted
+    upload left a wrong vector, it is built again. Raises :class:`ArtifactError`.
+    """
+    if isinstance(location, Path) and (location / "chroma.sqlite3").is_file():
+        drop_collection(location, name, root)
+    for last in (*[False] * (_BUILDS - 1), True):
+        resumed = _fill(location, name, ids, matrix, root, made_for)
+        try:
+            ChromaVectors(location, name, ids, matrix, root=root, made_for=made_for).close()
+        except UnreachableError as error:
+            if last:
+                raise UnreachableError(error.message, remedy="use --vector-store exact") from error
+        except ArtifactError:
+            if last or not resumed:
+                raise
+        else:
+            return
+        drop_collection(location, name, root)
+
+
+def drop_collection(location: Location, name: str, root: Path | None = None) -> None:
+    """Delete a collection if it exists. Raises :class:`ArtifactError` if the server can't be reached."""
+    with connected(location, root) as client:
+        from chromadb.errors import NotFoundError
+
+        with contextlib.suppress(NotFoundError):
+            client.delete_collection(name)
+
+
+def _fill(
+    location: Location, name: str, ids: Sequence[str], matrix: Vectors, root: Path | None, made_for: str
+) -> bool:
+    """Add the vectors; returns whether an interrupted upload had left some of them."""
+    with connected(location, root) as client:
+        collection = _interrupted(client, location, name, made_for) if isinstance(location, str) else None
+        resumed = collection is not None
+        if collection is None:
+            collection = _create(client, location, name, made_for)
+        if isinstance(location, Path):
+            batch = min(client.get_max_batch_size(), _LARGEST_BATCH)
+            for start in range(0, len(ids), batch):
+                _add(collection, ids[start : start + batch], matrix[start : start + batch])
+        else:
+            _upload(collection, ids, matrix, min(client.get_max_batch_size(), BATCH), resumed)
+        return resumed
+
+
+def _interrupted(client: Any, location: Location, name: str, made_for: str) -> Any:
+    """The collection that an interrupted build of the same vectors left on a server, or ``None``."""
+    from chromadb.errors import NotFoundError
+
+    try:
+        collection = client.get_collection(name, embedding_function=None)
+    except NotFoundError:
+        return None
+    found = (collection.metadata or {}).get(MADE_FOR)
+    if found is None:
+        raise ArtifactError(
+            f"the Chroma server at {location} has a collection {name!r} that BranchRank did not make",
+            remedy="delete it on the server, or name another server with --chroma-url",
+        )
+    if found == made_for:
+        with contextlib.suppress(ArtifactError):
+            refuse_foreign(collection, location)
+            return collection
+    client.delete_collection(name)
+    return None
+
+
+def _create(client: Any, location: Location, name: str, made_for: str) -> Any:
+    on_server = isinstance(location, str)
+    collection = client.create_collection(
+        name,
+        embedding_function=None,
+        metadata={MADE_FOR: made_for} if on_server else None,
+        configuration={
+            "hnsw": {
+                "space": "l2",
+                "ef_construction": _EF_CONSTRUCTION,
+                "ef_search": EF_SEARCH,
+                "max_neighbors": _MAX_NEIGHBORS,
+                "num_threads": 1,
+                "sync_threshold": _SERVER_SYNC_THRESHOLD if on_server else _SYNC_THRESHOLD,
+            }
+        },
+    )
+    refuse_foreign(collection, location)
+    return collection
+
+
+def _upload(collection: Any, ids: Sequence[str], matrix: Vectors, batch: int, resumed: bool) -> None:
+    def upload(start: int) -> None:
+        rows = range(start, min(start + batch, len(ids)))
+        if resumed:
+            held = set(collection.get(ids=[ids[row] for row in rows], include=[])["ids"])
+            rows = [row for row in rows if ids[row] not in held]  # type: ignore[assignment]
+        if rows:
+            _add(collection, [ids[row] for row in rows], matrix[list(rows)])
+
+    with ThreadPoolExecutor(UPLOADS) as pool:
+        uploads = [pool.submit(upload, start) for start in range(0, len(ids), batch)]
+        try:
+            for each in uploads:
+                each.result()
+        except BaseException:
+            pool.shutdown(cancel_futures=True)
+            raise
+
+
+def _add(collection: Any, ids: Sequence[str], rows: Vectors) -> None:
+    collection.add(ids=list(ids), embeddings=np.asarray(rows))
