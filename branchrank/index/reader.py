@@ -34,7 +34,7 @@ from branchrank.index.manifest import (
 from branchrank.index.records_file import RecordsFile
 from branchrank.index.stamps import check_digests
 from branchrank.index.workspace_folder import WorkspaceFolder
-from branchrank.records import Chunk, Node
+from branchrank.records import Chunk, Node, Record
 from branchrank.settings import Bm25Settings, IndexSettings
 from branchrank.stores.bm25 import Bm25Index
 from branchrank.stores.indexed_text import chunk_terms, node_terms
@@ -51,6 +51,14 @@ VECTORS = "vectors.npy"
 TOKENS = "tokens"
 CHROMA = "chroma"
 COLLECTION = "vectors"
+
+
+class CheckedIndex(Record, frozen=True, kw_only=True):
+    """The files of a generation that have the digests they were built with, and their size together."""
+
+    directory: str
+    files: int
+    bytes: int
 
 
 class Index:
@@ -264,6 +272,20 @@ def open_index(workspace: WorkspaceFolder, *, check_corpus: bool = True) -> Inde
         pin.release()
         raise
     return Index(pin, manifest, report, workspace)
+
+
+def check_index(workspace: WorkspaceFolder) -> CheckedIndex:
+    """Read every file of the index and compare it with its digest, even if it has a stamp.
+
+    Raises what :func:`open_index` raises.
+    """
+    with open_index(workspace) as index:
+        digests = dict(index.manifest.digests)
+        if index.manifest.chroma == "embedded":
+            digests |= {f"{CHROMA}/{name}": digest for name, digest in index.report.chroma_digests.items()}
+        check_digests(index.directory, digests, all_files=True)
+        size = sum((index.directory / name).stat().st_size for name in digests)
+        return CheckedIndex(directory=str(index.directory), files=len(digests), bytes=size)
 
 
 def _tokens(digests: Mapping[str, str], *, of_tokens: bool) -> dict[str, str]:
