@@ -8,7 +8,7 @@ UV := $(shell command -v uv 2>/dev/null)
 # uv does not read pip's find-links by itself.
 export UV_FIND_LINKS ?= $(PIP_FIND_LINKS)
 
-.PHONY: setup demo test lint types imports docs unit axe test-full test-pythons mutants test-corpora bench clean
+.PHONY: setup demo test lint types imports docs unit axe test-full test-pythons mutants fuzz test-corpora bench clean
 
 setup: $(VENV)/.ready
 
@@ -65,6 +65,11 @@ test-pythons:
 # Breaks a copy of the product in listed ways, one at a time: every one must make a test fail.
 mutants: setup
 	PYTHONPATH=tests $(BIN)/python -m mutants --report build/mutants.md
+
+# Mutates files, queries and requests, guided by coverage: SECONDS for each target. Failing inputs are in build/fuzz.
+SECONDS ?= 60
+fuzz: setup
+	PYTHONPATH=tests $(BIN)/python -m fuzz --seconds $(SECONDS)
 
 # Reads whole documentation sets: ../shared/corpora, Django's docs, and those of BRANCHRANK_TEST_CORPORA.
 test-corpora: setup

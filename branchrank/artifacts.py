@@ -26,6 +26,9 @@ from branchrank.errors import BranchRankError, InputError, StorageError
 
 T = TypeVar("T")
 
+#: What msgspec raises for bytes that are not JSON of the wanted shape: the last one for deep nesting.
+NOT_JSON = (msgspec.DecodeError, UnicodeDecodeError, RecursionError)
+
 
 @contextlib.contextmanager
 def storage_errors(path: Path) -> Iterator[None]:
@@ -122,7 +125,7 @@ def read_jsonl(
                     continue
                 try:
                     records.append(decoder.decode(line))
-                except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as reason:
+                except NOT_JSON as reason:
                     raise error(f"{path}:{number}: {reason}", remedy=remedy) from None
     except OSError as reason:
         raise error(f"cannot read {path}: {reason.strerror}", remedy=remedy) from reason

@@ -13,6 +13,7 @@ from urllib.parse import urlsplit
 
 import msgspec
 
+from branchrank.artifacts import NOT_JSON
 from branchrank.errors import BranchRankError, UsageError
 from branchrank.llm.secrets import bare_url
 from branchrank.predictor import Predictor
@@ -24,7 +25,7 @@ from branchrank.systems.engine import Engine
 from branchrank.systems.query import Filter
 
 _LARGEST_ANSWER = 64 * 1024 * 1024
-_UNREADABLE = (msgspec.DecodeError, UnicodeDecodeError)
+_UNREADABLE = NOT_JSON
 MOST_LINES = 10_000_000  # no document is longer; a hit past this line is an error of its predictor
 
 
@@ -97,6 +98,12 @@ class ClassPredictor(Untraced):
         self.llm = str(getattr(wrapped, "llm", "none"))
         self.wrapped = wrapped
         self.origin = origin
+
+    def __reduce__(self) -> tuple[object, ...]:
+        """Pickle a class by its name, so that a worker makes its own instance."""
+        if ":" in self.origin:
+            return load_class_predictor, (self.origin,)
+        return ClassPredictor, (self.name, self.wrapped)
 
     def predict(self, question: Question, k: int, repeat: int = 0) -> Retrieval:
         """Ask the user's class for more than ``k`` hits, since hits in excluded spans are removed."""

@@ -18,7 +18,7 @@ from pathlib import Path
 
 import msgspec
 
-from branchrank.artifacts import digest_of, write_bytes
+from branchrank.artifacts import NOT_JSON, digest_of, write_bytes
 from branchrank.bench.plan import Plan, check_plan
 from branchrank.bench.record import planned_record, relative
 from branchrank.corpus.loading import digest_now
@@ -95,7 +95,7 @@ def read_seal(path: Path) -> Seal:
         raise InputError(
             f"cannot read the seal {path}: {error.strerror}", remedy="name the seal's file"
         ) from error
-    except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
+    except NOT_JSON as error:
         raise InputError(f"{path} is not a seal: {error}", remedy="name the seal's file") from None
     if digest_of(seal.parts) != seal.digest:
         raise InputError(f"{path} was changed: its digest differs", remedy="name an unchanged copy of it")

@@ -11,7 +11,7 @@ import sys
 from collections.abc import Iterator
 from io import TextIOWrapper
 from types import FrameType
-from typing import Any
+from typing import Any, NoReturn
 
 import click
 
@@ -53,6 +53,13 @@ def show_error(error: BranchRankError, command: click.Command) -> None:
         click.echo(f"  fix: {safe(remedy)}", err=True)
 
 
+def _end_without_reader(ctx: click.Context) -> NoReturn:
+    """End with 0 and no message: the reader of the output is gone, as with ``| head``."""
+    with contextlib.suppress(OSError):  # what is still buffered goes nowhere at the exit
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+    ctx.exit(0)
+
+
 class Terminated(SystemExit):
     """SIGTERM arrived."""
 
@@ -70,7 +77,7 @@ def _open_closed_streams() -> None:
 
 @contextlib.contextmanager
 def _suggestions(command: click.Command, ctx: click.Context) -> Iterator[None]:
-    """Add the nearest flag or choice to click's refusal of an unknown one."""
+    """Add the nearest flag or choice to click's refusal of an unknown one; help may lose its reader."""
     try:
         yield
     except click.NoSuchOption as error:
@@ -84,16 +91,20 @@ def _suggestions(command: click.Command, ctx: click.Context) -> Iterator[None]:
             near = _nearest(given[1], [str(each) for each in kind.choices])
             raise click.BadParameter(f"{error.message}{near}", ctx, error.param) from None
         raise
+    except BrokenPipeError:  # of --help
+        _end_without_reader(ctx)
 
 
 class Command(click.Command):
     """A click command whose errors are a message, a remedy and an exit code, never a traceback.
 
-    ``help_name`` is the whole name of a command of a group, where its help has headings.
+    ``help_name`` is the whole name of a command of a group, where its help has headings. ``resumes`` says
+    that the same command, run again after Ctrl-C, continues where it was interrupted.
     """
 
-    def __init__(self, *arguments: Any, help_name: str = "", **named: Any) -> None:
+    def __init__(self, *arguments: Any, help_name: str = "", resumes: bool = False, **named: Any) -> None:
         self.help_name = help_name
+        self.resumes = resumes
         super().__init__(*arguments, **named)
         self.context_settings.setdefault("help_option_names", HELP)
         if entry_name(self) in COMMON:
@@ -125,16 +136,21 @@ class Command(click.Command):
             show_error(error, self)
             ctx.exit(error.exit_code)
         except (KeyboardInterrupt, click.Abort):  # a prompt raises the second, at the end of the input too
-            click.echo("interrupted; what was finished is kept", err=True)
+            click.echo(self._interrupted(ctx), err=True)
             ctx.exit(INTERRUPTED)
         except BrokenPipeError:
-            sys.stderr.close()
-            ctx.exit(0)
+            _end_without_reader(ctx)
         except OSError as error:
             if error.errno not in FULL:
                 raise
             click.secho(f"error: {safe(str(error))}", fg="red", err=True)
             ctx.exit(StorageError.exit_code)
+
+    def _interrupted(self, ctx: click.Context) -> str:
+        if not self.resumes:
+            return "interrupted"
+        fresh = " without --fresh" if ctx.params.get("fresh") else ""
+        return f"interrupted; run the same command again{fresh} to continue: finished work is kept"
 
 
 class Group(click.Group):

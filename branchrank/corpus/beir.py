@@ -17,7 +17,7 @@ from urllib.parse import quote, unquote
 
 import msgspec
 
-from branchrank.artifacts import digest_bytes, digest_file, storage_errors, write_text
+from branchrank.artifacts import NOT_JSON, digest_bytes, digest_file, storage_errors, write_text
 from branchrank.corpus.document import ENTRY_SUFFIX, Block, Document, Section
 from branchrank.corpus.lines import decode, split_lines
 from branchrank.corpus.plain import plain_blocks
@@ -106,7 +106,7 @@ def read_entries(folder: Path) -> Iterator[Entry]:
                 yield entry
     except OSError as error:
         raise CorpusError(f"cannot read {path}: {error.strerror}", remedy="check the path") from error
-    except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
+    except NOT_JSON as error:
         raise CorpusError(f"{path}:{number}: {error}", remedy=f"correct {path}") from None
 
 

@@ -62,14 +62,11 @@ def open_embedder(settings: IndexSettings, *, notify: Notify | None = None) -> E
     Raises :class:`UsageError` for a malformed name, and :class:`~branchrank.errors.ModelError` if the model
     is not available. It never falls back to another model.
     """
+    check_name(settings.embedder)
     route, _, model = settings.embedder.partition(":")
     if settings.embedder == NONE:
         return NoEmbedder()
     if route == "fake":
-        if model and not model.isdecimal():
-            raise UsageError(
-                f"embedder {settings.embedder!r}: {model!r} is not a dimension", remedy="use fake or fake:64"
-            )
         return FakeEmbedder(int(model)) if model else FakeEmbedder()
     if route == "openai":
         from branchrank.embedders.openai import OpenAIEmbedder
@@ -86,28 +83,38 @@ def open_embedder(settings: IndexSettings, *, notify: Notify | None = None) -> E
     installed = open_installed(route, model, notify)
     if installed is not None:
         return installed
-    if model and not folder.exists():  # names on the hub don't contain a colon
-        raise UsageError(
-            f"embedder {settings.embedder!r}: there is no route {route!r}{or_else(route, _routes())}",
-            remedy="correct --embedder, or install the package that provides it",
-        )
-    meant = _meant(settings.embedder)
-    if meant and "/" not in settings.embedder and not folder.exists():  # names on the hub have an owner
-        raise UsageError(f"there is no embedder {settings.embedder!r}; {meant}", remedy="correct --embedder")
     try:
         return _open_named(settings.embedder, settings.embedding_revision, notify or (lambda line: None))
     except ModelError as error:
-        if meant:
+        if meant := _meant(settings.embedder):
             raise ModelError(f"{error.message}; {meant}", remedy=error.remedy) from error
         raise
+
+
+def check_name(embedder: str) -> None:
+    """Raise :class:`UsageError` for a name that is malformed or misspelt; nothing is loaded."""
+    route, _, model = embedder.partition(":")
+    if route == "fake" and model and not model.isdecimal():
+        raise UsageError(f"embedder {embedder!r}: {model!r} is not a dimension", remedy="use fake or fake:64")
+    if Path(embedder).expanduser().exists():
+        return
+    if model and route not in _routes():  # names on the hub don't contain a colon
+        raise UsageError(
+            f"embedder {embedder!r}: there is no route {route!r}{or_else(route, _routes())}",
+            remedy="correct --embedder, or install the package that provides it",
+        )
+    meant = _meant(embedder)
+    if meant and "/" not in embedder and route not in _routes():  # names on the hub have an owner
+        raise UsageError(f"there is no embedder {embedder!r}; {meant}", remedy="correct --embedder")
 
 
 def _open_named(model: str, revision: str, notify: Notify) -> Embedder:
     """Open the model in a folder or on the hub. A ColBERT checkpoint gets :class:`ColbertEmbedder`."""
     from branchrank.embedders.colbert import ColbertEmbedder, is_colbert
     from branchrank.embedders.hub import model_folder
-    from branchrank.embedders.sentence_transformers import SentenceTransformersEmbedder
+    from branchrank.embedders.sentence_transformers import SentenceTransformersEmbedder, require_library
 
+    require_library(f"the embedder {model}")  # before the model is downloaded
     if is_colbert(model_folder(model, revision, notify)):
         return ColbertEmbedder(model, revision, notify=notify)
     return SentenceTransformersEmbedder(model, revision, notify=notify)

@@ -9,9 +9,10 @@
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from functools import partial
 from pathlib import Path
-from typing import Protocol
+from typing import Protocol, overload
 
 import numpy as np
 
@@ -25,6 +26,8 @@ BATCH = 64
 #: Texts whose keys are looked up at once.
 _BLOCK = 4096
 
+
+EmbedBatches = Callable[[Sequence[Sequence[str]]], Iterable[Vectors]]
 
 _LAYOUT = BlobLayout(
     what="embeddings",
@@ -63,9 +66,11 @@ def cached_documents(
     cache: EmbeddingCache | None,
     texts: Sequence[str],
     progress: Progress = no_progress,
+    embed_batches: EmbedBatches | None = None,
 ) -> Vectors:
     """Return the documents' unit rows, float32 ``(len(texts), dimension)``; only cache misses are embedded.
 
+    ``embed_batches`` turns batches of texts into their rows, in order, where not the embedder itself does.
     ``progress`` counts texts; those from the cache are counted at the start.
     """
     if cache is None:
@@ -92,9 +97,9 @@ def cached_documents(
                 missing.append(row)
     done = len(texts) - len(missing)
     progress("embed", done, len(texts))
-    for start in range(0, len(missing), BATCH):
-        batch = missing[start : start + BATCH]
-        vectors = embedder.embed_documents([texts[row] for row in batch])
+    batches = [missing[start : start + BATCH] for start in range(0, len(missing), BATCH)]
+    embedded = (embed_batches or partial(map, embedder.embed_documents))(_Batches(texts, batches))
+    for batch, vectors in zip(batches, embedded, strict=True):
         cache.put_many(dict(zip(keys[batch].astype("U64").tolist(), vectors, strict=True)))
         result[batch] = vectors
         done += len(batch)
@@ -102,6 +107,28 @@ def cached_documents(
     repeated = np.flatnonzero(original != np.arange(len(texts)))
     result[repeated] = result[original[repeated]]
     return result
+
+
+class _Batches(Sequence[list[str]]):
+    """The texts of some rows, batch by batch, read when they are asked for."""
+
+    def __init__(self, texts: Sequence[str], rows: Sequence[list[int]]) -> None:
+        self._texts = texts
+        self._rows = rows
+
+    def __len__(self) -> int:
+        return len(self._rows)
+
+    @overload
+    def __getitem__(self, number: int) -> list[str]: ...
+
+    @overload
+    def __getitem__(self, number: slice) -> list[list[str]]: ...
+
+    def __getitem__(self, number: int | slice) -> list[str] | list[list[str]]:
+        if isinstance(number, slice):
+            return [self[each] for each in range(*number.indices(len(self)))]
+        return [self._texts[row] for row in self._rows[number]]
 
 
 def cached_query(embedder: Embedder, cache: EmbeddingCache | None, text: str) -> Vectors:

@@ -24,6 +24,7 @@ from urllib.parse import unquote, urlsplit, urlunsplit
 import msgspec
 import numpy as np
 
+from branchrank.artifacts import NOT_JSON
 from branchrank.embedders.prefixes import conventional_prefixes
 from branchrank.embedders.protocol import (
     EmbedderIdentity,
@@ -83,7 +84,7 @@ class Endpoint:
         content = self._content(url, None if body is None else msgspec.json.encode(body), remedies)
         try:
             return msgspec.json.decode(content, type=answer)
-        except (msgspec.DecodeError, UnicodeDecodeError) as error:
+        except NOT_JSON as error:
             raise ModelError(
                 f"the response of {url} does not contain embeddings: {error}",
                 remedy="check that --embedding-url names an embedding server",

@@ -21,6 +21,7 @@ from typing import Any
 
 import msgspec
 
+from branchrank.artifacts import NOT_JSON
 from branchrank.errors import ModelError
 from branchrank.records import Record
 
@@ -113,7 +114,7 @@ def native_config(folder: Path) -> dict[str, Any]:
         published = msgspec.json.decode(content, type=PublishedConfig)
     except FileNotFoundError:
         return {}
-    except (OSError, msgspec.DecodeError) as error:
+    except (OSError, *NOT_JSON) as error:
         raise ModelError(f"{path} can't be read: {error}", remedy=_REMEDY) from error
     _check(path, published, fields)
     _check_weights(folder, published)

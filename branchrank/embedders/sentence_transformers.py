@@ -15,6 +15,7 @@ from __future__ import annotations
 
 import contextlib
 from collections.abc import Iterator, Mapping, Sequence
+from importlib.util import find_spec
 from logging import LogRecord
 from pathlib import Path
 from threading import Lock
@@ -23,13 +24,14 @@ from typing import Any
 import msgspec
 import numpy as np
 
-from branchrank.artifacts import digest_file, digest_of
+from branchrank.artifacts import NOT_JSON, digest_file, digest_of
 from branchrank.embedders.hub import model_folder
 from branchrank.embedders.nomic_bert import native_config
 from branchrank.embedders.prefixes import Prefixes, conventional_prefixes
 from branchrank.embedders.protocol import DocumentVectors, EmbedderIdentity, Vectors, unit_rows
 from branchrank.environment import preserved_random_state, preserved_start_method
-from branchrank.errors import ModelError
+from branchrank.errors import MissingDependencyError, ModelError
+from branchrank.execution.threads import limit_torch
 from branchrank.printable import encodable
 from branchrank.progress import Notify, Progress, no_progress
 from branchrank.records import Record
@@ -211,8 +213,15 @@ def read_json(path: Path, record_type: type[Any], *, default: Any) -> Any:
         return msgspec.json.decode(path.read_bytes(), type=record_type)
     except FileNotFoundError:
         return default
-    except (OSError, msgspec.DecodeError) as error:
+    except (OSError, *NOT_JSON) as error:
         raise ModelError(f"{path} can't be read: {error}", remedy=REMEDY) from error
+
+
+def require_library(purpose: str) -> None:
+    """Raise :class:`MissingDependencyError` if PyTorch or sentence-transformers is not installed."""
+    for package in ("torch", "sentence_transformers"):
+        if find_spec(package) is None:
+            raise MissingDependencyError(package.replace("_", "-"), purpose=purpose)
 
 
 def load_model(folder: Path, device: str | None, notify: Notify, *, multi_vector: bool = False) -> Any:
@@ -223,6 +232,7 @@ def load_model(folder: Path, device: str | None, notify: Notify, *, multi_vector
     with preserved_random_state(), preserved_start_method():
         import sentence_transformers
 
+    limit_torch()
     kind = "MultiVectorEncoder" if multi_vector else "SentenceTransformer"
     if not hasattr(sentence_transformers, kind):
         raise ModelError(

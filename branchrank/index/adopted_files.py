@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 import msgspec
 
+from branchrank.artifacts import NOT_JSON
 from branchrank.corpus.placing import Passage, opened_up, passage_of, string_of
 from branchrank.errors import InputError
 from branchrank.safe_open import open_beneath
@@ -85,7 +86,7 @@ def json_objects(folder: Path, name: str, *, remedy: str) -> Iterator[tuple[int,
                     continue
                 try:
                     fields = decoder.decode(line)
-                except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
+                except NOT_JSON as error:
                     raise InputError(f"{path}:{number}: {error}", remedy=remedy) from None
                 yield number, opened_up(fields)
     except OSError as error:

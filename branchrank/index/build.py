@@ -31,8 +31,9 @@ from branchrank.corpus.discovery import discover
 from branchrank.embedders import Embedder, open_embedder, token_embedder
 from branchrank.embedders.nothing import NONE
 from branchrank.errors import ArtifactError
+from branchrank.execution import Executor, open_executor
 from branchrank.index.contents import Contents, read_contents
-from branchrank.index.embedding import CountingEmbedder, embed_chunks, measure_distance
+from branchrank.index.embedding import ChunkEmbedding, embed_chunks, measure_distance
 from branchrank.index.failpoints import failpoint
 from branchrank.index.generations import MANIFEST, build_lock
 from branchrank.index.manifest import (
@@ -129,13 +130,25 @@ def _build(workspace: WorkspaceFolder, progress: Progress) -> None:
             token_embedder(
                 embedder, workspace.index_settings.embedder
             )  # a model without them is refused before any work
-    with timed("read"):
-        contents = read_contents(workspace, embedder, progress)
+    with open_executor(workspace.settings, workspace.notify) as executor:
+        _publish(workspace, embedder, executor, seconds, progress)
+
+
+def _publish(
+    workspace: WorkspaceFolder,
+    embedder: Embedder,
+    executor: Executor,
+    seconds: dict[str, float],
+    progress: Progress,
+) -> None:
+    """Write a new generation and make it the current one."""
+    with _timer(seconds)("read"):
+        contents = read_contents(workspace, embedder, executor, progress)
     generations = workspace.generations
     generation = generations.begin()
     failpoint("begun")
     try:
-        _write(workspace, embedder, contents, generation, seconds, progress)
+        _write(workspace, embedder, executor, contents, generation, seconds, progress)
     except BaseException:
         with contextlib.suppress(OSError):
             generations.remove(generation)
@@ -152,6 +165,7 @@ def _build(workspace: WorkspaceFolder, progress: Progress) -> None:
 def _write(
     workspace: WorkspaceFolder,
     embedder: Embedder,
+    executor: Executor,
     contents: Contents,
     generation: Path,
     seconds: dict[str, float],
@@ -169,11 +183,11 @@ def _write(
         contents.nodes.lines.clear()
         chunks = RecordsFile(generation, CHUNKS, Chunk)
     with timed("tokens"):
-        vectors = keep_token_vectors(workspace, embedder, chunks, generation / TOKENS, progress)
+        vectors = keep_token_vectors(workspace, embedder, executor, chunks, generation / TOKENS, progress)
     failpoint("tokens written")
     with timed("embed"):
-        counting = CountingEmbedder(embedder, vectors)
-        matrix, embedded = embed_chunks(workspace, counting, contents.adoption, chunks, progress)
+        embedding = ChunkEmbedding(workspace.index_settings, embedder, executor, vectors)
+        matrix, embedded = embed_chunks(workspace, embedding, contents.adoption, chunks, progress)
     failpoint("embedded")
     with timed("calibrate"):
         exact = ExactVectors(chunks.ids, matrix)

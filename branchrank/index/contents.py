@@ -17,6 +17,7 @@ from branchrank.corpus.discovery import CorpusFile, discover
 from branchrank.corpus.loading import CorpusOutline, corpus_digest
 from branchrank.embedders import Embedder
 from branchrank.errors import CorpusError
+from branchrank.execution import Executor
 from branchrank.index.adoption import Adoption, check_adoption, read_adoption
 from branchrank.index.calibration import probe_title
 from branchrank.index.records_file import RecordLines, encoded
@@ -63,7 +64,9 @@ class Contents:
     adoption: Adoption | None
 
 
-def read_contents(workspace: WorkspaceFolder, embedder: Embedder, progress: Progress) -> Contents:
+def read_contents(
+    workspace: WorkspaceFolder, embedder: Embedder, executor: Executor, progress: Progress
+) -> Contents:
     """Read the corpus; ``progress`` counts documents.
 
     Raises :class:`CorpusError` when it holds no text, and what the user's own chunks and nodes raise.
@@ -82,7 +85,7 @@ def read_contents(workspace: WorkspaceFolder, embedder: Embedder, progress: Prog
         with_nodes=workspace.nodes_file is None,
         with_chunks=workspace.chunks_file is None,
     )
-    shards = _read_shards(task, [file.source for file in found.files], progress)
+    shards = _read_shards(executor, task, [file.source for file in found.files], progress)
     documents = [document for shard in shards for document in shard.documents]
     if not documents:
         raise CorpusError(
@@ -104,11 +107,13 @@ def read_contents(workspace: WorkspaceFolder, embedder: Embedder, progress: Prog
     return Contents(found.files, corpus, chunks, chunk_tokens, nodes, (*corpus.notes, *tree_notes), adoption)
 
 
-def _read_shards(task: ReadTask, sources: Sequence[str], progress: Progress) -> list[Shard]:
+def _read_shards(
+    executor: Executor, task: ReadTask, sources: Sequence[str], progress: Progress
+) -> list[Shard]:
     shards = []
     done = 0
     parts = shards_of(sources)
-    for part, shard in zip(parts, map(task.read, parts), strict=True):
+    for part, shard in zip(parts, executor.map(task, parts), strict=True):
         shards.append(shard)
         done += len(part)
         progress("read", done, len(sources))

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import contextlib
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from functools import partial
 from typing import overload
 
@@ -13,14 +13,17 @@ from branchrank.embedders import Embedder
 from branchrank.embedders.cache import cached_documents, cached_query
 from branchrank.embedders.nothing import NONE, NoEmbedder
 from branchrank.embedders.protocol import Vectors
+from branchrank.embedders.shards import EmbeddingTask
+from branchrank.execution import Executor
 from branchrank.index.adoption import Adoption, adopted_vectors
 from branchrank.index.calibration import distance_calibration, nearest_distances, probe_queries
 from branchrank.index.failpoints import failpoint
 from branchrank.index.manifest import DistanceCalibration
 from branchrank.index.records_file import RecordsFile
 from branchrank.index.workspace_folder import WorkspaceFolder
-from branchrank.progress import Progress, no_progress
+from branchrank.progress import Progress
 from branchrank.records import Chunk
+from branchrank.settings import IndexSettings
 from branchrank.stores.indexed_text import embedded_text
 from branchrank.stores.vectors_exact import ExactVectors
 
@@ -48,21 +51,23 @@ class ChunkTexts(Sequence[str]):
 
 def embed_chunks(
     workspace: WorkspaceFolder,
-    counting: CountingEmbedder,
+    embedding: ChunkEmbedding,
     adoption: Adoption | None,
     chunks: RecordsFile[Chunk],
     progress: Progress,
 ) -> tuple[Vectors, int]:
     """The chunks' unit rows, and the number of texts that were embedded, not adopted or cached."""
+    identity = embedding.embedder.identity
     if adoption is not None:
-        adopted = adopted_vectors(adoption, workspace, counting.identity)
+        adopted = adopted_vectors(adoption, workspace, identity)
         if adopted is not None:
             return adopted, 0
-    if counting.identity.name == NONE:
+    if identity.name == NONE:
         return NoEmbedder().embed_documents([""] * len(chunks)), 0
     with contextlib.closing(workspace.open_cache()) as cache:
-        matrix = cached_documents(counting, cache, ChunkTexts(chunks), progress)
-    return matrix, counting.texts
+        texts = ChunkTexts(chunks)
+        matrix = cached_documents(embedding.embedder, cache, texts, progress, embedding.embed_batches)
+    return matrix, embedding.texts
 
 
 def measure_distance(
@@ -76,20 +81,36 @@ def measure_distance(
         return distance_calibration(nearest_distances(exact, embed, probe_queries(titles)))
 
 
-class CountingEmbedder:
-    """An embedder that counts the documents it embeds; those in ``vectors`` are not embedded again."""
+class ChunkEmbedding:
+    """Embeds batches of documents and counts them; those in ``vectors`` are not embedded again."""
 
-    def __init__(self, embedder: Embedder, vectors: Mapping[str, Vectors]) -> None:
-        self.identity = embedder.identity
-        self.embed_query = embedder.embed_query
+    def __init__(
+        self,
+        settings: IndexSettings,
+        embedder: Embedder,
+        executor: Executor,
+        vectors: Mapping[str, Vectors],
+    ) -> None:
+        self.embedder = embedder
         self.texts = 0
-        self._embedder = embedder
+        self._task = EmbeddingTask(settings, embedder)
+        self._executor = executor
         self._vectors = vectors
 
-    def embed_documents(self, texts: Sequence[str], progress: Progress = no_progress) -> Vectors:
-        self.texts += len(texts)
+    def embed_batches(self, batches: Sequence[Sequence[str]]) -> Iterator[Vectors]:
+        """Yield the rows of each batch."""
+        if not self._vectors:
+            for batch, vectors in zip(batches, self._executor.map(self._task, batches), strict=True):
+                self._count(batch)
+                yield vectors
+            return
+        missing = [[text for text in batch if text not in self._vectors] for batch in batches]
+        embedded = self._executor.map(self._task, [texts for texts in missing if texts])
+        for batch, texts in zip(batches, missing, strict=True):
+            self._count(batch)
+            rows = dict(zip(texts, next(embedded) if texts else (), strict=True))
+            yield np.array([rows[text] if text in rows else self._vectors[text] for text in batch])
+
+    def _count(self, batch: Sequence[str]) -> None:
+        self.texts += len(batch)
         failpoint("embedding")
-        missing = [text for text in texts if text not in self._vectors]
-        fresh = self._embedder.embed_documents(missing, progress) if missing else ()
-        rows = dict(zip(missing, fresh, strict=True))
-        return np.array([rows[text] if text in rows else self._vectors[text] for text in texts])

@@ -11,7 +11,7 @@ from typing import TypeVar
 
 import msgspec
 
-from branchrank.artifacts import digest_file, write_bytes
+from branchrank.artifacts import NOT_JSON, digest_file, write_bytes
 from branchrank.embedders.protocol import EmbedderIdentity
 from branchrank.errors import ArtifactError
 from branchrank.records import Record
@@ -117,7 +117,7 @@ def read_record(path: Path, record_type: type[R]) -> R:
         raise ArtifactError(f"cannot read {path}: {error.strerror}", remedy=remedy) from error
     try:
         return msgspec.json.decode(content, type=record_type)
-    except (msgspec.DecodeError, UnicodeDecodeError) as error:
+    except NOT_JSON as error:
         raise ArtifactError(f"{path} is damaged or of another version: {error}", remedy=remedy) from None
 
 

@@ -19,7 +19,7 @@ import msgspec
 import numpy as np
 from numpy.typing import NDArray
 
-from branchrank.artifacts import atomic_writer
+from branchrank.artifacts import NOT_JSON, atomic_writer
 from branchrank.errors import ArtifactError
 from branchrank.records import Chunk, Node, Span
 from branchrank.safe_open import open_beneath
@@ -77,7 +77,7 @@ class RecordsFile(Mapping[str, R], Generic[R]):
     def _decoded(self, line: bytes, row: int) -> R:
         try:
             return self._decoder.decode(line)
-        except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
+        except NOT_JSON as error:
             raise ArtifactError(f"{self.path}:{row + 1}: {error}", remedy=_REMEDY) from None
 
     def __getitem__(self, key: str) -> R:

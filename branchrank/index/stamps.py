@@ -20,7 +20,7 @@ from pathlib import Path
 
 import msgspec
 
-from branchrank.artifacts import digest_stream
+from branchrank.artifacts import NOT_JSON, digest_stream
 from branchrank.errors import ArtifactError
 from branchrank.safe_open import open_beneath, read_beneath, write_beneath
 
@@ -71,7 +71,7 @@ def _stamp(status: os.stat_result) -> Stamp:
 def _read(generation: Path) -> dict[str, Stamp]:
     try:
         return msgspec.json.decode(read_beneath(generation, STAMPS), type=dict[str, Stamp])
-    except (OSError, msgspec.DecodeError, UnicodeDecodeError):
+    except (OSError, *NOT_JSON):
         return {}
 
 

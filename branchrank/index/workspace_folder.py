@@ -42,7 +42,7 @@ from branchrank.errors import (
 from branchrank.index.config_file import read_config, update_config
 from branchrank.index.generations import BUILD_LOCK, Generations, refuse_links, replace_link
 from branchrank.progress import Notify
-from branchrank.settings import Bm25Settings, CacheSettings, IndexSettings, Resolved, resolve
+from branchrank.settings import Bm25Settings, CacheSettings, EngineSettings, IndexSettings, Resolved, resolve
 
 CONFIG = "branchrank.toml"
 
@@ -128,7 +128,7 @@ class WorkspaceFolder:
     def check_exists(self) -> None:
         """Raise :class:`CorpusError` when the folder is not a workspace."""
         if not (self.data_dir / CONFIG).exists():
-            remedy = f"branchrank index FOLDER --data-dir {self.data_dir}"
+            remedy = f"branchrank init FOLDER --data-dir {self.data_dir}"
             raise CorpusError(
                 f"{self.data_dir} is not a workspace: it has no {CONFIG}{self._meant()}",
                 remedy=self.adopting() if self._foreign() else remedy,
@@ -297,9 +297,12 @@ def configure(
     """Write a workspace's corpus and settings to its ``branchrank.toml``; the rest of the file is kept.
 
     ``corpus`` is a folder or the name of an added corpus. Paths are written relative to ``data_dir``.
-    ``settings`` maps ``"index.embedder"`` and the like to values. Raises :class:`CorpusError` when the corpus
-    does not exist, and :class:`~branchrank.errors.UsageError` and :class:`~branchrank.errors.StorageError`
-    when the file can't be changed.
+    ``settings`` maps ``"index.embedder"`` and the like to values; those of the part ``engine``, which say
+    where one command runs, are not written.
+
+    Raises :class:`CorpusError` when the corpus does not exist, and
+    :class:`~branchrank.errors.UsageError` and :class:`~branchrank.errors.StorageError` when the file can't be
+    changed.
     """
     _check_name(data_dir)
     changes: dict[str, object] = {}
@@ -312,7 +315,9 @@ def configure(
     for key, path in (("chunks", chunks), ("nodes", nodes), ("adoption", adoption)):
         if path is not None:
             changes[key] = _relative(path, data_dir)
-    update_config(data_dir / CONFIG, {**changes, **(settings or {})})
+    engine = f"{EngineSettings.section}."
+    changes |= {key: value for key, value in (settings or {}).items() if not key.startswith(engine)}
+    update_config(data_dir / CONFIG, changes)
 
 
 @contextlib.contextmanager

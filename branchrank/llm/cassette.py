@@ -31,7 +31,7 @@ from typing import Any, Protocol
 
 import msgspec
 
-from branchrank.artifacts import digest_of
+from branchrank.artifacts import NOT_JSON, digest_of
 from branchrank.errors import ArtifactError, StorageError
 from branchrank.llm.request import LLMReply, LLMRequest
 from branchrank.records import Record
@@ -334,14 +334,14 @@ def intact(row: tuple[Any, ...]) -> Recorded | None:
         return None
     try:
         return msgspec.json.decode(row[4], type=Recorded)
-    except msgspec.DecodeError:
+    except NOT_JSON:
         return None
 
 
 def _content(text: str) -> dict[str, Any] | None:
     try:
         content = msgspec.json.decode(text)
-    except msgspec.DecodeError:
+    except NOT_JSON:
         return None
     return content if isinstance(content, dict) else None
 

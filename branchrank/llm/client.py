@@ -25,6 +25,7 @@ from typing import Any, Literal, NamedTuple, Protocol, TypeVar
 
 import msgspec
 
+from branchrank.artifacts import NOT_JSON
 from branchrank.environment import preserved_random_state
 from branchrank.errors import LLMError
 from branchrank.llm.budget import Budget
@@ -164,7 +165,7 @@ class ChatClient:
         try:
             listed = msgspec.json.decode(response.body)["data"]
             return tuple(self._redact(str(model["id"])) for model in listed)
-        except (msgspec.DecodeError, KeyError, TypeError, IndexError):
+        except (KeyError, TypeError, IndexError, *NOT_JSON):
             return ()
 
     def cancel(self) -> None:

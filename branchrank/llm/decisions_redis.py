@@ -12,6 +12,7 @@ from typing import Any
 
 import msgspec
 
+from branchrank.artifacts import NOT_JSON
 from branchrank.llm.cassette import Recorded, call_key, intact, row_of
 from branchrank.llm.request import LLMRequest
 from branchrank.progress import Notify
@@ -51,7 +52,7 @@ class RedisDecisions:
             return None
         try:
             row = msgspec.json.decode(value, type=tuple[str, str, str, str, str, str])
-        except (msgspec.DecodeError, RecursionError):
+        except NOT_JSON:
             return None
         return intact(row) if row[0] == key else None
 

@@ -58,7 +58,7 @@ def read_prices(path: Path) -> PriceTable:
         return msgspec.convert(table, PriceTable)
     except OSError as error:
         raise UsageError(f"cannot read {path}: {error.strerror}", remedy=remedy) from None
-    except (tomllib.TOMLDecodeError, UnicodeDecodeError, msgspec.ValidationError) as error:
+    except (ValueError, RecursionError, msgspec.ValidationError) as error:
         raise UsageError(f"{path} is not a price table: {error}", remedy=remedy) from None
 
 

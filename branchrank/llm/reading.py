@@ -10,6 +10,7 @@ from typing import Any
 
 import msgspec
 
+from branchrank.artifacts import NOT_JSON
 from branchrank.llm.request import CallFailedError, LLMReply, LLMRequest, Usage, estimate_tokens
 
 _OVERFLOW_SIGNS = ("context_length", "context length", "context size", "exceed_context", "maximum context")
@@ -32,7 +33,7 @@ def read_completion(
         return CallFailedError(reason, _one_line(text), attempt=attempt)
     try:
         answer = msgspec.json.decode(body)
-    except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
+    except NOT_JSON:
         return CallFailedError("malformed response", attempt=attempt)
     choices = _at(answer, "choices")
     choice = choices[0] if isinstance(choices, list) and choices else None

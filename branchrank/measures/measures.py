@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Iterable, Mapping
+from decimal import Decimal
 from math import log2
 from typing import Literal
 
@@ -230,7 +231,7 @@ class Measure(Record, frozen=True, kw_only=True):
 
     def __str__(self) -> str:
         given = [f"rel={self.rel}"] if self.rel != 1 else []
-        given += [f"p={self.p:g}"] if self.p != PERSISTENCE else []
+        given += [f"p={Decimal(str(self.p)):f}"] if self.p != PERSISTENCE else []
         parameters = f"({','.join(given)})" if given else ""
         cutoff = f"@{self.cutoff}" if self.cutoff is not None else ""
         return f"{self.definition.name}{parameters}{cutoff}"
@@ -241,8 +242,8 @@ class Measure(Record, frozen=True, kw_only=True):
         return self.definition.compute(ranking, self.cutoff, self.rel, *persistence)
 
 
-_NAME = re.compile(r"(?P<name>[A-Za-z]+)(?:\((?P<arguments>[^()]*)\))?(?:@(?P<cutoff>[0-9]+))?")
-_ARGUMENT = re.compile(r"\s*(?:(?P<key>rel|cutoff)\s*=\s*(?P<value>[0-9]+)|p\s*=\s*(?P<p>0?\.[0-9]+))\s*")
+_NAME = re.compile(r"(?P<name>[A-Za-z]+)(?:\((?P<arguments>[^()]*)\))?(?:@(?P<cutoff>[0-9]{1,9}))?")
+_ARGUMENT = re.compile(r"\s*(?:(?P<key>rel|cutoff)\s*=\s*(?P<value>[0-9]{1,9})|p\s*=\s*(?P<p>0?\.[0-9]+))\s*")
 
 
 def parse_measure(text: str, scoring: str = "") -> Measure:

@@ -63,7 +63,8 @@ def run_ranking(run: Sequence[Scored], qrels: Mapping[str, int]) -> Ranking:
     Only judged documents need a rank: one more than the scores above theirs and the ties that sort
     before them.
     """
-    scores = np.array([score for _, score in run], dtype=np.float32)
+    with np.errstate(over="ignore"):  # as in trec_eval, a score beyond single precision is infinite
+        scores = np.array([score for _, score in run], dtype=np.float32)
     places = [place for place, (key, _) in enumerate(run) if key in qrels]
     ordered = np.sort(scores)
     not_above = np.searchsorted(ordered, scores[places], side="right")

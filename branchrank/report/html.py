@@ -20,6 +20,7 @@ from string import Template
 
 import msgspec
 
+from branchrank.artifacts import NOT_JSON
 from branchrank.printable import safe
 from branchrank.report.blocks import (
     Block,
@@ -86,7 +87,7 @@ def kept_passages(page: str) -> Passages | None:
         return None
     try:
         return msgspec.json.decode(found.group(1), type=Passages | None)
-    except msgspec.DecodeError:
+    except NOT_JSON:
         return None
 
 

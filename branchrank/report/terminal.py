@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import errno
+import os
 from collections import Counter
 from collections.abc import Sequence
 
@@ -134,14 +136,22 @@ def verdicts(run: RunData) -> list[str]:
     return [f"{opening(each)} {sentence(each)}" for each in run.judgement.comparisons]
 
 
+class PipedConsole(Console):
+    """A console that raises ``BrokenPipeError`` when its reader is gone; rich's own ends the process."""
+
+    def on_broken_pipe(self) -> None:
+        """Called in the handler of the ``BrokenPipeError``."""
+        raise BrokenPipeError(errno.EPIPE, os.strerror(errno.EPIPE))
+
+
 def print_summary(run: RunData) -> None:
     """Print the recommendation with its warnings, one line per predictor, the verdicts, and a legend.
 
     The output fits 80 columns. It is coloured only on terminals, and not if NO_COLOR is set.
     """
-    console = Console()
+    console = PipedConsole()
     if not console.is_terminal:
-        console = Console(width=PIPE_WIDTH)
+        console = PipedConsole(width=PIPE_WIDTH)
     callout = recommendation(run)
     say(console, title(run), style="bold")
     console.print()

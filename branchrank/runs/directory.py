@@ -11,7 +11,7 @@ from typing import Annotated, Any, Literal
 
 import msgspec
 
-from branchrank.artifacts import digest_file, digest_of, storage_errors, write_bytes
+from branchrank.artifacts import NOT_JSON, digest_file, digest_of, storage_errors, write_bytes
 from branchrank.errors import RunError, UsageError, nearest, nearest_path
 from branchrank.index.manifest import DistanceCalibration
 from branchrank.llm.ledger import PriceTable
@@ -229,7 +229,7 @@ def read_run(directory: Path) -> RunRecord:
             raise RunError(
                 f"{directory} was made by {age} version of BranchRank: its schema is {schema}, this version "
                 f"reads {SCHEMA_VERSION}",
-                remedy="run the benchmark again" if schema < SCHEMA_VERSION else "pip install -U branchrank",
+                remedy="run the benchmark again" if schema < SCHEMA_VERSION else "install a newer BranchRank",
             )
         run = msgspec.json.decode(content, type=RunRecord)
         read_filters(run.filters)
@@ -242,7 +242,7 @@ def read_run(directory: Path) -> RunRecord:
         remedy = f"did you mean `{directory.parent / near}`?" if near else "`branchrank list`"
         elsewhere = "" if near else nearest_path(directory)
         raise RunError(f"no run in {directory}: {error.strerror}{elsewhere}", remedy=remedy) from error
-    except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
+    except NOT_JSON as error:
         raise RunError(f"{path}: {error}", remedy="run the benchmark again") from None
 
 

@@ -19,7 +19,7 @@ from typing import Annotated, Literal
 
 import msgspec
 
-from branchrank.artifacts import storage_errors
+from branchrank.artifacts import NOT_JSON, storage_errors
 from branchrank.errors import RunError
 from branchrank.records import Count, Grade, LineNumber, LLMCall, Placement, Rank, Record, StageTrace
 from branchrank.runs.row_files import packed, read_lines, whole_lines, write_lines
@@ -91,7 +91,7 @@ def _decoded(path: Path, lines: Sequence[bytes]) -> Iterator[Row]:
     for number, line in enumerate(lines, start=1):
         try:
             yield decoder.decode(line)
-        except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
+        except NOT_JSON as error:
             raise RunError(
                 f"{path}:{number}: {error}", remedy="restore the file or run the benchmark again"
             ) from None

@@ -155,7 +155,7 @@ def read_toml(path: Path) -> dict[str, Any]:
         return tomllib.loads(path.read_text(encoding="utf-8"))
     except FileNotFoundError:
         return {}
-    except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
+    except (ValueError, RecursionError) as error:  # a number of 5,000 digits is a plain ValueError
         raise UsageError(f"{path} is not TOML: {error}", remedy=f"correct {path}") from None
     except OSError as error:
         raise UsageError(f"cannot read {path}: {error.strerror}", remedy=f"make {path} readable") from None

@@ -8,10 +8,12 @@ mapped.
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from typing import IO, Any
+from typing import IO, Any, BinaryIO
 
 import numpy as np
 from numpy.typing import NDArray
+
+from branchrank.stores.npy_file import map_npys
 
 
 def write_arrays(stream: IO[bytes], arrays: Sequence[NDArray[Any]]) -> None:
@@ -22,27 +24,11 @@ def write_arrays(stream: IO[bytes], arrays: Sequence[NDArray[Any]]) -> None:
         np.save(stream, np.ascontiguousarray(array), allow_pickle=False)
 
 
-def mapped_arrays(open_file: Callable[[str], IO[bytes]], name: str, count: int) -> list[NDArray[Any]]:
-    """Map the first ``count`` arrays of the file that ``open_file(name)`` opens.
+def mapped_arrays(open_file: Callable[[str], BinaryIO], name: str, count: int) -> list[NDArray[Any]]:
+    """Map the ``count`` arrays of the file that ``open_file(name)`` opens; only their headers are read.
 
-    Nothing but their headers is read. Raises ``ValueError`` for another format, for objects, and for arrays
-    stored by column.
+    Raises ``ValueError`` for any other content.
     """
-    arrays = []
     with open_file(name) as stream:
-        for _ in range(count):
-            version = np.lib.format.read_magic(stream)
-            if version != (1, 0):
-                raise ValueError(f"format {version[0]}.{version[1]} of .npy files, where 1.0 is expected")
-            shape, by_column, dtype = np.lib.format.read_array_header_1_0(stream)
-            if dtype.hasobject or (by_column and len(shape) > 1):
-                raise ValueError(f"an array of {dtype}, stored by column: {by_column}")
-            start = stream.tell()
-            if 0 in shape:
-                arrays.append(np.empty(shape, dtype=dtype))
-                continue
-            mapped = np.memmap(stream, dtype=dtype, mode="r", offset=start, shape=shape)
-            stream.seek(start + mapped.nbytes)
-            # A plain view, because indexing a ``memmap`` object is slow.
-            arrays.append(np.asarray(mapped))
-    return arrays
+        # Plain views, because indexing a ``memmap`` object is slow.
+        return [np.asarray(array) for array in map_npys(stream, count)]

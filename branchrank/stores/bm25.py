@@ -25,7 +25,7 @@ import msgspec
 import numpy as np
 from numpy.typing import NDArray
 
-from branchrank.artifacts import digest_stream, storage_errors
+from branchrank.artifacts import NOT_JSON, digest_stream, storage_errors
 from branchrank.errors import ArtifactError
 from branchrank.records import Record, Scored
 from branchrank.safe_open import open_beneath, read_beneath, write_beneath, writer_beneath
@@ -151,7 +151,7 @@ class Bm25Index:
         way = directory.relative_to(root)
         try:
             header = msgspec.json.decode(read_beneath(root, (way / _HEADER).as_posix()), type=_Header)
-        except (OSError, msgspec.DecodeError) as error:
+        except (OSError, *NOT_JSON) as error:
             raise ArtifactError(f"{unreadable}: {error}", remedy=_REBUILD) from error
         if header.schema_version != _SCHEMA:
             raise ArtifactError(

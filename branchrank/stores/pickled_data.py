@@ -25,7 +25,16 @@ def read_pickled(content: bytes, records: frozenset[str]) -> Any:
     """
     try:
         return _Reader(content, records).read()
-    except (IndexError, KeyError, TypeError, AttributeError, struct.error, UnicodeDecodeError) as error:
+    except (
+        IndexError,
+        KeyError,
+        TypeError,
+        AttributeError,
+        StopIteration,
+        RecursionError,
+        struct.error,
+        UnicodeDecodeError,
+    ) as error:
         raise ValueError(f"not plain pickled data: {type(error).__name__}") from error
 
 

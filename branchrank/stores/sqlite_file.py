@@ -23,7 +23,7 @@ from pathlib import Path
 
 import msgspec
 
-from branchrank.artifacts import storage_errors
+from branchrank.artifacts import NOT_JSON, storage_errors
 from branchrank.errors import ArtifactError
 from branchrank.records import Chunk, Record
 from branchrank.safe_open import check_opened, write_stream_beneath
@@ -134,7 +134,7 @@ class SqliteFile:
     def _damage(self) -> Iterator[None]:
         try:
             yield
-        except (sqlite3.Error, msgspec.DecodeError, TypeError, UnicodeDecodeError, OSError) as error:
+        except (sqlite3.Error, TypeError, OSError, *NOT_JSON) as error:
             raise self._damaged(str(error)) from error
 
 

@@ -20,6 +20,7 @@ from numpy.typing import NDArray
 from branchrank.artifacts import storage_errors
 from branchrank.errors import ArtifactError
 from branchrank.ranking.maxsim import TokenPrecision, TokenVectors
+from branchrank.stores.npy_file import read_npy
 from branchrank.stores.strings import Strings
 
 VALUES, SCALES, OFFSETS, KEYS = "values", "scales.npy", "offsets.npy", "keys.npy"
@@ -82,7 +83,8 @@ class TokenFile:
 
 
 def _load(path: Path, number: Any) -> NDArray[Any]:
-    loaded: NDArray[Any] = np.load(path, allow_pickle=False)
+    with path.open("rb") as stream:
+        loaded = read_npy(stream)
     if loaded.dtype != number or loaded.ndim != 1:
         raise ValueError(f"{path.name} holds {loaded.dtype} {loaded.shape}")
     return loaded

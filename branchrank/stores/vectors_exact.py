@@ -11,7 +11,6 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from functools import partial
 from pathlib import Path
 
 import numpy as np
@@ -22,7 +21,7 @@ from branchrank.embedders.protocol import Vectors
 from branchrank.errors import ArtifactError
 from branchrank.records import Scored
 from branchrank.safe_open import open_beneath
-from branchrank.stores.arrays import mapped_arrays
+from branchrank.stores.npy_file import map_npy
 from branchrank.stores.ordering import IntArray, best, cosines
 from branchrank.stores.strings import Strings
 from branchrank.stores.vectors import check_query
@@ -39,7 +38,8 @@ def load_vectors(path: Path, rows: int, dimension: int) -> Vectors:
     remedy = "rebuild the index: branchrank index"
     matrix: Vectors
     try:
-        (matrix,) = mapped_arrays(partial(open_beneath, path.parent), path.name, 1)
+        with open_beneath(path.parent, path.name) as stream:
+            matrix = map_npy(stream)
     except (OSError, ValueError) as error:
         raise ArtifactError(f"cannot read the vectors {path}: {error}", remedy=remedy) from error
     if matrix.dtype != np.float32 or matrix.shape != (rows, dimension):

@@ -22,6 +22,7 @@ from typing import NamedTuple
 import msgspec
 from msgspec import UNSET, UnsetType
 
+from branchrank.artifacts import NOT_JSON
 from branchrank.corpus.document import Block, Document
 from branchrank.corpus.lines import decode, split_lines
 from branchrank.corpus.reading import read_document
@@ -173,7 +174,7 @@ def _title_line(heading: Block, lines: Sequence[str]) -> tuple[int, str]:
 def _decode(payload: bytes, source: str) -> PageIndexDocument:
     try:
         return msgspec.json.decode(payload, type=PageIndexDocument)
-    except (msgspec.DecodeError, UnicodeDecodeError) as error:
+    except NOT_JSON as error:
         raise InputError(f"not a PageIndex tree of {source}: {error}", remedy=_REMEDY) from None
     except RecursionError:
         raise InputError(f"not a PageIndex tree of {source}: nested too deep", remedy=_REMEDY) from None

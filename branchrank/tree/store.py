@@ -7,7 +7,7 @@ from pathlib import Path
 
 import msgspec
 
-from branchrank.artifacts import write_jsonl
+from branchrank.artifacts import NOT_JSON, write_jsonl
 from branchrank.errors import ArtifactError
 from branchrank.records import Node
 from branchrank.tree.check import find_problems
@@ -38,7 +38,7 @@ def load_nodes(path: Path | str) -> Tree:
             continue
         try:
             nodes.append(decoder.decode(line))
-        except (msgspec.DecodeError, UnicodeDecodeError) as error:
+        except NOT_JSON as error:
             raise ArtifactError(f"{path}:{number}: {error}", remedy=_REMEDY) from None
         numbers.append(number)
     if not nodes:

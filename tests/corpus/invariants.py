@@ -15,6 +15,8 @@ from branchrank.records import Chunk
 from branchrank.tree.build import build_nodes
 from branchrank.tree.check import check_nodes
 
+#: Characters for each token of a chunk from which a text is taken to be longer than the chunk, uncounted.
+UNCOUNTED = 64
 _TOKEN = re.compile(r"\w+|[^\w\s]")
 
 
@@ -57,8 +59,9 @@ def broken_invariants(document: Document, content: bytes, chunks: Sequence[Chunk
     for chunk in chunks:
         if set(owners[chunk.line_start - 1 : chunk.line_end]) != {chunk.node_id}:
             problems.append(f"{chunk.id}: lines {chunk.line_start}-{chunk.line_end} leave the section")
+    cut = _cut_lines(document, target)
     for before, after in pairwise(chunks):
-        if after.line_start <= before.line_end and not _is_cut(document, before.line_end, target):
+        if after.line_start <= before.line_end and before.line_end not in cut:
             problems.append(f"{before.id} and {after.id} share line {after.line_start}")
     return problems
 
@@ -73,11 +76,12 @@ def problems_of(source: str, content: bytes, *, target_tokens: int, scan: bool =
     return problems + (misplaced(source, content, chunks) if scan else [])
 
 
-def _is_cut(document: Document, line: int, target: int) -> bool:
-    """Whether a line of the block at ``line`` is too long for a chunk beside a long breadcrumb."""
-    return any(
-        count_tokens(block.text) > target // 2
+def _cut_lines(document: Document, target: int) -> set[int]:
+    """The lines of blocks that are too long for a chunk beside a long breadcrumb."""
+    return {
+        line
         for section in document.sections
         for block in section.blocks
-        if block.line_start <= line <= block.line_end
-    )
+        if count_tokens(block.text) > target // 2 or len(block.text) > UNCOUNTED * (target // 2)
+        for line in range(block.line_start, block.line_end + 1)
+    }

@@ -9,7 +9,6 @@ from typing import Any
 import numpy as np
 import pytest
 from numpy.typing import NDArray
-from safetensors.numpy import load_file, save_file
 from support.commands import invoke
 from support.tokenizer import SPECIAL, save_tokenizer
 from support.worlds import write_pages
@@ -114,11 +113,17 @@ def published_weights() -> Weights:
     return weights
 
 
+def save_weights(weights: dict[str, Any], folder: Path) -> None:
+    from safetensors.numpy import save_file
+
+    save_file(weights, folder / "model.safetensors", metadata={"format": "pt"})
+
+
 def write_checkpoint(folder: Path, config: dict[str, Any] | None = None, pooling: str = "cls") -> Path:
     """The folder of a model as the hub has it."""
     folder.mkdir(parents=True)
     save_tokenizer(folder, WORDS)
-    save_file(published_weights(), folder / "model.safetensors", metadata={"format": "pt"})
+    save_weights(published_weights(), folder)
     files: dict[str, Any] = {
         "config.json": config or PUBLISHED,
         "modules.json": [
@@ -280,18 +285,17 @@ def test_a_field_left_out_has_the_published_default(tmp_path: Path, name: str, d
 
 def test_weights_that_are_missing_or_too_many_are_refused(tmp_path: Path) -> None:
     folder = write_checkpoint(tmp_path / "model")
-    path = folder / "model.safetensors"
-    whole = load_file(path)
+    whole = published_weights()
     gone, more = "encoder.layers.2.mlp.fc2.weight", "encoder.layers.0.attn.Wqkv.bias"
     for weights, named in (
         ({name: array for name, array in whole.items() if name != gone}, gone),
         (whole | {more: whole["emb_ln.bias"]}, more),
     ):
-        save_file(weights, path, metadata={"format": "pt"})
+        save_weights(weights, folder)
         with pytest.raises(ModelError) as error:
             SentenceTransformersEmbedder(str(folder))
         assert repr(named) in error.value.message
-    save_file(whole | {"pooler.dense.bias": whole["emb_ln.bias"]}, path, metadata={"format": "pt"})
+    save_weights(whole | {"pooler.dense.bias": whole["emb_ln.bias"]}, folder)
     SentenceTransformersEmbedder(str(folder))
 
 

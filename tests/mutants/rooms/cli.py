@@ -47,6 +47,20 @@ MUTANTS = (
         (f"{TEST_REFUSALS}::test_an_interruption_has_its_exit_code",),
     ),
     Mutant(
+        "interrupted-benchmark-says-nothing",
+        TERMINAL,
+        "        if not self.resumes:\n",
+        "        if self.resumes:\n",
+        ("tests/cli/test_first_slips.py::test_an_interrupted_benchmark_says_how_to_continue",),
+    ),
+    Mutant(
+        "readers-that-go-away-are-errors",
+        TERMINAL,
+        "    ctx.exit(0)\n",
+        "    ctx.exit(1)\n",
+        ("tests/cli/test_first_slips.py::test_a_reader_that_goes_away_is_no_error",),
+    ),
+    Mutant(
         "documents-steer-the-terminal",
         "branchrank/printable.py",
         'if character in "\\n\\t" or unicodedata.category(character) not in _HIDDEN',

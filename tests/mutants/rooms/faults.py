@@ -4,6 +4,10 @@ from mutants.mutant import Mutant
 
 PLACES = "tests/faults/test_disk_faults.py::test_every_place_fails_once"
 
+MUTATED_INPUTS = "tests/fuzz/test_fuzz.py::test_mutated_inputs_are_read_or_refused"
+FOUND_INPUTS = "tests/fuzz/test_fuzz.py::test_an_input_that_failed_once_is_read_or_refused"
+SEEDS = "tests/fuzz/test_fuzz.py::test_the_seeds_are_valid"
+
 MUTANTS = (
     Mutant(
         "files-written-in-place",
@@ -41,5 +45,40 @@ MUTANTS = (
         'link.with_name(f".{link.name}.tmp")',
         'link.with_name(f".{link.name}.{os.getpid()}.tmp")',
         (f"{PLACES}[first index]",),
+    ),
+    Mutant(
+        "deep-nesting-is-a-traceback",
+        "branchrank/artifacts.py",
+        "NOT_JSON = (msgspec.DecodeError, UnicodeDecodeError, RecursionError)",
+        "NOT_JSON = (msgspec.DecodeError, UnicodeDecodeError)",
+        (f"{FOUND_INPUTS}[manifest/nested-5000]",),
+    ),
+    Mutant(
+        "a-query-is-an-expression-of-fts5",
+        "branchrank/stores/sqlite_fts5.py",
+        """'"' + term.replace('"', '""') + ('"*' if prefix else '"')""",
+        "term + ('*' if prefix else '')",
+        (f"{MUTATED_INPUTS}[fts5-query]",),
+    ),
+    Mutant(
+        "the-sizes-of-arrays-are-not-compared",
+        "branchrank/stores/npy_file.py",
+        "    if size != wanted or dtype.hasobject:\n",
+        "    if dtype.hasobject:\n",
+        (f"{MUTATED_INPUTS}[vectors]", f"{MUTATED_INPUTS}[token-offsets]"),
+    ),
+    Mutant(
+        "a-reply-names-what-it-was-not-shown",
+        "branchrank/llm/parsing.py",
+        "    named = list(dict.fromkeys(known[word] for word in words if word in known))\n",
+        "    named = list(dict.fromkeys(known.get(word, word) for word in words))\n",
+        (f"{MUTATED_INPUTS}[llm-reply]",),
+    ),
+    Mutant(
+        "grep-sees-a-pattern",
+        "branchrank/files/terms.py",
+        "        literal = re.escape(self.text)\n",
+        "        literal = self.text\n",
+        (f"{MUTATED_INPUTS}[grep-query]", f"{SEEDS}[grep-query]"),
     ),
 )

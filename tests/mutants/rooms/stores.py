@@ -67,9 +67,9 @@ MUTANTS = (
     ),
     Mutant(
         "bm25-arrays-unpickled",
-        BM25,
-        "return np.lib.format.read_array(BytesIO(content), allow_pickle=False)",
-        "return np.lib.format.read_array(BytesIO(content), allow_pickle=True)",
+        "branchrank/stores/arrays.py",
+        "[np.asarray(array) for array in map_npys(stream, count)]",
+        "[np.load(stream, allow_pickle=True) for _ in range(count)]",
         (f"{TEST_BM25}::test_no_file_is_unpickled",),
     ),
     Mutant(

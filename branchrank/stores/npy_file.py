@@ -1,0 +1,78 @@
+"""Read ``.npy`` files as NumPy writes arrays of numbers, and nothing else that the format allows.
+
+NumPy evaluates the header of a file as a Python literal: a damaged one raises whatever Python's parser does,
+and one of another shape reserves the memory that it names. Here the header is matched, and the file must
+have exactly the bytes that the header describes.
+"""
+
+from __future__ import annotations
+
+import math
+import os
+import re
+from typing import Any, BinaryIO
+
+import numpy as np
+from numpy.typing import NDArray
+
+_MAGIC = b"\x93NUMPY\x01\x00"
+_HEADER = re.compile(
+    rb"\{'descr': '([<|][a-zA-Z]\d{1,3})', 'fortran_order': False, 'shape': \(([\d, ]{0,60})\), \} *\n"
+)
+
+
+def read_npy(stream: BinaryIO) -> NDArray[Any]:
+    """Return the array in an open file. Raises ``ValueError`` for any other content."""
+    dtype, shape = _header(stream)
+    content = stream.read()
+    _check_size(len(content), dtype, shape)
+    return np.frombuffer(content, dtype).reshape(shape)
+
+
+def map_npy(stream: BinaryIO) -> NDArray[Any]:
+    """Memory-map the array in an open file on the disk. Raises ``ValueError`` for any other content."""
+    return map_npys(stream, 1)[0]
+
+
+def map_npys(stream: BinaryIO, count: int) -> list[NDArray[Any]]:
+    """Memory-map ``count`` arrays that follow each other in an open file on the disk.
+
+    Raises ``ValueError`` for any other content.
+    """
+    arrays: list[NDArray[Any]] = []
+    size = os.fstat(stream.fileno()).st_size
+    for number in range(count):
+        dtype, shape = _header(stream)
+        offset = stream.tell()
+        end = offset + dtype.itemsize * math.prod(shape)
+        # The last array ends where the file does; the others do not end after it.
+        _check_size(size - offset if number == count - 1 else min(end, size) - offset, dtype, shape)
+        if math.prod(shape):
+            arrays.append(np.memmap(stream, dtype=dtype, mode="r", offset=offset, shape=shape))
+        else:
+            arrays.append(np.empty(shape, dtype))
+        stream.seek(end)
+    return arrays
+
+
+def _header(stream: BinaryIO) -> tuple[np.dtype[Any], tuple[int, ...]]:
+    start = stream.read(len(_MAGIC) + 2)
+    if not start.startswith(_MAGIC):
+        raise ValueError("it is not a .npy file of format 1.0")
+    header = stream.read(int.from_bytes(start[-2:], "little"))
+    found = _HEADER.fullmatch(header)
+    if found is None:
+        raise ValueError("its header does not describe an array of numbers")
+    try:
+        dtype = np.dtype(found[1].decode())
+    except TypeError as error:
+        raise ValueError(f"its header names no type of numbers: {error}") from None
+    return dtype, tuple(int(number) for number in found[2].replace(b",", b" ").split())
+
+
+def _check_size(size: int, dtype: np.dtype[Any], shape: tuple[int, ...]) -> None:
+    wanted = dtype.itemsize * math.prod(shape)
+    if size != wanted or dtype.hasobject:
+        raise ValueError(
+            f"it has {size} bytes of numbers, and its header describes {wanted}: {dtype} {shape}"
+        )

@@ -1,0 +1,199 @@
+"""Readers of documents: any bytes have sections that partition the lines, and chunks inside them."""
+
+from __future__ import annotations
+
+from functools import partial
+
+import msgspec
+from corpus.invariants import problems_of
+from support.worlds import PAGES
+
+from branchrank.corpus.reading import read_document
+from branchrank.questions.mining import mine_questions
+from branchrank.tree.build import build_nodes
+from branchrank.tree.check import check_nodes
+from branchrank.tree.pageindex_json import encode_document, export_document, import_document
+from fuzz.target import Target, require, seeds
+
+MARKDOWN = b"""---
+title: Teapot
+tags: [tea, pot]
+---
+
+# Teapot {#pot}
+
+A *kettle* with a [link](guide/brewing.md#errors "title") and `code`.
+A second line.[^1]
+
+## Setext
+
+Heading
+-------
+
+- one
+  - two
+
+    three
+1. four
+
+> quoted
+> ```python
+> open("x")
+> ```
+
+| a | b |
+|---|---|
+| 1 | `2` |
+
+<div class="x"><b>bold</b>
+</div>
+
+:::{note}
+A directive
+:::
+
+![image](x.png) <https://example.org> &amp; \\* ~~gone~~
+
+[^1]: a note
+[ref]: http://example.org
+
+```{code-block} php
+:name: x
+
+echo 1;
+```
+
+~~~
+last
+"""
+MDX = b"""import X from './x'
+
+export const a = 1
+
+# Title {/* comment */}
+
+<Tabs items={['a', 'b']}>
+  <Tab value="a">
+
+  Text {1 + 1} and `{x}`
+
+  </Tab>
+</Tabs>
+
+## Next <Badge text="new" />
+
+{a ? <b>x</b> : null}
+"""
+RST = b"""=====
+Title
+=====
+
+.. _label:
+
+Section
+-------
+
+A ``literal``, a :ref:`link <label>`, |sub| and [1]_ and `out <http://x.y>`_.
+
+.. toctree::
+   :maxdepth: 2
+
+   install
+   Guide <guide/brewing>
+
+.. note:: one
+
+   two
+
+   * three
+   * four
+
+     five
+
+.. code-block:: php
+
+    echo 1;
+
++---+---+
+| a | b |
++===+===+
+| 1 | 2 |
++---+---+
+
+=== ===
+c   d
+=== ===
+3   4
+=== ===
+
+:field: value
+
+term
+  definition ::
+
+    literal
+
+.. |sub| replace:: text
+.. [1] note
+.. _out: http://example.org
+.. include:: /etc/passwd
+.. raw:: html
+
+   <b>x</b>
+
+.. csv-table:: t
+   :file: /etc/passwd
+
+>>> doctest
+1
+
+..
+  comment
+
+Deep
+~~~~
+
+Deeper
+^^^^^^
+end
+"""
+ENTRY = b"A title\nFirst line.\n\nSecond paragraph.\n"
+
+
+def read(source: str, content: bytes) -> None:
+    """Read one file and mine it."""
+    problems = problems_of(source, content, target_tokens=12, scan=False)
+    require(not problems, "; ".join(problems[:3]))
+    mine_questions([read_document(source, content)])
+
+
+_PAGES = tuple(text.encode() for text in PAGES.values())
+
+
+def pageindex(content: bytes) -> None:
+    """Import a PageIndex tree of a fixed file; export it again."""
+    imported = import_document(content, "a.md", MARKDOWN)
+    nodes, _ = build_nodes([imported.document], "corpus")
+    problems = check_nodes(nodes, {"a.md": imported.document.line_count})
+    require(not problems, "; ".join(problems[:3]))
+    again = import_document(encode_document(export_document(imported.document, MARKDOWN)), "a.md", MARKDOWN)
+    spans = [
+        [(each.line_start, each.line_end, each.level) for each in document.sections]
+        for document in (imported.document, again.document)
+    ]
+    require(spans[0] == spans[1], f"{spans[0]} became {spans[1]}")
+
+
+def _trees() -> tuple[bytes, ...]:
+    whole = export_document(read_document("a.md", MARKDOWN), MARKDOWN)
+    return encode_document(whole), msgspec.json.encode({"doc_name": "a", "line_count": 9, "structure": []})
+
+
+TARGETS = (
+    Target("markdown", partial(read, "guide/a.md"), seeds(MARKDOWN, *_PAGES)),
+    Target("mdx", partial(read, "guide/a.mdx"), seeds(MDX, MARKDOWN, *_PAGES)),
+    Target("rst", partial(read, "guide/a.rst"), seeds(RST, *_PAGES)),
+    Target("txt", partial(read, "guide/a.txt"), seeds(RST, *_PAGES)),
+    Target("beir-entry", partial(read, "a.beir"), seeds(ENTRY, MARKDOWN)),
+    Target("pageindex-json", pageindex, _trees),
+)

@@ -1,0 +1,215 @@
+"""Binary files: SQLite, NumPy arrays, pickles. Only their bytes change."""
+
+from __future__ import annotations
+
+import pickle
+import shutil
+from collections.abc import Callable
+from functools import cache
+from pathlib import Path
+
+import numpy as np
+
+from branchrank.embedders import FakeEmbedder
+from branchrank.embedders.cache import SqliteEmbeddingCache, cache_keys
+from branchrank.errors import ArtifactError
+from branchrank.index.sqlite_index import open_fts5
+from branchrank.llm.cassette import Cassette, Recorded
+from branchrank.llm.request import LLMReply, LLMRequest, Message
+from branchrank.ranking.maxsim import TokenVectors
+from branchrank.stores.bm25 import Bm25Index
+from branchrank.stores.pickled_data import read_pickled
+from branchrank.stores.sqlite_fts5 import Fts5Table
+from branchrank.stores.token_file import TokenFile, save_token_vectors
+from branchrank.stores.vectors_exact import load_vectors, save_vectors
+from fuzz.target import Target, require
+from fuzz.world import index, put, scratch
+
+REQUEST = LLMRequest(stage="rerank", messages=(Message(role="user", content="which?"),))
+MODEL = "scripted"
+QUERY = "how do I clear the cache"
+
+
+def _closed(path: Path) -> tuple[bytes, ...]:
+    return (path.read_bytes(),)
+
+
+def _cassette() -> tuple[bytes, ...]:
+    path = scratch() / "seed.sqlite"
+    with Cassette(path) as made:
+        for number in range(3):
+            reply = LLMReply(text=f'["c{number}"]', latency_ms=3.5, model=MODEL)
+            request = LLMRequest(stage="rerank", messages=(Message(role="user", content=f"q{number}"),))
+            made.put(request, MODEL, Recorded(reply=reply))
+        made.put(REQUEST, MODEL, Recorded(reply=LLMReply(text='["c1"]')))
+    return _closed(path)
+
+
+def cassette(content: bytes) -> None:
+    """A replayed cassette gives the recorded reply or none."""
+    path = put("calls.sqlite", content)
+    for suffix in ("-wal", "-shm", "-journal"):
+        path.with_name(path.name + suffix).unlink(missing_ok=True)
+    with Cassette(path, readonly=True) as opened:
+        found = opened.get(REQUEST, MODEL)
+        require(found is None or found.reply.text == '["c1"]', f"another reply: {found!r:.200}")
+        opened.difference(REQUEST, MODEL)
+        opened.models()
+        opened.calls()
+        opened.failures([("", "rerank")])
+        len(opened)
+
+
+@cache
+def _keyword_answer() -> list[str]:
+    return [match.key for match in open_fts5(index()).matches(QUERY, 5)]
+
+
+def _search_file() -> tuple[bytes, ...]:
+    table = open_fts5(index())
+    path = table.file.path
+    table.close()
+    return _closed(path)
+
+
+def search_file(content: bytes) -> None:
+    """A damaged search file is refused, or finds what the whole one finds."""
+    table = Fts5Table(put("fts5/search.sqlite", content))
+    try:
+        found = [match.key for match in table.matches(QUERY, 5)]
+    finally:
+        table.close()
+    require(found == _keyword_answer(), f"{found} instead of {_keyword_answer()}")
+
+
+TEXTS = ("green tea", "black tea", "kettle")
+
+
+def _cache() -> tuple[bytes, ...]:
+    path = scratch() / "seed-cache" / "cache.sqlite"
+    path.parent.mkdir(exist_ok=True)
+    made = SqliteEmbeddingCache(path)
+    made.put_many(_vectors())
+    made.close()
+    return _closed(path)
+
+
+@cache
+def _vectors() -> dict[str, np.ndarray]:
+    model = FakeEmbedder(16)
+    keys = cache_keys(model.identity, "", TEXTS)
+    return dict(zip(keys, model.embed_documents(TEXTS), strict=True))
+
+
+def embedding_cache(content: bytes) -> None:
+    """A damaged cache gives right vectors or none, and takes new ones."""
+    folder = scratch() / "cache"
+    shutil.rmtree(folder, ignore_errors=True)
+    path = put("cache/cache.sqlite", content)
+    opened = SqliteEmbeddingCache(path)
+    try:
+        found = opened.get_many(list(_vectors()), 16)
+        for key, vector in found.items():
+            require(np.array_equal(vector, _vectors()[key]), "another vector")
+        opened.put_many(_vectors())
+    finally:
+        opened.close()
+
+
+def _npy() -> tuple[bytes, ...]:
+    path = scratch() / "seed.npy"
+    save_vectors(path, FakeEmbedder(16).embed_documents(TEXTS))
+    return _closed(path)
+
+
+def vectors(content: bytes) -> None:
+    """An array of another type or shape is refused."""
+    matrix = load_vectors(put("vectors.npy", content), 3, 16)
+    require(matrix.shape == (3, 16) and matrix.dtype == np.float32, f"{matrix.dtype} {matrix.shape}")
+    float(np.asarray(matrix).astype(np.float64).min())
+
+
+def _bm25_files() -> Path:
+    folder = scratch() / "seed-bm25"
+    if not folder.exists():
+        from branchrank.settings import Bm25Settings
+
+        Bm25Index.build(["a", "b", "c"], TEXTS, Bm25Settings()).save(folder)
+    return folder
+
+
+def bm25(name: str) -> Callable[[bytes], None]:
+    """A BM25 index of which one file is changed is refused; its header may say the same differently."""
+
+    def run(content: bytes) -> None:
+        folder = scratch() / "bm25"
+        shutil.copytree(_bm25_files(), folder, dirs_exist_ok=True)
+        (folder / name).write_bytes(content)
+        found = [each.key for each in Bm25Index.load(folder).search("green tea", 3)]
+        require(found[:1] == ["a"], f"found {found}")
+
+    return run
+
+
+def _token_files() -> Path:
+    folder = scratch() / "seed-tokens"
+    if not folder.exists():
+        entries = [
+            TokenVectors(np.full((n, 4), n, dtype=np.int8), np.ones(n, dtype=np.float32)) for n in (1, 2, 3)
+        ]
+        save_token_vectors(folder, ["0" * 64, "1" * 64, "2" * 64], entries)
+    return folder
+
+
+def tokens(name: str) -> Callable[[bytes], None]:
+    """Token vectors of which one file is changed."""
+
+    def run(content: bytes) -> None:
+        folder = scratch() / "tokens"
+        shutil.copytree(_token_files(), folder, dirs_exist_ok=True)
+        (folder / name).write_bytes(content)
+        opened = TokenFile(folder, ["a", "b", "c"], "int8")
+        for key, rows in zip("abc", (1, 2, 3), strict=True):
+            found = opened.vectors(key)
+            require(len(found.values) == len(found.scales), f"{key}: {found}")
+            require(name != "values" or len(found.values) == rows, f"{key}: {found}")
+        opened.keys  # noqa: B018
+
+    return run
+
+
+class Point:
+    """A record as qdrant-client pickles one."""
+
+    def __init__(self) -> None:
+        self.__dict__ |= {"id": "x", "vector": [0.5, 0.25], "payload": {"text": "tea", "lines": (1, 2)}}
+
+
+def _pickles() -> tuple[bytes, ...]:
+    plain = {"id": 1, "vector": {"dense": [0.25] * 3}, "payload": {"a": None, "b": {1, 2}, "c": (True,)}}
+    return tuple(pickle.dumps(value, protocol) for value in (plain, Point()) for protocol in (4, 5))
+
+
+def pickled(content: bytes) -> None:
+    """Pickles are data or a ``ValueError``, which its callers turn into an error of theirs."""
+    try:
+        read_pickled(content, frozenset({"fuzz.targets.stores.Point"}))
+    except ValueError as error:
+        raise ArtifactError(str(error)) from None
+
+
+def _file(folder: Callable[[], Path], name: str) -> Callable[[], tuple[bytes, ...]]:
+    return lambda: _closed(folder() / name)
+
+
+TARGETS = (
+    Target("cassette", cassette, _cassette, is_text=False),
+    Target("fts5-file", search_file, _search_file, is_text=False),
+    Target("embedding-cache", embedding_cache, _cache, is_text=False),
+    Target("vectors", vectors, _npy, is_text=False),
+    Target("bm25-header", bm25("bm25.json"), _file(_bm25_files, "bm25.json")),
+    Target("bm25-weights", bm25("weights.npy"), _file(_bm25_files, "weights.npy"), is_text=False),
+    Target("token-offsets", tokens("offsets.npy"), _file(_token_files, "offsets.npy"), is_text=False),
+    Target("token-values", tokens("values"), _file(_token_files, "values"), is_text=False),
+    Target("pickle", pickled, _pickles, is_text=False),
+)

@@ -1,0 +1,87 @@
+"""Mutated files, queries and requests are read or refused: no crash, no hang, no wrong result."""
+
+from __future__ import annotations
+
+import logging
+import os
+from collections.abc import Iterator
+from pathlib import Path
+from random import Random
+
+import pytest
+from hypothesis import HealthCheck, Phase, given, settings
+from hypothesis import strategies as st
+
+from fuzz.__main__ import fuzz
+from fuzz.mutation import mutated
+from fuzz.target import Target, failure_of
+from fuzz.targets import TARGETS
+
+FOUND = Path(__file__).with_name("found")
+#: Inputs of each target in the short form.
+INPUTS = 40
+#: Inputs of targets that start a program, or read a workspace, for each.
+SLOW = {"grep-query": 8, "experiment": 12, "settings": 15, "run-with-rows": 25, "retrieve": 20}
+#: Seconds for each target in the long form, for which atheris chooses what to change.
+SECONDS = 10.0
+
+
+@pytest.fixture(autouse=True)
+def quiet() -> Iterator[None]:
+    """Servers log what they refuse."""
+    logging.disable(logging.CRITICAL)
+    yield
+    logging.disable(logging.NOTSET)
+
+
+@pytest.mark.parametrize("target", TARGETS.values(), ids=TARGETS)
+def test_the_seeds_are_valid(target: Target) -> None:
+    """Mutations of an input that is refused at once would test nothing."""
+    for content in target.seeds:
+        target.run(content)
+
+
+@pytest.mark.parametrize("target", TARGETS.values(), ids=TARGETS)
+def test_mutated_inputs_are_read_or_refused(target: Target) -> None:
+    @settings(
+        derandomize=True,
+        max_examples=SLOW.get(target.name, INPUTS),
+        deadline=None,
+        database=None,
+        suppress_health_check=list(HealthCheck),
+        phases=[Phase.generate],
+    )
+    @given(content=st.sampled_from(target.seeds), number=st.integers(0, 2**32))
+    def reads(content: bytes, number: int) -> None:
+        changed = mutated(content, Random(number), target.seeds, text=target.is_text)
+        failure = failure_of(target, changed)
+        assert failure is None, f"{failure.kind}: {failure.error}\ninput: {changed[:500]!r}"
+
+    reads()
+
+
+def found_inputs() -> list[Path]:
+    """Inputs that failed once."""
+    return sorted(path for path in FOUND.glob("*/*") if path.is_file())
+
+
+@pytest.mark.parametrize(
+    "path", [pytest.param(path, id=f"{path.parent.name}/{path.name}") for path in found_inputs()]
+)
+def test_an_input_that_failed_once_is_read_or_refused(path: Path) -> None:
+    failure = failure_of(TARGETS[path.parent.name], path.read_bytes())
+    assert failure is None, f"{failure.kind}: {failure.error}"
+
+
+def test_every_found_input_belongs_to_a_target() -> None:
+    assert {path.parent.name for path in found_inputs()} <= set(TARGETS)
+
+
+@pytest.mark.full
+def test_inputs_chosen_by_coverage_are_read_or_refused() -> None:
+    """Each target in a process of its own, two at a time; ``build/harness/fuzz.json`` has the counts."""
+    pytest.importorskip("atheris")
+    seconds = float(os.environ.get("BRANCHRANK_FUZZ_SECONDS", SECONDS))
+    report = fuzz(TARGETS, seconds, 42, guided=True, jobs=2)
+    assert not report["failures"], report["failures"]
+    assert all(count > len(TARGETS[name].seeds) for name, count in report["by_target"].items())
