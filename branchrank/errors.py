@@ -17,6 +17,7 @@
     |   +-- ReplayError                 a cassette lacks a call
     +-- StorageError                8   the disk is full, read-only or failing
     +-- FailedRunError              9   a run was written, but a predictor or its LLM failed every time
+    +-- WorkerError                11   a Ray cluster can't be reached, or workers keep ending
 
 Exit code 130 means interrupted (Ctrl-C) and 143 terminated. ``gate`` has codes of its own: 0 pass,
 1 fail, 10 undecided.
@@ -25,6 +26,7 @@ Exit code 130 means interrupted (Ctrl-C) and 143 terminated. ``gate`` has codes 
 from __future__ import annotations
 
 import difflib
+import re
 from collections.abc import Iterable
 from pathlib import Path
 
@@ -42,6 +44,10 @@ class BranchRankError(Exception):
         super().__init__(message)
         self.message = message
         self.remedy = remedy
+
+    def __reduce__(self) -> tuple[object, ...]:
+        """Pickle by attributes, because the arguments of subclasses differ; workers send errors this way."""
+        return _unpickled, (type(self), self.args, self.__dict__)
 
     def __str__(self) -> str:
         return f"{self.message}\n  fix: {self.remedy}" if self.remedy else self.message
@@ -86,14 +92,14 @@ class LostCollectionError(ArtifactError):
 
 
 class MissingDependencyError(BranchRankError):
-    """An optional package is not installed."""
+    """A package is not installed: of an ``extra``, or without one a dependency that was left out."""
 
     exit_code = 5
 
-    def __init__(self, package: str, *, extra: str, purpose: str) -> None:
+    def __init__(self, package: str, *, purpose: str, extra: str = "") -> None:
         super().__init__(
             f"{purpose} needs the package {package!r}, which is not installed",
-            remedy=f'pip install "branchrank[{extra}]"',
+            remedy=f"pip install {_requirements(package, extra)}",
         )
 
 
@@ -123,6 +129,44 @@ class FailedRunError(BranchRankError):
     """A benchmark ran and was written, but every query of a predictor or every call of its LLM failed."""
 
     exit_code = 9
+
+
+class WorkerError(BranchRankError):
+    """A Ray cluster can't be reached, workers can't be started, or a shard's workers keep ending."""
+
+    exit_code = 11
+
+
+def _unpickled(
+    kind: type[BranchRankError], arguments: tuple[object, ...], attributes: dict[str, object]
+) -> BranchRankError:
+    """Make an error again without calling its constructor."""
+    error = kind.__new__(kind, *arguments)
+    error.__dict__.update(attributes)
+    return error
+
+
+def _requirements(package: str, extra: str) -> str:
+    """Return the requirements of an extra, else of the package, quoted for a shell.
+
+    They are those of BranchRank's metadata. ``branchrank[extra]`` would make pip look for BranchRank on an
+    index, where it is not published.
+    """
+    from importlib import metadata  # not for each command
+
+    try:
+        listed = [each.partition(";") for each in metadata.requires("branchrank") or ()]
+    except metadata.PackageNotFoundError:
+        listed = []
+    name = re.sub("[-_.]+", "-", package).lower()
+    own = re.compile(rf"{re.escape(name)}(?![\w.-])")
+    found = [
+        f'"{requirement.strip()}"'
+        for requirement, _, marker in listed
+        if (f"extra == {extra!r}" in marker.replace('"', "'") if extra else not marker)
+        and (extra or own.match(requirement))
+    ]
+    return " ".join(found) or name
 
 
 def suggestion(name: str, known: Iterable[str]) -> str:

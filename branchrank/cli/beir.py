@@ -14,6 +14,7 @@ from branchrank.settings import (
     BenchmarkSettings,
     Bm25Settings,
     CacheSettings,
+    EngineSettings,
     IndexSettings,
     LateInteractionSettings,
     LocalSettings,
@@ -33,7 +34,7 @@ def command() -> None:
     """Use BEIR folders: `beir run` benchmarks predictors on one, `beir questions` makes its questions."""
 
 
-@command.command("run", help_name="beir run")
+@command.command("run", help_name="beir run", resumes=True)
 @click.argument("folder", type=click.Path(path_type=Path, file_okay=False))
 @click.option("--split", default="test", show_default=True, help="The qrels: qrels/SPLIT.tsv.")
 @click.option(
@@ -63,7 +64,7 @@ def command() -> None:
 @REPORTS
 @FRESH
 @QUIET
-@settings_options(IndexSettings, Bm25Settings, CacheSettings)
+@settings_options(IndexSettings, Bm25Settings, CacheSettings, EngineSettings)
 @settings_options(BenchmarkSettings, LocalSettings, LateInteractionSettings, only=OPEN_SETTINGS)
 def run(
     folder: Path,

@@ -19,6 +19,7 @@ from branchrank.settings import (
     BenchmarkSettings,
     Bm25Settings,
     CacheSettings,
+    EngineSettings,
     GrepSettings,
     HybridSettings,
     IndexSettings,
@@ -31,7 +32,7 @@ from branchrank.settings import (
 )
 
 
-@click.command("benchmark", cls=Command)
+@click.command("benchmark", cls=Command, resumes=True)
 @data_dir_option
 @click.option(
     "--predictor",
@@ -72,6 +73,7 @@ from branchrank.settings import (
     LLMSettings,
     IndexSettings,
     CacheSettings,
+    EngineSettings,
 )
 def command(
     data_dir: Path,

@@ -8,11 +8,12 @@ from pathlib import Path
 
 import click
 
+from branchrank.cli.options import DEMO_FOLDER
 from branchrank.cli.terminal import Command, safe, say
 
 
-@click.command("demo", cls=Command)
-@click.argument("folder", default="branchrank-demo", type=click.Path(path_type=Path, file_okay=False))
+@click.command("demo", cls=Command, resumes=True)
+@click.argument("folder", default=DEMO_FOLDER, type=click.Path(path_type=Path, file_okay=False))
 @click.option("--open", "open_report", is_flag=True, help="Open the report in the browser.")
 @click.option("--fresh", is_flag=True, help="Measure again where a finished run exists.")
 @click.option("--quiet", is_flag=True, help="No progress.")

@@ -29,7 +29,7 @@ HINT = "y(es), p(artly), n(o), s(kip), q(uit); y 12-14: only these lines answer"
 MOST_LINES = 60
 
 
-@click.command("label", cls=Command, help_name="questions label")
+@click.command("label", cls=Command, help_name="questions label", resumes=True)
 @click.argument("run", type=RUN)
 @data_dir_option
 @click.option(

@@ -17,6 +17,8 @@ F = TypeVar("F", bound=Callable[..., Any])
 #: Click's context key under which the flags that were given are collected.
 _GIVEN = "branchrank.settings"
 DEFAULT_DATA_DIR = Path("data")
+DEFAULT_REPORTS = Path("reports")
+DEMO_FOLDER = Path("branchrank-demo")
 
 
 def settings_options(*parts: type[Settings], only: frozenset[str] | None = None) -> Callable[[F], F]:

@@ -129,8 +129,10 @@ def show_passage(text: str, indent: int = 4) -> None:
         click.secho(f"{margin}... {len(lines) - SHOWN_LINES} more lines", dim=True)
 
 
-def as_utf8(_context: click.Context, _parameter: click.Parameter, text: str | None) -> str | None:
-    """A click callback: make the argument encodable as UTF-8."""
+def query_text(_context: click.Context, _parameter: click.Parameter, text: str | None) -> str | None:
+    """A click callback: refuse an empty query, and make it encodable as UTF-8."""
+    if text is not None and not text.strip():
+        raise click.BadParameter("it is empty; write the question in quotes")
     return None if text is None else encodable(text)
 
 
@@ -151,7 +153,7 @@ def query_options(function: Callable[..., None]) -> Callable[..., None]:
             show_default=True,
             help="The workspace to search.",
         ),
-        click.argument("query", required=False, callback=as_utf8),
+        click.argument("query", required=False, callback=query_text),
     ):
         function = decorate(function)
     return function

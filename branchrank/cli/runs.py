@@ -6,16 +6,8 @@ from pathlib import Path
 
 import click
 
+from branchrank.cli.options import DEFAULT_REPORTS, DEMO_FOLDER
 from branchrank.cli.terminal import Command, safe, say
-
-REPORTS = click.option(
-    "--reports",
-    type=click.Path(path_type=Path, file_okay=False),
-    default=Path("reports"),
-    show_default=True,
-    help="Where the runs are.",
-)
-
 
 RUN = click.Path(path_type=Path, file_okay=False)
 WHERE = click.option(
@@ -27,14 +19,19 @@ WHERE = click.option(
 
 
 @click.command("list", cls=Command)
-@REPORTS
-def list_runs(reports: Path) -> None:
+@click.option(
+    "--reports",
+    type=click.Path(path_type=Path, file_okay=False),
+    help="Where the runs are. Default: reports, and that of the demo in branchrank-demo.",
+)
+def list_runs(reports: Path | None) -> None:
     """List the runs, oldest first: directory, status, questions, predictors."""
     from branchrank import library
 
-    runs = library.list_runs(reports)
+    folders = (DEFAULT_REPORTS, DEMO_FOLDER / DEFAULT_REPORTS) if reports is None else (reports,)
+    runs = [run for folder in folders for run in library.list_runs(folder)]
     if not runs:
-        say(f"there are no runs in {reports}; --reports names the folder that holds them")
+        say(f"there are no runs in {folders[0]}; --reports names the folder that holds them")
     for run in runs:
         click.echo(str(run))
 

@@ -9,7 +9,7 @@ import click
 import msgspec
 
 from branchrank.cli.options import data_dir_option, filter_option, given_flags, settings_options
-from branchrank.cli.querying import as_utf8, open_workspace, show_passage
+from branchrank.cli.querying import open_workspace, query_text, show_passage
 from branchrank.cli.terminal import Command, safe
 from branchrank.printable import safe_line
 from branchrank.records import Hit, Record
@@ -27,7 +27,7 @@ class SearchAnswer(Record, frozen=True, kw_only=True):
 
 
 @click.command("search", cls=Command)
-@click.argument("query", callback=as_utf8)
+@click.argument("query", callback=query_text)
 @data_dir_option
 @click.option(
     "--mode",

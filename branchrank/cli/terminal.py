@@ -8,10 +8,11 @@ import os
 import re
 import signal
 import sys
+import traceback
 from collections.abc import Iterator
 from io import TextIOWrapper
-from types import FrameType
-from typing import Any
+from types import FrameType, TracebackType
+from typing import TYPE_CHECKING, Any, NoReturn
 
 import click
 
@@ -20,6 +21,9 @@ from branchrank.cli.remedies import remedy_for
 from branchrank.errors import BranchRankError, StorageError, suggestion
 from branchrank.printable import safe as safe
 from branchrank.progress_bars import progress_bars as progress_bars
+
+if TYPE_CHECKING:
+    from branchrank.redactor import Redactor
 
 INTERRUPTED = 130
 TERMINATED = 143
@@ -47,10 +51,29 @@ def import_from_here() -> None:
 
 
 def show_error(error: BranchRankError, command: click.Command) -> None:
-    """Print the error, and its fix with flags that the command has."""
-    click.secho(f"error: {safe(error.message)}", fg="red", err=True)
+    """Print the error, and its fix with flags that the command has, without the environment's keys."""
+    redact = _redactor()
+    click.secho(f"error: {safe(redact(error.message))}", fg="red", err=True)
     if remedy := remedy_for(error.remedy, command):
-        click.echo(f"  fix: {safe(remedy)}", err=True)
+        click.echo(f"  fix: {safe(redact(remedy))}", err=True)
+
+
+def _redactor() -> Redactor:
+    from branchrank.redactor import Redactor, environment_secrets
+
+    return Redactor(environment_secrets(os.environ))
+
+
+def _print_fault(kind: type[BaseException], error: BaseException, trace: TracebackType | None) -> None:
+    """Print the traceback of a fault of the program, without the environment's keys."""
+    sys.stderr.write(_redactor()("".join(traceback.format_exception(kind, error, trace))))
+
+
+def _end_without_reader(ctx: click.Context) -> NoReturn:
+    """End with 0 and no message: the reader of the output is gone, as with ``| head``."""
+    with contextlib.suppress(OSError):  # what is still buffered goes nowhere at the exit
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+    ctx.exit(0)
 
 
 class Terminated(SystemExit):
@@ -70,7 +93,7 @@ def _open_closed_streams() -> None:
 
 @contextlib.contextmanager
 def _suggestions(command: click.Command, ctx: click.Context) -> Iterator[None]:
-    """Add the nearest flag or choice to click's refusal of an unknown one."""
+    """Add the nearest flag or choice to click's refusal of an unknown one; help may lose its reader."""
     try:
         yield
     except click.NoSuchOption as error:
@@ -84,16 +107,20 @@ def _suggestions(command: click.Command, ctx: click.Context) -> Iterator[None]:
             near = _nearest(given[1], [str(each) for each in kind.choices])
             raise click.BadParameter(f"{error.message}{near}", ctx, error.param) from None
         raise
+    except BrokenPipeError:  # of --help
+        _end_without_reader(ctx)
 
 
 class Command(click.Command):
     """A click command whose errors are a message, a remedy and an exit code, never a traceback.
 
-    ``help_name`` is the whole name of a command of a group, where its help has headings.
+    ``help_name`` is the whole name of a command of a group, where its help has headings. ``resumes`` says
+    that the same command, run again after Ctrl-C, continues where it was interrupted.
     """
 
-    def __init__(self, *arguments: Any, help_name: str = "", **named: Any) -> None:
+    def __init__(self, *arguments: Any, help_name: str = "", resumes: bool = False, **named: Any) -> None:
         self.help_name = help_name
+        self.resumes = resumes
         super().__init__(*arguments, **named)
         self.context_settings.setdefault("help_option_names", HELP)
         if entry_name(self) in COMMON:
@@ -116,6 +143,7 @@ class Command(click.Command):
         with contextlib.suppress(ValueError):  # not the main thread
             signal.signal(signal.SIGTERM, _terminate)
         _open_closed_streams()
+        sys.excepthook = _print_fault
         for stream in (sys.stdin, sys.stdout, sys.stderr):
             if isinstance(stream, TextIOWrapper):
                 stream.reconfigure(errors="replace")  # what a terminal can't show is a question mark
@@ -125,16 +153,21 @@ class Command(click.Command):
             show_error(error, self)
             ctx.exit(error.exit_code)
         except (KeyboardInterrupt, click.Abort):  # a prompt raises the second, at the end of the input too
-            click.echo("interrupted; what was finished is kept", err=True)
+            click.echo(self._interrupted(ctx), err=True)
             ctx.exit(INTERRUPTED)
         except BrokenPipeError:
-            sys.stderr.close()
-            ctx.exit(0)
+            _end_without_reader(ctx)
         except OSError as error:
             if error.errno not in FULL:
                 raise
             click.secho(f"error: {safe(str(error))}", fg="red", err=True)
             ctx.exit(StorageError.exit_code)
+
+    def _interrupted(self, ctx: click.Context) -> str:
+        if not self.resumes:
+            return "interrupted"
+        fresh = " without --fresh" if ctx.params.get("fresh") else ""
+        return f"interrupted; run the same command again{fresh} to continue: finished work is kept"
 
 
 class Group(click.Group):

@@ -23,7 +23,7 @@ def token_counter() -> Callable[[str], int]:
 
     spec = find_spec(_PACKAGE)
     if spec is None or not spec.submodule_search_locations:
-        raise MissingDependencyError(_PACKAGE, extra="all", purpose="measuring chunks")
+        raise MissingDependencyError(_PACKAGE, purpose="measuring chunks")
     tokenizer = Tokenizer.from_file(str(Path(spec.submodule_search_locations[0], "model", "tokenizer.json")))
     tokenizer.no_truncation()
     tokenizer.no_padding()

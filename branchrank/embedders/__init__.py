@@ -62,14 +62,18 @@ def open_embedder(settings: IndexSettings, *, notify: Notify | None = None) -> E
     Raises :class:`UsageError` for a malformed name, and :class:`~branchrank.errors.ModelError` if the model
     is not available. It never falls back to another model.
     """
+    check_name(settings.embedder)
     route, _, model = settings.embedder.partition(":")
+    precision = settings.embedder_precision
+    if settings.embedder in (minilm.MODEL, minilm.HUB_NAME):
+        return minilm.MiniLMEmbedder(precision=precision)
+    if minilm.is_model(folder := Path(settings.embedder).expanduser()):
+        return minilm.MiniLMEmbedder(folder, precision=precision)
+    if precision != "float32" and (settings.embedder == NONE or route in _routes()):
+        raise _float32_only(settings)
     if settings.embedder == NONE:
         return NoEmbedder()
     if route == "fake":
-        if model and not model.isdecimal():
-            raise UsageError(
-                f"embedder {settings.embedder!r}: {model!r} is not a dimension", remedy="use fake or fake:64"
-            )
         return FakeEmbedder(int(model)) if model else FakeEmbedder()
     if route == "openai":
         from branchrank.embedders.openai import OpenAIEmbedder
@@ -79,38 +83,66 @@ def open_embedder(settings: IndexSettings, *, notify: Notify | None = None) -> E
         from branchrank.embedders.ollama import OllamaEmbedder
 
         return OllamaEmbedder(model, settings.embedding_url)
-    if settings.embedder in (minilm.MODEL, minilm.HUB_NAME):
-        return minilm.MiniLMEmbedder()
-    if minilm.is_model(folder := Path(settings.embedder).expanduser()):
-        return minilm.MiniLMEmbedder(folder)
     installed = open_installed(route, model, notify)
     if installed is not None:
         return installed
-    if model and not folder.exists():  # names on the hub don't contain a colon
-        raise UsageError(
-            f"embedder {settings.embedder!r}: there is no route {route!r}{or_else(route, _routes())}",
-            remedy="correct --embedder, or install the package that provides it",
-        )
-    meant = _meant(settings.embedder)
-    if meant and "/" not in settings.embedder and not folder.exists():  # names on the hub have an owner
-        raise UsageError(f"there is no embedder {settings.embedder!r}; {meant}", remedy="correct --embedder")
     try:
-        return _open_named(settings.embedder, settings.embedding_revision, notify or (lambda line: None))
+        return _open_named(settings, notify or (lambda line: None))
     except ModelError as error:
-        if meant:
+        if meant := _meant(settings.embedder):
             raise ModelError(f"{error.message}; {meant}", remedy=error.remedy) from error
         raise
 
 
-def _open_named(model: str, revision: str, notify: Notify) -> Embedder:
-    """Open the model in a folder or on the hub. A ColBERT checkpoint gets :class:`ColbertEmbedder`."""
+def check_name(embedder: str) -> None:
+    """Raise :class:`UsageError` for a name that is malformed or misspelt; nothing is loaded."""
+    route, _, model = embedder.partition(":")
+    if route == "fake" and model and not model.isdecimal():
+        raise UsageError(f"embedder {embedder!r}: {model!r} is not a dimension", remedy="use fake or fake:64")
+    if Path(embedder).expanduser().exists():
+        return
+    if model and route not in _routes():  # names on the hub don't contain a colon
+        raise UsageError(
+            f"embedder {embedder!r}: there is no route {route!r}{or_else(route, _routes())}",
+            remedy="correct --embedder, or install the package that provides it",
+        )
+    meant = _meant(embedder)
+    if meant and "/" not in embedder and route not in _routes():  # names on the hub have an owner
+        raise UsageError(f"there is no embedder {embedder!r}; {meant}", remedy="correct --embedder")
+
+
+def _open_named(settings: IndexSettings, notify: Notify) -> Embedder:
+    """Open the model in a folder or on the hub.
+
+    A ColBERT checkpoint gets :class:`ColbertEmbedder`, a NomicBert :class:`NomicEmbedder` unless PyTorch has
+    a GPU, any other model :class:`SentenceTransformersEmbedder`.
+    """
     from branchrank.embedders.colbert import ColbertEmbedder, is_colbert
     from branchrank.embedders.hub import model_folder
-    from branchrank.embedders.sentence_transformers import SentenceTransformersEmbedder
+    from branchrank.embedders.nomic import NomicEmbedder, is_nomic
+    from branchrank.embedders.sentence_transformers import (
+        SentenceTransformersEmbedder,
+        has_accelerator,
+        require_library,
+    )
 
-    if is_colbert(model_folder(model, revision, notify)):
+    model, revision, precision = settings.embedder, settings.embedding_revision, settings.embedder_precision
+    require_library(f"the embedder {model}")  # before the model is downloaded
+    folder = model_folder(model, revision, notify)
+    if is_nomic(folder) and (precision != "float32" or not has_accelerator()):
+        return NomicEmbedder(folder, model, revision, precision=precision)
+    if precision != "float32":
+        raise _float32_only(settings)
+    if is_colbert(folder):
         return ColbertEmbedder(model, revision, notify=notify)
     return SentenceTransformersEmbedder(model, revision, notify=notify)
+
+
+def _float32_only(settings: IndexSettings) -> UsageError:
+    return UsageError(
+        f"the embedder {settings.embedder} has no precision {settings.embedder_precision}",
+        remedy=f"--embedder-precision float32, or --embedder {minilm.MODEL}",
+    )
 
 
 def _meant(embedder: str) -> str:

@@ -62,7 +62,7 @@ def ripgrep_binary() -> Path:
     for candidate in candidates:
         if candidate.is_file() and os.access(candidate, os.X_OK):
             return candidate.resolve()
-    raise MissingDependencyError("ripgrep", extra="all", purpose="grep search")
+    raise MissingDependencyError("ripgrep", purpose="grep search")
 
 
 def search_files(

@@ -13,6 +13,14 @@ from branchrank.errors import InputError
 Qrels = dict[str, dict[str, int]]
 
 
+_ORDER = "The order is: branchrank score-trec RUN QRELS, but branchrank compare-trec QRELS RUN"
+#: (Columns expected, columns found) -> the likely mistake.
+_OTHER_KIND = {
+    (4, 6): f"this looks like a run, not like qrels. {_ORDER}",
+    (6, 4): f"these look like qrels, not like a run. {_ORDER}",
+}
+
+
 def read_qrels(path: Path) -> Qrels:
     """Read TREC qrels, or those of a BEIR folder (``.tsv`` with a header), by query.
 
@@ -42,7 +50,10 @@ def columns_of(path: Path, count: int, expected: str) -> Iterator[tuple[int, lis
                 if not line.strip():
                     continue
                 if len(columns) != count:
-                    raise InputError(f"{path}:{number}: {len(columns)} columns; a line is {expected}")
+                    raise InputError(
+                        f"{path}:{number}: {len(columns)} columns; a line is {expected}",
+                        remedy=_OTHER_KIND.get((count, len(columns)), ""),
+                    )
                 yield number, [column.strip() for column in columns]
     except OSError as error:
         raise InputError(f"cannot read {path}: {error.strerror}", remedy="check the path") from error

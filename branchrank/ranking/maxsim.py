@@ -56,6 +56,16 @@ def quantise(rows: NDArray[np.float32], precision: TokenPrecision) -> TokenVecto
     return TokenVectors(values, (1.0 / np.maximum(lengths, np.finfo(np.float32).tiny)).astype(np.float32))
 
 
+def unit_tokens(vectors: TokenVectors) -> NDArray[np.float32]:
+    """The unit rows of stored token vectors, float32 ``(tokens, d)``, for a store that keeps plain numbers.
+
+    >>> unit_tokens(quantise(np.array([[0.6, 0.8]], dtype=np.float32), "int8")).round(3).tolist()
+    [[0.599, 0.801]]
+    """
+    rows: NDArray[np.float32] = vectors.values.astype(np.float32) * vectors.scales[:, np.newaxis]
+    return rows
+
+
 def maxsim(query: TokenVectors, documents: Sequence[TokenVectors]) -> NDArray[np.float64]:
     """MaxSim of a query with each document, in -1..1, shape ``(len(documents),)``.
 

@@ -18,7 +18,7 @@ from branchrank.printable import safe
 from branchrank.records import Record
 from branchrank.report.blocks import Block, Cell, Paragraph, Points, Report, Section, Strong, Table
 from branchrank.report.markdown import markdown
-from branchrank.report.terminal import PIPE_WIDTH, say
+from branchrank.report.terminal import PIPE_WIDTH, PipedConsole, say
 from branchrank.runs.csv_text import table_csv
 from branchrank.runs.datasets import DatasetComparison, compare_datasets
 from branchrank.runs.run import RunData
@@ -58,7 +58,7 @@ class DatasetReport(Record, frozen=True, kw_only=True):
 
     def print(self, width: int | None = None) -> None:
         """Print the table, the verdicts and a legend; ``width`` is the terminal's unless it is given."""
-        _print(self.comparison, Console(width=width))
+        _print(self.comparison, PipedConsole(width=width))
 
     @property
     def frame(self) -> pd.DataFrame:

@@ -1,6 +1,6 @@
 """A table of results as LaTeX, to be read into a paper with ``\\input``.
 
-1. The table needs only the package booktabs.
+1. The table needs only the package booktabs. Means are aligned to the right.
 2. The highest mean of each column is bold, including ties, without a test. A mark shows a significant
    difference, and the caption names the test.
 3. Names are text: each character that LaTeX takes for markup is escaped, and a control character is left out.
@@ -40,7 +40,7 @@ def escape(text: str) -> str:
 def latex(table: ResultsTable, *, label: str = "tab:results") -> str:
     """The whole ``table`` environment."""
     letters = table.letters
-    columns = "l" * (len(table.measures) + (2 if letters else 1))
+    columns = ("ll" if letters else "l") + "r" * len(table.measures)
     heading = [*([""] if letters else []), "System", *map(escape, table.measures)]
     return "\n".join(
         [
@@ -87,7 +87,8 @@ def _mean(table: ResultsTable, system: SystemResult, measure: str) -> str:
         value = rf"\textbf{{{value}}}"
     marks = table.marks(system.name, measure)
     raised = r"\dagger" if marks == DAGGER else rf"\mathrm{{{marks}}}"
-    return f"{value}$^{{{raised}}}$" if marks else value
+    # The mark takes no width, so that the digits of a column are aligned.
+    return rf"{value}\rlap{{$^{{{raised}}}$}}" if marks else value
 
 
 def _line(cells: list[str]) -> str:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import errno
+import os
 from collections import Counter
 from collections.abc import Sequence
 
@@ -83,7 +85,9 @@ def summary_table(run: RunData) -> Table:
 
 
 def _shown(run: RunData) -> Sequence[NamedMeasure]:
-    return with_others(tuple(each for each in run.standard if each.name in _RATES), [run.primary])
+    return with_others(
+        tuple(each for each in run.shown if each in run.standard and each.name in _RATES), [run.primary]
+    )
 
 
 def rate_tables(run: RunData) -> list[Table]:
@@ -93,7 +97,7 @@ def rate_tables(run: RunData) -> list[Table]:
     """
     depths = at_depths(run)
     is_mixed = len(run.by_gold) > 1
-    relaxed = [each for each in run.standard if each.name in _RATES and each.mode == "relaxed"]
+    relaxed = [each for each in run.shown if each.name in _RATES and each.mode == "relaxed"]
     shown = [*depths, *relaxed] if is_mixed else depths
     tables = []
     if shown:
@@ -134,14 +138,22 @@ def verdicts(run: RunData) -> list[str]:
     return [f"{opening(each)} {sentence(each)}" for each in run.judgement.comparisons]
 
 
+class PipedConsole(Console):
+    """A console that raises ``BrokenPipeError`` when its reader is gone; rich's own ends the process."""
+
+    def on_broken_pipe(self) -> None:
+        """Called in the handler of the ``BrokenPipeError``."""
+        raise BrokenPipeError(errno.EPIPE, os.strerror(errno.EPIPE))
+
+
 def print_summary(run: RunData) -> None:
     """Print the recommendation with its warnings, one line per predictor, the verdicts, and a legend.
 
     The output fits 80 columns. It is coloured only on terminals, and not if NO_COLOR is set.
     """
-    console = Console()
+    console = PipedConsole()
     if not console.is_terminal:
-        console = Console(width=PIPE_WIDTH)
+        console = PipedConsole(width=PIPE_WIDTH)
     callout = recommendation(run)
     say(console, title(run), style="bold")
     console.print()

@@ -18,7 +18,7 @@ from branchrank.llm.ledger import PriceTable
 from branchrank.records import Count, Record
 from branchrank.runs.provenance import Provenance
 from branchrank.runs.rows import MAX_REPEATS, is_under_way
-from branchrank.safe_open import open_beneath, read_beneath
+from branchrank.safe_open import open_beneath, read_beneath, remove_temporary
 from branchrank.spec import System
 from branchrank.systems.query import read_filters
 
@@ -181,6 +181,12 @@ class RunRecord(Record, frozen=True, kw_only=True):
         }
 
 
+def clear_temporary(directory: Path) -> None:
+    """Remove the temporary files that a killed command left in a run. No other process may write to it."""
+    for folder in (directory.name, f"{directory.name}/{PLOTS}"):
+        remove_temporary(directory.parent, folder)
+
+
 def new_directory(reports: Path, experiment: str, seed: int) -> Path:
     """Make the directory of a new run; a second run in the same second gets the suffix ``-2``."""
     name = re.sub(r"[^A-Za-z0-9._-]+", "-", experiment).strip("-.") or "run"
@@ -229,7 +235,7 @@ def read_run(directory: Path) -> RunRecord:
             raise RunError(
                 f"{directory} was made by {age} version of BranchRank: its schema is {schema}, this version "
                 f"reads {SCHEMA_VERSION}",
-                remedy="run the benchmark again" if schema < SCHEMA_VERSION else "pip install -U branchrank",
+                remedy="run the benchmark again" if schema < SCHEMA_VERSION else "install a newer BranchRank",
             )
         run = msgspec.json.decode(content, type=RunRecord)
         read_filters(run.filters)

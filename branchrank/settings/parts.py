@@ -11,6 +11,9 @@ from branchrank.records import Returns
 from branchrank.settings.base import SEVERAL, Settings, reaches
 from branchrank.settings.systems import LOCAL, SYSTEM_PARTS
 
+#: The number format in which a model computes.
+Precision = Literal["float32", "bfloat16", "int8"]
+
 
 class IndexSettings(Settings, frozen=True, kw_only=True):
     """The settings of an index."""
@@ -19,6 +22,7 @@ class IndexSettings(Settings, frozen=True, kw_only=True):
     title: ClassVar[str] = "Index"
     flag_names: ClassVar[dict[str, str]] = {
         "embedder": "--embedder",
+        "embedder_precision": "--embedder-precision",
         "vector_store": "--vector-store",
         "token_vectors": "--token-vectors",
         "chunk_tokens": "--chunk-tokens",
@@ -34,6 +38,13 @@ class IndexSettings(Settings, frozen=True, kw_only=True):
             "or path, openai:MODEL or ollama:MODEL (see --embedding-url), fake, or none: words only"
         ),
     ] = "nomic-ai/CodeRankEmbed"
+    embedder_precision: Annotated[
+        Precision,
+        Meta(
+            description="number format of all-MiniLM-L6-v2 and CodeRankEmbed; bfloat16 needs the extra "
+            "openvino and a CPU with such instructions; int8: quickest, with less exact vectors"
+        ),
+    ] = "float32"
     embedding_url: Annotated[
         str, reaches("embedding endpoint"), Meta(description="base URL of the embedding endpoint")
     ] = ""
@@ -235,6 +246,46 @@ class EmbeddingSettings(Settings, frozen=True, kw_only=True):
     ] = ""
 
 
+class EngineSettings(Settings, frozen=True, kw_only=True):
+    """Where the work runs. It changes no result, so it is neither part of an index nor of a run's plan."""
+
+    section: ClassVar[str] = "engine"
+    title: ClassVar[str] = "Processes and machines"
+    flag_names: ClassVar[dict[str, str]] = {
+        "kind": "--engine",
+        "jobs": "--jobs",
+        "ray_address": "--ray-address",
+        "ray_ship": "--ray-ship",
+    }
+    kind: Annotated[
+        Literal["local", "ray"],
+        Meta(description="where work is done; local: on this machine; ray: by actors of a Ray cluster"),
+    ] = "local"
+    jobs: Annotated[
+        int,
+        Meta(
+            ge=0,
+            le=4096,
+            description="number of processes, or of Ray actors; 0: this process alone, or one actor for each "
+            "CPU of the cluster",
+        ),
+    ] = 0
+    threads: Annotated[
+        int,
+        Meta(
+            ge=0,
+            le=1024,
+            description="threads of each process for embedding; 0: what one process would use",
+        ),
+    ] = 0
+    ray_address: Annotated[
+        str, Meta(description="HOST:PORT of a Ray cluster, or auto; empty: a cluster of this machine")
+    ] = ""
+    ray_ship: Annotated[
+        bool, Meta(description="send the index and the corpus to the Ray actors, which read them otherwise")
+    ] = False
+
+
 #: The record of every part, in the order of the docs and of ``run.json``.
 PARTS: tuple[type[Settings], ...] = (
     IndexSettings,
@@ -244,4 +295,5 @@ PARTS: tuple[type[Settings], ...] = (
     CacheSettings,
     LLMSettings,
     BenchmarkSettings,
+    EngineSettings,
 )

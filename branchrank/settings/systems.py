@@ -227,6 +227,20 @@ class QdrantSettings(SystemSettings, frozen=True, kw_only=True):
         Meta(ge=0.0, le=1.0, description="weight of dense; 0: sparse only, 1: dense only"),
     ] = QDRANT.branches[0].weight
     enable_hybrid: Annotated[bool, Meta(description="search sparse vectors besides the dense ones")] = True
+    shards: Annotated[
+        int,
+        Meta(ge=0, le=1024, description="shards of a new collection on a server; 0: the server's default"),
+    ] = 0
+    replication_factor: Annotated[
+        int, Meta(ge=0, le=64, description="copies of each shard on a server; 0: the server's default")
+    ] = 0
+    write_consistency: Annotated[
+        int,
+        Meta(ge=0, le=64, description="copies on a server that must confirm a write; 0: its default"),
+    ] = 0
+    on_disk: Annotated[
+        bool, Meta(description="a new collection on a server keeps its vectors on disk, not in memory")
+    ] = False
 
     @property
     def is_existing(self) -> bool:

@@ -24,12 +24,14 @@ from branchrank.stores.qdrant_points import (
     DENSE,
     KEY,
     SPARSE,
+    TOKENS,
     Bm25Encoder,
     Filters,
     Point,
     SparseWeights,
     accepted,
     edge,
+    mean_of_sums,
     point_id,
     ranked_points,
 )
@@ -57,6 +59,7 @@ class EmbeddedCollection:
         try:
             config = msgspec.json.decode((directory / "edge_config.json").read_bytes(), type=_ShardConfig)
             self.dimension = config.vectors[DENSE].size
+            self.token_dimension = config.vectors[TOKENS].size if TOKENS in config.vectors else 0
         except (OSError, KeyError, *NOT_JSON) as error:
             raise self._failure(f"is not a collection with dense vectors ({error})") from error
         self.has_sparse = SPARSE in config.sparse_vectors
@@ -65,12 +68,24 @@ class EmbeddedCollection:
             self._shard: Any = qdrant.EdgeShard.load(str(directory))
 
     @classmethod
-    def create(cls, directory: Path, dimension: int, *, enable_hybrid: bool = True) -> EmbeddedCollection:
-        """Create an empty collection in an empty or new directory; with dense vectors only if not hybrid."""
+    def create(
+        cls, directory: Path, dimension: int, *, enable_hybrid: bool = True, token_dimension: int = 0
+    ) -> EmbeddedCollection:
+        """Create an empty collection in an empty or new directory; without sparse vectors if not hybrid.
+
+        With ``token_dimension`` it has a multivector.
+        """
         qdrant = edge()
         directory.mkdir(parents=True, exist_ok=True)
+        vectors = {DENSE: qdrant.EdgeVectorParams(size=dimension, distance=qdrant.Distance.Cosine)}
+        if token_dimension:
+            vectors[TOKENS] = qdrant.EdgeVectorParams(
+                size=token_dimension,
+                distance=qdrant.Distance.Cosine,
+                multivector_config=qdrant.MultiVectorConfig(qdrant.MultiVectorComparator.MaxSim),
+            )
         config = qdrant.EdgeConfig(
-            vectors={DENSE: qdrant.EdgeVectorParams(size=dimension, distance=qdrant.Distance.Cosine)},
+            vectors=vectors,
             sparse_vectors={SPARSE: qdrant.EdgeSparseVectorParams(modifier=qdrant.Modifier.Idf)}
             if enable_hybrid
             else {},
@@ -121,6 +136,12 @@ class EmbeddedCollection:
             edge().SparseVector(indices=query.indices, values=query.values), SPARSE, n, filters
         )
 
+    def maxsim(self, tokens: Vectors, keys: Sequence[str]) -> dict[str, float]:
+        """MaxSim with points; see :class:`~branchrank.stores.qdrant_points.QdrantCollection`."""
+        if not keys or not len(tokens):
+            return {}
+        return mean_of_sums(self._query(tokens.tolist(), TOKENS, len(keys), {KEY: list(keys)}), tokens)
+
     def close(self) -> None:
         """Flush and close the shard."""
         with self._failures():
@@ -144,6 +165,8 @@ class EmbeddedCollection:
         if self.has_sparse:
             weights = self._encoder.document(point.text)
             vector[SPARSE] = qdrant.SparseVector(indices=weights.indices, values=weights.values)
+        if self.token_dimension and point.tokens is not None and len(point.tokens):
+            vector[TOKENS] = point.tokens.tolist()
         return qdrant.Point(id=point_id(point.key), vector=vector, payload={**point.payload, KEY: point.key})
 
     def _failure(self, reason: str) -> ArtifactError:

@@ -3,7 +3,9 @@
 1. A point's id is the UUID5 of its key, so a chunk has the same point id in every collection.
 2. A point has a named vector ``dense`` (cosine) and, in a hybrid collection, a named sparse vector ``sparse``
    with Qdrant's BM25 term weights. Qdrant computes the IDF over the collection.
-3. A point's payload contains its key under ``key`` and the metadata that filters can use.
+3. If the index keeps token vectors, a point has the multivector ``tokens``, compared by Qdrant's MaxSim: the
+   sum over the query's tokens of the best cosine. BranchRank's is the mean, so it is divided by their number.
+4. A point's payload contains its key under ``key`` and the metadata that filters can use.
 """
 
 from __future__ import annotations
@@ -21,6 +23,7 @@ from branchrank.stores.indexed_text import chunk_terms
 
 DENSE = "dense"
 SPARSE = "sparse"
+TOKENS = "tokens"
 KEY = "key"
 BATCH = 256
 
@@ -38,16 +41,22 @@ class SparseWeights(NamedTuple):
 
 
 class Point(Record, frozen=True, kw_only=True):
-    """One entry of a collection. ``vector`` has unit length, shape ``(d,)``; ``text`` is for BM25."""
+    """One entry of a collection. ``vector`` has unit length, shape ``(d,)``; ``text`` is for BM25.
+
+    ``tokens`` are the unit rows of the text's tokens, ``(tokens, d)``, if the collection has them.
+    """
 
     key: str
     vector: Vectors
     text: str
     payload: dict[str, str | int]
+    tokens: Vectors | None = None
 
 
-def chunk_points(chunks: Sequence[Chunk], vectors: Vectors) -> list[Point]:
-    """A point per chunk; ``vectors`` are their unit rows, ``(len(chunks), d)``."""
+def chunk_points(
+    chunks: Sequence[Chunk], vectors: Vectors, tokens: Sequence[Vectors | None] | None = None
+) -> list[Point]:
+    """A point per chunk; ``vectors`` are their unit rows, ``(len(chunks), d)``, ``tokens`` their tokens'."""
     return [
         Point(
             key=chunk.id,
@@ -59,8 +68,9 @@ def chunk_points(chunks: Sequence[Chunk], vectors: Vectors) -> list[Point]:
                 "line_start": chunk.line_start,
                 "line_end": chunk.line_end,
             },
+            tokens=own,
         )
-        for chunk, vector in zip(chunks, vectors, strict=True)
+        for chunk, vector, own in zip(chunks, vectors, tokens or [None] * len(chunks), strict=True)
     ]
 
 
@@ -74,6 +84,10 @@ class QdrantCollection(Protocol):
     @property
     def has_sparse(self) -> bool:
         """Whether the collection has sparse vectors."""
+
+    @property
+    def token_dimension(self) -> int:
+        """Number of components of a token's vector; 0 if the collection has no multivector."""
 
     def upsert(self, points: Sequence[Point]) -> None:
         """Add points, or replace points with the same key."""
@@ -89,6 +103,9 @@ class QdrantCollection(Protocol):
 
     def sparse(self, query: SparseWeights, n: int, filters: Filters | None = None) -> list[Scored]:
         """The ``n`` best points that pass the filters and share a term, by BM25; ties by key."""
+
+    def maxsim(self, tokens: Vectors, keys: Sequence[str]) -> dict[str, float]:
+        """MaxSim of a query's token vectors ``(tokens, d)`` with points that have tokens, by key."""
 
     def close(self) -> None:
         """Close files or connections."""
@@ -144,6 +161,11 @@ def ranked_points(points: Sequence[Any]) -> list[Scored]:
             remedy="name another collection, or delete this one",
         ) from error
     return sorted(found, key=lambda entry: (-entry.score, entry.key))
+
+
+def mean_of_sums(points: Sequence[Scored], tokens: Vectors) -> dict[str, float]:
+    """Qdrant's sums over the query's tokens as means."""
+    return {key: score / len(tokens) for key, score in points}
 
 
 def _weights(vector: Any) -> SparseWeights:

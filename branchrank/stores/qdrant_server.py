@@ -8,6 +8,8 @@
 3. A response may take ten seconds in all and have at most 64 MiB; it is not decompressed.
 4. If the server fails, an error is raised; the result is never just empty. An upsert returns only when the
    points can be found.
+5. A collection is filled in batches, several at a time. Points that an interrupted filling left are not sent
+   again.
 """
 
 from __future__ import annotations
@@ -15,8 +17,9 @@ from __future__ import annotations
 import contextlib
 import os
 import warnings
-from collections.abc import Iterator, Mapping, Sequence
-from typing import Any
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from typing import Any, NamedTuple
 from urllib.parse import urlsplit
 
 from branchrank.embedders.protocol import Vectors
@@ -27,11 +30,13 @@ from branchrank.stores.qdrant_points import (
     DENSE,
     KEY,
     SPARSE,
+    TOKENS,
     Bm25Encoder,
     Filters,
     Point,
     SparseWeights,
     accepted,
+    mean_of_sums,
     point_id,
     ranked_points,
 )
@@ -39,7 +44,18 @@ from branchrank.stores.vectors import check_query
 
 TIMEOUT_S = 10
 _LARGEST_ANSWER = 64 << 20
+#: Requests at a time while a collection is filled.
+UPLOADS = 4
 _LOOPBACK = ("localhost", "127.0.0.1", "::1")
+
+
+class Storage(NamedTuple):
+    """How a server keeps a new collection; 0: the server's default."""
+
+    shards: int = 0
+    replication_factor: int = 0
+    write_consistency: int = 0
+    on_disk: bool = False
 
 
 class ServerCollection:
@@ -61,6 +77,7 @@ class ServerCollection:
                     remedy="name another collection",
                 )
             self.dimension = int(vectors[DENSE].size)
+            self.token_dimension = int(vectors[TOKENS].size) if TOKENS in vectors else 0
             self.has_sparse = SPARSE in (parameters.sparse_vectors or {})
         except BaseException:
             self._client.close()
@@ -68,22 +85,47 @@ class ServerCollection:
 
     @classmethod
     def create(
-        cls, url: str, name: str, dimension: int, *, enable_hybrid: bool = True, timeout_s: int = TIMEOUT_S
+        cls,
+        url: str,
+        name: str,
+        dimension: int,
+        *,
+        enable_hybrid: bool = True,
+        token_dimension: int = 0,
+        storage: Storage = Storage(),  # noqa: B008  (a frozen record)
+        timeout_s: int = TIMEOUT_S,
     ) -> ServerCollection:
-        """Create an empty collection, replacing an existing one; with dense vectors only if not hybrid."""
+        """Create an empty collection, replacing an existing one; without sparse vectors if not hybrid.
+
+        With ``token_dimension`` it has a multivector. Its graph is left out, because only candidates are
+        compared.
+        """
         client = connect(url, timeout_s)
         models = rest_models()
+        on_disk = storage.on_disk or None
         sparse = {SPARSE: models.SparseVectorParams(modifier=models.Modifier.IDF)}
+        vectors = {
+            DENSE: models.VectorParams(size=dimension, distance=models.Distance.COSINE, on_disk=on_disk)
+        }
+        if token_dimension:
+            vectors[TOKENS] = models.VectorParams(
+                size=token_dimension,
+                distance=models.Distance.COSINE,
+                on_disk=on_disk,
+                multivector_config=models.MultiVectorConfig(comparator=models.MultiVectorComparator.MAX_SIM),
+                hnsw_config=models.HnswConfigDiff(m=0),
+            )
         try:
             with failures(url):
                 if client.collection_exists(name):
                     client.delete_collection(name)
                 client.create_collection(
                     name,
-                    vectors_config={
-                        DENSE: models.VectorParams(size=dimension, distance=models.Distance.COSINE)
-                    },
+                    vectors_config=vectors,
                     sparse_vectors_config=sparse if enable_hybrid else None,
+                    shard_number=storage.shards or None,
+                    replication_factor=storage.replication_factor or None,
+                    write_consistency_factor=storage.write_consistency or None,
                 )
         finally:
             client.close()
@@ -95,6 +137,31 @@ class ServerCollection:
             for start in range(0, len(points), BATCH):
                 batch = [self._point(point) for point in points[start : start + BATCH]]
                 self._client.upsert(self._name, points=batch, wait=True)
+
+    def fill(self, keys: Sequence[str], points: Callable[[Sequence[int]], Sequence[Point]]) -> None:
+        """Add the points of ``keys`` that the collection lacks; ``points(rows)`` makes those of some rows.
+
+        If a batch fails, the batches that have not begun are dropped and the error is raised.
+        """
+
+        def send(start: int) -> None:
+            ids = {point_id(keys[row]): row for row in range(start, min(start + BATCH, len(keys)))}
+            with failures(self._url):
+                held = self._client.retrieve(
+                    self._name, ids=list(ids), with_payload=False, with_vectors=False
+                )
+            missing = [row for key, row in ids.items() if key not in {str(point.id) for point in held}]
+            if missing:
+                self.upsert(points(missing))
+
+        with ThreadPoolExecutor(UPLOADS) as pool:
+            sent = [pool.submit(send, start) for start in range(0, len(keys), BATCH)]
+            try:
+                for each in sent:
+                    each.result()
+            except BaseException:
+                pool.shutdown(cancel_futures=True)
+                raise
 
     def delete(self, keys: Sequence[str]) -> None:
         """Remove points; unknown keys are ignored."""
@@ -118,6 +185,12 @@ class ServerCollection:
             return []
         vector = rest_models().SparseVector(indices=query.indices, values=query.values)
         return self._query(vector, SPARSE, n, filters)
+
+    def maxsim(self, tokens: Vectors, keys: Sequence[str]) -> dict[str, float]:
+        """MaxSim with points; see :class:`~branchrank.stores.qdrant_points.QdrantCollection`."""
+        if not keys or not len(tokens):
+            return {}
+        return mean_of_sums(self._query(tokens.tolist(), TOKENS, len(keys), {KEY: list(keys)}), tokens)
 
     def close(self) -> None:
         """Close the connections."""
@@ -143,6 +216,8 @@ class ServerCollection:
         if self.has_sparse:
             weights = self._encoder.document(point.text)
             vector[SPARSE] = models.SparseVector(indices=weights.indices, values=weights.values)
+        if self.token_dimension and point.tokens is not None and len(point.tokens):
+            vector[TOKENS] = point.tokens.tolist()
         return models.PointStruct(
             id=point_id(point.key), vector=vector, payload={**point.payload, KEY: point.key}
         )

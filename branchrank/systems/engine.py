@@ -39,11 +39,12 @@ from branchrank.ranking.lists import RankedList, ranked
 from branchrank.ranking.maxsim import add_scores
 from branchrank.records import Retrieval, Scored, Span
 from branchrank.settings import Resolved
-from branchrank.spec import Branch, Expand, Rescore, System
+from branchrank.spec import Branch, Expand, System
 from branchrank.systems.branches import (
     BranchKind,
     BranchResult,
     Lookup,
+    MaxSim,
     Opening,
     Scores,
     Search,
@@ -98,6 +99,7 @@ class Engine:
         self._opening = Opening(index, corpus_root, settings, self._resources)
         self._searches: dict[str, Search] = {}
         self._scorers: dict[str, Scores] = {}
+        self._stores: dict[str, MaxSim | None] = {}
         self._lock = RLock()
 
     def __enter__(self) -> Engine:
@@ -111,6 +113,7 @@ class Engine:
         with self._lock:
             self._searches.clear()
             self._scorers.clear()
+            self._stores.clear()
             self._resources.close()
 
     def open(self, system: System) -> None:
@@ -119,6 +122,7 @@ class Engine:
             self._search(branch.kind)
         if system.rescore.method == "maxsim":
             self.token_vectors.check()
+            self._maxsim(system)
 
     def retrieve(
         self,
@@ -202,7 +206,7 @@ class Engine:
             candidates = candidates[: system.fuse.cap]
             trace.add("cap", system.unit, candidates)
         if system.rescore.method == "maxsim":
-            candidates = self._rescored(system.rescore, query.text, candidates, trace)
+            candidates = self._rescored(system, query.text, candidates, trace)
             trace.add("maxsim", system.unit, candidates)
         if system.group.by == "document":
             groups = group(
@@ -223,12 +227,14 @@ class Engine:
         return candidates, members, reranked
 
     def _rescored(
-        self, slot: Rescore, query: str, candidates: Sequence[Scored], trace: Trace
+        self, system: System, query: str, candidates: Sequence[Scored], trace: Trace
     ) -> Sequence[Scored]:
         """Rank the candidates by score; the first ones get their weighted MaxSim added."""
+        slot, store = system.rescore, self._maxsim(system)
         first = tuple(entry.key for entry in candidates[: slot.candidates])
         scores = self.memo.get(
-            ("maxsim", query, first), lambda: self.token_vectors.maxsim(query, first, trace)
+            ("maxsim", query, first, store is not None),
+            lambda: self.token_vectors.maxsim(query, first, trace, store),
         )
         return add_scores(candidates, scores, slot.weight)
 
@@ -300,6 +306,14 @@ class Engine:
             if kind not in self._scorers:
                 self._scorers[kind] = branch_kind(kind).open_scores(self._opening)
             return self._scorers[kind]
+
+    def _maxsim(self, system: System) -> MaxSim | None:
+        """The late interaction of a store that the system searches, opened on first use."""
+        with self._lock:
+            for branch in system.searched:
+                if branch.kind not in self._stores:
+                    self._stores[branch.kind] = branch_kind(branch.kind).open_maxsim(self._opening)
+            return next(filter(None, (self._stores[branch.kind] for branch in system.searched)), None)
 
     def _search(self, kind: str) -> Search:
         """The search function of a branch kind, opened on first use."""

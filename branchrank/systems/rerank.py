@@ -19,8 +19,10 @@ from functools import lru_cache, partial
 from threading import Lock
 from typing import Any
 
+from branchrank.embedders.sentence_transformers import require_library
 from branchrank.environment import preserved_random_state, preserved_start_method
 from branchrank.errors import ModelError
+from branchrank.execution.threads import limit_torch
 from branchrank.llm.gateway import Gateway
 from branchrank.llm.parsing import yes_probability
 from branchrank.llm.prompts import RANKED, pointwise_messages, rerank_messages
@@ -223,9 +225,11 @@ def cross_encoder(model: str) -> Any:
 
     Raises :class:`ModelError` when it can't be loaded.
     """
+    require_library(f"the cross-encoder {model}")
     with preserved_random_state(), preserved_start_method():
         from sentence_transformers import CrossEncoder
 
+    limit_torch()
     try:
         return CrossEncoder(
             model, device="cpu", trust_remote_code=False, model_kwargs={"use_safetensors": True}

@@ -3,7 +3,8 @@
 1. The token vectors of a query are computed once per distinct query.
 2. The token vectors of a candidate are read from the index, if it contains them. Otherwise they are computed
    when a query first meets the candidate, and cached in the workspace as int8.
-3. Stored and computed vectors have the same precision, so stored int8 vectors give the same scores as
+3. If the system searches a store that has the token vectors, such as Qdrant, the store compares them.
+4. Stored and computed vectors have the same precision, so stored int8 vectors give the same scores as
    computed ones.
 """
 
@@ -16,8 +17,9 @@ from functools import cached_property
 from branchrank.embedders import TokenEmbedder, token_embedder
 from branchrank.embedders.token_cache import TokenCache
 from branchrank.index import Index
-from branchrank.ranking.maxsim import TokenVectors, maxsim, quantise
+from branchrank.ranking.maxsim import TokenVectors, maxsim, quantise, unit_tokens
 from branchrank.stores.indexed_text import embedded_text
+from branchrank.systems.branches.protocol import MaxSim
 from branchrank.systems.memo import Memo
 from branchrank.systems.tracing import Trace
 
@@ -40,10 +42,18 @@ class TokenVectorSource:
         """Raise :class:`~branchrank.errors.UsageError` when the index's model makes no token vectors."""
         _ = self._embedder, self._index.token_vectors
 
-    def maxsim(self, query: str, chunks: Sequence[str], trace: Trace) -> dict[str, float]:
-        """MaxSim of a query with each chunk. Raises the error of :meth:`check`."""
+    def maxsim(
+        self, query: str, chunks: Sequence[str], trace: Trace, store: MaxSim | None = None
+    ) -> dict[str, float]:
+        """MaxSim of a query with each chunk, computed by ``store`` if it is given.
+
+        Raises the error of :meth:`check`.
+        """
         with trace.timed("embed tokens"):
             tokens = self._memo.get(("query tokens", query), lambda: self._query(query))
+        if store is not None:
+            with trace.timed("maxsim"):
+                return dict.fromkeys(chunks, 0.0) | dict(store(unit_tokens(tokens), chunks))
         with trace.timed("candidate tokens"):
             documents = self._documents(chunks)
         with trace.timed("maxsim"):

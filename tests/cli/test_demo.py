@@ -43,6 +43,8 @@ def test_it_prints_the_table_and_the_path_of_the_report() -> None:
     ]
     assert all(row["predictor"] in done.stdout for row in rows)
     assert "branchrank init" in done.stdout
+    assert invoke("list").stdout.split()[:2] == [str(made), "finished"]
+    assert "no runs in reports" in invoke("list", "--reports", "reports").stderr
 
 
 def test_without_weights_it_says_which_embedder_it_uses_instead(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -82,6 +82,69 @@ def test_a_path_gets_the_nearest_one_that_exists(tmp_path: Path) -> None:
         assert nearest_path(there_or_far) == ""
 
 
+@pytest.mark.parametrize("words", ["retrieve", "hybrid --no-llm", "search"])
+@pytest.mark.parametrize("query", ["", "  "])
+def test_an_empty_query_is_refused(words: str, query: str) -> None:
+    done = invoke(*words.split(), query)
+    assert (done.exit_code, done.stdout) == (2, "")
+    assert "empty" in done.stderr
+
+
+def test_a_misspelt_embedder_is_refused_before_anything_is_built() -> None:
+    done = invoke("retrieve", "--embedder", "fakee", "tea")
+    assert done.exit_code == 2
+    assert "building" not in done.stderr
+
+
+def test_trec_files_in_the_wrong_order_get_the_right_one(tmp_path: Path) -> None:
+    run, qrels = tmp_path / "bm25.run", tmp_path / "qrels.txt"
+    run.write_text("q1 Q0 a 1 2.5 bm25\n")
+    qrels.write_text("q1 0 a 1\n")
+    for words in (("score-trec", qrels, run), ("compare-trec", run, qrels)):
+        done = invoke(*words)
+        assert done.exit_code == 3
+        assert "score-trec RUN QRELS" in done.stderr
+    assert invoke("score-trec", run, qrels).exit_code == 0
+
+
+@pytest.mark.parametrize("words", ["--help", "show --help", "show RUN", "list"])
+def test_a_reader_that_goes_away_is_no_error(project: Path, tmp_path: Path, words: str) -> None:
+    """``branchrank show RUN | head``: standard output is a pipe that nobody reads."""
+    run = benchmark(project, "--predictor", "bm25", reports=tmp_path / "reports")
+    reading, writing = os.pipe()
+    os.close(reading)
+    done = subprocess.run(
+        [sys.executable, "-m", "branchrank.cli.main", *words.replace("RUN", str(run)).split()],
+        stdout=writing,
+        stderr=subprocess.PIPE,
+        text=True,
+        cwd=tmp_path,
+        timeout=120,
+        check=False,
+    )
+    os.close(writing)
+    assert (done.returncode, done.stderr) == (0, "")
+
+
+@pytest.mark.parametrize(
+    ("flags", "said"),
+    [
+        ("", "run the same command again to continue"),
+        ("--fresh", "run the same command again without --fresh to continue"),
+    ],
+)
+def test_an_interrupted_benchmark_says_how_to_continue(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, flags: str, said: str
+) -> None:
+    def interrupted(*_: object, **__: object) -> None:
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr("branchrank.library.run_benchmark", interrupted)
+    done = invoke("benchmark", "--predictor", "bm25", "--reports", tmp_path, *flags.split())
+    assert done.exit_code == 130
+    assert said in done.stderr
+
+
 def leaves(group: click.Group, above: tuple[str, ...] = ()) -> list[tuple[str, ...]]:
     context = click.Context(group)
     found = []

@@ -213,7 +213,7 @@ def test_no_workspace_says_how_to_make_one(tmp_path: Path, monkeypatch: pytest.M
     monkeypatch.chdir(tmp_path)
     result = invoke("retrieve", "tea")
     assert result.exit_code == 3
-    assert "branchrank index FOLDER --data-dir data" in result.stderr
+    assert "branchrank init FOLDER --data-dir data" in result.stderr
     assert list(tmp_path.iterdir()) == []
 
 
@@ -243,7 +243,7 @@ def test_a_wrong_workspace_file_is_named(
 
 
 @pytest.mark.parametrize(
-    ("raised", "code", "said"), [(KeyboardInterrupt(), 130, "interrupted"), (BrokenPipeError(), 0, "")]
+    ("raised", "code", "said"), [(KeyboardInterrupt(), 130, "interrupted\n"), (BrokenPipeError(), 0, "")]
 )
 def test_an_interruption_has_its_exit_code(
     project: Path, raised: BaseException, code: int, said: str, monkeypatch: pytest.MonkeyPatch
@@ -254,6 +254,7 @@ def test_an_interruption_has_its_exit_code(
     monkeypatch.setattr(opening, "open_index", interrupted)
     result = invoke("retrieve", "--data-dir", project / "data", "tea")
     assert result.exit_code == code
+    assert result.stderr.endswith(said)
     assert "Traceback" not in result.output
 
 

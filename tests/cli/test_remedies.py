@@ -94,6 +94,6 @@ def test_a_folder_that_is_not_a_workspace_is_refused_with_the_command_that_makes
     result = invoke(*words, "--data-dir", folder)
     assert result.exit_code == 3
     assert f"error: {folder} is not a workspace" in result.stderr
-    assert f"fix: branchrank index FOLDER --data-dir {folder}" in result.stderr
+    assert f"fix: branchrank init FOLDER --data-dir {folder}" in result.stderr
     assert "building" not in result.stderr
     assert not folder.exists()

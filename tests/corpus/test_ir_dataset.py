@@ -118,4 +118,4 @@ def test_what_is_not_a_whole_dataset_is_refused(monkeypatch: pytest.MonkeyPatch)
     monkeypatch.setitem(sys.modules, "ir_datasets", None)
     result = invoke("beir", "run", f"ir:{TINY}")
     assert result.exit_code == 5
-    assert 'fix: pip install "branchrank[datasets]"' in result.stderr
+    assert 'fix: pip install "ir-datasets>=0.6"' in result.stderr

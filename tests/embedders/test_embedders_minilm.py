@@ -30,6 +30,7 @@ def embedder() -> MiniLMEmbedder:
 
 
 def test_vectors_equal_those_of_sentence_transformers() -> None:
+    pytest.importorskip("torch")
     from sentence_transformers import SentenceTransformer
 
     original = SentenceTransformer(str(find_model()), device="cpu", local_files_only=True)
@@ -56,6 +57,7 @@ def test_the_number_of_threads_changes_no_bit() -> None:
 
 
 def test_token_vectors_equal_those_of_sentence_transformers() -> None:
+    pytest.importorskip("torch")
     from sentence_transformers import SentenceTransformer
 
     original = SentenceTransformer(str(find_model()), device="cpu", local_files_only=True)

@@ -27,7 +27,7 @@ CODERANK_PREFIX = "Represent this query for searching relevant code: "
 
 def make_nomic_bert(folder: Path) -> Path:
     """Save a NomicBert of two tiny layers as sentence-transformers lays a model out."""
-    import torch
+    torch = pytest.importorskip("torch")
     from sentence_transformers import SentenceTransformer
     from sentence_transformers.sentence_transformer.modules import Pooling, Transformer
     from transformers import NomicBertConfig, NomicBertModel

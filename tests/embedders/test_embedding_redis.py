@@ -234,4 +234,4 @@ def test_without_the_package_the_error_names_the_extra(monkeypatch: pytest.Monke
     monkeypatch.setitem(sys.modules, "redis", None)
     with pytest.raises(MissingDependencyError) as caught:
         RedisEmbeddingCache("redis://127.0.0.1")
-    assert caught.value.remedy == 'pip install "branchrank[redis]"'
+    assert caught.value.remedy == 'pip install "redis>=5"'

@@ -122,7 +122,7 @@ def test_a_missing_workspace_or_corpus_is_said(tmp_path: Path) -> None:
     assert read_config(tmp_path / "branchrank.toml") == (WorkspaceConfig(), {})
     with pytest.raises(CorpusError, match=r"is not a workspace: it has no branchrank\.toml") as caught:
         _ = WorkspaceFolder.open(tmp_path, environment={}).corpus_root
-    assert caught.value.remedy == f"branchrank index FOLDER --data-dir {tmp_path}"
+    assert caught.value.remedy == f"branchrank init FOLDER --data-dir {tmp_path}"
     with pytest.raises(CorpusError, match="no corpus folder"):
         configure(tmp_path, corpus=tmp_path / "missing")
     assert not (tmp_path / "branchrank.toml").exists()

@@ -291,7 +291,7 @@ def test_the_missing_package_is_named(monkeypatch: pytest.MonkeyPatch, tmp_path:
     monkeypatch.setitem(__import__("sys").modules, "qdrant_edge", None)
     with pytest.raises(MissingDependencyError) as error:
         qdrant_points.edge()
-    assert error.value.remedy == 'pip install "branchrank[qdrant]"'
+    assert error.value.remedy == 'pip install "qdrant-client>=1.14" "qdrant-edge-py>=0.9"'
 
 
 class DictionaryMachine(RuleBasedStateMachine):

@@ -6,6 +6,7 @@ import json
 import string
 from pathlib import Path
 
+import pytest
 from support.tokenizer import save_tokenizer
 
 WORDS = ["how", "to", "configure", "a", "route", "section", "text", "[unused0]", "[unused1]", ".", ","]
@@ -15,7 +16,7 @@ QUERY_LENGTH, DOCUMENT_LENGTH, DIMENSION = 12, 20, 8
 
 def save_colbert(folder: Path, kind: str) -> Path:
     """A BERT of two random layers with a projection, laid out as ``kind``: stanford or pylate."""
-    import torch
+    torch = pytest.importorskip("torch")
     from safetensors.torch import save_file
     from transformers import AutoTokenizer, BertConfig, BertModel
 

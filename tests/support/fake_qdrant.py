@@ -30,6 +30,10 @@ class FakeQdrant(ThreadingHTTPServer):
         self.keys: list[str | None] = []
         #: Method and path of every request.
         self.requests: list[tuple[str, str]] = []
+        #: The bodies of the requests that create a collection or add points, in order.
+        self.bodies: list[tuple[str, Any]] = []
+        #: Answer this many more requests that add points; None: all.
+        self.upserts_left: int | None = None
 
     @property
     def url(self) -> str:
@@ -93,6 +97,8 @@ class _Handler(BaseHTTPRequestHandler):
             return {"collections": [{"name": each} for each in known]}
         if verb == "exists":
             return {"exists": name in known}
+        if self.command == "PUT":
+            self.server.bodies.append((f"{name}/{verb}".rstrip("/"), body))
         if not verb and self.command == "PUT":
             known[name] = {"layout": body, "points": {}}
             return True
@@ -105,8 +111,13 @@ class _Handler(BaseHTTPRequestHandler):
             return _scrolled(points, body)
         if verb == "points" and self.command == "POST":
             found = [points[key] for key in body["ids"] if key in points]
-            return [{"id": each["id"], "vector": each["vector"]} for each in found]
+            vectors = bool(body.get("with_vector"))
+            return [{"id": each["id"], **({"vector": each["vector"]} if vectors else {})} for each in found]
         if verb == "points":
+            if self.server.upserts_left is not None:
+                self.server.upserts_left -= 1
+                if self.server.upserts_left < 0:
+                    return None
             kept = body["points"][self.server.drop_points :]
             points.update({point["id"]: point for point in kept})
             return {"operation_id": 1, "status": "completed"}
@@ -154,7 +165,11 @@ def _query(points: dict[str, Any], body: Any) -> list[dict[str, Any]]:
     using, query = body.get("using"), body["query"]
     query = query.get("nearest", query) if isinstance(query, dict) else query
     passing = [point for point in points.values() if _passes(point, body.get("filter"))]
-    if isinstance(query, list):
+    if isinstance(query, list) and query and isinstance(query[0], list):
+        scored = [
+            (_maxsim(query, point["vector"][using]), point) for point in passing if using in point["vector"]
+        ]
+    elif isinstance(query, list):
         scored = [
             (_cosine(query, point["vector"][using] if using else point["vector"]), point) for point in passing
         ]
@@ -182,6 +197,10 @@ def _passes(point: dict[str, Any], filter_: Any) -> bool:
 def _cosine(left: list[float], right: list[float]) -> float:
     dot = sum(a * b for a, b in zip(left, right, strict=True))
     return dot / math.sqrt(sum(a * a for a in left) * sum(b * b for b in right))
+
+
+def _maxsim(query: list[list[float]], tokens: list[list[float]]) -> float:
+    return sum(max(_cosine(mine, theirs) for theirs in tokens) for mine in query)
 
 
 def _sparse(query: Any, vector: Any, everything: list[Any]) -> float:

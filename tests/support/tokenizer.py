@@ -5,11 +5,14 @@ from __future__ import annotations
 from collections.abc import Sequence
 from pathlib import Path
 
+import pytest
+
 SPECIAL = ("[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]")
 
 
 def save_tokenizer(folder: Path, words: Sequence[str], max_length: int = 64) -> int:
     """Save BERT's tokenizer over ``words``; the size of its vocabulary."""
+    pytest.importorskip("torch")
     from tokenizers import Tokenizer, models, normalizers, pre_tokenizers, processors
     from transformers import PreTrainedTokenizerFast
 

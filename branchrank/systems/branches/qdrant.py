@@ -7,9 +7,9 @@ a chunk); on a server it is named after its content and made once. An existing c
 
 from __future__ import annotations
 
-import contextlib
 import tempfile
 from collections.abc import Mapping, Sequence
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -18,12 +18,21 @@ import numpy as np
 from branchrank.artifacts import digest_of
 from branchrank.errors import ArtifactError
 from branchrank.index import Index
+from branchrank.ranking.maxsim import unit_tokens
 from branchrank.settings import QdrantSettings
-from branchrank.systems.branches.protocol import BranchKind, BranchResult, Lookup, Opening, Scores, Search
+from branchrank.systems.branches.protocol import (
+    BranchKind,
+    BranchResult,
+    Lookup,
+    MaxSim,
+    Opening,
+    Scores,
+    Search,
+)
 from branchrank.systems.branches.qdrant_placed import DENSE_ONLY, check_unit, placed_collection
 
 if TYPE_CHECKING:
-    from branchrank.stores.qdrant_points import Filters, QdrantCollection
+    from branchrank.stores.qdrant_points import Filters, Point, QdrantCollection
 
 
 class QdrantDenseKind(BranchKind):
@@ -54,6 +63,10 @@ class QdrantDenseKind(BranchKind):
         if opening.settings.part(QdrantSettings).is_existing:
             return placed_collection(opening).dense_scores
         return lambda lookup, keys: lookup.sources.cosines(lookup.query.text, keys)
+
+    def open_maxsim(self, opening: Opening) -> MaxSim | None:
+        """The collection's own MaxSim, if it has token vectors."""
+        return _maxsim(opening)
 
 
 class QdrantSparseKind(BranchKind):
@@ -95,6 +108,18 @@ class QdrantSparseKind(BranchKind):
 
         return scores
 
+    def open_maxsim(self, opening: Opening) -> MaxSim | None:
+        """The collection's own MaxSim, if it has token vectors."""
+        return _maxsim(opening)
+
+
+def _maxsim(opening: Opening) -> MaxSim | None:
+    """The collection's MaxSim, if it has a multivector of token vectors."""
+    if opening.settings.part(QdrantSettings).is_existing:
+        return None
+    collection = _collection(opening)
+    return collection.maxsim if collection.token_dimension else None
+
 
 QDRANT_DENSE = QdrantDenseKind()
 QDRANT_SPARSE = QdrantSparseKind()
@@ -131,34 +156,58 @@ def _embedded(opening: Opening, settings: QdrantSettings) -> QdrantCollection:
     from branchrank.stores.qdrant_embedded import EmbeddedCollection
 
     folder = opening.resources.enter_context(tempfile.TemporaryDirectory(prefix="branchrank-"))
-    dimension = opening.index.manifest.embedder.dimension
+    index = opening.index
     collection = EmbeddedCollection.create(
-        Path(folder) / "qdrant", dimension, enable_hybrid=settings.enable_hybrid
+        Path(folder) / "qdrant",
+        index.manifest.embedder.dimension,
+        enable_hybrid=settings.enable_hybrid,
+        token_dimension=_token_dimension(index),
     )
-    _fill(collection, opening.index)
+    collection.upsert(_points(index, range(len(index.chunks))))
     return collection
 
 
 def _served(index: Index, settings: QdrantSettings) -> QdrantCollection:
-    from branchrank.stores.qdrant_server import ServerCollection
+    """The collection on the server, made or completed. Its name is a digest of its content and layout."""
+    from branchrank.stores.qdrant_server import ServerCollection, Storage
 
-    name = f"branchrank-{digest_of([index.manifest, settings.enable_hybrid])[:32]}"
-    with contextlib.suppress(ArtifactError):
-        held = ServerCollection(settings.url, name)
-        if held.count() == len(index.chunks):
-            return held
-        held.close()
-    made = ServerCollection.create(
-        settings.url, name, index.manifest.embedder.dimension, enable_hybrid=settings.enable_hybrid
+    storage = Storage(
+        settings.shards, settings.replication_factor, settings.write_consistency, settings.on_disk
     )
-    _fill(made, index)
-    return made
+    content: list[object] = [index.manifest, settings.enable_hybrid]
+    if storage != Storage():
+        content.append(storage)
+    name = f"branchrank-{digest_of(content)[:32]}"
+    try:
+        collection = ServerCollection(settings.url, name)
+    except ArtifactError:
+        collection = ServerCollection.create(
+            settings.url,
+            name,
+            index.manifest.embedder.dimension,
+            enable_hybrid=settings.enable_hybrid,
+            token_dimension=_token_dimension(index),
+            storage=storage,
+        )
+    try:
+        if collection.count() < len(index.chunks):
+            collection.fill(tuple(index.chunks), partial(_points, index))
+    except BaseException:
+        collection.close()
+        raise
+    return collection
 
 
-def _fill(collection: QdrantCollection, index: Index) -> None:
+def _token_dimension(index: Index) -> int:
+    return index.token_vectors.dimension if index.token_vectors is not None else 0
+
+
+def _points(index: Index, rows: Sequence[int]) -> list[Point]:
+    """The points of some chunks, by their numbers in the index."""
     from branchrank.stores.qdrant_points import chunk_points
 
-    store = index.exact_vectors
-    chunks = list(index.chunks.values())
+    store, kept = index.exact_vectors, index.token_vectors
+    chunks = [index.chunks[store.ids[row]] for row in rows]
     vectors = np.array([store.vector(chunk.id) for chunk in chunks], dtype=np.float32)
-    collection.upsert(chunk_points(chunks, vectors))
+    tokens = None if kept is None else [unit_tokens(kept.vectors(chunk.id)) for chunk in chunks]
+    return chunk_points(chunks, vectors, tokens)

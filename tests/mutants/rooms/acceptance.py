@@ -126,8 +126,8 @@ _QDRANT = (
     Mutant(
         "collections-by-dot-product",
         "branchrank/stores/qdrant_server.py",
-        "distance=models.Distance.COSINE",
-        "distance=models.Distance.DOT",
+        "size=dimension, distance=models.Distance.COSINE",
+        "size=dimension, distance=models.Distance.DOT",
         (f"{QDRANT}::TestSparseAndDenseVectorStorage::test_collection_creation_with_hybrid_vectors",),
     ),
     Mutant(

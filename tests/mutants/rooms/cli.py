@@ -35,7 +35,7 @@ MUTANTS = (
     Mutant(
         "remedies-not-printed",
         TERMINAL,
-        '        click.echo(f"  fix: {safe(remedy)}", err=True)\n',
+        '        click.echo(f"  fix: {safe(redact(remedy))}", err=True)\n',
         "        pass\n",
         (f"{TEST_REFUSALS}::test_a_mistake_is_a_message_a_remedy_and_an_exit_code",),
     ),
@@ -45,6 +45,20 @@ MUTANTS = (
         "INTERRUPTED = 130",
         "INTERRUPTED = 1",
         (f"{TEST_REFUSALS}::test_an_interruption_has_its_exit_code",),
+    ),
+    Mutant(
+        "interrupted-benchmark-says-nothing",
+        TERMINAL,
+        "        if not self.resumes:\n",
+        "        if self.resumes:\n",
+        ("tests/cli/test_first_slips.py::test_an_interrupted_benchmark_says_how_to_continue",),
+    ),
+    Mutant(
+        "readers-that-go-away-are-errors",
+        TERMINAL,
+        "    ctx.exit(0)\n",
+        "    ctx.exit(1)\n",
+        ("tests/cli/test_first_slips.py::test_a_reader_that_goes_away_is_no_error",),
     ),
     Mutant(
         "documents-steer-the-terminal",

@@ -26,6 +26,36 @@ TEST_THRESHOLD = "tests/acceptance/test_document_000_threshold.py::TestTheDefaul
 
 MUTANTS = (
     Mutant(
+        "qdrant-filled-from-the-start",
+        "branchrank/stores/qdrant_server.py",
+        "if key not in {str(point.id) for point in held}]",
+        "]",
+        (f"{TEST_QDRANT}::test_a_filling_that_was_interrupted_sends_what_is_missing",),
+    ),
+    Mutant(
+        "qdrant-without-shards",
+        "branchrank/stores/qdrant_server.py",
+        "shard_number=storage.shards or None,",
+        "shard_number=None,",
+        (f"{TEST_QDRANT}::test_the_layout_of_a_cluster_is_in_the_requests",),
+    ),
+    Mutant(
+        "maxsim-of-qdrant-is-a-sum",
+        "branchrank/stores/qdrant_points.py",
+        "score / len(tokens) for key",
+        "score for key",
+        ("tests/systems/test_qdrant_multivectors.py::test_qdrants_maxsim_is_our_own",),
+    ),
+    Mutant(
+        "late-interaction-never-asks-the-store",
+        ENGINE,
+        "self.token_vectors.maxsim(query, first, trace, store)",
+        "self.token_vectors.maxsim(query, first, trace)",
+        (
+            "tests/systems/test_qdrant_multivectors.py::test_the_stage_asks_qdrant_and_ranks_as_with_our_files",
+        ),
+    ),
+    Mutant(
         "memo-without-a-limit",
         "branchrank/systems/memo.py",
         "            while self._is_full():\n",

@@ -1,0 +1,182 @@
+"""Make the page ``transcript.md``: ``python docs/transcript.py`` (a few minutes, 2 GB in a temporary folder).
+
+1. A wheel is built from what git has committed, and installed into an empty virtual environment.
+2. ``branchrank demo``.
+3. ``branchrank init`` on a folder of documents, here a copy of this documentation.
+4. Five questions, written with ``branchrank questions add``; the three examples are deleted.
+5. ``branchrank run``, which ends with the verdict.
+
+Each step is timed. The page holds the commands, their times and what they printed.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import platform
+import shlex
+import shutil
+import subprocess
+import sys
+import tempfile
+import time
+from dataclasses import dataclass
+from pathlib import Path
+
+ROOT = Path(__file__).resolve().parents[1]
+PAGE = ROOT / "docs" / "transcript.md"
+#: Question, document, and how the paragraph that answers it begins.
+QUESTIONS = (
+    ("what does it cost to install", "installation.md", "| everything |"),
+    ("my run was killed, how do I continue", "reproducibility.md", "Rows are written and flushed"),
+    ("which ids does an exported TREC run have", "exchange.md", "tool can reorder them. With `--ids gold`"),
+    ("where do I see why a question failed", "tutorial.md", "Open `questions.csv`"),
+    ("how do I pick between the systems in a hurry", "which-system.md", "| no LLM, an embedding model"),
+)
+LINES_SHOWN = 14
+HEAD = """\
+# Ten minutes, with times
+
+From an empty virtual environment to a verdict on five questions of your own, as
+`python docs/transcript.py` ran it on {date}: {system}, Python {python}, {cores} CPU cores, load
+average {load} at the start. Installing includes the download.
+
+| step | seconds |
+| --- | --- |
+{rows}
+| all | {total:.0f} |
+| all but the environment and the installation | {own:.0f} |
+
+The environment grew from {before:.0f} MB to {after:.0f} MB; [Installation](installation.md) lists what each
+package adds. The documents are the pages of this documentation.
+"""
+
+
+@dataclass(frozen=True)
+class Step:
+    """A command that ran: its title, the command as typed, seconds, and what it printed."""
+
+    title: str
+    command: str
+    seconds: float
+    output: str
+
+
+class Recorder:
+    """Runs commands in ``folder`` with the environment's ``bin`` first on the path, and keeps them."""
+
+    def __init__(self, folder: Path, environment: Path) -> None:
+        self.folder, self.steps = folder, list[Step]()
+        self.variables = {**os.environ, "PATH": f"{environment / 'bin'}{os.pathsep}{os.environ['PATH']}"}
+        self.variables |= {"HF_HUB_OFFLINE": "1", "COLUMNS": "100"}
+        for name in ("PYTHONPATH", "VIRTUAL_ENV"):
+            self.variables.pop(name, None)
+
+    def run(self, title: str, *words: str | Path, shown: str = "") -> None:
+        """Run a command and time it. A command that fails ends the script with what it printed."""
+        started = time.perf_counter()
+        done = subprocess.run(
+            [*map(str, words)],
+            cwd=self.folder,
+            env=self.variables,
+            stdin=subprocess.DEVNULL,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.STDOUT,
+            text=True,
+            check=False,
+        )
+        if done.returncode:
+            sys.exit(f"{shlex.join(map(str, words))} failed:\n{done.stdout}")
+        seconds = time.perf_counter() - started
+        self.steps.append(Step(title, shown or shlex.join(map(str, words)), seconds, done.stdout))
+
+
+def megabytes(folder: Path) -> float:
+    """The size of the files in a folder, links apart."""
+    files = (path for path in folder.rglob("*") if path.is_file() and not path.is_symlink())
+    return sum(path.stat().st_size for path in files) / 1e6
+
+
+def build_wheel(folder: Path) -> Path:
+    """Build the wheel of the last commit."""
+    subprocess.run(["git", "clone", "--quiet", ROOT, folder / "clone"], check=True)  # noqa: S607
+    pip = [sys.executable, "-m", "pip", "wheel", "--quiet", "--no-deps", "--wheel-dir", folder]
+    subprocess.run([*pip, folder / "clone"], check=True)
+    [wheel] = folder.glob("branchrank-*.whl")
+    return wheel
+
+
+def lines_of(path: Path, beginning: str) -> str:
+    """``5-8``: the lines of the paragraph, or the row of a table, that begins so."""
+    lines = path.read_text(encoding="utf-8").splitlines()
+    [start] = [number for number, line in enumerate(lines, 1) if line.startswith(beginning)]
+    end = start
+    while not beginning.startswith("|") and end < len(lines) and lines[end].strip():
+        end += 1
+    return f"{start}-{end}"
+
+
+def drop_examples(path: Path) -> None:
+    """Delete the example questions that ``init`` wrote."""
+    lines = path.read_text(encoding="utf-8").splitlines(keepends=True)
+    kept = [line for line in lines if not json.loads(line)["id"].startswith("example-")]
+    path.write_text("".join(kept), encoding="utf-8")
+
+
+def ten_minutes(folder: Path) -> tuple[list[Step], float, float]:
+    """Run every step; the steps, and the megabytes of the environment before and after the installation."""
+    wheel, environment, here = build_wheel(folder), folder / "venv", folder / "here"
+    shutil.copytree(folder / "clone" / "docs", here / "docs", ignore=shutil.ignore_patterns("*.py", "images"))
+    (here / "docs" / PAGE.name).unlink(missing_ok=True)
+    record = Recorder(here, environment)
+    record.run("an empty environment", sys.executable, "-m", "venv", environment, shown="python -m venv venv")
+    before = megabytes(environment)
+    install = ("pip", "install", "-qq", "--disable-pip-version-check")
+    pins = ROOT / "constraints.txt"
+    record.run("install the wheel", *install, "-c", pins, wheel, shown=f"pip install {wheel.name}")
+    after = megabytes(environment)
+    record.run("the demo, with its report", "branchrank", "demo", "--quiet")
+    record.run("start with your own folder", "branchrank", "init", "docs")
+    for place, (question, source, beginning) in enumerate(QUESTIONS, 1):
+        where = ("--source", source, "--lines", lines_of(here / "docs" / source, beginning))
+        add = ("branchrank", "questions", "add", "questions.jsonl", "--question", question, *where)
+        record.run(f"question {place}", *add)
+    drop_examples(here / "questions.jsonl")
+    record.run("build the index, compare, verdict", "branchrank", "run", "experiment.toml", "--quiet")
+    return record.steps, before, after
+
+
+def page(steps: list[Step], before: float, after: float, load: str) -> str:
+    """The page as Markdown."""
+    head = HEAD.format(
+        date=time.strftime("%Y-%m-%d"),
+        system=f"{platform.system()} {platform.machine()}",
+        python=platform.python_version(),
+        cores=os.cpu_count(),
+        load=load,
+        rows="\n".join(f"| {each.title} | {each.seconds:.1f} |" for each in steps),
+        total=sum(each.seconds for each in steps),
+        own=sum(each.seconds for each in steps[2:]),
+        before=before,
+        after=after,
+    )
+    return "\n".join([head, "## What was typed and printed", "", *map(_block, steps)])
+
+
+def _block(step: Step) -> str:
+    lines = [line.rstrip() for line in step.output.strip().splitlines()]
+    if len(lines) > LINES_SHOWN:
+        lines = [*lines[:LINES_SHOWN], f"... {len(lines) - LINES_SHOWN} more lines"]
+    return "\n".join(["```text", f"$ {step.command}", *lines, "```", ""])
+
+
+def main() -> None:
+    load = f"{os.getloadavg()[0]:.1f}"
+    with tempfile.TemporaryDirectory() as name:
+        made = ten_minutes(Path(name))
+    PAGE.write_text(page(*made, load), encoding="utf-8")
+    print(f"written: {PAGE}")
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,140 @@
+"""Late interaction in Qdrant: its multivector MaxSim gives the scores of our own, wherever the points are."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from contextlib import ExitStack
+from pathlib import Path
+
+import msgspec
+import numpy as np
+import pytest
+from support.fake_qdrant import fake_qdrant
+from support.worlds import QUERIES, make_index
+
+from branchrank import System
+from branchrank.embedders.protocol import Vectors
+from branchrank.index import Index
+from branchrank.ranking.maxsim import maxsim, quantise, unit_tokens
+from branchrank.settings import QdrantSettings
+from branchrank.spec import Branch, Fuse, Rescore
+from branchrank.stores import qdrant_server
+from branchrank.stores.qdrant_embedded import EmbeddedCollection
+from branchrank.stores.qdrant_points import Point, QdrantCollection
+from branchrank.stores.qdrant_server import ServerCollection
+from branchrank.systems.engine import Engine
+from branchrank.systems.token_vectors import TokenVectorSource
+
+pytestmark = pytest.mark.filterwarnings("ignore:Local mode")
+WIDTH = 24
+PLACES = ("embedded", "fake server", "local mode")
+
+
+def unit(*shape: int, seed: int) -> Vectors:
+    rows = np.random.default_rng(seed).normal(size=shape)
+    return (rows / np.linalg.norm(rows, axis=-1, keepdims=True)).astype(np.float32)
+
+
+@pytest.fixture
+def place(
+    request: pytest.FixtureRequest, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> Iterator[Callable[[], QdrantCollection]]:
+    """A function that makes a collection with multivectors, at the place that the parameter names."""
+    with ExitStack() as opened:
+        if request.param == "embedded":
+            yield lambda: EmbeddedCollection.create(tmp_path / "shard", 8, token_dimension=WIDTH)
+            return
+        url = "http://127.0.0.1:6333"
+        if request.param == "fake server":
+            url = opened.enter_context(fake_qdrant()).url
+        else:
+            use_local_mode(monkeypatch)
+        yield lambda: ServerCollection.create(url, "docs", 8, token_dimension=WIDTH)
+
+
+def use_local_mode(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Let qdrant-client's local mode take the place of a server, in memory."""
+    import qdrant_client
+
+    client = qdrant_client.QdrantClient(":memory:")
+    monkeypatch.setattr(client, "close", lambda: None)
+    monkeypatch.setattr(qdrant_server, "connect", lambda url, timeout_s: client)
+
+
+@pytest.mark.parametrize("place", PLACES, indirect=True)
+@pytest.mark.parametrize("precision", ["int8", "fp16"])
+def test_qdrants_maxsim_is_our_own(place: Callable[[], QdrantCollection], precision: str) -> None:
+    documents = [quantise(unit(count, WIDTH, seed=count), precision) for count in (1, 2, 7, 40, 3)]
+    collection = place()
+    vectors = unit(len(documents) + 1, 8, seed=0)
+    points = [
+        Point(key=f"k{n}", vector=vectors[n], text="", payload={}, tokens=unit_tokens(tokens))
+        for n, tokens in enumerate(documents)
+    ]
+    bare = Point(key="bare", vector=vectors[-1], text="", payload={}, tokens=np.zeros((0, WIDTH), np.float32))
+    collection.upsert([*points, bare])
+    assert collection.token_dimension == WIDTH
+    for count in (1, 5, 30):
+        query = quantise(unit(count, WIDTH, seed=100 + count), precision)
+        found = collection.maxsim(unit_tokens(query), ["k4", "k0", "k2", "bare"])
+        expected = maxsim(query, [documents[4], documents[0], documents[2]])
+        assert found.keys() == {"k4", "k0", "k2"}
+        assert [found[key] for key in ("k4", "k0", "k2")] == pytest.approx(expected, abs=1e-5)
+    assert collection.maxsim(np.zeros((0, WIDTH), np.float32), ["k0"]) == {}
+    assert collection.maxsim(unit_tokens(query), []) == {}
+    collection.close()
+
+
+SYSTEM = System(
+    name="late",
+    branches=(Branch(kind="qdrant-dense"), Branch(kind="qdrant-sparse")),
+    fuse=Fuse(method="score"),
+    rescore=Rescore(method="maxsim", candidates=6),
+)
+
+
+@pytest.fixture(scope="module")
+def kept(tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[Index, Path, object]]:
+    """An index with token vectors."""
+    folder = tmp_path_factory.mktemp("tokens")
+    index, resolved = make_index(folder, index__token_vectors="int8")
+    with index:
+        yield index, folder / "docs", resolved
+
+
+def answers(engine: Engine) -> list[list[tuple[str, float]]]:
+    return [[(hit.id, hit.score) for hit in engine.retrieve(SYSTEM, query, 5).hits] for query in QUERIES]
+
+
+@pytest.mark.parametrize("name", PLACES)
+def test_the_stage_asks_qdrant_and_ranks_as_with_our_files(
+    kept: tuple[Index, Path, object], monkeypatch: pytest.MonkeyPatch, name: str
+) -> None:
+    index, docs, resolved = kept
+    with pytest.MonkeyPatch.context() as ours, Engine(index, docs, resolved) as engine:
+        ours.setattr(EmbeddedCollection, "maxsim", None)
+        ours.setattr(Engine, "_maxsim", lambda self, system: None)
+        expected = answers(engine)
+    url = ""
+    with ExitStack() as opened:
+        if name == "fake server":
+            url = opened.enter_context(fake_qdrant()).url
+        elif name == "local mode":
+            url = "http://127.0.0.1:6333"
+            use_local_mode(monkeypatch)
+        parts = {**resolved.parts, "qdrant": QdrantSettings(url=url)}
+        engine = opened.enter_context(Engine(index, docs, msgspec.structs.replace(resolved, parts=parts)))
+        monkeypatch.setattr(TokenVectorSource, "_documents", None)  # no token vector of ours is read
+        found = answers(engine)
+    for mine, theirs in zip(expected, found, strict=True):
+        assert [key for key, _ in theirs] == [key for key, _ in mine]
+        assert [score for _, score in theirs] == pytest.approx([score for _, score in mine], abs=1e-5)
+
+
+def test_without_token_vectors_in_the_index_they_are_computed_here(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    index, resolved = make_index(tmp_path)
+    monkeypatch.setattr(EmbeddedCollection, "maxsim", None)
+    with index, Engine(index, tmp_path / "docs", resolved) as engine:
+        assert all(answers(engine))
