@@ -32,8 +32,8 @@ MUTANTS = (
     Mutant(
         "model-runs-twice-for-vector-and-tokens",
         BUILD,
-        "_embed(workspace, _Counting(embedder, vectors), contents, progress)",
-        "_embed(workspace, _Counting(embedder, {}), contents, progress)",
+        "_Embedding(workspace.index_settings, embedder, executor, vectors)",
+        "_Embedding(workspace.index_settings, embedder, executor, {})",
         (f"{TEST_TOKENS}::test_the_model_runs_once_for_a_chunks_vector_and_its_tokens",),
     ),
     Mutant(
