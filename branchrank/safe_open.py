@@ -30,6 +30,30 @@ _FILE = os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_NOCTTY | os.O_CLOEXEC
 _TEMPORARY = re.compile(r"\.(.+\.)?[0-9a-f]{16}\.tmp")
 
 
+def open_file(path: Path) -> BufferedReader:
+    """Open a regular file for reading. Links are followed: the path is the user's own.
+
+    Raises ``OSError``, for a folder or a pipe as well: opening a pipe would wait for a writer without end.
+    Only below ``/dev``, where a shell passes ``<(...)``, a pipe is opened.
+    """
+    if path.is_relative_to("/dev"):
+        return path.open("rb")
+    descriptor = os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_NOCTTY | os.O_CLOEXEC)
+    mode = os.fstat(descriptor).st_mode
+    if not stat.S_ISREG(mode):
+        os.close(descriptor)
+        if stat.S_ISDIR(mode):
+            raise IsADirectoryError(errno.EISDIR, os.strerror(errno.EISDIR), str(path))
+        raise PermissionError(errno.EACCES, "not a regular file", str(path))
+    return os.fdopen(descriptor, "rb")
+
+
+def read_file(path: Path) -> bytes:
+    """The content of a regular file; raises what :func:`open_file` does."""
+    with open_file(path) as stream:
+        return stream.read()
+
+
 def open_beneath(root: Path, relative: str) -> BufferedReader:
     """Open the regular file ``relative`` (names joined by ``/``) below the folder ``root`` for reading.
 

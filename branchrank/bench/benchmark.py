@@ -41,6 +41,7 @@ from branchrank.runs.directory import (
     RunRecord,
     check_files,
     check_resumable,
+    clear_temporary,
     latest_unfinished,
     new_directory,
     read_run,
@@ -53,7 +54,6 @@ from branchrank.runs.slices import GoldFacts, gold_facts
 from branchrank.runs.tables import write_tables
 from branchrank.runs.timings import Timing, read_timings, write_timings
 from branchrank.runs.warnings import warnings_of
-from branchrank.safe_open import remove_temporary
 from branchrank.settings import BenchmarkSettings
 from branchrank.systems.memo import Memo
 
@@ -170,8 +170,7 @@ def run_predictors(
             write_run(directory, run)
         else:
             notify(f"resuming the interrupted run {directory}")
-            for folder in (directory.name, f"{directory.name}/{names.PLOTS}"):
-                remove_temporary(directory.parent, folder)
+            clear_temporary(directory)
             run = _continued(run, read_run(directory), whole=resume is not None)
             keep_failures(call for row in log.rows.values() for call in row.calls)
         if log.torn:

@@ -73,7 +73,7 @@ from branchrank.index.reader import (
 )
 from branchrank.index.token_vectors import keep_token_vectors
 from branchrank.index.user_files import given_chunks, given_nodes
-from branchrank.index.workspace_folder import WorkspaceFolder
+from branchrank.index.workspace_folder import WorkspaceFolder, without_credentials
 from branchrank.progress import Progress, no_progress
 from branchrank.records import Chunk
 from branchrank.settings import IndexSettings
@@ -402,7 +402,7 @@ def _manifest(
             CorpusEntry(source=file.source, size=file.size, digest=digest_of_source.get(file.source, ""))
             for file in contents.files
         ),
-        settings=workspace.index_settings,
+        settings=without_credentials(workspace.index_settings),
         embedder=embedder.identity,
         bm25=workspace.bm25_settings,
         chroma=chroma_place(workspace.index_settings),

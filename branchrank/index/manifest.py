@@ -15,7 +15,7 @@ from branchrank.artifacts import NOT_JSON, digest_file, digest_stream, write_byt
 from branchrank.embedders.protocol import EmbedderIdentity
 from branchrank.errors import ArtifactError
 from branchrank.records import Record
-from branchrank.safe_open import open_beneath
+from branchrank.safe_open import open_beneath, read_file
 from branchrank.settings import DISTANCE_THRESHOLD, Bm25Settings, IndexSettings
 
 SCHEMA_VERSION = 1
@@ -113,7 +113,7 @@ def read_record(path: Path, record_type: type[R]) -> R:
     """Read a record. Raises :class:`ArtifactError` when it is missing or another version's."""
     remedy = "rebuild the index: branchrank index"
     try:
-        content = path.read_bytes()
+        content = read_file(path)
     except OSError as error:
         raise ArtifactError(f"cannot read {path}: {error.strerror}", remedy=remedy) from error
     try:

@@ -25,6 +25,8 @@ from collections.abc import Collection, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
+import msgspec
+
 from branchrank.artifacts import digest_of, storage_errors, write_bytes
 from branchrank.corpus.named import known_corpora, locate_corpus
 from branchrank.embedders import portable_name
@@ -42,15 +44,28 @@ from branchrank.errors import (
 from branchrank.index.config_file import read_config, update_config
 from branchrank.index.generations import BUILD_LOCK, Generations, refuse_links, replace_link
 from branchrank.progress import Notify
+from branchrank.redactor import url_to_keep
 from branchrank.settings import Bm25Settings, CacheSettings, EngineSettings, IndexSettings, Resolved, resolve
 
 CONFIG = "branchrank.toml"
 
 
+def without_credentials(settings: IndexSettings) -> IndexSettings:
+    """The settings that a manifest keeps: a password of a URL does not change what an index holds."""
+    return msgspec.structs.replace(
+        settings,
+        embedding_url=url_to_keep(settings.embedding_url),
+        chroma_url=url_to_keep(settings.chroma_url),
+    )
+
+
 def index_name(settings: IndexSettings) -> str:
     """The folder name of an index: readable, and different for settings that change vectors or chunks."""
+    settings = without_credentials(settings)
     readable = re.sub(r"[^a-z0-9]+", "-", settings.embedder.casefold()).strip("-")[-40:].strip("-")
-    parts = (settings.embedder, settings.embedding_url, settings.embedding_revision)
+    parts = [settings.embedder, settings.embedding_url, settings.embedding_revision]
+    if settings.embedder_precision != "float32":
+        parts.append(settings.embedder_precision)
     digest = digest_of([*parts, settings.chunk_tokens, settings.chunk_overlap])[:8]
     return f"{readable or 'index'}-{settings.chunk_tokens}-{digest}"
 
