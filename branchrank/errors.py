@@ -17,6 +17,7 @@
     |   +-- ReplayError                 a cassette lacks a call
     +-- StorageError                8   the disk is full, read-only or failing
     +-- FailedRunError              9   a run was written, but a predictor or its LLM failed every time
+    +-- WorkerError                11   a Ray cluster can't be reached, or workers keep ending
 
 Exit code 130 means interrupted (Ctrl-C) and 143 terminated. ``gate`` has codes of its own: 0 pass,
 1 fail, 10 undecided.
@@ -43,6 +44,10 @@ class BranchRankError(Exception):
         super().__init__(message)
         self.message = message
         self.remedy = remedy
+
+    def __reduce__(self) -> tuple[object, ...]:
+        """Pickle by attributes, because the arguments of subclasses differ; workers send errors this way."""
+        return _unpickled, (type(self), self.args, self.__dict__)
 
     def __str__(self) -> str:
         return f"{self.message}\n  fix: {self.remedy}" if self.remedy else self.message
@@ -124,6 +129,21 @@ class FailedRunError(BranchRankError):
     """A benchmark ran and was written, but every query of a predictor or every call of its LLM failed."""
 
     exit_code = 9
+
+
+class WorkerError(BranchRankError):
+    """A Ray cluster can't be reached, workers can't be started, or a shard's workers keep ending."""
+
+    exit_code = 11
+
+
+def _unpickled(
+    kind: type[BranchRankError], arguments: tuple[object, ...], attributes: dict[str, object]
+) -> BranchRankError:
+    """Make an error again without calling its constructor."""
+    error = kind.__new__(kind, *arguments)
+    error.__dict__.update(attributes)
+    return error
 
 
 def _requirements(package: str, extra: str) -> str:

@@ -182,6 +182,7 @@ class Run(RunData):
         """
         from branchrank.corpus.named import locate_corpus
         from branchrank.report.writing import write_report
+        from branchrank.runs.directory import clear_temporary
         from branchrank.runs.tables import write_tables
 
         if into is None and self.conditions:
@@ -194,6 +195,8 @@ class Run(RunData):
                 f"{into} is a run, whose report would be replaced", remedy="name another directory"
             )
         if into is None:
+            if self.record.status == "finished":
+                clear_temporary(self.directory.absolute())
             write_tables(self)
         return write_report(
             self,

@@ -117,7 +117,7 @@ class Workspace(Searcher):
                 exclude=exclude,
                 chunks=None if chunks is None else Path(chunks),
                 nodes=None if nodes is None else Path(nodes),
-                settings=kept,
+                settings=_to_keep(kept, notify),
             )
             workspace = cls(WorkspaceFolder.open(folder, flags=kept, notify=notify), progress=progress)
             workspace.build_index()
@@ -171,7 +171,7 @@ class Workspace(Searcher):
                 chunks=files / "chunks.jsonl",
                 nodes=files / "nodes.jsonl" if adopted.tree else None,
                 adoption=files / RECORD,
-                settings=kept,
+                settings=_to_keep(kept, notify),
             )
             workspace = cls(WorkspaceFolder.open(target, flags=kept, notify=notify), progress=progress)
             workspace.build_index()
@@ -293,3 +293,17 @@ class Workspace(Searcher):
 def _corpus(corpus: AnyPath) -> str | Path:
     """A corpus's name or folder."""
     return corpus if isinstance(corpus, str) else arguments.path("corpus", corpus)
+
+
+def _to_keep(settings: Mapping[str, object], notify: Notify | None) -> dict[str, object]:
+    """The settings for ``branchrank.toml``: URLs without their credentials, of which the user is told."""
+    from branchrank.redactor import url_to_keep
+
+    kept = {key: url_to_keep(value) if isinstance(value, str) else value for key, value in settings.items()}
+    for key, value in settings.items():
+        if kept[key] != value and notify is not None:
+            notify(
+                f"the credentials in {key} are not kept in branchrank.toml; later commands take them from "
+                f"the same flag or from BRANCHRANK_{key.replace('.', '_').upper()}"
+            )
+    return kept

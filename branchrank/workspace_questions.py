@@ -277,15 +277,22 @@ class WorkspaceQuestions:
         generation: ``stopped`` of the result then gives the reason, and the questions accepted so far are
         written. Raises :class:`~branchrank.errors.InputError` when no section is long enough.
         """
+        from branchrank.execution import check_engine, open_executor
         from branchrank.llm.ledger import totals
         from branchrank.llm.session import open_gateway
+        from branchrank.llm.shards import Source
         from branchrank.questions.generation import generate_questions
 
         folder = self._folder
         nodes, lines = self._sections()
-        with open_gateway(folder.settings, folder.decisions_path, base_url, model, folder.notify) as (
-            llm,
-            prices,
+        check_engine(folder.settings, asks_llm=True)
+        source = Source(settings=folder.settings, cache_path=folder.decisions_path, base_url=base_url)
+        with (
+            open_executor(folder.settings, folder.notify) as executor,
+            open_gateway(folder.settings, folder.decisions_path, base_url, model, folder.notify) as (
+                llm,
+                prices,
+            ),
         ):
             result = generate_questions(
                 nodes,
@@ -296,6 +303,8 @@ class WorkspaceQuestions:
                 seed=seed,
                 max_leakage=max_leakage,
                 progress=progress,
+                executor=executor,
+                source=source,
             )
             spent = Spent(totals=totals(llm.ledger.rows, prices), prices=prices)
         self._check_asked(result.sections_asked)

@@ -73,8 +73,10 @@ class WorkspaceTree:
         After an edit of the corpus only the edited sections and their ancestors are summarised again.
         """
         from branchrank.corpus.loading import load_corpus
+        from branchrank.execution import check_engine, open_executor
         from branchrank.llm.ledger import totals
         from branchrank.llm.session import open_gateway
+        from branchrank.llm.shards import Source
         from branchrank.systems.node_summaries import summarise_nodes
         from branchrank.tree.build import build_nodes
         from branchrank.tree.navigate import Tree
@@ -83,11 +85,18 @@ class WorkspaceTree:
         folder = self._folder
         documents = load_corpus(folder.corpus_root, folder.exclude).documents
         nodes, _ = build_nodes(documents, folder.corpus_name)
-        with open_gateway(folder.settings, folder.decisions_path, base_url, model, folder.notify) as (
-            llm,
-            prices,
+        check_engine(folder.settings, asks_llm=True)
+        source = Source(settings=folder.settings, cache_path=folder.decisions_path, base_url=base_url)
+        with (
+            open_executor(folder.settings, folder.notify) as executor,
+            open_gateway(folder.settings, folder.decisions_path, base_url, model, folder.notify) as (
+                llm,
+                prices,
+            ),
         ):
-            result = summarise_nodes(Tree(nodes), llm, seed=seed, progress=progress)
+            result = summarise_nodes(
+                Tree(nodes), llm, seed=seed, progress=progress, executor=executor, source=source
+            )
             spent = Spent(totals=totals(llm.ledger.rows, prices), prices=prices)
         write_nodes(Path(output), list(result.nodes))
         return result, spent

@@ -10,7 +10,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import replace
 from functools import partial
 from pathlib import Path
@@ -18,12 +18,15 @@ from pathlib import Path
 import msgspec
 
 from branchrank.artifacts import write_jsonl
+from branchrank.bench.answering import AnsweringTask
 from branchrank.bench.latency_pass import latency_pass
-from branchrank.bench.opening import OpenPredictor, open_plan
+from branchrank.bench.opening import OpenPlan, OpenPredictor, open_plan
 from branchrank.bench.plan import Plan, check_plan
-from branchrank.bench.quality_pass import quality_pass
+from branchrank.bench.quality_pass import Work, quality_pass
 from branchrank.bench.record import run_record
 from branchrank.bench.seal import check_seal
+from branchrank.execution import Executor, InProcess, open_executor
+from branchrank.index import Index
 from branchrank.index.workspace_folder import WorkspaceFolder
 from branchrank.progress import Notify, Progress, no_notice, no_progress
 from branchrank.questions.question_files import (
@@ -38,6 +41,7 @@ from branchrank.runs.directory import (
     RunRecord,
     check_files,
     check_resumable,
+    clear_temporary,
     latest_unfinished,
     new_directory,
     read_run,
@@ -50,7 +54,6 @@ from branchrank.runs.slices import GoldFacts, gold_facts
 from branchrank.runs.tables import write_tables
 from branchrank.runs.timings import Timing, read_timings, write_timings
 from branchrank.runs.warnings import warnings_of
-from branchrank.safe_open import remove_temporary
 from branchrank.settings import BenchmarkSettings
 from branchrank.systems.memo import Memo
 
@@ -82,10 +85,15 @@ def run_plan(
     """
     questions = check_plan(plan)
     sealed_by = check_seal(plan, questions, seal) if seal is not None else None
-    with open_plan(
-        plan, questions, progress=progress, notify=notify, status=status, build=resume is None
-    ) as opened:
+    with (
+        open_executor(plan.settings, notify) as executor,
+        open_plan(
+            plan, questions, progress=progress, notify=notify, status=status, build=resume is None
+        ) as opened,
+    ):
         root = WorkspaceFolder(plan.data_dir, plan.settings).corpus_root if opened.indexes else None
+        if not executor.in_process:
+            opened.load_models()
         return run_predictors(
             msgspec.structs.replace(run_record(plan, opened, questions), seal=sealed_by),
             opened.predictors,
@@ -101,7 +109,21 @@ def run_plan(
             gold_facts=gold_facts(questions, root) if root is not None else (),
             keep_failures=opened.keep_failures,
             publish=publish,
+            executor=executor,
+            plan=plan,
+            indexes=opened.indexes,
+            on_row=partial(_count_calls, opened) if not executor.in_process else no_row,
         )
+
+
+def no_row(row: Row) -> None:
+    """Do nothing."""
+
+
+def _count_calls(opened: OpenPlan, row: Row) -> None:
+    """Count the LLM calls of a row that a worker made."""
+    for call in row.calls:
+        opened.meter.add(call)
 
 
 def run_predictors(
@@ -118,16 +140,22 @@ def run_predictors(
     fresh: bool = False,
     resume: Path | None = None,
     gold_facts: Sequence[GoldFacts] = (),
-    on_row: Callable[[Row], None] = lambda row: None,
+    on_row: Callable[[Row], None] = no_row,
     keep_failures: Callable[[Iterable[LLMCall]], None] = lambda calls: None,
     publish: Callable[[RunData], object] = lambda run: None,
+    executor: Executor | None = None,
+    plan: Plan | None = None,
+    indexes: Mapping[str, Index] | None = None,
 ) -> RunData:
     """Run open predictors, as a new run under ``reports`` or as the rest of an interrupted one.
 
     The run to resume is the one in the directory ``resume``. Without ``resume``, and unless ``fresh`` is set,
     it is the newest interrupted run under ``reports`` with the same plan. ``keep_failures`` receives the LLM
     calls of its rows. ``measure_index`` adds facts about an index that are known only after all questions are
-    answered. Raises :class:`~branchrank.errors.RunError` where ``resume`` has another plan or is finished.
+    answered. ``executor`` runs the quality pass (default: this process); its workers open ``plan`` and check
+    that they find its ``indexes``.
+
+    Raises :class:`~branchrank.errors.RunError` where ``resume`` has another plan or is finished.
     """
     if resume is not None:
         begun: Path | None = check_resumable(resume, run.plan)
@@ -142,19 +170,26 @@ def run_predictors(
             write_run(directory, run)
         else:
             notify(f"resuming the interrupted run {directory}")
-            for folder in (directory.name, f"{directory.name}/{names.PLOTS}"):
-                remove_temporary(directory.parent, folder)
+            clear_temporary(directory)
             run = _continued(run, read_run(directory), whole=resume is not None)
             keep_failures(call for row in log.rows.values() for call in row.calls)
         if log.torn:
             notify(f"{log.path}: the last row was cut short; its question is asked again")
         run = msgspec.structs.replace(run, resumed_rows=len(log.rows))
-        rows = quality_pass(
-            [(each.predictor, each.record.repeats) for each in predictors],
+        memos = tuple(memos)
+        rows, work = quality_pass(
+            [(each.predictor.name, each.record.repeats) for each in predictors],
             questions,
             log,
-            top_k=run.top_k,
-            trace_depth=settings.trace_depth,
+            executor=executor or InProcess(),
+            task=AnsweringTask(
+                [each.predictor for each in predictors],
+                memos,
+                top_k=run.top_k,
+                trace_depth=settings.trace_depth,
+                plan=plan,
+                indexes=indexes,
+            ),
             progress=progress,
             on_row=on_row,
         )
@@ -162,7 +197,9 @@ def run_predictors(
         log.rewrite(rows)
         run = msgspec.structs.replace(run, indexes=tuple(map(measure_index, run.indexes)))
         # The log stays locked until run.json says `finished`, so that no other process resumes the run.
-        measured = _measured(directory, run, memos, rows, timings, kept(questions, settings), gold_facts)
+        measured = _measured(
+            directory, run, (work, *memos), rows, timings, kept(questions, settings), gold_facts
+        )
         publish(measured)
         finished = sealed(directory, measured.record)
         write_run(directory, finished)
@@ -188,7 +225,7 @@ def _continued(run: RunRecord, begun: RunRecord, *, whole: bool) -> RunRecord:
 def _measured(
     directory: Path,
     run: RunRecord,
-    memos: Iterable[Memo],
+    work: Sequence[Work | Memo],
     rows: Sequence[Row],
     timings: Sequence[Timing],
     questions: Sequence[Question],
@@ -199,8 +236,8 @@ def _measured(
     finished = msgspec.structs.replace(
         run,
         status="finished",
-        computed=_counts(memo.computed for memo in memos),
-        reused=_counts(memo.reused for memo in memos),
+        computed=_counts(each.computed for each in work),
+        reused=_counts(each.reused for each in work),
         failures=sum(row.status == "failed" for row in rows),
         fallbacks=sum(bool(row.fallbacks) for row in rows),
         warnings=warnings_of(rows, run, questions),

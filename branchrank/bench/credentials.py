@@ -14,15 +14,9 @@ from typing import Any, TypeVar
 
 import msgspec
 
-from branchrank.llm.secrets import (
-    Redactor,
-    bare_url,
-    environment_secrets,
-    hide_credentials,
-    is_url,
-    url_secrets,
-)
+from branchrank.llm.secrets import bare_url, hide_credentials, url_secrets
 from branchrank.records import Record
+from branchrank.redactor import Redactor, environment_secrets, is_url
 
 R = TypeVar("R", bound=Record)
 #: Fields that the program writes and reads again: names, digests and states.

@@ -22,8 +22,8 @@ import resource
 import time
 from collections.abc import Iterable, Sequence
 
+from branchrank.bench.answers import FATAL
 from branchrank.bench.predictors import BenchmarkPredictor
-from branchrank.bench.quality_pass import FATAL
 from branchrank.progress import Progress
 from branchrank.records import Question
 from branchrank.runs.timings import COMPUTE, CPU, FIRST, LLM_WAIT, TOTAL, WARM, Timing

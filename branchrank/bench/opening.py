@@ -37,18 +37,27 @@ class OpenPredictor(Record, frozen=True, kw_only=True):
 class OpenPlan(Record, frozen=True, kw_only=True):
     """Everything that a plan opened: predictors in its order, indexes and engines by name of the index.
 
-    ``keep_failures`` receives the LLM calls of the existing rows before an interrupted run is resumed.
+    ``keep_failures`` receives the LLM calls of the existing rows before an interrupted run is resumed, and
+    ``meter`` those of workers.
     """
 
     predictors: tuple[OpenPredictor, ...]
     indexes: dict[str, Index]
     engines: dict[str, Engine]
     keep_failures: Callable[[Iterable[LLMCall]], None]
+    meter: LLMMeter
 
     @property
     def memos(self) -> tuple[Memo, ...]:
         """The memoised stage results of the engines."""
         return tuple(engine.memo for engine in self.engines.values())
+
+    def load_models(self) -> None:
+        """Load the models of vector searches now; workers use the thread count of PyTorch that they set."""
+        for name, index in self.indexes.items():
+            asked = [each.record for each in self.predictors if each.record.index == name]
+            if searches_vectors([record.system for record in asked if record.system]):
+                _ = index.embedder
 
     def measured(self, facts: IndexFacts, questions: Sequence[Question]) -> IndexFacts:
         """Return the facts of an index, with the recall of its vector store over the questions."""
@@ -81,8 +90,9 @@ def open_plan(
         if isinstance(each, PlannedSystem):
             used.setdefault(each.index, []).append(each.system)
     with ExitStack() as opened:
+        meter = LLMMeter(status)
         stages = opened.enter_context(
-            open_llm(plan.data_dir, plan.settings, plan.systems, notify=notify, meter=LLMMeter(status))
+            open_llm(plan.data_dir, plan.settings, plan.systems, notify=notify, meter=meter)
         )
         indexes: dict[str, Index] = {}
         engines: dict[str, tuple[Engine, Engine]] = {}
@@ -103,6 +113,7 @@ def open_plan(
             indexes=indexes,
             engines={name: engine for name, (engine, _) in engines.items()},
             keep_failures=stages.keep_failures,
+            meter=meter,
         )
 
 

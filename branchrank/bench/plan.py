@@ -23,6 +23,7 @@ from branchrank.bench.predictors import (
     predictor_of,
 )
 from branchrank.errors import BranchRankError, InputError, UsageError
+from branchrank.execution import check_engine
 from branchrank.index.workspace_folder import WorkspaceFolder
 from branchrank.measures.names import depth_needed
 from branchrank.questions.question_files import check_wording, load_questions, sample_questions
@@ -148,6 +149,7 @@ def _errors(plan: Plan) -> Iterator[BranchRankError]:
             remedy="leave out --filter, or that predictor",
         )
     checks: list[Callable[[], object]] = [
+        partial(check_engine, plan.settings, asks_llm=bool(asking)),
         *(
             partial(check_embedder, each.system, plan.indexes[each.index].part(IndexSettings).embedder)
             for each in plan.predictors

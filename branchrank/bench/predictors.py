@@ -99,6 +99,12 @@ class ClassPredictor(Untraced):
         self.wrapped = wrapped
         self.origin = origin
 
+    def __reduce__(self) -> tuple[object, ...]:
+        """Pickle a class by its name, so that a worker makes its own instance."""
+        if ":" in self.origin:
+            return load_class_predictor, (self.origin,)
+        return ClassPredictor, (self.name, self.wrapped)
+
     def predict(self, question: Question, k: int, repeat: int = 0) -> Retrieval:
         """Ask the user's class for more than ``k`` hits, since hits in excluded spans are removed."""
         margin = 10 if question.excluded_spans else 0

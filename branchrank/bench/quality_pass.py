@@ -1,111 +1,74 @@
 """The quality pass: every predictor answers every question, and every answer becomes a row.
 
 1. Rows that an interrupted run left are kept; their questions are not asked again.
-2. A question goes through all predictors before the next one, so that they share memoised work.
+2. The questions go to the executor in shards (:mod:`branchrank.bench.answering`). A question goes through all
+   predictors before the next one, so that they share memoised work.
 3. A query that fails becomes a row with the reason, and counts as a miss in every rate.
-4. Ctrl-C and SIGTERM end the pass between rows; nothing finished is lost.
+4. Ctrl-C and SIGTERM end the pass between rows; nothing finished is lost. With several workers the shards
+   that are under way are lost.
 """
 
 from __future__ import annotations
 
-import os
+from collections import Counter
 from collections.abc import Callable, Sequence
-from functools import lru_cache
 
-import msgspec
-
-from branchrank.bench.predictors import BenchmarkPredictor
-from branchrank.errors import ReplayError, StorageError, UsageError
-from branchrank.llm.request import BudgetError
-from branchrank.llm.secrets import hide_credentials
+from branchrank.bench.answering import AnsweringTask, Wanted, shards_of
+from branchrank.execution import Executor
 from branchrank.progress import Progress
-from branchrank.records import Question, StageTrace
-from branchrank.runs.attribution import DEPTH, gold_ranks, lost_at
-from branchrank.runs.judging import judged_hits
+from branchrank.records import Question
 from branchrank.runs.rows import Row, RowLog
 
-#: Errors that concern the whole run, not one query.
-FATAL = (BudgetError, ReplayError, StorageError, UsageError)
+
+class Work:
+    """Counts of stage results that were computed and reused in the quality pass, by their names."""
+
+    def __init__(self) -> None:
+        self.computed: Counter[str] = Counter()
+        self.reused: Counter[str] = Counter()
 
 
 def quality_pass(
-    predictors: Sequence[tuple[BenchmarkPredictor, int]],
+    predictors: Sequence[tuple[str, int]],
     questions: Sequence[Question],
     log: RowLog,
     *,
-    top_k: int,
-    trace_depth: int,
+    executor: Executor,
+    task: AnsweringTask,
     progress: Progress,
     on_row: Callable[[Row], None] = lambda row: None,
-) -> list[Row]:
-    """Ask every question of every predictor (with its number of repeats); returns rows in order.
+) -> tuple[list[Row], Work]:
+    """Ask every question of every predictor, given by its name and number of repeats, in the task's order.
 
-    Rows come back sorted by question, then in the order of ``predictors``, then by repeat, whatever the
-    order in which an interrupted run wrote them.
+    Returns the rows, and the work that the executor did for them. Rows are sorted by question, then in the
+    order of ``predictors``, then by repeat, whatever the order in which an interrupted run wrote them.
     """
+    pairs = [(number, repeat) for number, (_, repeats) in enumerate(predictors) for repeat in range(repeats)]
     wanted = [
-        (question, predictor, repeat)
-        for question in questions
-        for predictor, repeats in predictors
-        for repeat in range(repeats)
-    ]
-    for done, (question, predictor, repeat) in enumerate(wanted):
-        progress("questions", done, len(wanted))
-        if (question.id, predictor.name, repeat) not in log.rows:
-            row = answer(predictor, question, top_k, repeat, trace_depth)
-            log.append(row)
-            on_row(row)
-    progress("questions", len(wanted), len(wanted))
-    return [log.rows[question.id, predictor.name, repeat] for question, predictor, repeat in wanted]
-
-
-def answer(
-    predictor: BenchmarkPredictor, question: Question, top_k: int, repeat: int = 0, trace_depth: int = 20
-) -> Row:
-    """One row. Anything but a fatal error becomes a failed row."""
-    try:
-        retrieval = predictor.predict(question, top_k, repeat)
-    except FATAL:
-        raise
-    except Exception as error:
-        return Row(
-            question_id=question.id,
-            predictor=predictor.name,
-            llm=predictor.llm,
-            repeat=repeat,
-            status="failed",
-            error=hide_credentials(f"{type(error).__name__}: {error}".splitlines()[0], os.environ),
+        Wanted(
+            question=question,
+            answers=tuple(
+                (number, repeat)
+                for number, repeat in pairs
+                if (question.id, predictors[number][0], repeat) not in log.rows
+            ),
         )
-    hits = judged_hits(retrieval.hits, question)
-    stages = tuple(dict.fromkeys(stage.stage for stage in retrieval.trace))
-    ranks = gold_ranks(retrieval.trace, predictor.gold_keys(question))
-    found = any(hit.gold is not None for hit in hits[:DEPTH])
-    return Row(
-        question_id=question.id,
-        predictor=predictor.name,
-        llm=predictor.llm,
-        repeat=repeat,
-        hits=hits,
-        trace=tuple(shortened(stage, trace_depth) for stage in retrieval.trace if trace_depth),
-        stages=stages,
-        gold_ranks=ranks,
-        lost=lost_at(stages, ranks, found) if stages and question.answerable else "",
-        calls=tuple(msgspec.structs.replace(call, replayed=False) for call in retrieval.calls),
-        fallbacks=retrieval.fallbacks,
-    )
-
-
-def shortened(stage: StageTrace, depth: int) -> StageTrace:
-    """The first ``depth`` entries of a stage's list, scores to nine decimals."""
-    return StageTrace(
-        stage=stage.stage,
-        unit=stage.unit,
-        keys=stage.keys[:depth],
-        scores=_rounded(stage.scores[:depth]),
-    )
-
-
-@lru_cache(maxsize=4096)
-def _rounded(scores: tuple[float, ...]) -> tuple[float, ...]:
-    """Cached, because predictors share stages and so repeat the same scores."""
-    return tuple(round(score, 9) for score in scores)
+        for question in questions
+    ]
+    total = len(questions) * len(pairs)
+    done = total - sum(len(each.answers) for each in wanted)
+    work = Work()
+    progress("questions", done, total)
+    for answered in executor.map(task, shards_of(wanted)):
+        log.append(answered.row)
+        on_row(answered.row)
+        work.computed.update(answered.computed)
+        work.reused.update(answered.reused)
+        done += 1
+        progress("questions", done, total)
+    rows = [
+        log.rows[question.id, predictors[number][0], repeat]
+        for question in questions
+        for number, repeat in pairs
+    ]
+    return rows, work

@@ -22,7 +22,14 @@ from branchrank.questions.question_files import questions_digest
 from branchrank.records import Question
 from branchrank.runs.directory import IndexFacts, RunRecord
 from branchrank.runs.provenance import gather
-from branchrank.settings import BenchmarkSettings, Bm25Settings, IndexSettings, LLMSettings, Resolved
+from branchrank.settings import (
+    BenchmarkSettings,
+    Bm25Settings,
+    EngineSettings,
+    IndexSettings,
+    LLMSettings,
+    Resolved,
+)
 
 
 def run_record(plan: Plan, opened: OpenPlan, questions: Sequence[Question]) -> RunRecord:
@@ -67,8 +74,16 @@ def planned_record(plan: Plan, questions: Sequence[Question], environment: Mappi
             for name, settings in plan.indexes.items()
             if name in used
         },
-        settings={name: msgspec.to_builtins(value) for name, value in plan.settings.parts.items()},
-        origins=plan.settings.origins,
+        settings={
+            name: msgspec.to_builtins(value)
+            for name, value in plan.settings.parts.items()
+            if name != EngineSettings.section  # where the work runs changes no result
+        },
+        origins={
+            name: origin
+            for name, origin in plan.settings.origins.items()
+            if not name.startswith(f"{EngineSettings.section}.")
+        },
         provenance=gather(),
         prices=read_prices(Path(prices)) if prices else None,
     )

@@ -25,14 +25,16 @@ from branchrank.bench.plan import Plan, check_plan, endpoint_predictor
 from branchrank.bench.predictors import BenchmarkPredictor, load_class_predictor
 from branchrank.embedders import is_bundled
 from branchrank.errors import InputError, RunError, UsageError
-from branchrank.llm.secrets import bare_url, is_url
+from branchrank.llm.secrets import bare_url
 from branchrank.records import Record
+from branchrank.redactor import is_url
 from branchrank.runs import directory as names
 from branchrank.runs.directory import PredictorRecord, RunRecord, read_unfinished
 from branchrank.settings import (
     PARTS,
     BenchmarkSettings,
     Bm25Settings,
+    EngineSettings,
     IndexSettings,
     LLMSettings,
     Resolved,
@@ -53,7 +55,8 @@ _MODEL = "embedding model"
 class Named(Record, frozen=True, kw_only=True):
     """The hosts, models, files and classes that the resuming command names.
 
-    ``settings`` maps names of :func:`~branchrank.settings.reaching_settings` to values. ``allowed`` are other
+    ``settings`` maps names of :func:`~branchrank.settings.reaching_settings` to values, ``engine`` those of
+    the part ``engine``, which says where the rest of the run is made. ``allowed`` are other
     hosts, models and files, for the systems and indexes of an experiment file. ``questions`` is needed if the
     run does not keep the questions' wording.
     """
@@ -63,6 +66,7 @@ class Named(Record, frozen=True, kw_only=True):
     predictors: tuple[str, ...] = ()
     api_endpoint: str = ""
     settings: Mapping[str, str] = msgspec.field(default_factory=dict)
+    engine: Mapping[str, Any] = msgspec.field(default_factory=dict)
     allowed: tuple[str, ...] = ()
 
     @property
@@ -75,6 +79,9 @@ class Named(Record, frozen=True, kw_only=True):
         words += ["--api-endpoint", bare_url(self.api_endpoint)] if self.api_endpoint else []
         for key, value in self.settings.items():
             words += [reaching_settings()[key].flag, bare_url(value)]
+        flags = {f"{each.section}.{each.name}": each.flag for each in settings_of(EngineSettings)}
+        for key, value in self.engine.items():
+            words += [flags[key]] if value is True else [flags[key], str(value)]
         for value in self.allowed:
             words += ["--allow", bare_url(value)]
         return words
@@ -218,14 +225,23 @@ def recorded_settings(directory: Path, run: RunRecord, found: Names) -> Resolved
     tables = {
         part.section: msgspec.to_builtins(recorded.part(part))
         for part in PARTS
-        if part.section in run.settings
+        if part.section in run.settings and part is not EngineSettings
     }
     flags = {}
     for key, setting in reaching_settings().items():
         value = found.setting(setting, getattr(recorded.parts[setting.section], setting.name))
         if key in found.named.settings:
             flags[key] = value
-    return _resolved(directory, tables, flags)
+    settings = _resolved(directory, tables, flags)
+    engine = resolve(flags=found.named.engine)
+    return msgspec.structs.replace(
+        settings,
+        parts={**settings.parts, EngineSettings.section: engine.part(EngineSettings)},
+        origins={
+            name: (engine if name.startswith(f"{EngineSettings.section}.") else settings).origins[name]
+            for name in settings.origins
+        },
+    )
 
 
 def _resolved(directory: Path, tables: Mapping[str, Any], flags: Mapping[str, Any] | None = None) -> Resolved:

@@ -2,9 +2,9 @@
 
 1. The tuned settings are the weight of the BM25 branch, the weight of MaxSim, and BM25's ``k1`` and ``b``, as
    far as a system uses them. Each has a short grid around its own value.
-2. Every system gets the same budget: as many points of its grid, its own values first, the others drawn by
-   the seed. All points of all systems answer the same questions, so branches, vectors and MaxSim are
-   computed once.
+2. Every system gets the same budget, a number of points of its grid. Its own values are the first point, and
+   the seed draws the others. All points of all systems answer the same questions, so branches, vectors and
+   MaxSim are computed once.
 3. The questions are split into folds by the source of their gold. The questions of each fold are answered
    with the point that is best on the other folds. The gain of these answers over the system's own values
    estimates what tuning brings on questions about other pages; its interval allows for questions that share a
@@ -30,11 +30,12 @@ import msgspec
 
 from branchrank.addresses import value_at, with_values
 from branchrank.artifacts import write_text
+from branchrank.bench.answering import AnsweringTask, Wanted, shards_of
 from branchrank.bench.experiment import DEFAULT_INDEX, PlannedSystem
 from branchrank.bench.opening import open_plan
 from branchrank.bench.plan import Plan, check_plan, plan_from_experiment
-from branchrank.bench.quality_pass import answer
 from branchrank.errors import QuestionError, UsageError
+from branchrank.execution import open_executor
 from branchrank.measures.intervals import Interval, difference_interval
 from branchrank.progress import Notify, Progress, no_notice, no_progress
 from branchrank.questions.question_files import questions_digest
@@ -249,16 +250,30 @@ def _with_bm25(settings: Resolved, values: Point) -> Resolved:
 
 def _rows(plan: Plan, asked: Sequence[Question], notify: Notify, progress: Progress) -> list[Row]:
     """Return every point's answer to every question. A failed query ends the tuning."""
-    top_k = plan.settings.part(BenchmarkSettings).top_k
-    rows = []
-    with open_plan(plan, asked, progress=progress, notify=notify, status=no_notice) as opened:
-        for done, question in enumerate(asked):
-            progress("questions", done, len(asked))
-            rows += [answer(each.predictor, question, top_k, trace_depth=0) for each in opened.predictors]
-            failed = next((row for row in rows[-len(opened.predictors) :] if row.status == "failed"), None)
-            if failed is not None:
-                raise QuestionError(f"{failed.predictor} failed at {question.id!r}: {failed.error}")
-        progress("questions", len(asked), len(asked))
+    rows: list[Row] = []
+    every = tuple((number, 0) for number in range(len(plan.predictors)))
+    wanted = [Wanted(question=question, answers=every) for question in asked]
+    with (
+        open_executor(plan.settings, notify) as executor,
+        open_plan(plan, asked, progress=progress, notify=notify, status=no_notice) as opened,
+    ):
+        if not executor.in_process:
+            opened.load_models()
+        task = AnsweringTask(
+            [each.predictor for each in opened.predictors],
+            opened.memos,
+            top_k=plan.settings.part(BenchmarkSettings).top_k,
+            trace_depth=0,
+            plan=plan,
+            indexes=opened.indexes,
+        )
+        progress("questions", 0, len(asked))
+        for answered in executor.map(task, shards_of(wanted)):
+            row = answered.row
+            if row.status == "failed":
+                raise QuestionError(f"{row.predictor} failed at {row.question_id!r}: {row.error}")
+            rows.append(row)
+            progress("questions", len(rows) // len(every), len(asked))
     return rows
 
 

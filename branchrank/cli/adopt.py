@@ -10,7 +10,7 @@ import click
 import branchrank
 from branchrank.cli.options import data_dir_option, given_flags, settings_options
 from branchrank.cli.terminal import Command, safe, say
-from branchrank.settings import Bm25Settings, CacheSettings, IndexSettings
+from branchrank.settings import Bm25Settings, CacheSettings, EngineSettings, IndexSettings
 
 if TYPE_CHECKING:
     from branchrank.index.adoption import Adoption
@@ -29,7 +29,7 @@ _FOLDER = click.Path(path_type=Path, exists=True, file_okay=False)
 )
 @click.option("--collection", default="", help="The Chroma collection, where there are several.")
 @click.option("--quiet", is_flag=True, help="No progress.")
-@settings_options(IndexSettings, Bm25Settings, CacheSettings)
+@settings_options(IndexSettings, Bm25Settings, CacheSettings, EngineSettings)
 def command(folder: Path, data_dir: Path, corpus: str | None, collection: str, quiet: bool) -> None:
     """Make a workspace of the chunks.jsonl, chroma/ and pageindex/nodes.jsonl in FOLDER.
 

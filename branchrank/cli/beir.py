@@ -14,6 +14,7 @@ from branchrank.settings import (
     BenchmarkSettings,
     Bm25Settings,
     CacheSettings,
+    EngineSettings,
     IndexSettings,
     LateInteractionSettings,
     LocalSettings,
@@ -63,7 +64,7 @@ def command() -> None:
 @REPORTS
 @FRESH
 @QUIET
-@settings_options(IndexSettings, Bm25Settings, CacheSettings)
+@settings_options(IndexSettings, Bm25Settings, CacheSettings, EngineSettings)
 @settings_options(BenchmarkSettings, LocalSettings, LateInteractionSettings, only=OPEN_SETTINGS)
 def run(
     folder: Path,

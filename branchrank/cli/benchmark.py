@@ -19,6 +19,7 @@ from branchrank.settings import (
     BenchmarkSettings,
     Bm25Settings,
     CacheSettings,
+    EngineSettings,
     GrepSettings,
     HybridSettings,
     IndexSettings,
@@ -72,6 +73,7 @@ from branchrank.settings import (
     LLMSettings,
     IndexSettings,
     CacheSettings,
+    EngineSettings,
 )
 def command(
     data_dir: Path,

@@ -12,7 +12,7 @@ import branchrank
 from branchrank.cli.options import data_dir_option, given_flags, settings_options
 from branchrank.cli.terminal import Command, progress_bars, say
 from branchrank.errors import InputError, LLMError
-from branchrank.settings import CacheSettings, LLMSettings, settings_of
+from branchrank.settings import CacheSettings, EngineSettings, LLMSettings, settings_of
 
 F = TypeVar("F", bound=Callable[..., Any])
 
@@ -66,6 +66,7 @@ def llm_options(*, required: bool) -> Callable[[F], F]:
 )
 @click.option("--dry-run", is_flag=True, help="Print the estimated calls and tokens; make none.")
 @llm_options(required=True)
+@settings_options(EngineSettings)
 def generate(
     output: Path,
     data_dir: Path,
@@ -128,6 +129,7 @@ def _print_estimate(estimate: branchrank.library.GenerationEstimate) -> None:
 @OUTPUT
 @data_dir_option
 @llm_options(required=True)
+@settings_options(EngineSettings)
 def summarise(output: Path, data_dir: Path, base_url: str, model: str, seed: int, quiet: bool) -> None:
     """Let an LLM summarise every node of the workspace's tree, and write the nodes to OUTPUT.
 

@@ -34,13 +34,23 @@ COMMON: dict[str, Headings] = {
         "Sample": _SAMPLE,
         "Statistics": (*_STATISTICS, "--latency-sample"),
         "LLM": ("--max-calls", "--max-tokens", "--llm-record", "--llm-replay"),
-        "Output": ("--reports", "--fresh", "--dry-run", "--quiet"),
+        "Output": ("--reports", "--fresh", "--dry-run", "--jobs", "--quiet"),
+    },
+    "resume": {
+        "What the run used": ("--data-dir", "--questions", "--predictor", "--api-endpoint", "--allow"),
+        "Its models and servers": (
+            "--embedder",
+            "--embedding-url",
+            "--hybrid-base-url",
+            "--pageindex-base-url",
+        ),
+        "Output": ("--jobs", "--quiet"),
     },
     "beir run": {
         "Queries and sample": ("--split", "--remove-query", *_SAMPLE),
         "Workspace and predictors": ("--data-dir", "--predictor", "--embedder", "--vector-store", "--top-k"),
         "Statistics": ("--measure", "--baseline", "--delta", "--alpha"),
-        "Output": ("--latex", "--reports", "--fresh", "--quiet"),
+        "Output": ("--latex", "--reports", "--fresh", "--jobs", "--quiet"),
     },
     "questions label": {
         "Labels": ("--output", "--annotator", "--depth", "--seed", "--data-dir", "--questions"),

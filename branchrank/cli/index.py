@@ -9,7 +9,7 @@ import click
 import branchrank
 from branchrank.cli.options import data_dir_option, given_flags, settings_options
 from branchrank.cli.terminal import Command, safe, say
-from branchrank.settings import Bm25Settings, CacheSettings, IndexSettings
+from branchrank.settings import Bm25Settings, CacheSettings, EngineSettings, IndexSettings
 
 OWN_FILE = click.Path(path_type=Path, exists=True, dir_okay=False)
 
@@ -21,7 +21,7 @@ OWN_FILE = click.Path(path_type=Path, exists=True, dir_okay=False)
 @click.option("--chunks", type=OWN_FILE, help="Your own chunks.jsonl to index.")
 @click.option("--nodes", type=OWN_FILE, help="Your own nodes.jsonl to use as the tree.")
 @click.option("--quiet", is_flag=True, help="No progress.")
-@settings_options(IndexSettings, Bm25Settings, CacheSettings)
+@settings_options(IndexSettings, Bm25Settings, CacheSettings, EngineSettings)
 def command(
     corpus: str | None,
     data_dir: Path,

@@ -10,12 +10,13 @@ import click
 
 from branchrank.cli.options import given_flags, settings_options
 from branchrank.cli.terminal import import_from_here
-from branchrank.settings import PARTS, reaching_settings
+from branchrank.settings import PARTS, EngineSettings, reaching_settings
 
 if TYPE_CHECKING:
     from branchrank.library import Named
 
 F = TypeVar("F", bound=Callable[..., Any])
+_ENGINE = f"{EngineSettings.section}."
 
 
 def naming_options(function: F) -> F:
@@ -67,6 +68,7 @@ def given_names(
         questions=questions_file,
         predictors=predictors,
         api_endpoint=api_endpoint,
-        settings=given_flags(),
+        settings={key: value for key, value in given_flags().items() if not key.startswith(_ENGINE)},
+        engine={key: value for key, value in given_flags().items() if key.startswith(_ENGINE)},
         allowed=allowed,
     )

@@ -8,12 +8,15 @@ from typing import Any
 import click
 
 from branchrank.cli.naming import given_names, naming_options
+from branchrank.cli.options import settings_options
 from branchrank.cli.terminal import Command
+from branchrank.settings import EngineSettings
 
 
 @click.command("resume", cls=Command, resumes=True)
 @click.argument("run", type=click.Path(path_type=Path, file_okay=False))
 @naming_options
+@settings_options(EngineSettings)
 @click.option("--quiet", is_flag=True, help="No progress.")
 def command(run: Path, quiet: bool, **named: Any) -> None:
     """Resume an interrupted RUN: every finished row is kept.

@@ -8,13 +8,13 @@ import click
 
 from branchrank.cli.options import given_flags, running_options, settings_options, typed_command
 from branchrank.cli.terminal import Command
-from branchrank.settings import BenchmarkSettings, CacheSettings, LLMSettings
+from branchrank.settings import BenchmarkSettings, CacheSettings, EngineSettings, LLMSettings
 
 
 @click.command("run", cls=Command, resumes=True)
 @click.argument("experiment", type=click.Path(path_type=Path, dir_okay=False))
 @running_options
-@settings_options(BenchmarkSettings, LLMSettings, CacheSettings)
+@settings_options(BenchmarkSettings, LLMSettings, CacheSettings, EngineSettings)
 def command(
     experiment: Path, reports: Path, fresh: bool, dry_run: bool, seal: Path | None, quiet: bool
 ) -> None:

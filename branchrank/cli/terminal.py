@@ -8,10 +8,11 @@ import os
 import re
 import signal
 import sys
+import traceback
 from collections.abc import Iterator
 from io import TextIOWrapper
-from types import FrameType
-from typing import Any, NoReturn
+from types import FrameType, TracebackType
+from typing import TYPE_CHECKING, Any, NoReturn
 
 import click
 
@@ -20,6 +21,9 @@ from branchrank.cli.remedies import remedy_for
 from branchrank.errors import BranchRankError, StorageError, suggestion
 from branchrank.printable import safe as safe
 from branchrank.progress_bars import progress_bars as progress_bars
+
+if TYPE_CHECKING:
+    from branchrank.redactor import Redactor
 
 INTERRUPTED = 130
 TERMINATED = 143
@@ -47,10 +51,22 @@ def import_from_here() -> None:
 
 
 def show_error(error: BranchRankError, command: click.Command) -> None:
-    """Print the error, and its fix with flags that the command has."""
-    click.secho(f"error: {safe(error.message)}", fg="red", err=True)
+    """Print the error, and its fix with flags that the command has, without the environment's keys."""
+    redact = _redactor()
+    click.secho(f"error: {safe(redact(error.message))}", fg="red", err=True)
     if remedy := remedy_for(error.remedy, command):
-        click.echo(f"  fix: {safe(remedy)}", err=True)
+        click.echo(f"  fix: {safe(redact(remedy))}", err=True)
+
+
+def _redactor() -> Redactor:
+    from branchrank.redactor import Redactor, environment_secrets
+
+    return Redactor(environment_secrets(os.environ))
+
+
+def _print_fault(kind: type[BaseException], error: BaseException, trace: TracebackType | None) -> None:
+    """Print the traceback of a fault of the program, without the environment's keys."""
+    sys.stderr.write(_redactor()("".join(traceback.format_exception(kind, error, trace))))
 
 
 def _end_without_reader(ctx: click.Context) -> NoReturn:
@@ -127,6 +143,7 @@ class Command(click.Command):
         with contextlib.suppress(ValueError):  # not the main thread
             signal.signal(signal.SIGTERM, _terminate)
         _open_closed_streams()
+        sys.excepthook = _print_fault
         for stream in (sys.stdin, sys.stdout, sys.stderr):
             if isinstance(stream, TextIOWrapper):
                 stream.reconfigure(errors="replace")  # what a terminal can't show is a question mark

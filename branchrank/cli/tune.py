@@ -9,7 +9,7 @@ import click
 import branchrank
 from branchrank.cli.options import given_flags, settings_options
 from branchrank.cli.terminal import Command, safe, say
-from branchrank.settings import BenchmarkSettings
+from branchrank.settings import BenchmarkSettings, EngineSettings
 
 
 @click.command("tune", cls=Command)
@@ -37,6 +37,7 @@ from branchrank.settings import BenchmarkSettings
 )
 @click.option("--write", is_flag=True, help="Add the tuned systems to EXPERIMENT.")
 @click.option("--quiet", is_flag=True, help="No progress.")
+@settings_options(EngineSettings)
 @settings_options(
     BenchmarkSettings,
     only=frozenset({"benchmark.sample_size", "benchmark.sample_seed", "benchmark.primary"}),

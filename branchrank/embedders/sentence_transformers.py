@@ -31,6 +31,7 @@ from branchrank.embedders.prefixes import Prefixes, conventional_prefixes
 from branchrank.embedders.protocol import DocumentVectors, EmbedderIdentity, Vectors, unit_rows
 from branchrank.environment import preserved_random_state, preserved_start_method
 from branchrank.errors import MissingDependencyError, ModelError
+from branchrank.execution.threads import limit_torch
 from branchrank.printable import encodable
 from branchrank.progress import Notify, Progress, no_progress
 from branchrank.records import Record
@@ -231,6 +232,7 @@ def load_model(folder: Path, device: str | None, notify: Notify, *, multi_vector
     with preserved_random_state(), preserved_start_method():
         import sentence_transformers
 
+    limit_torch()
     kind = "MultiVectorEncoder" if multi_vector else "SentenceTransformer"
     if not hasattr(sentence_transformers, kind):
         raise ModelError(

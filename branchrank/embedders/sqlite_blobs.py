@@ -11,6 +11,7 @@ from __future__ import annotations
 import contextlib
 import sqlite3
 import threading
+import weakref
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import NamedTuple, TypeVar
@@ -109,7 +110,7 @@ class SqliteBlobs:
                 if self._off:
                     break
                 try:
-                    self._connection = self._connection or _connect(self._path, self._root, self._layout)
+                    self._connection = self._connection or self._open()
                     return work(self._connection)
                 except (sqlite3.Error, OSError) as error:
                     self._close()
@@ -135,6 +136,11 @@ class SqliteBlobs:
             f"{self._path} is not an intact cache of {self._layout.what} ({error}); it is now {aside.name}"
         )
         return True
+
+    def _open(self) -> sqlite3.Connection:
+        connection = _connect(self._path, self._root, self._layout)
+        weakref.finalize(self, connection.close)  # Python 3.13 warns of a connection that nobody closes
+        return connection
 
     def _close(self) -> None:
         if self._connection is not None:

@@ -38,7 +38,9 @@ from branchrank.embedders import Embedder, open_embedder, token_embedder
 from branchrank.embedders.cache import cached_documents, cached_query
 from branchrank.embedders.nothing import NONE, NoEmbedder
 from branchrank.embedders.protocol import Vectors
+from branchrank.embedders.shards import EmbeddingTask
 from branchrank.errors import ArtifactError, CorpusError
+from branchrank.execution import Executor, open_executor
 from branchrank.index.adoption import Adoption, adopted_vectors, check_adoption, read_adoption
 from branchrank.index.calibration import distance_calibration, nearest_distances, probe_queries
 from branchrank.index.failpoints import failpoint
@@ -71,9 +73,10 @@ from branchrank.index.reader import (
 )
 from branchrank.index.token_vectors import keep_token_vectors
 from branchrank.index.user_files import given_chunks, given_nodes
-from branchrank.index.workspace_folder import WorkspaceFolder
+from branchrank.index.workspace_folder import WorkspaceFolder, without_credentials
 from branchrank.progress import Progress, no_progress
 from branchrank.records import Chunk
+from branchrank.settings import IndexSettings
 from branchrank.stores.bm25 import Bm25Index
 from branchrank.stores.indexed_text import chunk_terms, embedded_text, node_terms
 from branchrank.stores.vectors_exact import ExactVectors, save_vectors
@@ -150,13 +153,25 @@ def _build(workspace: WorkspaceFolder, progress: Progress) -> None:
             token_embedder(
                 embedder, workspace.index_settings.embedder
             )  # a model without them is refused before any work
-    with timed("read"):
+    with open_executor(workspace.settings, workspace.notify) as executor:
+        _publish(workspace, embedder, executor, seconds, progress)
+
+
+def _publish(
+    workspace: WorkspaceFolder,
+    embedder: Embedder,
+    executor: Executor,
+    seconds: dict[str, float],
+    progress: Progress,
+) -> None:
+    """Write a new generation and make it the current one."""
+    with _timer(seconds)("read"):
         contents = _read(workspace, embedder, progress)
     generations = workspace.generations
     generation = generations.begin()
     failpoint("begun")
     try:
-        _write(workspace, embedder, contents, generation, seconds, progress)
+        _write(workspace, embedder, executor, contents, generation, seconds, progress)
     except BaseException:
         with contextlib.suppress(OSError):
             generations.remove(generation)
@@ -173,6 +188,7 @@ def _build(workspace: WorkspaceFolder, progress: Progress) -> None:
 def _write(
     workspace: WorkspaceFolder,
     embedder: Embedder,
+    executor: Executor,
     contents: _Contents,
     generation: Path,
     seconds: dict[str, float],
@@ -186,10 +202,13 @@ def _write(
         write_nodes(generation / NODES, contents.tree.nodes.values())
         failpoint("nodes written")
     with timed("tokens"):
-        vectors = keep_token_vectors(workspace, embedder, contents.chunks, generation / TOKENS, progress)
+        vectors = keep_token_vectors(
+            workspace, embedder, executor, contents.chunks, generation / TOKENS, progress
+        )
     failpoint("tokens written")
     with timed("embed"):
-        matrix, embedded = _embed(workspace, _Counting(embedder, vectors), contents, progress)
+        embedding = _Embedding(workspace.index_settings, embedder, executor, vectors)
+        matrix, embedded = _embed(workspace, embedding, contents, progress)
     failpoint("embedded")
     with timed("calibrate"):
         distance = _distance(workspace, embedder, contents, matrix)
@@ -251,19 +270,20 @@ def _read(workspace: WorkspaceFolder, embedder: Embedder, progress: Progress) ->
 
 
 def _embed(
-    workspace: WorkspaceFolder, counting: _Counting, contents: _Contents, progress: Progress
+    workspace: WorkspaceFolder, embedding: _Embedding, contents: _Contents, progress: Progress
 ) -> tuple[Vectors, int]:
     """The chunks' unit rows, and the number of texts that were embedded, not adopted or cached."""
+    identity = embedding.embedder.identity
     if contents.adoption is not None:
-        adopted = adopted_vectors(contents.adoption, workspace, counting.identity)
+        adopted = adopted_vectors(contents.adoption, workspace, identity)
         if adopted is not None:
             return adopted, 0
-    if counting.identity.name == NONE:
+    if identity.name == NONE:
         return NoEmbedder().embed_documents([""] * len(contents.chunks)), 0
     with contextlib.closing(workspace.open_cache()) as cache:
         texts = [embedded_text(chunk) for chunk in contents.chunks]
-        matrix = cached_documents(counting, cache, texts, progress)
-    return matrix, counting.texts
+        matrix = cached_documents(embedding.embedder, cache, texts, progress, embedding.embed_batches)
+    return matrix, embedding.texts
 
 
 def _distance(
@@ -278,23 +298,31 @@ def _distance(
         return distance_calibration(nearest_distances(exact, embed, probe_queries(contents.tree)))
 
 
-class _Counting:
-    """An embedder that counts the documents it embeds; those in ``vectors`` are not embedded again."""
+class _Embedding:
+    """Embeds batches of documents and counts them; those in ``vectors`` are not embedded again."""
 
-    def __init__(self, embedder: Embedder, vectors: Mapping[str, Vectors]) -> None:
-        self.identity = embedder.identity
-        self.embed_query = embedder.embed_query
+    def __init__(
+        self,
+        settings: IndexSettings,
+        embedder: Embedder,
+        executor: Executor,
+        vectors: Mapping[str, Vectors],
+    ) -> None:
+        self.embedder = embedder
         self.texts = 0
-        self._embedder = embedder
+        self._task = EmbeddingTask(settings, embedder)
+        self._executor = executor
         self._vectors = vectors
 
-    def embed_documents(self, texts: Sequence[str], progress: Progress = no_progress) -> Vectors:
-        self.texts += len(texts)
-        failpoint("embedding")
-        missing = [text for text in texts if text not in self._vectors]
-        fresh = self._embedder.embed_documents(missing, progress) if missing else ()
-        rows = dict(zip(missing, fresh, strict=True))
-        return np.array([rows[text] if text in rows else self._vectors[text] for text in texts])
+    def embed_batches(self, batches: Sequence[Sequence[str]]) -> Iterator[Vectors]:
+        """Yield the rows of each batch."""
+        missing = [[text for text in batch if text not in self._vectors] for batch in batches]
+        embedded = self._executor.map(self._task, [texts for texts in missing if texts])
+        for batch, texts in zip(batches, missing, strict=True):
+            self.texts += len(batch)
+            failpoint("embedding")
+            rows = dict(zip(texts, next(embedded) if texts else (), strict=True))
+            yield np.array([rows[text] if text in rows else self._vectors[text] for text in batch])
 
 
 def _store(
@@ -374,7 +402,7 @@ def _manifest(
             CorpusEntry(source=file.source, size=file.size, digest=digest_of_source.get(file.source, ""))
             for file in contents.files
         ),
-        settings=workspace.index_settings,
+        settings=without_credentials(workspace.index_settings),
         embedder=embedder.identity,
         bm25=workspace.bm25_settings,
         chroma=chroma_place(workspace.index_settings),

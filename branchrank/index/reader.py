@@ -34,7 +34,7 @@ from branchrank.index.manifest import (
     check_digests,
     read_record,
 )
-from branchrank.index.workspace_folder import WorkspaceFolder
+from branchrank.index.workspace_folder import WorkspaceFolder, without_credentials
 from branchrank.records import Chunk, Node
 from branchrank.settings import Bm25Settings, IndexSettings
 from branchrank.stores.bm25 import Bm25Index
@@ -306,7 +306,7 @@ def measured_distance(workspace: WorkspaceFolder) -> DistanceCalibration:
 
 def mismatch(workspace: WorkspaceFolder, manifest: Manifest) -> str:
     """How an index differs from the workspace's settings; empty when it matches them."""
-    wanted, built = workspace.index_settings, manifest.settings
+    wanted, built = (without_credentials(each) for each in (workspace.index_settings, manifest.settings))
     if manifest.schema_version != SCHEMA_VERSION:
         return f"has schema {manifest.schema_version}, this version reads {SCHEMA_VERSION}"
     for name in ("embedder", "embedding_url", "embedding_revision", "chunk_tokens", "chunk_overlap"):
@@ -331,7 +331,7 @@ def chroma_place(settings: IndexSettings) -> str:
     """The place of the Chroma collection by the settings: ``embedded``, a URL, or empty for no collection."""
     if settings.embedder == NONE or settings.vector_store == "exact":
         return ""
-    return settings.chroma_url or "embedded"
+    return without_credentials(settings).chroma_url or "embedded"
 
 
 def given_digest(path: Path | None) -> str:

@@ -9,15 +9,18 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import ExitStack, suppress
+from functools import partial
 from pathlib import Path
 
 from branchrank.artifacts import read_jsonl
-from branchrank.embedders import Embedder, TokenEmbedder, token_embedder
+from branchrank.embedders import Embedder, token_embedder
 from branchrank.embedders.cache import BATCH, cache_keys
-from branchrank.embedders.protocol import Vectors
+from branchrank.embedders.protocol import DocumentVectors, Vectors
+from branchrank.embedders.shards import TokenTask
 from branchrank.errors import ArtifactError
+from branchrank.execution import Executor
 from branchrank.index.generations import MANIFEST
 from branchrank.index.manifest import Manifest, check_digests, read_record
 from branchrank.index.reader import CHUNKS, TOKENS
@@ -32,6 +35,7 @@ from branchrank.stores.token_file import TokenFile, save_token_vectors
 def keep_token_vectors(
     workspace: WorkspaceFolder,
     embedder: Embedder,
+    executor: Executor,
     chunks: Sequence[Chunk],
     directory: Path,
     progress: Progress,
@@ -51,7 +55,8 @@ def keep_token_vectors(
         known = _previous(workspace, precision, held)
         missing = {key: text for key, text in zip(keys, texts, strict=True) if key not in known}
         vectors: dict[str, Vectors] = {}
-        computed = _computed(model, missing, precision, vectors, progress)
+        task = TokenTask(workspace.index_settings, embedder)
+        computed = _computed(partial(executor.map, task), missing, precision, vectors, progress)
         save_token_vectors(directory, keys, _in_order(keys, known, computed))
     return vectors
 
@@ -76,7 +81,7 @@ def _previous(
 
 
 def _computed(
-    model: TokenEmbedder,
+    embed_batches: Callable[[list[list[str]]], Iterator[DocumentVectors]],
     texts: dict[str, str],
     precision: TokenPrecision,
     vectors: dict[str, Vectors],
@@ -87,11 +92,13 @@ def _computed(
     Each text's own vector is added to ``vectors``.
     """
     keys = list(texts)
-    for start in range(0, len(keys), BATCH):
-        batch = keys[start : start + BATCH]
-        embedded = model.embed_documents_and_tokens([texts[key] for key in batch])
+    batches = [keys[start : start + BATCH] for start in range(0, len(keys), BATCH)]
+    done = 0
+    embedded_batches = embed_batches([[texts[key] for key in batch] for batch in batches])
+    for batch, embedded in zip(batches, embedded_batches, strict=True):
+        done += len(batch)
         vectors.update(zip((texts[key] for key in batch), embedded.vectors, strict=True))
-        progress("tokens", start + len(batch), len(keys))
+        progress("tokens", done, len(keys))
         yield from (
             (key, quantise(each, precision)) for key, each in zip(batch, embedded.tokens, strict=True)
         )

@@ -25,6 +25,8 @@ from collections.abc import Collection, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
+import msgspec
+
 from branchrank.artifacts import digest_of, storage_errors, write_bytes
 from branchrank.corpus.named import known_corpora, locate_corpus
 from branchrank.embedders import portable_name
@@ -42,13 +44,24 @@ from branchrank.errors import (
 from branchrank.index.config_file import read_config, update_config
 from branchrank.index.generations import BUILD_LOCK, Generations, refuse_links, replace_link
 from branchrank.progress import Notify
-from branchrank.settings import Bm25Settings, CacheSettings, IndexSettings, Resolved, resolve
+from branchrank.redactor import url_to_keep
+from branchrank.settings import Bm25Settings, CacheSettings, EngineSettings, IndexSettings, Resolved, resolve
 
 CONFIG = "branchrank.toml"
 
 
+def without_credentials(settings: IndexSettings) -> IndexSettings:
+    """The settings that a manifest keeps: a password of a URL does not change what an index holds."""
+    return msgspec.structs.replace(
+        settings,
+        embedding_url=url_to_keep(settings.embedding_url),
+        chroma_url=url_to_keep(settings.chroma_url),
+    )
+
+
 def index_name(settings: IndexSettings) -> str:
     """The folder name of an index: readable, and different for settings that change vectors or chunks."""
+    settings = without_credentials(settings)
     readable = re.sub(r"[^a-z0-9]+", "-", settings.embedder.casefold()).strip("-")[-40:].strip("-")
     parts = (settings.embedder, settings.embedding_url, settings.embedding_revision)
     digest = digest_of([*parts, settings.chunk_tokens, settings.chunk_overlap])[:8]
@@ -297,9 +310,12 @@ def configure(
     """Write a workspace's corpus and settings to its ``branchrank.toml``; the rest of the file is kept.
 
     ``corpus`` is a folder or the name of an added corpus. Paths are written relative to ``data_dir``.
-    ``settings`` maps ``"index.embedder"`` and the like to values. Raises :class:`CorpusError` when the corpus
-    does not exist, and :class:`~branchrank.errors.UsageError` and :class:`~branchrank.errors.StorageError`
-    when the file can't be changed.
+    ``settings`` maps ``"index.embedder"`` and the like to values; those of the part ``engine``, which say
+    where one command runs, are not written.
+
+    Raises :class:`CorpusError` when the corpus does not exist, and
+    :class:`~branchrank.errors.UsageError` and :class:`~branchrank.errors.StorageError` when the file can't be
+    changed.
     """
     _check_name(data_dir)
     changes: dict[str, object] = {}
@@ -312,7 +328,9 @@ def configure(
     for key, path in (("chunks", chunks), ("nodes", nodes), ("adoption", adoption)):
         if path is not None:
             changes[key] = _relative(path, data_dir)
-    update_config(data_dir / CONFIG, {**changes, **(settings or {})})
+    engine = f"{EngineSettings.section}."
+    changes |= {key: value for key, value in (settings or {}).items() if not key.startswith(engine)}
+    update_config(data_dir / CONFIG, changes)
 
 
 @contextlib.contextmanager

@@ -31,7 +31,8 @@ from branchrank.errors import LLMError
 from branchrank.llm.budget import Budget
 from branchrank.llm.reading import read_completion, retry_after
 from branchrank.llm.request import INTERRUPTED, BudgetError, CallFailedError, LLMReply, LLMRequest, Usage
-from branchrank.llm.secrets import Endpoint, Redactor, guard_logs
+from branchrank.llm.secrets import Endpoint, guard_logs
+from branchrank.redactor import Redactor
 from branchrank.settings import LLMSettings
 
 T = TypeVar("T")

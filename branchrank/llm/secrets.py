@@ -5,8 +5,7 @@
 2. A key from the environment is sent only to its own host: ``OPENAI_API_KEY`` to api.openai.com over HTTPS,
    ``BRANCHRANK_LLM_KEY`` to ``BRANCHRANK_LLM_KEY_HOST``. Without ``BRANCHRANK_LLM_KEY_HOST`` the key is sent
    to an endpoint that a flag or the environment names, but never to one that a workspace's file names.
-3. A redactor removes keys from every text that leaves the client. It recognises each key raw, URL-encoded,
-   and in base64 at each of the three alignments.
+3. A :class:`~branchrank.redactor.Redactor` removes keys from every text that leaves the client.
 4. In a text that is one URL, everything before the last ``@`` counts as credentials, whatever characters it
    contains. In a longer text a URL ends at a space, a quote, ``<``, ``>`` or a backslash; its password at a
    space.
@@ -15,29 +14,17 @@
 from __future__ import annotations
 
 import base64
-import json
 import logging
 import re
-from collections.abc import Callable, Iterable, Mapping
-from urllib.parse import parse_qsl, quote, quote_plus, unquote, urlsplit, urlunsplit
+from collections.abc import Callable, Mapping
+from urllib.parse import parse_qsl, unquote, urlsplit, urlunsplit
 
 from branchrank.errors import UsageError
+from branchrank.redactor import HIDDEN, ONE_URL, SECRET_NAME, Redactor, environment_secrets
 
 OPENAI_HOST = "api.openai.com"
-HIDDEN = "[key]"
-_KEY_VARIABLES = (
-    "BRANCHRANK_LLM_KEY",
-    "OPENAI_API_KEY",
-    "BRANCHRANK_API_TOKEN",
-    "BRANCHRANK_EMBEDDING_KEY",
-    "BRANCHRANK_QDRANT_KEY",
-    "BRANCHRANK_TOKEN",
-)
-_SHORTEST_SECRET = 6
-_SECRET_NAME = re.compile("key|token|secret|pass|auth|sig|code", re.IGNORECASE)
 _URL = re.compile(r"([a-z][a-z0-9+.-]{0,20}://)([^\s'\"<>\\]+)", re.IGNORECASE)
 _USER = re.compile(r"([a-z][a-z0-9+.-]{0,20}://)[^\s/?#]*@", re.IGNORECASE)
-_ONE_URL = re.compile(r"([a-z][a-z0-9+.-]{0,20}://)(.*)", re.IGNORECASE | re.DOTALL)
 _PARAMETER = re.compile(r"([?&][^=&#]*(?:key|token|secret|pass|auth|sig|code)[^=&#]*=)[^&#]*", re.IGNORECASE)
 _CHATTY_LOGGERS = ("openai", "httpx", "httpcore")
 
@@ -81,7 +68,7 @@ class Endpoint:
     @property
     def secrets(self) -> tuple[str, ...]:
         """The secrets of this endpoint."""
-        keys = [value for name, value in self._query if _SECRET_NAME.search(name)]
+        keys = [value for name, value in self._query if SECRET_NAME.search(name)]
         return (self._key, self._password or self._user, *keys)
 
 
@@ -101,11 +88,6 @@ def open_endpoint(base_url: str, environment: Mapping[str, str], *, explicit: bo
     return bare
 
 
-def environment_secrets(environment: Mapping[str, str]) -> tuple[str, ...]:
-    """All keys in the environment, for any host."""
-    return tuple(environment.get(name, "") for name in _KEY_VARIABLES)
-
-
 def hide_credentials(text: str, environment: Mapping[str, str]) -> str:
     """Remove the environment's keys and the credentials of any URL from a text.
 
@@ -121,65 +103,22 @@ def _bare_url(match: re.Match[str]) -> str:
     return scheme + shown + _PARAMETER.sub(rf"\1{HIDDEN}", rest[len(authority) :])
 
 
-def is_url(text: str) -> bool:
-    """Whether a text is one URL from its beginning to its end."""
-    return _ONE_URL.fullmatch(text.strip()) is not None
-
-
 def bare_url(text: str) -> str:
     """Remove the credentials from a text that is one URL or ends in one (``--flag=URL``)."""
-    return _ONE_URL.sub(lambda url: url[1] + _PARAMETER.sub(rf"\1{HIDDEN}", url[2].rpartition("@")[2]), text)
+    return ONE_URL.sub(lambda url: url[1] + _PARAMETER.sub(rf"\1{HIDDEN}", url[2].rpartition("@")[2]), text)
 
 
 def url_secrets(text: str) -> set[str]:
     """The secrets of the URL that a text is or ends in: password (else user) and key parameters."""
-    match = _ONE_URL.search(text)
+    match = ONE_URL.search(text)
     if match is None:
         return set()
     rest = match[2]
     user, _, password = re.split("[/?#]", rest, maxsplit=1)[0].rpartition("@")[0].partition(":")
     written = rest.rpartition("@")[0].partition(":")[2]  # complete even with "/", "?" or "#" in it
     parameters = parse_qsl(rest.partition("?")[2].partition("#")[0])
-    keys = {value for name, value in parameters if _SECRET_NAME.search(name)}
+    keys = {value for name, value in parameters if SECRET_NAME.search(name)}
     return keys | {form for raw in (password or user, written) for form in (raw, unquote(raw)) if form}
-
-
-class Redactor:
-    """Replaces every known key in a text. Secrets shorter than six characters are ignored."""
-
-    def __init__(self, secrets: Iterable[str]) -> None:
-        self._secrets = tuple(secrets)
-        forms = {
-            form for secret in self._secrets if len(secret) >= _SHORTEST_SECRET for form in _forms(secret)
-        }
-        self._forms = sorted(forms, key=lambda form: (-len(form), form))
-
-    def __repr__(self) -> str:
-        return f"Redactor({len(self._secrets)} secrets)"
-
-    def knowing(self, secrets: Iterable[str]) -> Redactor:
-        """A redactor that also knows these secrets."""
-        return Redactor((*self._secrets, *secrets))
-
-    def __call__(self, text: str) -> str:
-        for form in self._forms:
-            text = text.replace(form, HIDDEN)
-        return text
-
-
-def _forms(secret: str) -> set[str]:
-    """The spellings of a secret: raw, URL-encoded, JSON-escaped, and as part of a base64 text."""
-    raw = secret.encode()
-    forms = {secret, quote(secret, safe=""), quote(secret), quote_plus(secret), repr(secret)[1:-1]}
-    forms |= {json.dumps(secret, ensure_ascii=ascii_only)[1:-1] for ascii_only in (True, False)}
-    for encode in (base64.b64encode, base64.urlsafe_b64encode):
-        forms.add(encode(raw).decode().rstrip("="))
-        for shift in (0, 1, 2):
-            encoded = encode(b"\0" * shift + raw).decode().rstrip("=")
-            first = (0, 2, 3)[shift]
-            last = len(encoded) - (1 if (shift + len(raw)) % 3 else 0)
-            forms.add(encoded[first:last])
-    return {form for form in forms if len(form) >= _SHORTEST_SECRET}
 
 
 class _RedactingFilter(logging.Filter):

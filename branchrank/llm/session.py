@@ -14,9 +14,10 @@ from branchrank.llm.cassette import Cassette, DecisionCache
 from branchrank.llm.client import ChatClient, UnreachableError
 from branchrank.llm.gateway import Gateway
 from branchrank.llm.ledger import Ledger, PriceTable, read_prices
-from branchrank.llm.secrets import Redactor, environment_secrets, open_endpoint
+from branchrank.llm.secrets import open_endpoint
 from branchrank.progress import Notify, no_notice
 from branchrank.records import LLMCall
+from branchrank.redactor import Redactor, environment_secrets
 from branchrank.settings import CacheSettings, LLMSettings, Resolved
 
 if TYPE_CHECKING:

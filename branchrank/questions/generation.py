@@ -23,11 +23,13 @@ from itertools import islice
 from typing import Any
 
 from branchrank.corpus.normalised import normalise
+from branchrank.execution import Executor, InProcess
 from branchrank.llm.gateway import Answer, Gateway
 from branchrank.llm.ledger import Totals, totals
 from branchrank.llm.parsing import read_json
 from branchrank.llm.prompts import question_messages, questions_schema
 from branchrank.llm.request import CallContext, LLMReply, LLMRequest, ReplyError
+from branchrank.llm.shards import Asker, Source
 from branchrank.progress import Progress, no_progress
 from branchrank.questions.leakage import content_stems, leaked_share
 from branchrank.records import GoldItem, LLMCall, Node, Question, Record, Span
@@ -96,24 +98,32 @@ def generate_questions(
     max_leakage: float = MAX_LEAKAGE,
     known: Sequence[Question] = (),
     progress: Progress = no_progress,
+    executor: Executor | None = None,
+    source: Source | None = None,
 ) -> GeneratedQuestions:
     """Write up to ``count`` questions about the sections.
 
     ``lines`` maps each source to its raw lines. ``known`` questions count as already there when duplicates
-    are dropped. Raises what :meth:`Gateway.ask` raises; finished calls are cached by the gateway.
+    are dropped. ``executor`` makes the calls (default: this process); its workers reach the model through
+    ``source``. The questions do not depend on how many calls are made at once.
+
+    Raises what :meth:`Gateway.ask` raises; finished calls are cached by the gateway.
     """
     verify = _Verifier(lines, max_leakage, known)
     calls: list[LLMCall] = []
     streak = _Streak()
+    asker = Asker(executor or InProcess(), llm, _read, source)
     waiting = iter(_drawn(sections, lines, seed))
-    while (missing := count - len(verify.accepted)) > 0 and not streak.stopped:
-        size = min(llm.concurrency, math.ceil(missing / per_section), streak.left if calls else 1)
+    while (missing := count - len(verify.accepted)) > 0 and not streak.has_ended():
+        size = min(asker.at_once, math.ceil(missing / per_section), streak.left if calls else 1)
         wave = list(islice(waiting, size))
         if not wave:
             break
-        requests = [(_request(node, lines, per_section, llm.max_tokens, seed), _read) for node in wave]
-        for node, answer in zip(wave, llm.ask_all(requests), strict=True):
+        requests = [_request(node, lines, per_section, llm.max_tokens, seed) for node in wave]
+        for node, answer in zip(wave, asker.ask_all(requests), strict=True):
             calls.append(answer.call)
+            if streak.has_ended():  # asked at the same time as the call that ended the pass
+                continue
             streak.add(answer)
             for draft in answer.value or ():
                 if len(verify.accepted) < count:
@@ -178,6 +188,10 @@ class _Streak:
     def left(self) -> int:
         """The number of calls to make before checking again: less after server failures."""
         return MOST_FAILED - self.failed if self.failed else MOST_UNUSABLE
+
+    def has_ended(self) -> bool:
+        """Whether too many calls in a row gave nothing."""
+        return bool(self.stopped)
 
     def add(self, answer: Answer[list[_Draft]]) -> None:
         """Count one call."""

@@ -18,7 +18,7 @@ from branchrank.llm.ledger import PriceTable
 from branchrank.records import Count, Record
 from branchrank.runs.provenance import Provenance
 from branchrank.runs.rows import MAX_REPEATS, is_under_way
-from branchrank.safe_open import open_beneath, read_beneath
+from branchrank.safe_open import open_beneath, read_beneath, remove_temporary
 from branchrank.spec import System
 from branchrank.systems.query import read_filters
 
@@ -179,6 +179,12 @@ class RunRecord(Record, frozen=True, kw_only=True):
             "--llm-record": llm.get("record"),
             "--llm-replay": llm.get("replay"),
         }
+
+
+def clear_temporary(directory: Path) -> None:
+    """Remove the temporary files that a killed command left in a run. No other process may write to it."""
+    for folder in (directory.name, f"{directory.name}/{PLOTS}"):
+        remove_temporary(directory.parent, folder)
 
 
 def new_directory(reports: Path, experiment: str, seed: int) -> Path:

@@ -26,6 +26,7 @@ from branchrank.settings.parts import (
     Bm25Settings,
     CacheSettings,
     EmbeddingSettings,
+    EngineSettings,
     IndexSettings,
     LLMSettings,
 )
@@ -53,6 +54,7 @@ __all__ = [
     "Bm25Settings",
     "CacheSettings",
     "EmbeddingSettings",
+    "EngineSettings",
     "GrepSettings",
     "HybridSettings",
     "IndexSettings",

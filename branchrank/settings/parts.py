@@ -235,6 +235,46 @@ class EmbeddingSettings(Settings, frozen=True, kw_only=True):
     ] = ""
 
 
+class EngineSettings(Settings, frozen=True, kw_only=True):
+    """Where the work runs. It changes no result, so it is neither part of an index nor of a run's plan."""
+
+    section: ClassVar[str] = "engine"
+    title: ClassVar[str] = "Processes and machines"
+    flag_names: ClassVar[dict[str, str]] = {
+        "kind": "--engine",
+        "jobs": "--jobs",
+        "ray_address": "--ray-address",
+        "ray_ship": "--ray-ship",
+    }
+    kind: Annotated[
+        Literal["local", "ray"],
+        Meta(description="where work is done; local: on this machine; ray: by actors of a Ray cluster"),
+    ] = "local"
+    jobs: Annotated[
+        int,
+        Meta(
+            ge=0,
+            le=4096,
+            description="number of processes, or of Ray actors; 0: this process alone, or one actor for each "
+            "CPU of the cluster",
+        ),
+    ] = 0
+    threads: Annotated[
+        int,
+        Meta(
+            ge=0,
+            le=1024,
+            description="threads of each process for embedding; 0: what one process would use",
+        ),
+    ] = 0
+    ray_address: Annotated[
+        str, Meta(description="HOST:PORT of a Ray cluster, or auto; empty: a cluster of this machine")
+    ] = ""
+    ray_ship: Annotated[
+        bool, Meta(description="send the index and the corpus to the Ray actors, which read them otherwise")
+    ] = False
+
+
 #: The record of every part, in the order of the docs and of ``run.json``.
 PARTS: tuple[type[Settings], ...] = (
     IndexSettings,
@@ -244,4 +284,5 @@ PARTS: tuple[type[Settings], ...] = (
     CacheSettings,
     LLMSettings,
     BenchmarkSettings,
+    EngineSettings,
 )

@@ -14,11 +14,13 @@ from collections.abc import Iterable
 
 import msgspec
 
+from branchrank.execution import Executor, InProcess
 from branchrank.llm.gateway import Gateway
 from branchrank.llm.ledger import Totals, totals
 from branchrank.llm.parsing import read_text
 from branchrank.llm.prompts import excerpt, summary_messages
 from branchrank.llm.request import CallContext, LLMReply, LLMRequest
+from branchrank.llm.shards import Asker, Source
 from branchrank.progress import Progress, no_progress
 from branchrank.records import Node, Record
 from branchrank.tree.navigate import Tree
@@ -39,18 +41,26 @@ class Summarised(Record, frozen=True, kw_only=True):
 
 
 def summarise_nodes(
-    tree: Tree, llm: Gateway, *, seed: int = 42, progress: Progress = no_progress
+    tree: Tree,
+    llm: Gateway,
+    *,
+    seed: int = 42,
+    progress: Progress = no_progress,
+    executor: Executor | None = None,
+    source: Source | None = None,
 ) -> Summarised:
     """Summarise every node except the root. ``progress`` is called after each height.
 
+    ``executor`` makes the calls (default: this process); its workers reach the model through ``source``.
     Raises what :meth:`Gateway.ask` raises; finished calls are cached by the gateway.
     """
     summaries: dict[str, str] = {}
     failed: dict[str, str] = {}
     calls = []
+    asker = Asker(executor or InProcess(), llm, _read, source)
     count = len(tree.nodes) - 1
     for nodes in _by_height(tree):
-        answers = llm.ask_all([(_request(tree, node, summaries, seed), _read) for node in nodes])
+        answers = asker.ask_all([_request(tree, node, summaries, seed) for node in nodes])
         for node, answer in zip(nodes, answers, strict=True):
             if answer.value is None:
                 failed[node.id] = answer.call.outcome

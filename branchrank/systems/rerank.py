@@ -22,6 +22,7 @@ from typing import Any
 from branchrank.embedders.sentence_transformers import require_library
 from branchrank.environment import preserved_random_state, preserved_start_method
 from branchrank.errors import ModelError
+from branchrank.execution.threads import limit_torch
 from branchrank.llm.gateway import Gateway
 from branchrank.llm.parsing import yes_probability
 from branchrank.llm.prompts import RANKED, pointwise_messages, rerank_messages
@@ -228,6 +229,7 @@ def cross_encoder(model: str) -> Any:
     with preserved_random_state(), preserved_start_method():
         from sentence_transformers import CrossEncoder
 
+    limit_torch()
     try:
         return CrossEncoder(
             model, device="cpu", trust_remote_code=False, model_kwargs={"use_safetensors": True}

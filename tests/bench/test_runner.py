@@ -8,8 +8,11 @@ import pytest
 from support.gold import gold
 from support.predictors import Scripted, passage
 
-from branchrank.bench.quality_pass import FATAL, answer, quality_pass, shortened
+from branchrank.bench.answering import AnsweringTask
+from branchrank.bench.answers import FATAL, answer, shortened
+from branchrank.bench.quality_pass import quality_pass
 from branchrank.errors import ReplayError, StorageError, UsageError
+from branchrank.execution import InProcess
 from branchrank.llm.request import BudgetError
 from branchrank.measures.names import named_measure
 from branchrank.records import Question, Retrieval, Span, StageTrace
@@ -30,7 +33,12 @@ def run(
     tmp_path: Path, *predictors: tuple[Scripted, int], questions: list[Question] = QUESTIONS
 ) -> list[Row]:
     with RowLog(tmp_path / "rows.jsonl") as log:
-        return quality_pass(predictors, questions, log, top_k=3, trace_depth=2, progress=lambda *state: None)
+        task = AnsweringTask([each for each, _ in predictors], (), top_k=3, trace_depth=2)
+        named = [(each.name, repeats) for each, repeats in predictors]
+        rows, _ = quality_pass(
+            named, questions, log, executor=InProcess(), task=task, progress=lambda *state: None
+        )
+        return rows
 
 
 def test_a_failed_query_is_a_row_and_a_miss_in_every_rate(tmp_path: Path) -> None:

@@ -7,16 +7,16 @@ import os
 import shutil
 import subprocess
 import sys
+import time
 from collections import Counter
 from pathlib import Path
 from typing import Any
 
 import pytest
-from support.faults.scenarios import SCENARIOS
+from support import harness
+from support.faults.scenarios import SCENARIOS, Scenario
 
 SOURCE = Path(__file__).parents[1] / "support" / "faults" / "disk_faults.c"
-#: Trials of the long form, over all scenarios.
-TRIALS = 5_000
 SEED = 42
 
 pytestmark = pytest.mark.skipif(sys.platform != "linux", reason="LD_PRELOAD is Linux's")
@@ -63,11 +63,31 @@ def test_every_place_fails_once(library: Path, scenario: str) -> None:
     check(told)
 
 
+def test_the_long_form_has_five_thousand_trials() -> None:
+    assert sum(each.trials for each in SCENARIOS) == 5_000
+
+
 @pytest.mark.full
-@pytest.mark.parametrize("scenario", [each.name for each in SCENARIOS])
-def test_operations_fail_at_random(library: Path, scenario: str) -> None:
-    count = -(-TRIALS // len(SCENARIOS))
-    counted, told = trials(library, scenario, count)
-    assert len(told) == count
-    print(f"\n{scenario}: {counted['operations']} operations, {len(told)} trials")
+@pytest.mark.parametrize("scenario", SCENARIOS, ids=lambda scenario: scenario.name)
+def test_operations_fail_at_random(library: Path, scenario: Scenario) -> None:
+    started = time.monotonic()
+    counted, told = trials(library, scenario.name, scenario.trials)
+    assert len(told) == scenario.trials
+    print(f"\n{scenario.name}: {counted['operations']} operations, {len(told)} trials")
+    problems = Counter(
+        word for each in told for word in {text.partition(":")[0] for text in each["problems"]}
+    )
+    harness.record(
+        f"faults-{scenario.name.replace(' ', '-')}",
+        harness.Part(
+            part="crash loop",
+            trials=len(told),
+            lost=problems["lost"],
+            silent=problems["silent"],
+            crashed=problems["traceback"],
+            hung=problems["hang"],
+            seconds=round(time.monotonic() - started, 1),
+            seed=SEED,
+        ),
+    )
     check(told)

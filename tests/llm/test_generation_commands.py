@@ -159,3 +159,19 @@ def pages(workspace: Path, count: int) -> Path:
         )
         (workspace / "docs" / f"page{number}.md").write_text(topic)
     return workspace
+
+
+@pytest.mark.parametrize("verb", [("questions", "generate"), ("pageindex", "summarise")], ids=" ".join)
+@pytest.mark.full
+def test_processes_write_what_one_process_writes(
+    server: ScriptedLLM, workspace: Path, verb: tuple[str, str]
+) -> None:
+    pages(workspace, 12)
+    written = []
+    for name, jobs in (("one", ()), ("two", ("--jobs", "2"))):
+        output = workspace / f"{name}.jsonl"
+        result = run(server, workspace, *verb, str(output), *jobs)
+        assert result.exit_code == 0, result.output
+        written.append((output.read_bytes(), result.output.splitlines()[0]))
+        (workspace / "data" / "hybrid" / "cache" / "decisions.sqlite").unlink()
+    assert written[0] == written[1]

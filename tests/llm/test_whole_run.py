@@ -99,6 +99,18 @@ def test_a_replay_equals_the_recording_byte_for_byte(
     assert "tree final" in calls
 
 
+@pytest.mark.full
+def test_a_replay_by_two_processes_equals_the_recording(
+    workspace: Path, runs: list[tuple[Path, subprocess.CompletedProcess[str]]]
+) -> None:
+    words = ("--llm-replay", "c.sqlite", "--reports", "divided", "--jobs", "2")
+    done = command(workspace, "http://127.0.0.1:9/v1", *words)
+    assert done.returncode == 0, done.stderr
+    [directory] = (workspace / "divided").iterdir()
+    for name in REPRODUCED:
+        assert (directory / name).read_bytes() == (runs[0][0] / name).read_bytes()
+
+
 def test_no_key_is_in_any_file_or_output(
     workspace: Path, runs: list[tuple[Path, subprocess.CompletedProcess[str]]]
 ) -> None:

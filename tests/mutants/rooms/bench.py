@@ -4,6 +4,7 @@ from mutants.mutant import Mutant
 
 LATENCY = "branchrank/bench/latency_pass.py"
 QUALITY = "branchrank/bench/quality_pass.py"
+ANSWERS = "branchrank/bench/answers.py"
 PLAN = "branchrank/bench/plan.py"
 TEST_CHOSEN = "tests/cli/test_chosen_measures.py"
 TEST_LATENCY = "tests/bench/test_latency.py"
@@ -70,7 +71,7 @@ MUTANTS = (
     ),
     Mutant(
         "failed-queries-leave-no-row",
-        QUALITY,
+        ANSWERS,
         '            status="failed",\n',
         '            status="ok",\n',
         (f"{TEST_RUNNER}::test_a_failed_query_is_a_row_and_a_miss_in_every_rate",),
@@ -78,22 +79,22 @@ MUTANTS = (
     Mutant(
         "finished-rows-asked-again",
         QUALITY,
-        "if (question.id, predictor.name, repeat) not in log.rows:",
-        "if question.id:",
+        "if (question.id, predictors[number][0], repeat) not in log.rows\n",
+        "if question.id\n",
         (f"{TEST_RUNNER}::test_finished_rows_are_kept_and_only_the_others_asked",),
     ),
     Mutant(
         "trace-kept-whole",
-        QUALITY,
+        ANSWERS,
         "        keys=stage.keys[:depth],\n        scores=_rounded(stage.scores[:depth]),\n",
         "        keys=stage.keys,\n        scores=_rounded(stage.scores),\n",
         (f"{TEST_RUNNER}::test_a_trace_is_kept_to_the_depth_asked_for",),
     ),
     Mutant(
         "one-predictor-at-a-time",
-        QUALITY,
-        "        for question in questions\n        for predictor, repeats in predictors\n",
-        "        for predictor, repeats in predictors\n        for question in questions\n",
+        "branchrank/bench/answering.py",
+        "                for number, repeat in wanted.answers:\n",
+        "                for number, repeat in sorted(wanted.answers, reverse=True):\n",
         (f"{TEST_RUNNER}::test_a_question_goes_through_all_predictors_before_the_next",),
     ),
     Mutant(

@@ -35,7 +35,7 @@ MUTANTS = (
     Mutant(
         "remedies-not-printed",
         TERMINAL,
-        '        click.echo(f"  fix: {safe(remedy)}", err=True)\n',
+        '        click.echo(f"  fix: {safe(redact(remedy))}", err=True)\n',
         "        pass\n",
         (f"{TEST_REFUSALS}::test_a_mistake_is_a_message_a_remedy_and_an_exit_code",),
     ),

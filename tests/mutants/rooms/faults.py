@@ -35,8 +35,8 @@ MUTANTS = (
     Mutant(
         "what-a-killed-run-left-stays",
         "branchrank/bench/benchmark.py",
-        "                remove_temporary(directory.parent, folder)\n",
-        "                pass\n",
+        "            clear_temporary(directory)\n",
+        "            pass\n",
         (f"{PLACES}[benchmark]",),
     ),
     Mutant(

@@ -175,10 +175,7 @@ MUTANTS = (
         CLUSTERING,
         "whole = found + padding.total(sizes) * padding.effect(sizes)",
         "whole = found",
-        (
-            f"{TEST_INTERVALS}::test_few_differing_questions",
-            f"{TEST_INTERVALS}::test_one_question_more_lost_lowers_both_bounds",
-        ),
+        (f"{TEST_CLUSTERING}::test_padding_by_hand",),
     ),
     Mutant(
         "padding-without-its-design-effect",
@@ -246,11 +243,42 @@ MUTANTS = (
         (f"{TEST_CLUSTERING}::test_the_t_penalty_as_scipy",),
     ),
     Mutant(
-        "a-difference-is-padded-with-two-questions",
+        "hits-without-the-restricted-estimate",
         INTERVALS,
-        "    z2 = _z(level) ** 2\n    mean = totals.mean\n",
-        "    z2 = 2.0\n    mean = totals.mean\n",
-        (f"{TEST_INTERVALS}::test_no_difference_in_n_questions_is_wilsons_bound_of_none_in_n",),
+        "        likeliest = (np.sqrt(np.maximum(b**2 + 8 * lost * true * (1 - true), 0.0)) - b) / 4\n",
+        "        likeliest = lost + 0 * b\n",
+        (f"{TEST_INTERVALS}::test_tangos_bounds_solve_its_equation",),
+    ),
+    Mutant(
+        "graded-differences-are-padded-at-the-ends-of-the-scale",
+        INTERVALS,
+        "    scale = (totals.squares + 1) / (totals.non_zero + 1)",
+        "    scale = np.ones_like(totals.squares)",
+        (
+            f"{TEST_INTERVALS}::test_a_small_p_of_a_graded_measure_has_an_interval_that_says_so",
+            f"{TEST_INTERVALS}::test_ties_widen_a_graded_difference_by_the_size_of_the_others",
+        ),
+    ),
+    Mutant(
+        "one-small-difference-proves-small-differences",
+        INTERVALS,
+        "    scale = (totals.squares + 1) / (totals.non_zero + 1)",
+        "    scale = totals.squares / np.maximum(totals.non_zero, 1)",
+        (f"{TEST_INTERVALS}::test_one_small_difference_is_no_proof_of_small_differences",),
+    ),
+    Mutant(
+        "graded-differences-take-the-normal-quantile",
+        INTERVALS,
+        "        n = n * t_penalty(level, np.asarray(whole - 1))\n",
+        "        n = n * 1.0\n",
+        (f"{TEST_INTERVALS}::test_a_graded_difference_as_students_where_all_questions_differ",),
+    ),
+    Mutant(
+        "differences-assume-no-correlation-within-pages",
+        INTERVALS,
+        "icc=ASSUMED_ICC_OF_DIFFERENCES)",
+        "icc=0.0)",
+        (f"{TEST_INTERVALS}::test_few_differing_questions",),
     ),
     Mutant(
         "intervals-of-a-family-are-not-adjusted",

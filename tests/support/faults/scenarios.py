@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import contextlib
 import hashlib
 import json
 import re
-from collections.abc import Callable, Mapping
+import sqlite3
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -25,16 +27,32 @@ TIMED = ("build.json", "manifest.json")
 class Scenario:
     """A command in a folder that ``before`` commands made; ``outcome`` reads what it must have made.
 
-    Where each place is tried once, only those are that match ``places``: earlier scenarios try the others.
-    ``server`` says that ``{server}`` in the words is the URL of a scripted LLM.
+    After a fault the same command is given again; ``resume`` instead, where the fault left a run to resume.
+    ``{run}`` in the words is the folder of the last run. Where each place is tried once, only those are that
+    match ``places``: earlier scenarios try the others. ``server`` says that ``{server}`` in the words is the
+    URL of a scripted LLM. ``trials`` is the number of trials of the long form.
     """
 
     name: str
     words: tuple[str, ...]
     outcome: Callable[[Path], Outcome]
     before: tuple[tuple[str, ...], ...] = ()
+    resume: tuple[str, ...] = ()
     server: bool = False
     places: str = ""
+    trials: int = 400
+
+
+def last_run(folder: Path) -> Path | None:
+    """The folder of the last run below ``folder``, if a run was begun."""
+    runs = sorted(path.parent for path in (folder / "reports").glob("*/run.json"))
+    return runs[-1] if runs else None
+
+
+def placed(words: Sequence[str], folder: Path) -> list[str]:
+    """The words with the last run's folder for ``{run}``."""
+    run = last_run(folder)
+    return [word.replace("{run}", str(run.relative_to(folder) if run else "")) for word in words]
 
 
 def make_folder(folder: Path) -> None:
@@ -88,10 +106,21 @@ def run_outcome(folder: Path) -> Outcome:
 
 
 def llm_outcome(folder: Path) -> Outcome:
-    """As :func:`run_outcome`, without how long the server took."""
-    rows = sorted((folder / "reports").glob("*/run.json"))[-1].with_name("rows.jsonl")
-    told = re.sub(rb'"latency_ms":[0-9.e-]+', b"", rows.read_bytes())
-    return {**run_outcome(folder), "rows.jsonl": hashlib.sha256(told).hexdigest()}
+    """As :func:`run_outcome`, without how long the server took, and the calls of the cassette."""
+    run = last_run(folder)
+    assert run is not None
+    told = re.sub(rb'"latency_ms":[0-9.e-]+', b"", (run / "rows.jsonl").read_bytes())
+    with contextlib.closing(sqlite3.connect(folder / "calls.sqlite")) as cassette:
+        calls = {
+            f"call {key[:12]}": re.sub(r'"latency_ms":[0-9.e-]+', "", f"{request}\n{recorded}")
+            for key, request, recorded in cassette.execute("SELECT key, request, recorded FROM calls")
+        }
+    return {**run_outcome(folder), "rows.jsonl": hashlib.sha256(told).hexdigest(), **calls}
+
+
+def report_outcome(folder: Path) -> Outcome:
+    """Every file of the run."""
+    return digests(folder / "reports", lambda name: True) | left_over(folder)
 
 
 def left_over(folder: Path) -> Outcome:
@@ -140,13 +169,14 @@ _LLM = (
 )
 
 SCENARIOS = (
-    Scenario(name="first index", words=_EXACT, outcome=index_outcome),
+    Scenario(name="first index", words=_EXACT, outcome=index_outcome, trials=1000),
     Scenario(
         name="index of changed documents",
         before=(("index", "more", *INDEX, "--vector-store", "exact"),),
         words=_EXACT,
         outcome=index_outcome,
         places=r"current|cache|toml|rename|unlink|rmdir",
+        trials=1000,
     ),
     Scenario(
         name="token vectors",
@@ -154,6 +184,7 @@ SCENARIOS = (
         words=_index("--vector-store", "exact", "--token-vectors", "int8"),
         outcome=index_outcome,
         places=r"/tokens|current|manifest",
+        trials=800,
     ),
     Scenario(
         name="benchmark",
@@ -168,6 +199,22 @@ SCENARIOS = (
         outcome=llm_outcome,
         server=True,
         places=r"calls\.sqlite|decisions\.sqlite",
+        trials=500,
+    ),
+    Scenario(
+        name="resumed benchmark",
+        before=(_EXACT,),
+        words=(*_RUN, "--predictor", "local", "--predictor", "pageindex", "--pageindex-no-llm", *_SMALL),
+        resume=("resume", "{run}", "--quiet"),
+        outcome=run_outcome,
+        places=r"rows|timings|run\.json",
+    ),
+    Scenario(
+        name="report",
+        before=(_EXACT, (*_RUN, "--predictor", "local", "--predictor", "sqlite", *_SMALL)),
+        words=("report", "{run}"),
+        outcome=report_outcome,
+        trials=500,
     ),
     Scenario(
         name="init",

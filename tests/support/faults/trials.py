@@ -3,9 +3,9 @@
     LD_PRELOAD=disk_faults.so python -m support.faults.trials SCENARIO COUNT SEED
 
 1. A scenario is run once undisturbed, in a copy of its folder: its outcome, and its operations by number.
-2. Each trial copies the folder, runs the command with one fault, then the same command without a fault, and
-   compares the outcome. Commands run in forked processes that have every module loaded, so that a trial
-   costs tenths of a second.
+2. Each trial copies the folder, runs the command with one fault, then the same command (or the one that
+   resumes it) without a fault, and compares the outcome. Commands run in forked processes that have every
+   module loaded, so that a trial costs tenths of a second.
 3. A line of JSON tells each trial.
 """
 
@@ -13,6 +13,7 @@ from __future__ import annotations
 
 import contextlib
 import ctypes
+import hashlib
 import json
 import os
 import random
@@ -27,7 +28,7 @@ from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
-from support.faults.scenarios import SCENARIOS, Outcome, Scenario, make_folder
+from support.faults.scenarios import SCENARIOS, Outcome, Scenario, last_run, make_folder, placed
 
 KINDS = {"kill": 1, "torn": 2, "enospc": 3, "eio": 4, "short": 5, "sigint": 6}
 #: What is named at random in a path, and the plots, which one function writes.
@@ -55,7 +56,7 @@ def program(
                 if at or log is not None:
                     armed = ctypes.CDLL(None).faults_arm
                     armed(str(folder.resolve()).encode(), ctypes.c_long(at), KINDS.get(kind, 0), descriptor)
-                status = _exit_code(words)
+                status = _exit_code(placed(words, folder))
             except BaseException:
                 traceback.print_exc()
             finally:
@@ -78,15 +79,15 @@ def _exit_code(words: Sequence[str]) -> int:
     return 0
 
 
-def load_modules(scenario: Scenario, folder: Path, words: Sequence[str]) -> None:
-    """Import here what the scenario's command imports, so that its forks need not."""
+def load_modules(folder: Path, words: Sequence[str]) -> None:
+    """Import here what the command imports, so that its forks need not."""
     listed = folder.parent / "modules.json"
     child = os.fork()
     if child == 0:
         try:
             os.chdir(folder)
             with open(os.devnull, "w", encoding="utf-8") as nowhere, contextlib.redirect_stdout(nowhere):
-                _exit_code(words)
+                _exit_code(placed(words, folder))
             listed.write_text(json.dumps(sorted(sys.modules)))
         finally:
             os._exit(0)
@@ -98,16 +99,24 @@ def load_modules(scenario: Scenario, folder: Path, words: Sequence[str]) -> None
                 __import__(name)
 
 
+def replace_drawing() -> None:
+    """Let a plot's file hold the digest of what would be drawn: drawing takes two thirds of a benchmark."""
+    if drawer := sys.modules.get("vl_convert"):
+        drawer.vegalite_to_svg = lambda spec: f"<svg>{hashlib.sha256(repr(spec).encode()).hexdigest()}</svg>"
+        sys.modules["altair.utils.schemapi"].DEBUG_MODE = False
+
+
 @contextlib.contextmanager
 def scripted_server() -> Iterator[str]:
-    """A scripted LLM in a process of its own; its URL."""
+    """A scripted LLM in a process of its own, without faults; its URL."""
     code = (
         "import sys\nfrom support import scripted_llm as scripted\n"
         "with scripted.ScriptedLLM(lambda chat, n: scripted.ids(list(chat.entries)[::-1])) as server:\n"
         "    print(server.base_url, flush=True)\n    sys.stdin.read()\n"
     )
+    environment = {name: value for name, value in os.environ.items() if name != "LD_PRELOAD"}
     with subprocess.Popen(
-        [sys.executable, "-c", code], stdin=subprocess.PIPE, stdout=subprocess.PIPE
+        [sys.executable, "-c", code], stdin=subprocess.PIPE, stdout=subprocess.PIPE, env=environment
     ) as server:
         assert server.stdout is not None
         assert server.stdin is not None
@@ -137,7 +146,8 @@ class Trials:
         for words in scenario.before:
             status, printed = program(words, self._base)
             assert status == 0, printed
-        load_modules(scenario, self._copy("modules"), self.words)
+        load_modules(self._copy("modules"), self.words)
+        replace_drawing()
         folder, log = self._copy("undisturbed"), work / "operations.log"
         status, printed = program(self.words, folder, log=log)
         assert status == 0, printed
@@ -159,7 +169,7 @@ class Trials:
             problems.append("hang")
         if "Traceback" in printed or first == 70:
             problems.append("traceback")
-        again, more = (0, "") if first == 0 else program(self.words, folder)
+        again, more = (0, "") if first == 0 else program(self._next(folder), folder)
         if first == 0:
             problems += self._differences(folder, "silent")
         elif again != 0:
@@ -168,6 +178,13 @@ class Trials:
             problems += self._differences(folder, "lost")
         told = {"scenario": self.scenario.name, "at": at, "kind": kind, "first": first, "problems": problems}
         return told | ({"printed": [printed[-2000:], more[-2000:]]} if problems else {})
+
+    def _next(self, folder: Path) -> list[str]:
+        """The command after a fault."""
+        run = last_run(folder) if self.scenario.resume else None
+        if run is None or json.loads((run / "run.json").read_bytes())["status"] == "finished":
+            return self.words
+        return list(self.scenario.resume)
 
     def _differences(self, folder: Path, what: str) -> list[str]:
         try:

@@ -1,0 +1,80 @@
+"""What several processes cost on small work: the bundled sample, indexed and benchmarked.
+
+    python benchmarks/distributed.py               # one process, --jobs 2, --engine ray: some minutes
+    python benchmarks/distributed.py --no-ray
+
+1. Each row is one command in a process of its own, with a new workspace for each way of working.
+2. Times are wall times in seconds, from the start of the command to its end. The quality pass has 161
+   questions for three predictors; there is no latency pass.
+3. The files of each way of working are compared with those of one process.
+4. The load of the machine before each command is printed, because these times depend on it.
+"""
+
+from __future__ import annotations
+
+import argparse
+import hashlib
+import os
+import subprocess
+import sys
+import tempfile
+import time
+from pathlib import Path
+
+SAMPLE = Path(__file__).parents[1] / "data" / "sample"
+WAYS: dict[str, tuple[str, ...]] = {
+    "one process": (),
+    "--jobs 2": ("--jobs", "2"),
+    "--engine ray --jobs 2": ("--engine", "ray", "--jobs", "2"),
+}
+FILES = ("rows.jsonl", "questions.csv")
+
+
+def run(*words: str) -> float:
+    """Run a command of BranchRank; return its seconds."""
+    began = time.perf_counter()
+    command = [sys.executable, "-m", "branchrank", *words, "--quiet"]
+    subprocess.run(command, check=True, stdout=subprocess.DEVNULL)
+    return time.perf_counter() - began
+
+
+def digest(folder: Path, names: tuple[str, ...]) -> str:
+    """One digest of the files of these names below ``folder``."""
+    found = hashlib.sha256()
+    for name in names:
+        for path in sorted(folder.glob(f"**/{name}")):
+            found.update(path.read_bytes())
+    return found.hexdigest()
+
+
+def measure(folder: Path, flags: tuple[str, ...], embedder: str) -> tuple[float, float, str]:
+    """Seconds of the index, seconds of the benchmark, and the digest of their files."""
+    data, reports = str(folder / "data"), str(folder / "reports")
+    index = run("index", str(SAMPLE / "corpus"), "--data-dir", data, "--embedder", embedder, *flags)
+    words = ("benchmark", "--data-dir", data, "--questions", str(SAMPLE / "questions.jsonl"))
+    no_llm = ("--hybrid-no-llm", "--pageindex-no-llm", "--latency-sample", "0")
+    bench = run(*words, "--predictor", "all", *no_llm, "--reports", reports, *flags)
+    return index, bench, digest(folder, (*FILES, "vectors.npy"))
+
+
+def main() -> None:
+    """Print the table."""
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser.add_argument("--no-ray", action="store_true", help="leave Ray out")
+    parser.add_argument("--embedder", default="all-MiniLM-L6-v2")
+    options = parser.parse_args()
+    print(f"{'':24}{'index s':>9}{'benchmark s':>13}{'load':>7}  files")
+    first = ""
+    for name, flags in WAYS.items():
+        if options.no_ray and "ray" in flags:
+            continue
+        load = os.getloadavg()[0]
+        with tempfile.TemporaryDirectory() as folder:
+            index, bench, found = measure(Path(folder), flags, options.embedder)
+        first = first or found
+        same = "identical" if found == first else "DIFFERENT"
+        print(f"{name:24}{index:>9.1f}{bench:>13.1f}{load:>7.1f}  {same}")
+
+
+if __name__ == "__main__":
+    main()

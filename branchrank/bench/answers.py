@@ -1,0 +1,72 @@
+"""One answer of a predictor: its hits are judged against the gold, and become a row."""
+
+from __future__ import annotations
+
+import os
+from functools import lru_cache
+
+import msgspec
+
+from branchrank.bench.predictors import BenchmarkPredictor
+from branchrank.errors import ReplayError, StorageError, UsageError
+from branchrank.llm.request import BudgetError
+from branchrank.llm.secrets import hide_credentials
+from branchrank.records import Question, StageTrace
+from branchrank.runs.attribution import DEPTH, gold_ranks, lost_at
+from branchrank.runs.judging import judged_hits
+from branchrank.runs.rows import Row
+
+#: Errors that concern the whole run, not one query.
+FATAL = (BudgetError, ReplayError, StorageError, UsageError)
+
+
+def answer(
+    predictor: BenchmarkPredictor, question: Question, top_k: int, repeat: int = 0, trace_depth: int = 20
+) -> Row:
+    """One row. Anything but a fatal error becomes a failed row."""
+    try:
+        retrieval = predictor.predict(question, top_k, repeat)
+    except FATAL:
+        raise
+    except Exception as error:
+        return Row(
+            question_id=question.id,
+            predictor=predictor.name,
+            llm=predictor.llm,
+            repeat=repeat,
+            status="failed",
+            error=hide_credentials(f"{type(error).__name__}: {error}".splitlines()[0], os.environ),
+        )
+    hits = judged_hits(retrieval.hits, question)
+    stages = tuple(dict.fromkeys(stage.stage for stage in retrieval.trace))
+    ranks = gold_ranks(retrieval.trace, predictor.gold_keys(question))
+    found = any(hit.gold is not None for hit in hits[:DEPTH])
+    return Row(
+        question_id=question.id,
+        predictor=predictor.name,
+        llm=predictor.llm,
+        repeat=repeat,
+        hits=hits,
+        trace=tuple(shortened(stage, trace_depth) for stage in retrieval.trace if trace_depth),
+        stages=stages,
+        gold_ranks=ranks,
+        lost=lost_at(stages, ranks, found) if stages and question.answerable else "",
+        calls=tuple(msgspec.structs.replace(call, replayed=False) for call in retrieval.calls),
+        fallbacks=retrieval.fallbacks,
+    )
+
+
+def shortened(stage: StageTrace, depth: int) -> StageTrace:
+    """The first ``depth`` entries of a stage's list, scores to nine decimals."""
+    return StageTrace(
+        stage=stage.stage,
+        unit=stage.unit,
+        keys=stage.keys[:depth],
+        scores=_rounded(stage.scores[:depth]),
+    )
+
+
+@lru_cache(maxsize=4096)
+def _rounded(scores: tuple[float, ...]) -> tuple[float, ...]:
+    """Cached, because predictors share stages and so repeat the same scores."""
+    return tuple(round(score, 9) for score in scores)

@@ -1,0 +1,69 @@
+"""Embedding as a task over shards: batches of texts, which any worker embeds to the same vectors."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from pathlib import Path
+
+from branchrank.embedders import Embedder, open_embedder, token_embedder
+from branchrank.embedders.protocol import DocumentVectors, EmbedderIdentity, Vectors
+from branchrank.errors import WorkerError
+from branchrank.settings import IndexSettings
+
+Texts = Sequence[str]
+
+
+class EmbeddingTask:
+    """Embeds batches of texts: for each shard, one array of unit rows, float32 ``(len(texts), dimension)``.
+
+    The process that made the task uses its open ``embedder``. A worker opens the one that ``settings`` name,
+    and raises :class:`WorkerError` when that is another model.
+    """
+
+    #: A model is read from its package, the hub's cache or its folder on each node.
+    needs: tuple[Path, ...] = ()
+
+    def __init__(self, settings: IndexSettings, embedder: Embedder) -> None:
+        self._settings = settings
+        self._identity = embedder.identity
+        self._embedder: Embedder | None = embedder
+
+    def __getstate__(self) -> dict[str, object]:
+        return {**self.__dict__, "_embedder": None}
+
+    @contextmanager
+    def open(self) -> Iterator[Callable[[Texts], Iterator[Vectors]]]:
+        """Yield a function from a batch of texts to their vectors."""
+        embedder = self._opened()
+
+        def work(texts: Texts) -> Iterator[Vectors]:
+            yield embedder.embed_documents(texts)
+
+        yield work
+
+    def _opened(self) -> Embedder:
+        return self._embedder or _same(open_embedder(self._settings), self._identity)
+
+
+class TokenTask(EmbeddingTask):
+    """Embeds batches of texts with a vector for each token: for each shard, one ``DocumentVectors``."""
+
+    @contextmanager
+    def open(self) -> Iterator[Callable[[Texts], Iterator[DocumentVectors]]]:  # type: ignore[override]
+        """Yield a function from a batch of texts to their vectors and those of their tokens."""
+        embedder = token_embedder(self._opened(), self._settings.embedder)
+
+        def work(texts: Texts) -> Iterator[DocumentVectors]:
+            yield embedder.embed_documents_and_tokens(texts)
+
+        yield work
+
+
+def _same(embedder: Embedder, wanted: EmbedderIdentity) -> Embedder:
+    if embedder.identity != wanted:
+        raise WorkerError(
+            f"a worker has another model than the command: {embedder.identity}, not {wanted}",
+            remedy="install the same model on every node",
+        )
+    return embedder

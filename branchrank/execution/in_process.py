@@ -1,0 +1,26 @@
+"""The executor of one process: a shard after the other, each result as soon as it is there."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+
+from branchrank.execution.protocol import R, S, Task
+from branchrank.execution.threads import limited_threads
+
+
+class InProcess:
+    """Runs a task in this process, on ``threads`` threads (0: as the process is set)."""
+
+    workers = 1
+    in_process = True
+
+    def __init__(self, threads: int = 0) -> None:
+        self._threads = threads
+
+    def map(self, task: Task[S, R], shards: Sequence[S]) -> Iterator[R]:
+        """Yield the results in order; see :class:`~branchrank.execution.protocol.Executor`."""
+        if not shards:
+            return
+        with limited_threads(self._threads), task.open() as work:
+            for shard in shards:
+                yield from work(shard)

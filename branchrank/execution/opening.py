@@ -1,0 +1,102 @@
+"""Open the executor that the settings choose."""
+
+from __future__ import annotations
+
+import ipaddress
+from collections.abc import Iterator
+from contextlib import closing, contextmanager
+from importlib.util import find_spec
+
+from branchrank.errors import MissingDependencyError, UsageError
+from branchrank.execution.in_process import InProcess
+from branchrank.execution.protocol import Executor
+from branchrank.progress import Notify, no_notice
+from branchrank.settings import EngineSettings, LLMSettings, Resolved
+
+_REACHES_OUT = ("flag", "environment")
+
+
+def is_distributed(settings: Resolved) -> bool:
+    """Whether the settings ask for more than this process."""
+    engine = settings.part(EngineSettings)
+    return engine.kind == "ray" or engine.jobs > 1
+
+
+def check_engine(settings: Resolved, *, asks_llm: bool = False) -> None:
+    """Raise an error for an engine that can't work, before any work starts.
+
+    ``asks_llm`` says that the work makes LLM calls. Raises :class:`UsageError` for settings that contradict
+    each other, and :class:`MissingDependencyError` when Ray is not installed.
+    """
+    engine = settings.part(EngineSettings)
+    if engine.kind != "ray":
+        for flag, value in (("--ray-address", engine.ray_address), ("--ray-ship", engine.ray_ship)):
+            if value:
+                raise UsageError(
+                    f"{flag} needs --engine ray", remedy=f"add --engine ray, or leave out {flag}"
+                )
+    elif find_spec("ray") is None:
+        raise MissingDependencyError("ray", extra="ray", purpose="--engine ray")
+    _check_address(settings, engine.ray_address)
+    if asks_llm and is_distributed(settings):
+        _check_llm(settings.part(LLMSettings))
+
+
+def _check_address(settings: Resolved, address: str) -> None:
+    """Refuse Ray Client, and a remote cluster that only a file names: it would run code in this process."""
+    if address.startswith("ray://"):
+        raise UsageError(
+            f"{address} is an address of Ray Client, which is not supported",
+            remedy="run the command on a node of the cluster, with --ray-address HOST:6379",
+        )
+    origin = settings.origins.get("engine.ray_address", "")
+    if address and not origin.startswith(_REACHES_OUT) and not _is_loopback(address):
+        raise UsageError(
+            f"{origin} names the Ray cluster {address}; a file may name one of this machine only",
+            remedy=f"if you trust it: --ray-address {address}",
+        )
+
+
+def _is_loopback(address: str) -> bool:
+    host = address.rpartition(":")[0].strip("[]")
+    try:
+        return ipaddress.ip_address(host).is_loopback
+    except ValueError:
+        return host == "localhost"
+
+
+def _check_llm(llm: LLMSettings) -> None:
+    """Refuse what counts or records the calls of one process."""
+    given = {"--max-calls": llm.max_calls, "--max-tokens": llm.max_tokens, "--llm-record": llm.record}
+    for flag, value in given.items():
+        if value:
+            raise UsageError(
+                f"{flag} covers the LLM calls of one process, and this work is divided among several",
+                remedy=f"leave out {flag}, or --jobs and --engine",
+            )
+
+
+@contextmanager
+def open_executor(settings: Resolved, notify: Notify = no_notice) -> Iterator[Executor]:
+    """Open the executor of ``[engine]``. Nothing is started before its first shard.
+
+    Raises what :func:`check_engine` raises.
+    """
+    check_engine(settings)
+    engine = settings.part(EngineSettings)
+    if not is_distributed(settings):
+        yield InProcess(engine.threads)
+        return
+    from branchrank.execution.pool import Pool
+
+    if engine.kind == "local":
+        from branchrank.execution.processes import Processes
+
+        with closing(Pool(Processes(engine.jobs), threads=engine.threads, notify=notify)) as pool:
+            yield pool
+        return
+    from branchrank.execution.ray_workers import RayWorkers
+
+    backend = RayWorkers(address=engine.ray_address, jobs=engine.jobs, ship=engine.ray_ship)
+    with closing(Pool(backend, threads=engine.threads, notify=notify)) as cluster:
+        yield cluster

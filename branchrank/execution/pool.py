@@ -1,0 +1,269 @@
+"""The executor over several workers: who gets which shard, and what happens when a worker ends.
+
+1. Each worker has one shard at a time. Workers are started when there are shards for them, and kept for the
+   next call with the same task.
+2. Results are handed out in the order of the shards. At most :data:`AHEAD` shards per worker are ahead of the
+   oldest unfinished one, which bounds the memory used and the work that an interruption loses.
+3. When a worker ends, its shard is the next one to be given out, and a new worker is started in its place.
+4. A shard that ended :data:`MOST_DEATHS` workers is an error, and so are that many workers in a row that end
+   before they are ready.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import pickle
+import sys
+import time
+from collections import Counter, deque
+from collections.abc import Collection, Iterator, Sequence
+from typing import Any, Generic, NamedTuple, Protocol, TypeVar
+
+from branchrank.errors import UsageError, WorkerError
+from branchrank.execution.handler import Done, Raised, Setup
+from branchrank.execution.protocol import R, S, Task
+from branchrank.execution.threads import default_threads
+from branchrank.progress import Notify
+
+W = TypeVar("W")
+
+AHEAD = 4
+MOST_DEATHS = 3
+#: Seconds within which one of the workers must be ready.
+STARTS_WITHIN_S = 300.0
+_WAIT_S = 1.0
+#: The name of a script's module in a pickle. A worker does not run the script, so it can't find it there.
+_IN_SCRIPT = b"\x8c\x08__main__"
+#: Variables that a worker needs besides those of BranchRank: keys and places of models.
+_KEYS = ("OPENAI_API_KEY", "HF_HOME", "HF_HUB_OFFLINE", "HF_TOKEN")
+
+
+class Ready(NamedTuple):
+    """A worker has started."""
+
+
+class Answered(NamedTuple):
+    """A worker has finished its shard: a pickled ``Done`` or ``Raised``."""
+
+    content: bytes
+
+
+class Lost(NamedTuple):
+    """A worker has ended."""
+
+    reason: str
+
+
+Event = Ready | Answered | Lost
+
+
+class Backend(Protocol[W]):
+    """Starts workers, sends them shards and waits for events."""
+
+    workers: int
+
+    def start(self, setup: Setup) -> W:
+        """Start a worker; :class:`Ready` or :class:`Lost` follows."""
+
+    def submit(self, worker: W, shard: bytes) -> None:
+        """Give a ready worker a shard; :class:`Answered` or :class:`Lost` follows."""
+
+    def wait(self, workers: Collection[W], timeout: float) -> list[tuple[W, Event]]:
+        """Return the events of these workers, after ``timeout`` seconds possibly none."""
+
+    def stop(self, workers: Collection[W], *, at_once: bool) -> None:
+        """End workers: when they have closed their task, or ``at_once``."""
+
+    def close(self) -> None:
+        """Release what the backend has open."""
+
+
+class Pool(Generic[W]):
+    """An executor over the workers of a backend. Close it.
+
+    ``threads`` is the number of threads of each worker; 0 means as many as this process uses. ``notify`` is
+    called when a worker ended and its shard is given to another one.
+    """
+
+    in_process = False
+
+    def __init__(self, backend: Backend[W], *, threads: int, notify: Notify) -> None:
+        self._backend = backend
+        self._threads = threads
+        self._notify = notify
+        self._task: object = None
+        self._crew: _Crew[W] | None = None
+
+    @property
+    def workers(self) -> int:
+        """The number of workers."""
+        return self._backend.workers
+
+    def map(self, task: Task[S, R], shards: Sequence[S]) -> Iterator[R]:
+        """Yield the results in order; see :class:`~branchrank.execution.protocol.Executor`."""
+        if not shards:
+            return
+        crew = self._crew_for(task)
+        try:
+            yield from _Round(crew, shards, self._notify)
+        except BaseException:
+            self._dismiss(at_once=True)
+            raise
+
+    def close(self) -> None:
+        """End the workers."""
+        self._dismiss(at_once=False)
+        self._backend.close()
+
+    def _crew_for(self, task: Task[Any, Any]) -> _Crew[W]:
+        if self._crew is None or self._task is not task:
+            self._dismiss(at_once=False)
+            self._crew = _Crew(self._backend, _setup(task, self._threads or default_threads()))
+            self._task = task
+        return self._crew
+
+    def _dismiss(self, *, at_once: bool) -> None:
+        crew, self._crew, self._task = self._crew, None, None
+        if crew is not None:
+            crew.stop(at_once=at_once)
+
+
+class _Crew(Generic[W]):
+    """The workers that have one task."""
+
+    def __init__(self, backend: Backend[W], setup: Setup) -> None:
+        self.backend = backend
+        self.setup = setup
+        self.starting: set[W] = set()
+        self.idle: deque[W] = deque()
+        self.busy: dict[W, int] = {}
+        self.failed_starts = 0
+        self._waiting_since = time.monotonic()
+
+    def staff(self, wanted: int) -> None:
+        """Start workers until there are ``wanted``, or as many as the backend allows."""
+        if not (self.starting or self.idle or self.busy):
+            self._waiting_since = time.monotonic()
+        while len(self.starting) + len(self.idle) + len(self.busy) < min(wanted, self.backend.workers):
+            self.starting.add(self.backend.start(self.setup))
+
+    def give(self, number: int, shard: bytes) -> None:
+        """Give an idle worker a shard."""
+        worker = self.idle.popleft()
+        self.busy[worker] = number
+        self.backend.submit(worker, shard)
+
+    def events(self) -> list[tuple[int | None, Event]]:
+        """Wait for events; each comes with the number of the shard that it concerns."""
+        found: list[tuple[int | None, Event]] = []
+        for worker, event in self.backend.wait([*self.starting, *self.busy, *self.idle], _WAIT_S):
+            number = self.busy.pop(worker, None)
+            self.starting.discard(worker)
+            if isinstance(event, Lost):
+                with contextlib.suppress(ValueError):
+                    self.idle.remove(worker)
+                self.failed_starts += number is None
+                self.backend.stop([worker], at_once=True)
+            else:
+                self.failed_starts = 0
+                self.idle.append(worker)
+            found.append((number, event))
+        self._check()
+        return found
+
+    def _check(self) -> None:
+        """Raise :class:`WorkerError` when no worker is ready for too long."""
+        if self.idle or self.busy:
+            self._waiting_since = time.monotonic()
+        elif self.starting and time.monotonic() - self._waiting_since > STARTS_WITHIN_S:
+            raise WorkerError(
+                f"no worker was ready within {STARTS_WITHIN_S:.0f} seconds",
+                remedy="check that the cluster has free CPUs (`ray status`), or use fewer with --jobs",
+            )
+
+    def stop(self, *, at_once: bool) -> None:
+        self.backend.stop([*self.starting, *self.busy], at_once=True)
+        self.backend.stop(list(self.idle), at_once=at_once)
+
+
+class _Round(Generic[W]):
+    """One call of ``map``: gives out the shards and iterates over the results in order."""
+
+    def __init__(self, crew: _Crew[W], shards: Sequence[Any], notify: Notify) -> None:
+        self.crew = crew
+        self.shards = shards
+        self.notify = notify
+        self.outcomes: dict[int, Done | Raised] = {}
+        self.next_given = 0
+        self.again: deque[int] = deque()
+        self.deaths: Counter[int] = Counter()
+
+    def __iter__(self) -> Iterator[Any]:
+        for number in range(len(self.shards)):
+            while number not in self.outcomes:
+                self._advance(number)
+            outcome = self.outcomes.pop(number)
+            if isinstance(outcome, Raised):
+                raise outcome.error
+            yield from outcome.results
+
+    def _advance(self, oldest: int) -> None:
+        """Give out shards, then wait for an event."""
+        crew = self.crew
+        crew.staff(len(self.again) + len(crew.busy) + len(self.shards) - self.next_given)
+        limit = min(len(self.shards), oldest + AHEAD * crew.backend.workers)
+        while crew.idle and (self.again or self.next_given < limit):
+            if self.again:
+                number = self.again.popleft()
+            else:
+                number, self.next_given = self.next_given, self.next_given + 1
+            crew.give(number, pickle.dumps(self.shards[number]))
+        for concerned, event in crew.events():
+            if isinstance(event, Answered) and concerned is not None:
+                self.outcomes[concerned] = pickle.loads(event.content)  # noqa: S301 - from our workers
+            elif isinstance(event, Lost):
+                self._lost(concerned, event.reason)
+
+    def _lost(self, number: int | None, reason: str) -> None:
+        """Give the shard of a worker that ended to another one."""
+        if number is None:
+            if self.crew.failed_starts >= MOST_DEATHS:
+                raise WorkerError(f"workers end before they are ready: {reason}")
+            return
+        self.deaths[number] += 1
+        if self.deaths[number] >= MOST_DEATHS:
+            raise WorkerError(
+                f"shard {number + 1} of {len(self.shards)} ended {MOST_DEATHS} workers: {reason}",
+                remedy="look at the memory that a worker needs; --jobs 1 runs everything in one process",
+            )
+        self.again.append(number)
+        self.notify(f"a worker ended ({reason}); its work is done again by another one")
+
+
+def _setup(task: Task[Any, Any], threads: int) -> Setup:
+    """What the workers of a task get. Raises :class:`UsageError` for a task that can't be pickled."""
+    try:
+        content = pickle.dumps(task)
+    except Exception as error:  # a user's object can raise anything here
+        raise UsageError(
+            f"the work can't be sent to other processes: {type(error).__name__}: {error}",
+            remedy="name a predictor as module:Class, or leave out --jobs and --engine",
+        ) from error
+    if _IN_SCRIPT in content:
+        raise UsageError(
+            "the work can't be sent to other processes: it uses a class or function of the script itself",
+            remedy="move it to a module, and name a predictor as module:Class",
+        )
+    return Setup(
+        task=content,
+        threads=threads,
+        folder=os.getcwd(),
+        path=tuple(os.path.abspath(place) for place in sys.path),
+        environment={
+            name: value
+            for name, value in os.environ.items()
+            if name.startswith("BRANCHRANK_") or name in _KEYS
+        },
+        needs=tuple(os.path.relpath(need) for need in task.needs),
+    )

@@ -1,0 +1,127 @@
+"""Workers that are processes of this machine.
+
+1. A worker is a new Python interpreter, connected by a socket. It is not a fork, and not one of
+   ``multiprocessing``, which would import the caller's script again.
+2. It is in a process group of its own, so that Ctrl-C reaches only the command, which then ends its workers.
+3. It ends by itself when the command's end of the socket is closed, whatever happened to the command.
+"""
+
+from __future__ import annotations
+
+import os
+import signal
+import subprocess
+import sys
+from collections.abc import Collection
+from multiprocessing import Pipe
+from multiprocessing.connection import Connection, wait
+from typing import NamedTuple
+
+from branchrank.execution.handler import Handler, Setup
+from branchrank.execution.pool import Answered, Event, Lost, Ready
+
+_READY = b"ready"
+_ENDS_WITHIN_S = 10.0
+_START = "from branchrank.execution.processes import serve; serve({})"
+
+
+class ProcessWorker(NamedTuple):
+    """A process and the command's end of its socket."""
+
+    process: subprocess.Popen[bytes]
+    connection: Connection
+
+    def __hash__(self) -> int:
+        return id(self.process)
+
+
+class Processes:
+    """At most ``workers`` processes."""
+
+    def __init__(self, workers: int) -> None:
+        self.workers = workers
+
+    def start(self, setup: Setup) -> ProcessWorker:
+        """Start a process; it gets the setup through its socket."""
+        ours, theirs = Pipe()
+        with theirs:
+            process = subprocess.Popen(
+                [sys.executable, "-P", "-c", _START.format(theirs.fileno())],
+                stdin=subprocess.DEVNULL,
+                stdout=subprocess.DEVNULL,
+                pass_fds=(theirs.fileno(),),
+                process_group=0,
+                env={**os.environ, "PYTHONPATH": os.pathsep.join(setup.path)},
+            )
+        worker = ProcessWorker(process, ours)
+        _send(worker, setup)
+        return worker
+
+    def submit(self, worker: ProcessWorker, shard: bytes) -> None:
+        """Send a shard. If the process has ended, :meth:`wait` reports it."""
+        _send(worker, shard)
+
+    def wait(self, workers: Collection[ProcessWorker], timeout: float) -> list[tuple[ProcessWorker, Event]]:
+        """Receive from every process that has sent something or ended."""
+        by_connection = {worker.connection: worker for worker in workers}
+        found: list[tuple[ProcessWorker, Event]] = []
+        for connection in wait(list(by_connection), timeout):
+            assert isinstance(connection, Connection)
+            worker = by_connection[connection]
+            try:
+                content = connection.recv_bytes()
+            except (EOFError, OSError):
+                found.append((worker, Lost(_how_it_ended(worker.process))))
+            else:
+                found.append((worker, Ready() if content == _READY else Answered(content)))
+        return found
+
+    def stop(self, workers: Collection[ProcessWorker], *, at_once: bool) -> None:
+        """Close the sockets, at which idle processes end, and wait for the processes."""
+        for worker in workers:
+            worker.connection.close()
+            if at_once:
+                worker.process.kill()
+        for worker in workers:
+            try:
+                worker.process.wait(_ENDS_WITHIN_S)
+            except subprocess.TimeoutExpired:
+                worker.process.kill()
+                worker.process.wait()
+
+    def close(self) -> None:
+        """Nothing is open besides the workers."""
+
+
+def serve(descriptor: int) -> None:
+    """The main function of a worker's process."""
+    signal.signal(signal.SIGINT, signal.SIG_IGN)
+    with Connection(descriptor) as connection:
+        try:
+            handler = Handler(connection.recv())
+            connection.send_bytes(_READY)
+            while True:
+                connection.send_bytes(handler.handle(connection.recv_bytes()))
+        except (EOFError, OSError):  # the command has closed its end, or has ended
+            handler.close()
+
+
+def _send(worker: ProcessWorker, message: Setup | bytes) -> None:
+    """Send a message; a process that has ended is reported by its closed socket instead."""
+    try:
+        if isinstance(message, bytes):
+            worker.connection.send_bytes(message)
+        else:
+            worker.connection.send(message)
+    except OSError:
+        return
+
+
+def _how_it_ended(process: subprocess.Popen[bytes]) -> str:
+    try:
+        code = process.wait(_ENDS_WITHIN_S)
+    except subprocess.TimeoutExpired:
+        return "it closed its connection"
+    if code < 0:
+        return f"killed by {signal.Signals(-code).name}"
+    return f"exit code {code}"

@@ -1,0 +1,205 @@
+"""Workers that are actors of a Ray cluster.
+
+1. Without an address, a cluster of one node is started in this process's name: it listens on 127.0.0.1 only,
+   has no dashboard, and its files are removed at the end. With an address, the command joins that cluster as
+   a driver, so it must run on one of its nodes.
+2. Ray sends no usage statistics, and its logs stay in its own files.
+3. Each actor takes one CPU of the cluster. It is not restarted by Ray: the pool starts another one, and gives
+   it the shard, so that processes and actors behave alike.
+4. With ``ship``, the files that the task needs go into Ray's object store, and each actor unpacks a copy.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import logging
+import shutil
+import signal
+import socket
+import sys
+import tempfile
+from collections.abc import Collection, Iterator
+from pathlib import Path
+from typing import Any
+
+from branchrank.environment import temporary_environment
+from branchrank.errors import MissingDependencyError, WorkerError
+from branchrank.execution.handler import Handler, Setup
+from branchrank.execution.pool import Answered, Event, Lost, Ready
+from branchrank.execution.shipping import pack
+from branchrank.execution.threads import usable_cpus
+
+_ENVIRONMENT = {
+    "RAY_USAGE_STATS_ENABLED": "0",
+    "RAY_ACCEL_ENV_VAR_OVERRIDE_ON_ZERO": "0",
+    "RAY_DISABLE_IMPORT_WARNING": "1",
+}
+#: With this variable Ray keeps to the loopback address on Linux too, as it does elsewhere.
+_LOOPBACK = {"RAY_ENABLE_WINDOWS_OR_OSX_CLUSTER": "0"}
+_STORE_BYTES = 256 * 1024 * 1024
+_ANSWERS_WITHIN_S = 5.0
+
+
+class RayActor:
+    """An actor: what it was last asked for, and the pending reference."""
+
+    def __init__(self, handle: Any, pending: Any) -> None:
+        self.handle = handle
+        self.pending = pending
+        self.is_ready = False
+
+
+class _Worker:
+    """The class of the actors."""
+
+    def __init__(self, setup: Setup, shipped: bytes | None) -> None:
+        self._handler = Handler(setup, shipped)
+
+    def ready(self) -> None:
+        """Return when the actor runs."""
+
+    def handle(self, shard: bytes) -> bytes:
+        """Answer a shard."""
+        return self._handler.handle(shard)
+
+    def close(self) -> None:
+        """Close the task."""
+        self._handler.close()
+
+
+class RayWorkers:
+    """Actors of the cluster at ``address`` (empty: a cluster of this machine alone).
+
+    ``jobs`` is the number of actors; 0 means one for each CPU of the cluster. Raises
+    :class:`MissingDependencyError` without the package, and :class:`WorkerError` when nothing answers at the
+    address.
+    """
+
+    def __init__(self, *, address: str, jobs: int, ship: bool) -> None:
+        self._ship = ship
+        self._opened = contextlib.ExitStack()
+        self._ray = self._opened.enter_context(connected(address, jobs))
+        cpus = int(self._ray.cluster_resources().get("CPU", 0))
+        self.workers = jobs or max(1, cpus)
+        # Ray's own retries stay off: an actor that ends is reported, and the pool decides.
+        self._actor = self._ray.remote(num_cpus=1, max_restarts=0, max_task_retries=0)(_Worker)
+        self._shipped: tuple[Setup, Any] | None = None
+
+    def start(self, setup: Setup) -> RayActor:
+        """Ask the cluster for an actor."""
+        handle = self._actor.remote(setup, self._archive(setup))
+        return RayActor(handle, handle.ready.remote())
+
+    def submit(self, worker: RayActor, shard: bytes) -> None:
+        """Give an actor a shard."""
+        worker.pending = worker.handle.handle.remote(shard)
+
+    def wait(self, workers: Collection[RayActor], timeout: float) -> list[tuple[RayActor, Event]]:
+        """Return the events of actors that have started, answered or ended."""
+        waiting = {worker.pending: worker for worker in workers if worker.pending is not None}
+        done, _ = self._ray.wait(list(waiting), num_returns=1, timeout=timeout)
+        found: list[tuple[RayActor, Event]] = []
+        for reference in done:
+            worker = waiting[reference]
+            worker.pending = None
+            try:
+                content = self._ray.get(reference)
+            except self._ray.exceptions.RayError as error:
+                found.append((worker, Lost(_reason(error))))
+                continue
+            found.append((worker, Answered(content) if worker.is_ready else Ready()))
+            worker.is_ready = True
+        return found
+
+    def stop(self, workers: Collection[RayActor], *, at_once: bool) -> None:
+        """End actors; those that are not ended at once close their task first."""
+        if not at_once and workers:
+            closing = [worker.handle.close.remote() for worker in workers]
+            self._ray.wait(closing, num_returns=len(closing), timeout=_ANSWERS_WITHIN_S)
+        for worker in workers:
+            with contextlib.suppress(Exception):  # it has ended, or its node has
+                self._ray.kill(worker.handle)
+
+    def close(self) -> None:
+        """Leave the cluster; one that was started for this command ends."""
+        self._opened.close()
+
+    def _archive(self, setup: Setup) -> Any:
+        """The reference of the shipped files, packed once for all actors of a task."""
+        if not self._ship:
+            return None
+        if self._shipped is None or self._shipped[0] is not setup:
+            content = pack(Path(setup.folder, need) for need in setup.needs)
+            self._shipped = (setup, self._ray.put(content))
+        return self._shipped[1]
+
+
+@contextlib.contextmanager
+def connected(address: str, jobs: int) -> Iterator[Any]:
+    """Yield the module ``ray``, connected to a cluster."""
+    variables = _ENVIRONMENT | ({} if address else _LOOPBACK)
+    with contextlib.ExitStack() as opened:
+        with temporary_environment(**variables), _kept_handlers():
+            try:
+                import ray
+            except ImportError:
+                raise MissingDependencyError("ray", extra="ray", purpose="--engine ray") from None
+            if ray.is_initialized():  # by the program that uses the library
+                yield ray
+                return
+            quiet = {"log_to_driver": False, "logging_level": logging.ERROR}
+            opened.callback(ray.shutdown)
+            if address:
+                _check_answers(address)
+                _start(ray, address, quiet)
+            else:
+                # Ray's sockets lie below this folder, and their paths must be short.
+                folder = tempfile.mkdtemp(prefix="branchrank-ray-", dir="/tmp")
+                opened.callback(shutil.rmtree, folder, ignore_errors=True)
+                opened.callback(ray.shutdown)
+                own = {"num_cpus": jobs or usable_cpus(), "object_store_memory": _STORE_BYTES}
+                _start(ray, "local", {**quiet, **own, "include_dashboard": False, "_temp_dir": folder})
+        yield ray
+
+
+def _start(ray: Any, address: str, options: dict[str, Any]) -> None:
+    try:
+        ray.init(address=address, **options)
+    except Exception as error:  # Ray raises errors of many kinds here
+        raise WorkerError(
+            f"the Ray cluster {address} can't be used: {str(error).strip().splitlines()[0]}",
+            remedy="run the command on a node of the cluster, with the cluster's versions of Python and Ray",
+        ) from error
+
+
+def _check_answers(address: str) -> None:
+    """Raise :class:`WorkerError` at once where Ray would retry for a minute."""
+    host, _, port = address.rpartition(":")
+    if address == "auto":
+        return
+    try:
+        socket.create_connection((host.strip("[]"), int(port)), timeout=_ANSWERS_WITHIN_S).close()
+    except (OSError, ValueError, OverflowError) as error:
+        raise WorkerError(
+            f"nothing answers at the Ray address {address}: {error}",
+            remedy="start a cluster with `ray start --head --port 6379`, and give --ray-address HOST:6379; "
+            "or leave --ray-address out",
+        ) from None
+
+
+@contextlib.contextmanager
+def _kept_handlers() -> Iterator[None]:
+    """Restore what Ray changes in the process: the handler of SIGTERM and the hook for exceptions."""
+    hook, handler = sys.excepthook, signal.getsignal(signal.SIGTERM)
+    try:
+        yield
+    finally:
+        sys.excepthook = hook
+        with contextlib.suppress(ValueError, TypeError):  # not the main thread, or a handler not of Python
+            signal.signal(signal.SIGTERM, handler)
+
+
+def _reason(error: Exception) -> str:
+    """The first line of what Ray says about an actor that ended."""
+    lines = [line.strip() for line in str(error).splitlines() if line.strip()]
+    return next((line for line in lines if "node" in line.lower() or "exit" in line.lower()), lines[0])

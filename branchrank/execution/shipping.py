@@ -1,0 +1,39 @@
+"""Copies of files and folders for workers that don't share a disk with the command.
+
+1. The files keep their absolute paths below the root of the copy, so that relative paths between them hold.
+2. Caches are left out; links are kept as links.
+3. A worker unpacks the copy into a temporary folder of its own and works there.
+"""
+
+from __future__ import annotations
+
+import io
+import os
+import tarfile
+from collections.abc import Iterable
+from pathlib import Path
+
+#: Folders of a workspace that are not shipped: each worker starts with empty caches.
+_LEFT_OUT = ("hybrid/cache",)
+
+
+def pack(paths: Iterable[Path]) -> bytes:
+    """Return an archive of files and folders, uncompressed, with absolute paths relative to the root."""
+    stream = io.BytesIO()
+    with tarfile.open(fileobj=stream, mode="w") as archive:
+        for path in dict.fromkeys(Path(os.path.abspath(path)) for path in paths):
+            archive.add(path, arcname=str(path).lstrip("/"), filter=_kept)
+    return stream.getvalue()
+
+
+def _kept(member: tarfile.TarInfo) -> tarfile.TarInfo | None:
+    """Leave out caches, special files and links that would lead out of the copy."""
+    if member.name.endswith(_LEFT_OUT) or member.linkname.startswith("/"):
+        return None
+    return member if member.isfile() or member.isdir() or member.issym() else None
+
+
+def unpack(content: bytes, root: Path) -> None:
+    """Unpack an archive below ``root``; a member that leads out of it is refused."""
+    with tarfile.open(fileobj=io.BytesIO(content)) as archive:
+        archive.extractall(root, filter="data")

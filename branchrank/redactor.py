@@ -1,0 +1,88 @@
+"""Removing keys and passwords from text that is printed or kept.
+
+A server can send back what it was sent, in any message. Each secret is recognised raw, URL-encoded,
+JSON-escaped, in hexadecimal, in the other case, and in base64 at each of the three alignments.
+"""
+
+from __future__ import annotations
+
+import base64
+import json
+import re
+from collections.abc import Iterable, Mapping
+from urllib.parse import quote, quote_plus
+
+HIDDEN = "[key]"
+_SHORTEST_SECRET = 6
+SECRET_NAME = re.compile("key|token|secret|pass|auth|sig|code", re.IGNORECASE)
+ONE_URL = re.compile(r"([a-z][a-z0-9+.-]{0,20}://)(.*)", re.IGNORECASE | re.DOTALL)
+_KEY_VARIABLES = (
+    "BRANCHRANK_LLM_KEY",
+    "OPENAI_API_KEY",
+    "BRANCHRANK_API_TOKEN",
+    "BRANCHRANK_EMBEDDING_KEY",
+    "BRANCHRANK_QDRANT_KEY",
+    "BRANCHRANK_TOKEN",
+)
+
+
+def environment_secrets(environment: Mapping[str, str]) -> tuple[str, ...]:
+    """All keys in the environment, for any host."""
+    return tuple(environment.get(name, "") for name in _KEY_VARIABLES)
+
+
+class Redactor:
+    """Replaces every known key in a text. Secrets shorter than six characters are ignored."""
+
+    def __init__(self, secrets: Iterable[str]) -> None:
+        self._secrets = tuple(secrets)
+        forms = {
+            form for secret in self._secrets if len(secret) >= _SHORTEST_SECRET for form in _forms(secret)
+        }
+        self._forms = sorted(forms, key=lambda form: (-len(form), form))
+
+    def __repr__(self) -> str:
+        return f"Redactor({len(self._secrets)} secrets)"
+
+    def knowing(self, secrets: Iterable[str]) -> Redactor:
+        """A redactor that also knows these secrets."""
+        return Redactor((*self._secrets, *secrets))
+
+    def __call__(self, text: str) -> str:
+        for form in self._forms:
+            text = text.replace(form, HIDDEN)
+        return text
+
+
+def _forms(secret: str) -> set[str]:
+    """The spellings of a secret."""
+    raw = secret.encode()
+    forms = {secret, quote(secret, safe=""), quote(secret), quote_plus(secret), repr(secret)[1:-1]}
+    forms |= {json.dumps(secret, ensure_ascii=ascii_only)[1:-1] for ascii_only in (True, False)}
+    forms |= {secret.swapcase(), secret.lower(), secret.upper(), raw.hex(), raw.hex().upper()}
+    for encode in (base64.b64encode, base64.urlsafe_b64encode):
+        forms.add(encode(raw).decode().rstrip("="))
+        for shift in (0, 1, 2):
+            encoded = encode(b"\0" * shift + raw).decode().rstrip("=")
+            first = (0, 2, 3)[shift]
+            last = len(encoded) - (1 if (shift + len(raw)) % 3 else 0)
+            forms.add(encoded[first:last])
+    return {form for form in forms if len(form) >= _SHORTEST_SECRET}
+
+
+def is_url(text: str) -> bool:
+    """Whether a text is one URL from its beginning to its end."""
+    return ONE_URL.fullmatch(text.strip()) is not None
+
+
+def url_to_keep(text: str) -> str:
+    """A text that is one URL without user, password and key parameters, so that a file can keep it.
+
+    >>> url_to_keep("http://me:secret-1@h/v1?api_key=secret-2&v=2")
+    'http://h/v1?v=2'
+    """
+    if not is_url(text):
+        return text
+    address, _, query = ONE_URL.sub(lambda url: url[1] + url[2].rpartition("@")[2], text).partition("?")
+    kept = "&".join(each for each in query.split("&") if not SECRET_NAME.search(each.partition("=")[0]))
+    return f"{address}?{kept}" if kept else address

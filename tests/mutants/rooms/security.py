@@ -1,0 +1,32 @@
+"""Defects that leave a secret behind or reach the network."""
+
+from mutants.mutant import Mutant
+
+LEAVES = "tests/security/test_secrets_leave_nothing.py::test_flows_leave_no_secret"
+REACHES = "tests/security/test_sockets.py::test_often_used_commands_reach_nothing"
+
+MUTANTS = (
+    Mutant(
+        "manifest-keeps-the-password",
+        "branchrank/index/build.py",
+        "        settings=without_credentials(workspace.index_settings),",
+        "        settings=workspace.index_settings,",
+        (LEAVES,),
+    ),
+    Mutant(
+        "embedding-errors-echo-the-header",
+        "branchrank/embedders/http.py",
+        "        text = Redactor((self._key, self._password))(text)\n",
+        "",
+        (LEAVES,),
+    ),
+    Mutant(
+        "a-command-phones-home",
+        "branchrank/cli/retrieve.py",
+        "    with open_workspace(data_dir, given_flags(), quiet=quiet) as workspace:\n",
+        "    import contextlib\n    import urllib.request\n\n    with contextlib.suppress(OSError):\n"
+        '        urllib.request.urlopen("https://updates.example/version", timeout=1)\n'
+        "    with open_workspace(data_dir, given_flags(), quiet=quiet) as workspace:\n",
+        (REACHES,),
+    ),
+)

@@ -1,0 +1,96 @@
+"""Every command with sockets denied: it reaches nothing but what its flags name."""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+import shutil
+import subprocess
+import sys
+import time
+from pathlib import Path
+from typing import Any
+
+import pytest
+from support import harness
+from support.sockets.every_command import WORDS, commands
+
+SOURCE = Path(__file__).parents[1] / "support" / "sockets" / "deny_sockets.c"
+#: What some commands try by their own words.
+NAMED = {
+    # It fetches from the index of pip. urllib3 binds to the loopback interface to see whether there is IPv6.
+    "corpus add": r"getaddrinfo [\w.-]+|bind ::1:0",
+    "serve": r"bind 127\.0\.0\.1:8765",
+}
+#: Commands of the short form, besides those that prepare the folder: index, benchmark, export-trec.
+OFTEN = ("retrieve", "hybrid", "serve", "mcp", "report")
+
+pytestmark = pytest.mark.skipif(sys.platform != "linux", reason="LD_PRELOAD is Linux's")
+
+
+@pytest.fixture(scope="module")
+def library(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    compiler = shutil.which("cc")
+    if compiler is None:
+        pytest.skip("these tests need a C compiler: apt-get install gcc libc6-dev")
+    built = tmp_path_factory.mktemp("sockets") / "deny_sockets.so"
+    subprocess.run([compiler, "-shared", "-fPIC", "-O1", "-o", built, SOURCE, "-ldl"], check=True)
+    return built
+
+
+def tried(library: Path, folder: Path, *names: str) -> list[dict[str, Any]]:
+    """What each command tried."""
+    done = subprocess.run(
+        [sys.executable, "-m", "support.sockets.every_command", *names],
+        env=os.environ
+        | {"LD_PRELOAD": str(library), "DENIED_SOCKETS": str(folder / "denied.txt")}
+        | {"PYTHONPATH": str(SOURCE.parents[2])},
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert done.returncode == 0, done.stderr
+    return [json.loads(line) for line in done.stdout.splitlines()]
+
+
+def reached(told: dict[str, Any]) -> list[str]:
+    """The attempts that the command's words do not name."""
+    named = re.compile(NAMED.get(told["command"], "-"))
+    return [attempt for attempt in told["attempts"] if not named.fullmatch(attempt)]
+
+
+def wrong_ends(told: list[dict[str, Any]]) -> list[dict[str, Any]]:
+    """Commands that did not end as they should: such a command may have tried nothing."""
+    return [each for each in told if each["command"] in WORDS and each["code"] != WORDS[each["command"]][1]]
+
+
+def test_every_command_of_the_tree_is_tried() -> None:
+    assert {name.partition(" (")[0] for name in WORDS} == set(commands())
+
+
+def test_often_used_commands_reach_nothing(library: Path, tmp_path: Path) -> None:
+    told = tried(library, tmp_path, *OFTEN)
+    assert wrong_ends(told) == []
+    assert {each["command"]: reached(each) for each in told if reached(each)} == {}
+    assert {each["command"] for each in told if each["attempts"]} == {"serve"}
+
+
+@pytest.mark.full
+def test_no_command_reaches_anything(library: Path, tmp_path: Path) -> None:
+    started = time.monotonic()
+    told = tried(library, tmp_path)
+    leaks = {each["command"]: reached(each) for each in told if reached(each)}
+    harness.record(
+        "sockets",
+        harness.Part(
+            part="sockets",
+            trials=len(told),
+            leaked=len(leaks),
+            wrong=len(wrong_ends(told)),
+            seconds=round(time.monotonic() - started, 1),
+        ),
+    )
+    assert wrong_ends(told) == []
+    assert leaks == {}
+    assert {each["command"] for each in told if each["attempts"]} == set(NAMED)
