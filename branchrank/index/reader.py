@@ -309,7 +309,14 @@ def mismatch(workspace: WorkspaceFolder, manifest: Manifest) -> str:
     wanted, built = (without_credentials(each) for each in (workspace.index_settings, manifest.settings))
     if manifest.schema_version != SCHEMA_VERSION:
         return f"has schema {manifest.schema_version}, this version reads {SCHEMA_VERSION}"
-    for name in ("embedder", "embedding_url", "embedding_revision", "chunk_tokens", "chunk_overlap"):
+    for name in (
+        "embedder",
+        "embedder_precision",
+        "embedding_url",
+        "embedding_revision",
+        "chunk_tokens",
+        "chunk_overlap",
+    ):
         if getattr(wanted, name) != getattr(built, name):
             return f"was built with {name} {getattr(built, name)!r}, not {getattr(wanted, name)!r}"
     if wanted.token_vectors not in ("none", built.token_vectors):
