@@ -17,6 +17,13 @@ TEST_EXISTING = "tests/systems/test_qdrant_existing.py"
 
 MUTANTS = (
     Mutant(
+        "multivectors-of-another-model",
+        PLACED,
+        "    if alike < _LEAST_ALIKE * len(pairs):\n",
+        "    if False:\n",
+        (f"{TEST_EXISTING}::test_multivectors_of_another_model_are_refused",),
+    ),
+    Mutant(
         "bm25-numbers-of-parts-mixed",
         "branchrank/stores/bm25_weights.py",
         "tokens.append(renumbered[part.tokens])",
