@@ -112,7 +112,7 @@ class SqliteBlobs:
                 try:
                     self._connection = self._connection or self._open()
                     return work(self._connection)
-                except (sqlite3.Error, OSError) as error:
+                except (sqlite3.Error, OSError, UnicodeDecodeError) as error:
                     self._close()
                     if not (may_replace and _is_damage(error) and self._set_aside(error)):
                         self._off = True
@@ -196,4 +196,4 @@ def _used(connection: sqlite3.Connection) -> int:
 def _is_damage(error: Exception) -> bool:
     """Whether the error comes from the file itself, not from the disk or another process."""
     code = getattr(error, "sqlite_errorcode", 0) & 0xFF
-    return isinstance(error, _ForeignFileError) or code in _DAMAGE
+    return isinstance(error, _ForeignFileError | UnicodeDecodeError) or code in _DAMAGE
