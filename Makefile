@@ -8,7 +8,8 @@ UV := $(shell command -v uv 2>/dev/null)
 # uv does not read pip's find-links by itself.
 export UV_FIND_LINKS ?= $(PIP_FIND_LINKS)
 
-.PHONY: setup demo test lint types imports docs unit axe test-full test-pythons mutants fuzz test-corpora bench clean
+.PHONY: setup demo test lint types imports docs unit axe test-full test-pythons mutants fuzz test-corpora bench \
+	bench-check benchmarks clean
 
 setup: $(VENV)/.ready
 
@@ -76,7 +77,29 @@ fuzz: setup
 test-corpora: setup
 	$(BIN)/python -m pytest -m corpora tests/corpora
 
-bench: setup
+# BranchRank beside bm25s, tantivy, Chroma, LangChain and others, as ratios: one table, about six minutes.
+# WRITE=--write also writes benchmarks/table.json and docs/results/speed.md.
+bench: $(VENV)/.bench
+	$(BIN)/python -m benchmarks.against run $(WRITE)
+
+# Measures again, and fails if a ratio is more than 20% worse than in benchmarks/table.json.
+bench-check: $(VENV)/.bench
+	$(BIN)/python -m benchmarks.against check
+
+# What `make bench` compares with. One of the packages asks for an older PyStemmer than it needs.
+BENCH_ALONE := llama-index-retrievers-bm25
+$(VENV)/.bench: $(VENV)/.ready
+ifeq ($(UV),)
+	$(BIN)/python -m pip install --quiet --disable-pip-version-check -c constraints.txt -e ".[bench]"
+	$(BIN)/python -m pip install --quiet --disable-pip-version-check --no-deps -c constraints.txt $(BENCH_ALONE)
+else
+	uv pip install --quiet --python $(BIN)/python -c constraints.txt -e ".[bench]"
+	uv pip install --quiet --python $(BIN)/python --no-deps -c constraints.txt $(BENCH_ALONE)
+endif
+	touch $@
+
+# Every single measurement, each a script with --help.
+benchmarks: setup
 	for script in benchmarks/*.py; do $(BIN)/python $$script || exit 1; done
 
 clean:

@@ -11,15 +11,17 @@
    alike only where they agree completely. p is the chance of a hit at rank 1, the same for both systems; in a
    pair of systems half of the questions get the same outcome from both.
 3. Each sample gets the intervals of the library (now) and the ones that it had before: Wilson's with every
-   question counted as independent, and BCa over resampled pages.
+   question counted as independent, BCa over resampled pages, and for differences z**2 added questions, half
+   of them at -1 and half at 1 (padded).
 4. The interval of a difference is the one beside a verdict: it says of 0 what the test says.
 5. Printed are the shares of samples whose interval holds the true value (goal: .93), in which the test
    rejects at 5% where both are equal (goal: .05), in which the interval lies within 5 points of 0 where the
    true difference is 5 points (a false "equivalent"; goal: .025), and in which the test finds the difference
    that `branchrank power` calls detectable with 80% power. With 2,000 samples a share of .95 is known to .01.
    Cells whose test rejects in more than 5% of them are drawn again, with ten times as many other samples.
-6. Last come the intervals of a few differing questions, each on a page of its own, with and without the part
-   of the padding in the design effect and in the degrees of freedom.
+6. Last come the intervals of a few differing questions, each on a page of its own, padded and now.
+
+``benchmarks/coverage_graded.py`` does the same for AP and nDCG on few queries.
 """
 
 from __future__ import annotations
@@ -31,19 +33,13 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from branchrank.measures.clustering import (
-    PageTotals,
-    design_effect,
-    intraclass_correlation,
-    observed_degrees,
-    t_penalty,
-    working_degrees,
-)
+from branchrank.measures.clustering import Padding, PageTotals, effective_questions
 from branchrank.measures.intervals import (
     Interval,
     compatible,
     difference_bounds,
     mean_bounds,
+    mean_padding,
     padded_bounds,
     wilson_bounds,
 )
@@ -67,7 +63,7 @@ SPREAD = np.array([0.4, 0.2, 0.1, 0.3])
 AGREEMENT = 0.5
 DELTA = 0.05
 ALPHA = 0.05
-FEW = ((0, 0), (0, 1), (1, 1), (0, 2), (0, 3))
+FEW = ((0, 0), (0, 1), (1, 1), (0, 2), (0, 3), (8, 5))
 RESAMPLES = 1_000
 DRAWS = 1_999
 
@@ -94,14 +90,16 @@ class Cell(NamedTuple):
 
 
 class Shares(NamedTuple):
-    """What was counted in one cell, before and now; shares of the samples."""
+    """What was counted in one cell, before and now: shares of the samples, and mean widths in points."""
 
-    rate: tuple[float, float]
-    mean: tuple[float, float]
-    difference: tuple[float, float]
-    mean_difference: tuple[float, float]
-    type_one: tuple[float, float]
-    equivalent: tuple[float, float]
+    rate: tuple[float, ...]
+    mean: tuple[float, ...]
+    difference: tuple[float, ...]
+    mean_difference: tuple[float, ...]
+    type_one: tuple[float, ...]
+    equivalent: tuple[float, ...]
+    width: tuple[float, ...]
+    mean_width: tuple[float, ...]
 
 
 def page_sizes(structure: str, n: int) -> NDArray[np.int64]:
@@ -167,6 +165,7 @@ def samples(
     return PageTotals(
         sums=np.add.reduceat(values, starts, axis=1),
         squares=(values**2).sum(axis=1),
+        non_zero=np.count_nonzero(values, axis=1).astype(np.float64),
         sizes=sizes.astype(np.float64),
     )
 
@@ -213,14 +212,32 @@ def within(bounds: Bounds | None, delta: float) -> float:
     return float(np.mean((bounds[0] > -delta) & (bounds[1] < delta)))
 
 
+def width(bounds: Bounds | None) -> float:
+    """The mean width in points."""
+    return float("nan") if bounds is None else float(100 * np.mean(bounds[1] - bounds[0]))
+
+
 def rejected(totals: PageTotals) -> NDArray[np.bool_]:
     """Whether the test rejects, for each sample."""
     return np.array([sign_flip(sums, draws=DRAWS).p < ALPHA for sums in totals.sums])
 
 
-def tested_bounds(totals: PageTotals, rejects: NDArray[np.bool_]) -> Bounds | None:
-    """The intervals beside a verdict."""
-    bounds = difference_bounds(totals)
+def padded(totals: PageTotals, level: float = 0.95) -> Bounds | None:
+    """What the library had before for differences: half of z**2 added questions at -1, half at 1."""
+    questions = mean_padding(level).questions
+    n = effective_questions(totals, level, Padding(questions=questions, variance=1.0, icc=0.25))
+    if n is None:
+        return None
+    moved = totals._replace(
+        sums=(totals.sums + totals.sizes) / 2,
+        squares=(totals.squares + 2 * totals.sums.sum(-1) + totals.n) / 4,
+    )
+    low, high = padded_bounds(moved, n, level)
+    return 2 * low - 1, 2 * high - 1
+
+
+def beside_verdicts(bounds: Bounds | None, totals: PageTotals, rejects: NDArray[np.bool_]) -> Bounds | None:
+    """The intervals as they stand beside a verdict."""
     if bounds is None:
         return None
     found = [
@@ -237,16 +254,19 @@ def random_of(cell: Cell, *more: int) -> np.random.Generator:
 
 
 def measure(cell: Cell, count: int, *, before: bool = True) -> Shares:
-    """Simulate one cell; what was ``before`` takes most of the time."""
+    """Simulate one cell; BCa, ``before``, takes most of the time."""
     random = random_of(cell)
     sizes = page_sizes(cell.structure, cell.n)
 
     def draw(outcomes: Outcomes) -> PageTotals:
         return samples(outcomes, sizes, cell.icc, cell.model, count, random)
 
-    def held(totals: PageTotals, truth: float, now: Bounds | None) -> tuple[float, float]:
-        old = holds(bca_bounds(totals, random), truth) if before else float("nan")
-        return old, holds(now, truth)
+    def bca(totals: PageTotals) -> Bounds | None:
+        return bca_bounds(totals, random) if before else None
+
+    def compared(totals: PageTotals, rejects: NDArray[np.bool_], *, hit: bool) -> tuple[Bounds | None, ...]:
+        both = padded(totals), difference_bounds(totals, hits=hit)
+        return bca(totals), *(beside_verdicts(each, totals, rejects) for each in both)
 
     rate, ranks = draw(hits(cell.p)), draw(reciprocal_ranks(cell.p))
     equal = [paired(of(cell.p), of(cell.p)) for of in (hits, reciprocal_ranks)]
@@ -254,20 +274,23 @@ def measure(cell: Cell, count: int, *, before: bool = True) -> Shares:
     worse = paired(hits(cell.p), hits(cell.p - DELTA))
     lost = draw(worse)
     rejects, rejects_ranks = rejected(null), rejected(null_ranks)
-    now = tested_bounds(lost, rejected(lost))
+    differences = compared(lost, rejected(lost), hit=True)
+    no_differences = compared(null_ranks, rejects_ranks, hit=False)
     return Shares(
         rate=(
             holds(wilson_bounds(rate.mean, rate.n), cell.p),
             holds(mean_bounds(rate, rate=True), cell.p),
         ),
-        mean=held(ranks, reciprocal_ranks(cell.p).mean, mean_bounds(ranks, rate=False)),
-        difference=held(lost, worse.mean, now),
-        mean_difference=held(null_ranks, 0.0, tested_bounds(null_ranks, rejects_ranks)),
-        type_one=(float(rejects.mean()), float(rejects_ranks.mean())),
-        equivalent=(
-            within(bca_bounds(lost, random), DELTA) if before else float("nan"),
-            within(now, DELTA),
+        mean=tuple(
+            holds(each, reciprocal_ranks(cell.p).mean)
+            for each in (bca(ranks), mean_bounds(ranks, rate=False))
         ),
+        difference=tuple(holds(each, worse.mean) for each in differences),
+        mean_difference=tuple(holds(each, 0.0) for each in no_differences),
+        type_one=(float(rejects.mean()), float(rejects_ranks.mean())),
+        equivalent=tuple(within(each, DELTA) for each in differences),
+        width=tuple(map(width, differences)),
+        mean_width=tuple(map(width, no_differences)),
     )
 
 
@@ -279,25 +302,17 @@ def type_one_again(cell: Cell, which: int, count: int) -> float:
     return float(rejected(null).mean())
 
 
-def bounds_without_padding(totals: PageTotals, level: float) -> Bounds:
-    """What the library had before: the sample alone tells its design effect and degrees of freedom."""
-    some = totals.variance > 0
-    degrees = working_degrees(totals.sizes, intraclass_correlation(totals))
-    degrees = np.where(some, np.minimum(degrees, observed_degrees(totals)), degrees)
-    effect = np.where(some, design_effect(totals), totals.n / len(totals.sizes))
-    return padded_bounds(totals, totals.n / effect * t_penalty(level, degrees), level, lowest=-1.0)
-
-
 def few_differing(structure: str, won: int, lost: int, level: float) -> tuple[str, str]:
     """Bounds in points, before and now, where the first questions of so many pages differ."""
     sizes = np.array(STRUCTURES[structure], dtype=np.float64)
     sums = np.zeros((1, len(sizes)))
     sums[0, :won], sums[0, won : won + lost] = 1.0, -1.0
-    totals = PageTotals(sums=sums, squares=(sums**2).sum(-1), sizes=sizes)
-    now = difference_bounds(totals, level)
+    differing = (sums**2).sum(-1)
+    totals = PageTotals(sums=sums, squares=differing, non_zero=differing, sizes=sizes)
+    now = difference_bounds(totals, level, hits=True)
     return tuple(
         "none" if each is None else f"{100 * each[0][0]:+.1f} to {100 * each[1][0]:+.1f}"
-        for each in (bounds_without_padding(totals, level), now)
+        for each in (padded(totals, level), now)
     )
 
 
@@ -322,8 +337,8 @@ def delivered(structure: str, icc: float, model: str, disagreement: float, count
 
 
 def short(share: float) -> str:
-    """``.957``."""
-    return f"{share:.3f}".removeprefix("0")
+    """``.957``; widths, in points, with one digit."""
+    return f"{share:.1f}" if share > 1 else f"{share:.3f}".removeprefix("0")
 
 
 def table(headings: Sequence[str], rows: Iterable[Sequence[str]]) -> None:
@@ -336,7 +351,7 @@ def table(headings: Sequence[str], rows: Iterable[Sequence[str]]) -> None:
 def summarise(found: dict[tuple[str, int, str], list[Shares]], count: int) -> None:
     """Print the worst shares, after another look at the tests that rejected too often."""
     now = [shares for cells in found.values() for shares in cells]
-    coverage = [share for s in now for share in (s.rate[1], s.mean[1], s.difference[1], s.mean_difference[1])]
+    coverage = [each[-1] for s in now for each in (s.rate, s.mean, s.difference, s.mean_difference)]
     models = {name: (icc, model) for icc, model, name in CLUSTERINGS}
     again = [
         type_one_again(Cell(structure, n, *models[name], p), which, 10 * count)
@@ -348,7 +363,7 @@ def summarise(found: dict[tuple[str, int, str], list[Shares]], count: int) -> No
     print(
         f"\nNow: least coverage {short(min(coverage))}, largest type I error "
         f"{short(max(share for s in now for share in s.type_one))}, largest share of false equivalents "
-        f"{short(max(s.equivalent[1] for s in now))}; samples without an interval: "
+        f"{short(max(s.equivalent[-1] for s in now))}; samples without an interval: "
         f"{np.mean(np.isnan(coverage)):.0%}."
     )
     if again:
@@ -371,14 +386,19 @@ def main() -> None:
         for n in arguments.questions:
             for icc, model, name in CLUSTERINGS:
                 found[structure, n, name] = [measure(Cell(structure, n, icc, model, p), count) for p in RATES]
-    print(f"{count:,} samples per cell; in each cell: before → now\n")
+    print(f"{count:,} samples per cell; in each cell: before → now, or BCa → padded → now\n")
     headings = ("pages of", "n", "pages", "ICC", *(f"p = {p:g}".replace("0.", ".") for p in RATES))
     for title, name in (
         ("Coverage of a hit rate (before: Wilson)", "rate"),
         ("Coverage of a mean reciprocal rank (before: BCa)", "mean"),
-        ("Coverage of a difference of -5 points in hit rate (before: BCa)", "difference"),
-        ("Coverage of no difference in mean reciprocal rank (before: BCa)", "mean_difference"),
-        ("False equivalent: a difference of -5 points called within 5 points", "equivalent"),
+        ("Coverage of a difference of -5 points in hit rate (BCa → padded → now)", "difference"),
+        ("Mean width of this interval in hit rate, in points (BCa → padded → now)", "width"),
+        ("Coverage of no difference in mean reciprocal rank (BCa → padded → now)", "mean_difference"),
+        (
+            "Mean width of this interval in mean reciprocal rank, in points (BCa → padded → now)",
+            "mean_width",
+        ),
+        ("False equivalent: -5 points called within 5 points (BCa → padded → now)", "equivalent"),
         ("Type I error of the tests: hits, reciprocal ranks", "type_one"),
     ):
         print(f"\n### {title}\n")

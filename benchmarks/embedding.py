@@ -29,7 +29,8 @@ from branchrank.corpus.chunking import chunk_document
 from branchrank.corpus.loading import load_corpus
 from branchrank.corpus.tokens import token_counter
 from branchrank.embedders import FakeEmbedder
-from branchrank.embedders.minilm import MAX_TOKENS, MiniLMEmbedder, find_model, usable_cpus
+from branchrank.embedders.minilm import MAX_TOKENS, MiniLMEmbedder, find_model
+from branchrank.execution.threads import usable_cpus
 
 Vectors = npt.NDArray[np.float32]
 QUERY = "how do I configure the routing of an application"

@@ -150,7 +150,7 @@ def kept_calls(cassette: Path) -> list[KeptCall]:
 
 
 def bare(call: KeptCall) -> Recorded:
-    """A call's outcome with a reply that holds labels alone, which is read as the whole reply was.
+    """A call's outcome, with the reply cut to its labels; it is parsed to the same result as the whole reply.
 
     Times are kept of the model alone: those of a script say nothing.
     """

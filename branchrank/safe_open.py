@@ -18,7 +18,7 @@ import secrets
 import shutil
 import stat
 from collections.abc import Iterator
-from io import BufferedReader, BytesIO
+from io import BufferedReader, BufferedWriter, BytesIO
 from pathlib import Path
 from typing import IO
 
@@ -28,6 +28,30 @@ _FILE = os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_NOCTTY | os.O_CLOEXEC
 
 #: Matches the temporary names that this module and :mod:`branchrank.artifacts` create.
 _TEMPORARY = re.compile(r"\.(.+\.)?[0-9a-f]{16}\.tmp")
+
+
+def open_file(path: Path) -> BufferedReader:
+    """Open a regular file for reading. Links are followed: the path is the user's own.
+
+    Raises ``OSError``, for a folder or a pipe as well: opening a pipe would wait for a writer without end.
+    Only below ``/dev``, where a shell passes ``<(...)``, a pipe is opened.
+    """
+    if path.is_relative_to("/dev"):
+        return path.open("rb")
+    descriptor = os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_NOCTTY | os.O_CLOEXEC)
+    mode = os.fstat(descriptor).st_mode
+    if not stat.S_ISREG(mode):
+        os.close(descriptor)
+        if stat.S_ISDIR(mode):
+            raise IsADirectoryError(errno.EISDIR, os.strerror(errno.EISDIR), str(path))
+        raise PermissionError(errno.EACCES, "not a regular file", str(path))
+    return os.fdopen(descriptor, "rb")
+
+
+def read_file(path: Path) -> bytes:
+    """The content of a regular file; raises what :func:`open_file` does."""
+    with open_file(path) as stream:
+        return stream.read()
 
 
 def open_beneath(root: Path, relative: str) -> BufferedReader:
@@ -59,12 +83,22 @@ def write_beneath(root: Path, relative: str, content: bytes) -> None:
 
 def write_stream_beneath(root: Path, relative: str, content: IO[bytes]) -> None:
     """Like :func:`write_beneath`, for content that is read in blocks."""
+    with writer_beneath(root, relative) as stream:
+        shutil.copyfileobj(content, stream, 1 << 20)
+
+
+@contextlib.contextmanager
+def writer_beneath(root: Path, relative: str) -> Iterator[BufferedWriter]:
+    """Open a temporary file that becomes the file ``relative`` below ``root`` when the block ends.
+
+    See :func:`write_beneath`. After an error the temporary file is removed.
+    """
     with _folder_of(root, relative, create=True) as (folder, name):
         temporary = f".{secrets.token_hex(8)}.tmp"
         descriptor = os.open(temporary, _NEW_FILE, 0o666, dir_fd=folder)
         try:
             with os.fdopen(descriptor, "wb") as stream:
-                shutil.copyfileobj(content, stream, 1 << 20)
+                yield stream
                 stream.flush()
                 os.fsync(stream.fileno())
             os.replace(temporary, name, src_dir_fd=folder, dst_dir_fd=folder)

@@ -111,7 +111,7 @@ def _options(command: click.Command) -> list[click.Option]:
 
 
 def _sets_a_setting(option: click.Option) -> bool:
-    """Whether the option was made from a settings record; those hand no value to the command."""
+    """Whether the option was made from a settings record; their values are not passed to the command."""
     return not option.expose_value and any(flag in option.opts for flag in _sections_by_flag())
 
 

@@ -39,12 +39,13 @@ HEAD = """\
 
 From an empty virtual environment to a verdict on five questions of your own, as
 `python docs/transcript.py` ran it on {date}: {system}, Python {python}, {cores} CPU cores, load
-average {load}. Installing includes the download.
+average {load} at the start. Installing includes the download.
 
 | step | seconds |
 | --- | --- |
 {rows}
 | all | {total:.0f} |
+| all but the environment and the installation | {own:.0f} |
 
 The environment grew from {before:.0f} MB to {after:.0f} MB; [Installation](installation.md) lists what each
 package adds. The documents are the pages of this documentation.
@@ -155,6 +156,7 @@ def page(steps: list[Step], before: float, after: float, load: str) -> str:
         load=load,
         rows="\n".join(f"| {each.title} | {each.seconds:.1f} |" for each in steps),
         total=sum(each.seconds for each in steps),
+        own=sum(each.seconds for each in steps[2:]),
         before=before,
         after=after,
     )

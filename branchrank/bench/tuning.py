@@ -2,9 +2,9 @@
 
 1. The tuned settings are the weight of the BM25 branch, the weight of MaxSim, and BM25's ``k1`` and ``b``, as
    far as a system uses them. Each has a short grid around its own value.
-2. Every system gets the same budget: as many points of its grid, its own values first, the others drawn by
-   the seed. All points of all systems answer the same questions, so branches, vectors and MaxSim are
-   computed once.
+2. Every system gets the same budget, a number of points of its grid. Its own values are the first point, and
+   the seed draws the others. All points of all systems answer the same questions, so branches, vectors and
+   MaxSim are computed once.
 3. The questions are split into folds by the source of their gold. The questions of each fold are answered
    with the point that is best on the other folds. The gain of these answers over the system's own values
    estimates what tuning brings on questions about other pages; its interval allows for questions that share a

@@ -64,6 +64,13 @@ def open_embedder(settings: IndexSettings, *, notify: Notify | None = None) -> E
     """
     check_name(settings.embedder)
     route, _, model = settings.embedder.partition(":")
+    precision = settings.embedder_precision
+    if settings.embedder in (minilm.MODEL, minilm.HUB_NAME):
+        return minilm.MiniLMEmbedder(precision=precision)
+    if minilm.is_model(folder := Path(settings.embedder).expanduser()):
+        return minilm.MiniLMEmbedder(folder, precision=precision)
+    if precision != "float32" and (settings.embedder == NONE or route in _routes()):
+        raise _float32_only(settings)
     if settings.embedder == NONE:
         return NoEmbedder()
     if route == "fake":
@@ -76,15 +83,11 @@ def open_embedder(settings: IndexSettings, *, notify: Notify | None = None) -> E
         from branchrank.embedders.ollama import OllamaEmbedder
 
         return OllamaEmbedder(model, settings.embedding_url)
-    if settings.embedder in (minilm.MODEL, minilm.HUB_NAME):
-        return minilm.MiniLMEmbedder()
-    if minilm.is_model(folder := Path(settings.embedder).expanduser()):
-        return minilm.MiniLMEmbedder(folder)
     installed = open_installed(route, model, notify)
     if installed is not None:
         return installed
     try:
-        return _open_named(settings.embedder, settings.embedding_revision, notify or (lambda line: None))
+        return _open_named(settings, notify or (lambda line: None))
     except ModelError as error:
         if meant := _meant(settings.embedder):
             raise ModelError(f"{error.message}; {meant}", remedy=error.remedy) from error
@@ -108,16 +111,38 @@ def check_name(embedder: str) -> None:
         raise UsageError(f"there is no embedder {embedder!r}; {meant}", remedy="correct --embedder")
 
 
-def _open_named(model: str, revision: str, notify: Notify) -> Embedder:
-    """Open the model in a folder or on the hub. A ColBERT checkpoint gets :class:`ColbertEmbedder`."""
+def _open_named(settings: IndexSettings, notify: Notify) -> Embedder:
+    """Open the model in a folder or on the hub.
+
+    A ColBERT checkpoint gets :class:`ColbertEmbedder`, a NomicBert :class:`NomicEmbedder` unless PyTorch has
+    a GPU, any other model :class:`SentenceTransformersEmbedder`.
+    """
     from branchrank.embedders.colbert import ColbertEmbedder, is_colbert
     from branchrank.embedders.hub import model_folder
-    from branchrank.embedders.sentence_transformers import SentenceTransformersEmbedder, require_library
+    from branchrank.embedders.nomic import NomicEmbedder, is_nomic
+    from branchrank.embedders.sentence_transformers import (
+        SentenceTransformersEmbedder,
+        has_accelerator,
+        require_library,
+    )
 
+    model, revision, precision = settings.embedder, settings.embedding_revision, settings.embedder_precision
     require_library(f"the embedder {model}")  # before the model is downloaded
-    if is_colbert(model_folder(model, revision, notify)):
+    folder = model_folder(model, revision, notify)
+    if is_nomic(folder) and (precision != "float32" or not has_accelerator()):
+        return NomicEmbedder(folder, model, revision, precision=precision)
+    if precision != "float32":
+        raise _float32_only(settings)
+    if is_colbert(folder):
         return ColbertEmbedder(model, revision, notify=notify)
     return SentenceTransformersEmbedder(model, revision, notify=notify)
+
+
+def _float32_only(settings: IndexSettings) -> UsageError:
+    return UsageError(
+        f"the embedder {settings.embedder} has no precision {settings.embedder_precision}",
+        remedy=f"--embedder-precision float32, or --embedder {minilm.MODEL}",
+    )
 
 
 def _meant(embedder: str) -> str:

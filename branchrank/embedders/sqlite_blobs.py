@@ -11,6 +11,7 @@ from __future__ import annotations
 import contextlib
 import sqlite3
 import threading
+import weakref
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import NamedTuple, TypeVar
@@ -109,9 +110,9 @@ class SqliteBlobs:
                 if self._off:
                     break
                 try:
-                    self._connection = self._connection or _connect(self._path, self._root, self._layout)
+                    self._connection = self._connection or self._open()
                     return work(self._connection)
-                except (sqlite3.Error, OSError) as error:
+                except (sqlite3.Error, OSError, UnicodeDecodeError) as error:
                     self._close()
                     if not (may_replace and _is_damage(error) and self._set_aside(error)):
                         self._off = True
@@ -135,6 +136,11 @@ class SqliteBlobs:
             f"{self._path} is not an intact cache of {self._layout.what} ({error}); it is now {aside.name}"
         )
         return True
+
+    def _open(self) -> sqlite3.Connection:
+        connection = _connect(self._path, self._root, self._layout)
+        weakref.finalize(self, connection.close)  # Python 3.13 warns of a connection that nobody closes
+        return connection
 
     def _close(self) -> None:
         if self._connection is not None:
@@ -190,4 +196,4 @@ def _used(connection: sqlite3.Connection) -> int:
 def _is_damage(error: Exception) -> bool:
     """Whether the error comes from the file itself, not from the disk or another process."""
     code = getattr(error, "sqlite_errorcode", 0) & 0xFF
-    return isinstance(error, _ForeignFileError) or code in _DAMAGE
+    return isinstance(error, _ForeignFileError | UnicodeDecodeError) or code in _DAMAGE

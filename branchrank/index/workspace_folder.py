@@ -63,7 +63,9 @@ def index_name(settings: IndexSettings) -> str:
     """The folder name of an index: readable, and different for settings that change vectors or chunks."""
     settings = without_credentials(settings)
     readable = re.sub(r"[^a-z0-9]+", "-", settings.embedder.casefold()).strip("-")[-40:].strip("-")
-    parts = (settings.embedder, settings.embedding_url, settings.embedding_revision)
+    parts = [settings.embedder, settings.embedding_url, settings.embedding_revision]
+    if settings.embedder_precision != "float32":
+        parts.append(settings.embedder_precision)
     digest = digest_of([*parts, settings.chunk_tokens, settings.chunk_overlap])[:8]
     return f"{readable or 'index'}-{settings.chunk_tokens}-{digest}"
 

@@ -288,7 +288,7 @@ class Cassette:
             raise StorageError(
                 f"cannot use {self.path}: {error}", remedy="check the disk and the file's permissions"
             ) from None
-        except sqlite3.DatabaseError:
+        except (sqlite3.DatabaseError, UnicodeDecodeError):  # the latter for the message about a schema
             raise self._foreign("is not a cassette or is damaged") from None
 
 

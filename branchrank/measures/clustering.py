@@ -12,10 +12,9 @@ independent ones.
 3. Effective questions: n / design effect * (z / t)**2, so that z times a standard error computed from them
    is t times the right one (Korn and Graubard 1998). They are at least what the pages would be worth if each
    was a single observation.
-4. A sample with one differing question can't show a design effect or degrees of freedom. So the questions
-   that an interval adds to the sample (:class:`Padding`) also count in steps 1 and 2, as questions on pages
-   of these sizes with an assumed correlation. The more questions differ in the sample, the less the added
-   ones weigh.
+4. A sample with one differing question can't show a design effect or degrees of freedom. So a few added
+   questions (:class:`Padding`) count in steps 1 and 2, as questions on pages of these sizes with an assumed
+   correlation. The more questions differ in the sample, the less the added ones weigh.
 
 All functions take page totals of shape (..., pages) and work along the last axis, so that a simulation can
 compute thousands of samples with the same functions as a report.
@@ -35,16 +34,16 @@ LEAST_PAGES = 5
 
 
 class Padding(NamedTuple):
-    """The effective ``questions`` that an interval adds to a sample, each with this ``variance``.
+    """The effective ``questions`` added to a sample, each with this ``variance`` (...).
 
     ``icc`` is the intraclass correlation assumed for their pages.
     """
 
     questions: float
-    variance: float
+    variance: float | Floats
     icc: float
 
-    def total(self, sizes: Floats) -> float:
+    def total(self, sizes: Floats) -> float | Floats:
         """Return their variance in the total if independent: there are ``questions * effect`` of them."""
         return self.questions * self.effect(sizes) * self.variance
 
@@ -60,12 +59,13 @@ NO_PADDING = Padding(questions=0.0, variance=0.0, icc=1.0)
 class PageTotals(NamedTuple):
     """Totals by page:
 
-    ``sums`` (..., pages) of the values, ``squares`` (...) of all values squared, and ``sizes`` (pages,), the
-    number of questions of each page.
+    ``sums`` (..., pages) of the values, ``squares`` (...) of all values squared, ``non_zero`` (...), the
+    number of values other than 0, and ``sizes`` (pages,), the number of questions of each page.
     """
 
     sums: Floats
     squares: Floats
+    non_zero: Floats
     sizes: Floats
 
     @property
@@ -96,6 +96,7 @@ def page_totals(values: Sequence[float] | Floats, pages: Sequence[str]) -> PageT
     return PageTotals(
         sums=cluster_sums(found, pages),
         squares=np.asarray((found**2).sum()),
+        non_zero=np.asarray(np.count_nonzero(np.abs(found) >= ROUNDING), dtype=np.float64),
         sizes=cluster_sums(np.ones(len(found)), pages),
     )
 
@@ -115,7 +116,7 @@ def intraclass_correlation(totals: PageTotals) -> Floats:
     The estimator from the analysis of variance (Donner 1986), cut at 0; 0 without pages that share
     questions, or where all values are the same.
     """
-    sums, squares, sizes = totals
+    sums, squares, sizes = totals.sums, totals.squares, totals.sizes
     n, pages = totals.n, len(sizes)
     if not totals.shared or pages == 1:
         return np.zeros(np.shape(squares))
@@ -195,8 +196,13 @@ def observed_degrees(totals: PageTotals, padding: Padding = NO_PADDING) -> Float
     return np.where(some, 2 * whole**2 / np.where(some, noise, 1.0), np.inf)
 
 
-def effective_questions(totals: PageTotals, level: float, padding: Padding = NO_PADDING) -> Floats | None:
+def effective_questions(
+    totals: PageTotals, level: float, padding: Padding = NO_PADDING, *, spread: bool = True
+) -> Floats | None:
     """Return the number (...) of independent questions with the same information at confidence ``level``.
+
+    ``spread`` says whether the spread of the pages can lower the degrees of freedom
+    (:func:`observed_degrees`).
 
     n where no two questions share a page; ``None`` (too few pages) if they share pages and there are fewer
     than five effective pages: no method that we tried works there.
@@ -208,7 +214,9 @@ def effective_questions(totals: PageTotals, level: float, padding: Padding = NO_
     if pages < LEAST_PAGES:
         return None
     degrees = working_degrees(sizes, intraclass_correlation(totals))
-    degrees = np.where(totals.variance > 0, np.minimum(degrees, observed_degrees(totals, padding)), degrees)
+    if spread:
+        lower = np.minimum(degrees, observed_degrees(totals, padding))
+        degrees = np.where(totals.variance > 0, lower, degrees)
     found = n / design_effect(totals, padding) * t_penalty(level, degrees)
     return np.maximum(found, pages * t_penalty(level, working_degrees(sizes, np.asarray(1.0))))
 

@@ -5,6 +5,8 @@
 2. The cheapest not inferior: compare all with the one of the highest quality; among those whose interval
    excludes a loss of delta or more, take the lowest cost, then p95, then the higher quality. Choosing the
    best by its observed quality favours it, so the choice is biased towards quality.
+3. Of several with the highest quality the best is the preferred one, which a report takes to be the baseline:
+   there is no reason to change from it. Else it is the cheapest, the fastest, or the first by name.
 """
 
 from __future__ import annotations
@@ -53,9 +55,16 @@ def cheapest_not_inferior(
     measure: str,
     delta: float = DELTA,
     seed: int = 0,
+    preferred: str = "",
 ) -> Choice:
-    """Choose among at least one pipeline; ``scores`` holds per-question scores for each of their names."""
-    best = min(standings, key=lambda each: (-each.quality, each.cost, each.p95_ms, each.name)).name
+    """Choose among at least one pipeline; ``scores`` holds per-question scores for each of their names.
+
+    ``preferred`` is the best one where several have the highest quality.
+    """
+    best = min(
+        standings,
+        key=lambda each: (-each.quality, each.name != preferred, each.cost, each.p95_ms, each.name),
+    ).name
     compared = compare_predictors(
         {each.name: scores[each.name] for each in standings},
         clusters,

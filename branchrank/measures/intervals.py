@@ -5,15 +5,19 @@ that the sample is worth (:mod:`branchrank.measures.clustering`); with one quest
 
 1. A rate: Wilson's score interval (Wilson 1927), at the effective size as in Korn and Graubard (1998) and
    Franco, Little, Louis and Slud (2019).
-2. A difference, or a mean that is no rate: the normal interval after adding z**2 / 2 questions at either end
-   of the scale (-1 and 1, or 0 and 1). For a rate that is the interval of Agresti and Coull (1998), for a
-   difference of rates that of Bonett and Price (2012) with their two added questions raised to z**2 (3.84 at
-   95%). So even a sample without any difference gives an interval of what it can rule out.
+2. A mean that is no rate: the normal interval after adding z**2 / 2 questions at either end of the scale, 0
+   and 1. For a rate that is the interval of Agresti and Coull (1998).
+3. A difference of hits (all are -1, 0 or 1): Tango's score interval (Tango 1998). It holds the differences
+   that the score test of paired proportions doesn't reject. Without any differing question it ends where
+   Wilson's interval of 0 in n does.
+4. Any other difference: Student's t. The variance also counts z**2 questions, times the share of ties, which
+   differ by as much as the differing ones (one more tie and one more difference of 1 count in both figures).
+   If all questions differ, next to nothing is added; if none does, the interval is about that of hits.
 
-If few questions fail or differ, a sample can't show how strongly questions of one page correlate. So the z**2
-questions also count in that estimate, with an assumed correlation within pages: 0.4, and 0.25 for
-differences. Without them, the interval with one differing question would be much wider than with none.
-``benchmarks/coverage.py`` simulates how often each interval holds the true value.
+If few questions fail or differ, a sample can't show how strongly questions of one page correlate. So added
+questions count in that estimate, with an assumed correlation within pages: for rates and means z**2 of them
+with 0.4, for differences half as many with 0.2. Without them, the interval with one differing question would
+be much wider than with none. ``benchmarks/coverage.py`` simulates how often each interval holds the truth.
 """
 
 from __future__ import annotations
@@ -22,7 +26,13 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from branchrank.measures.clustering import Padding, PageTotals, effective_questions, page_totals
+from branchrank.measures.clustering import (
+    Padding,
+    PageTotals,
+    effective_questions,
+    page_totals,
+    t_penalty,
+)
 from branchrank.measures.significance import Floats
 from branchrank.records import Record
 
@@ -30,7 +40,9 @@ LEVEL = 0.95
 #: The assumed correlation of the values of one page, for one predictor and for a difference, in which most of
 #: a page's difficulty cancels.
 ASSUMED_ICC = 0.4
-ASSUMED_ICC_OF_DIFFERENCES = 0.25
+ASSUMED_ICC_OF_DIFFERENCES = 0.2
+#: Halvings of the scale that find a bound of Tango's interval to the last digit.
+HALVINGS = 55
 
 
 class Interval(Record, frozen=True, kw_only=True):
@@ -68,10 +80,14 @@ def difference_interval(
     >>> found = difference_interval([0.0] * 20, [str(n) for n in range(20)])
     >>> round(found.low, 4), round(found.high, 4)
     (-0.1611, 0.1611)
+    >>> found = difference_interval([0.02, 0.05, 0.01, 0.04] * 5, [str(n) for n in range(20)])
+    >>> round(found.low, 3), round(found.high, 3)
+    (0.017, 0.043)
     """
     if not len(differences):
         return None
-    return _interval(difference_bounds(page_totals(differences, pages), level), level)
+    hits = bool(np.isin(differences, (-1.0, 0.0, 1.0)).all())
+    return _interval(difference_bounds(page_totals(differences, pages), level, hits=hits), level)
 
 
 def compatible(
@@ -109,23 +125,26 @@ def mean_bounds(totals: PageTotals, level: float = LEVEL, *, rate: bool) -> tupl
         return None
     if rate:
         return wilson_bounds(totals.mean, n, level)
-    return padded_bounds(totals, n, level, lowest=0.0)
+    return padded_bounds(totals, n, level)
 
 
-def difference_bounds(totals: PageTotals, level: float = LEVEL) -> tuple[Floats, Floats] | None:
-    """Bounds (...) of mean differences in -1..1."""
-    n = effective_questions(totals, level, difference_padding(level))
-    return None if n is None else padded_bounds(totals, n, level, lowest=-1.0)
+def difference_bounds(
+    totals: PageTotals, level: float = LEVEL, *, hits: bool
+) -> tuple[Floats, Floats] | None:
+    """Bounds (...) of mean differences in -1..1; ``hits`` says that all differences are -1, 0 or 1."""
+    scale = (totals.squares + 1) / (totals.non_zero + 1)  # the mean square of a difference that isn't 0
+    padding = Padding(questions=_z(level) ** 2 / 2, variance=scale, icc=ASSUMED_ICC_OF_DIFFERENCES)
+    n = effective_questions(totals, level, padding, spread=False)
+    if n is None:
+        return None
+    if hits:
+        return score_bounds(totals.mean, totals.squares / totals.n, n, level)
+    return _t_bounds(totals, scale, n, level)
 
 
 def mean_padding(level: float) -> Padding:
     """The z**2 questions that an interval of a mean in 0..1 adds, half at each end."""
     return Padding(questions=_z(level) ** 2, variance=0.25, icc=ASSUMED_ICC)
-
-
-def difference_padding(level: float) -> Padding:
-    """The z**2 questions that an interval of a difference in -1..1 adds, half at each end."""
-    return Padding(questions=_z(level) ** 2, variance=1.0, icc=ASSUMED_ICC_OF_DIFFERENCES)
 
 
 def _z(level: float) -> float:
@@ -147,12 +166,57 @@ def wilson_bounds(rate: Floats | float, n: Floats | float, level: float = LEVEL)
     )
 
 
-def padded_bounds(totals: PageTotals, n: Floats, level: float, lowest: float) -> tuple[Floats, Floats]:
-    """The normal interval of ``n`` questions with this mean and variance, and z**2 / 2 more at either end
-    of the scale ``lowest``..1."""
+def padded_bounds(totals: PageTotals, n: Floats, level: float) -> tuple[Floats, Floats]:
+    """The normal interval of ``n`` questions with this mean and variance, and z**2 / 2 more at 0 and at 1."""
     z2 = _z(level) ** 2
     mean = totals.mean
-    centre = (n * mean + z2 / 2 * (lowest + 1)) / (n + z2)
-    second = (n * (totals.variance + mean**2) + z2 / 2 * (lowest**2 + 1)) / (n + z2)
+    centre = (n * mean + z2 / 2) / (n + z2)
+    second = (n * (totals.variance + mean**2) + z2 / 2) / (n + z2)
     half = np.sqrt(z2 * np.maximum(second - centre**2, 0.0) / (n + z2))
-    return np.maximum(centre - half, lowest), np.minimum(centre + half, 1.0)
+    return np.maximum(centre - half, 0.0), np.minimum(centre + half, 1.0)
+
+
+def score_bounds(
+    difference: Floats, differing: Floats, n: Floats, level: float = LEVEL
+) -> tuple[Floats, Floats]:
+    """Tango's score interval (1998) of a ``difference`` (...) of paired hits in ``n`` questions (...), which
+    need not be whole; ``differing`` (...) is the share of the questions that differ.
+
+    >>> low, high = score_bounds(np.array(-6 / 21), np.array(8 / 21), np.array(21.0))  # Fagerland et al. 2014
+    >>> round(float(low), 3), round(float(high), 3)
+    (-0.517, -0.026)
+    """
+    z = _z(level)
+    difference, lost = np.asarray(difference), np.asarray((differing - difference) / 2)
+
+    def held(true: Floats) -> Floats:
+        """Whether the score test doesn't reject this ``true`` difference."""
+        b = (2 - difference) * true - differing
+        likeliest = (np.sqrt(np.maximum(b**2 + 8 * lost * true * (1 - true), 0.0)) - b) / 4
+        variance = np.maximum(2 * likeliest + true * (1 - true), 0.0)
+        return np.asarray(n * (difference - true) ** 2 <= z**2 * variance)
+
+    ends = []
+    for end in (-1.0, 1.0):
+        inside, outside = difference, np.full_like(difference, end)
+        for _ in range(HALVINGS):
+            middle = (inside + outside) / 2
+            inside, outside = (
+                np.where(held(middle), middle, inside),
+                np.where(held(middle), outside, middle),
+            )
+        ends.append(inside)
+    return ends[0], ends[1]
+
+
+def _t_bounds(totals: PageTotals, scale: Floats, n: Floats, level: float) -> tuple[Floats, Floats]:
+    """Student's interval of ``n`` independent questions with this mean and variance; ``scale`` is the mean
+    square of the added questions."""
+    whole = totals.n
+    if not totals.shared:
+        n = n * t_penalty(level, np.asarray(whole - 1))
+    ties = (whole - totals.non_zero + 1) / (whole + 1)
+    z2 = _z(level) ** 2
+    variance = totals.variance * whole / max(whole - 1, 1) + z2 * ties * scale / n
+    half = np.sqrt(z2 * variance / n)
+    return np.maximum(totals.mean - half, -1.0), np.minimum(totals.mean + half, 1.0)

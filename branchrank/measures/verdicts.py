@@ -359,12 +359,14 @@ class Gate(Record, frozen=True, kw_only=True):
     comparison: Comparison
 
 
-def gate(comparison: Comparison, delta: float) -> Gate:
+def gate(comparison: Comparison, delta: float, *, identical: bool = False) -> Gate:
     """Non-inferiority by ``delta`` (0 or more, in the measure's units).
 
-    Pass when the interval's lower bound exceeds -delta, or when no question's score changed; fail when
+    Pass when the interval's lower bound exceeds -delta, or when all answers are ``identical``; fail when
     its upper bound is below -delta (so the candidate is surely worse by more than delta); otherwise, and
     where too few pages give no interval, undecided. A bound of 0 is beyond 0 where the test rejects 0.
+
+    Other answers with the same scores are no proof: n of them leave a loss of about z**2 / n possible.
     """
     low, high = comparison.ci_low, comparison.ci_high
     interval = "few pages" if low is None or high is None else f"{low:+.4f}, {high:+.4f}"
@@ -373,14 +375,17 @@ def gate(comparison: Comparison, delta: float) -> Gate:
         f"[{interval}], delta {delta:g}, n = {comparison.n}"
     )
     outcome: Decision
-    if comparison.differing == 0:
-        outcome, why = "pass", "no question's score changed"
+    if identical:
+        outcome, why = "pass", "every answer is the same"
     elif low is None or high is None:
         outcome, why = "undecided", "the questions are on too few pages for an interval"
     elif low > -delta or comparison.verdict == "better":
         outcome, why = "pass", "the lower bound is above -delta"
     elif high < -delta or (delta == 0 and comparison.verdict == "worse"):
         outcome, why = "fail", "the upper bound is below -delta"
+    elif comparison.differing == 0:
+        outcome = "undecided"
+        why = f"no score changed, but the answers did, and {comparison.n} questions can miss a loss of delta"
     else:
         outcome, why = "undecided", "the interval holds -delta"
     return Gate(outcome=outcome, reason=f"{why}; {figures}", comparison=comparison)

@@ -19,6 +19,7 @@ import msgspec
 from branchrank.artifacts import digest_of, write_bytes, write_jsonl
 from branchrank.errors import QuestionError, nearest_path
 from branchrank.records import GoldItem, GoldLevel, Question, Record, Span
+from branchrank.safe_open import read_file
 
 
 class _ExcludedSpan(Record, frozen=True, kw_only=True):
@@ -59,7 +60,7 @@ def load_questions(path: Path) -> list[Question]:
     problems: list[str] = []
     questions: dict[str, Question] = {}
     try:
-        lines = path.read_bytes().removeprefix(codecs.BOM_UTF8).split(b"\n")
+        lines = read_file(path).removeprefix(codecs.BOM_UTF8).split(b"\n")
     except OSError as error:
         raise QuestionError(
             f"cannot read the questions {path}: {error.strerror}{nearest_path(path)}",

@@ -17,6 +17,7 @@ from typing import Any
 from branchrank.measures.names import named_measure
 from branchrank.printable import safe
 from branchrank.records import Question
+from branchrank.runs.attribution import lost_in
 from branchrank.runs.directory import COMPACT_ROWS
 from branchrank.runs.rows import Row
 from branchrank.runs.run import RunData
@@ -116,7 +117,7 @@ def _row(
         predictor,
         row.repeat,
         OUTCOMES.index(outcome),
-        row.lost,
+        lost_in(row),
         safe(row.error),
         [[stages.number(stage), row.gold_ranks.get(stage)] for stage in row.stages],
         [

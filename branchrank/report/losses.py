@@ -10,7 +10,7 @@ from branchrank.measures.risk import Answer, RiskCoverage, risk_coverage
 from branchrank.report import plots
 from branchrank.report.blocks import Block, Cell, Paragraph, Points, Section, Table
 from branchrank.report.rates import over
-from branchrank.runs.attribution import DEPTH, LOSSES, waterfall
+from branchrank.runs.attribution import DEPTH, LOSSES, lost_in, waterfall
 from branchrank.runs.rows import Row
 from branchrank.runs.run import RunData
 from branchrank.runs.scores import Scores, mean
@@ -28,7 +28,8 @@ _FATES = (f"in the first {DEPTH}", *(f"lost at {stage}" for stage in LOSSES), "f
 def _fate(row: Row) -> str:
     if row.status == "failed":
         return "failed"
-    return f"lost at {row.lost}" if row.lost else f"in the first {DEPTH}"
+    stage = lost_in(row)
+    return f"lost at {stage}" if stage else f"in the first {DEPTH}"
 
 
 def lost(run: RunData) -> Section:
@@ -77,8 +78,8 @@ def lost(run: RunData) -> Section:
                 text="Retrieval: no branch found it. Mapping: a chunk of it was found, and no node. "
                 "Fusion: it was found and ranked too low. Cap: it fell below the candidate cap. Group: "
                 "another chunk stands for its document. Rerank: it was in the first hits before the "
-                "reranker. Passage: its section was returned by another passage, or, in a system that orders "
-                "the passages of all candidates (hybrid), passages of other candidates came first."
+                "reranker. Passage: its section was returned by another passage. Passage order: in a system "
+                "that orders the passages of all candidates (hybrid), those of other candidates came first."
             ),
         ),
     )
@@ -130,7 +131,11 @@ def unanswerable(run: RunData) -> Section | None:
         curves, offered = _curves(scores, name)
         answered = [curve.points[-1].coverage if curve.points else 0.0 for curve in curves]
         at = {coverage: _risk_at(curves, coverage) for coverage in _COVERAGES}
-        drawn.append((name, [(coverage, risk) for coverage, risk in at.items() if risk is not None]))
+        # The last point is at the share answered itself, which the table shows.
+        end = min(answered)
+        places = [*(coverage for coverage in _COVERAGES if coverage < end - 1e-9), *([end] if end else [])]
+        points = [(coverage, _risk_at(curves, coverage)) for coverage in places]
+        drawn.append((name, [(coverage, risk) for coverage, risk in points if risk is not None]))
         rows.append(
             (
                 name,

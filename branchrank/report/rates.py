@@ -113,7 +113,8 @@ def hits(run: RunData) -> list[NamedMeasure]:
 
 def at_depths(run: RunData, *, strict: bool = True) -> list[NamedMeasure]:
     """Return the strict hit rates at every depth, grouped by cutoff; or only those of half and full."""
-    found = [each for each in run.standard if is_share(each.name) and each.mode in _AT_DEPTHS]
+    standard = [each for each in run.shown if each in run.standard]
+    found = [each for each in standard if is_share(each.name) and each.mode in _AT_DEPTHS]
     ordered = sorted(found, key=lambda each: (each.measure.cutoff or 0, _AT_DEPTHS.index(each.mode)))
     return [each for each in ordered if strict or each.mode in SHARES]
 
@@ -131,6 +132,6 @@ def rates_plot(run: RunData) -> Plot:
             (f"{row.predictor}{level}", measure.name, row.estimates[measure.name])
             for level, part in (apart or {"": run}).items()
             for row in part.summary_rows
-            for measure in hits(run)
+            for measure in hits(run) or run.shown
         ]
     )

@@ -85,7 +85,9 @@ def summary_table(run: RunData) -> Table:
 
 
 def _shown(run: RunData) -> Sequence[NamedMeasure]:
-    return with_others(tuple(each for each in run.standard if each.name in _RATES), [run.primary])
+    return with_others(
+        tuple(each for each in run.shown if each in run.standard and each.name in _RATES), [run.primary]
+    )
 
 
 def rate_tables(run: RunData) -> list[Table]:
@@ -95,7 +97,7 @@ def rate_tables(run: RunData) -> list[Table]:
     """
     depths = at_depths(run)
     is_mixed = len(run.by_gold) > 1
-    relaxed = [each for each in run.standard if each.name in _RATES and each.mode == "relaxed"]
+    relaxed = [each for each in run.shown if each.name in _RATES and each.mode == "relaxed"]
     shown = [*depths, *relaxed] if is_mixed else depths
     tables = []
     if shown:

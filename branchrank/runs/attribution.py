@@ -11,8 +11,8 @@
    ``group``      another chunk stands for its document
    ``rerank``     it was in the first k before the reranker and is not after
    ``fusion``     it was found and ranked below the first k
-   ``passage``    its section is in the first k, or all passages of the candidates were ordered, and others
-                  were returned
+   ``passage``    its section is in the first k, and another passage of it was returned
+   ``passage order``  all passages of the candidates were ordered, and passages of others came first
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ from branchrank.systems.hits import chunk_hit
 
 #: The k of "in the first k".
 DEPTH = 5
-LOSSES = ("retrieval", "mapping", "fusion", "cap", "group", "rerank", "passage")
+LOSSES = ("retrieval", "mapping", "fusion", "cap", "group", "rerank", "passage", "passage order")
 
 
 def gold_keys(question: Question, index: Index) -> frozenset[str]:
@@ -77,7 +77,7 @@ def lost_at(stages: Sequence[str], ranks: dict[str, int], found: bool, depth: in
     if last in ranks and ranks[last] <= depth:
         return "passage"
     if "passage order" in ranks and "rerank" not in stages:
-        return "passage"
+        return "passage order"
     if "fusion" not in ranks:
         return "mapping" if ranks else "retrieval"
     for stage in ("cap", "group"):
@@ -87,6 +87,11 @@ def lost_at(stages: Sequence[str], ranks: dict[str, int], found: bool, depth: in
     if "rerank" in stages and ranks[before] <= depth:
         return "rerank"
     return "fusion"
+
+
+def lost_in(row: Row) -> str:
+    """Return the stage that lost the gold of a row. Rows of older runs say ``passage`` for two of them."""
+    return lost_at(row.stages, row.gold_ranks, found=False) if row.lost == "passage" else row.lost
 
 
 class Reach(Record, frozen=True, kw_only=True):

@@ -114,5 +114,6 @@ def choice(run: RunData, found: Sequence[Standing]) -> tuple[tuple[Standing, ...
         measure=run.primary.name,
         delta=run.settings.delta,
         seed=run.record.seed,
+        preferred=run.judgement.baseline,
     )
     return frontier(found), cheapest

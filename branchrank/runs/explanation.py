@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 from branchrank.errors import UsageError, suggestion
 from branchrank.printable import safe
 from branchrank.records import Question, Record
-from branchrank.runs.attribution import DEPTH
+from branchrank.runs.attribution import DEPTH, lost_in
 from branchrank.runs.predictor_comparison import unknown_predictor
 from branchrank.runs.rows import Row
 
@@ -87,4 +87,4 @@ def _outcome(row: Row) -> str:
     if rank is not None and rank <= DEPTH:
         return f"gold at rank {rank}"
     where = f"gold at rank {rank}, past the first {DEPTH}" if rank else "gold not among the hits"
-    return f"{where}; lost at {row.lost}" if row.lost else where
+    return f"{where}; lost at {lost_in(row)}" if row.lost else where

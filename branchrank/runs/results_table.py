@@ -24,7 +24,16 @@ from branchrank.measures.verdicts import DELTA, Comparison, compare_pairs
 from branchrank.printable import safe
 from branchrank.records import Record
 from branchrank.runs.estimates import Estimate, estimate
-from branchrank.runs.words import FEW_PAGES, MINUS, NOTHING, confidence, p_value, record, verdict_words
+from branchrank.runs.words import (
+    FEW_PAGES,
+    MINUS,
+    NOTHING,
+    confidence,
+    effect_size,
+    p_value,
+    record,
+    verdict_words,
+)
 
 if TYPE_CHECKING:
     from branchrank.runs.run import RunData
@@ -116,6 +125,7 @@ class ResultsTable(Record, frozen=True, kw_only=True):
             mark = "letters: a mean" if self.letters else f"{DAGGER}:"
             lines += ["", *wrap(f"{mark} {self.test}", WIDTH)]
             lines += [f"{confidence(self.comparisons[0])}; W/T/L: wins, ties, losses"]
+            lines += ["d_z: mean difference / standard deviation of the differences; odds: wins / losses"]
         for measure in self.measures:
             found = [each for each in self.comparisons if each.measure == measure]
             lines += ["", *comparison_lines(found)] if found else []
@@ -139,16 +149,19 @@ class ResultsTable(Record, frozen=True, kw_only=True):
 
 
 def comparison_lines(comparisons: Sequence[Comparison]) -> list[str]:
-    """The comparisons on one measure as a table: difference, interval, record, adjusted p, verdict."""
+    """The comparisons on one measure as a table: difference, interval, record, effect size, adjusted p,
+    verdict."""
     baselines = {each.baseline for each in comparisons}
     against = f" vs {comparisons[0].baseline}" if len(baselines) == 1 else ""
-    heading = [f"{comparisons[0].measure}{against}", "diff.", "interval", "W/T/L", "adj. p", "verdict"]
+    size = "odds" if any(each.odds_ratio is not None for each in comparisons) else "d_z"
+    heading = [f"{comparisons[0].measure}{against}", "diff.", "interval", "W/T/L", size, "adj. p", "verdict"]
     rows = [
         [
             each.candidate if against else f"{each.candidate} vs {each.baseline}",
             _signed(each.difference),
             FEW_PAGES if each.ci_low is None else f"{_signed(each.ci_low)} to {_signed(each.ci_high)}",
             record(each),
+            effect_size(each),
             p_value(each.p_adjusted).replace("below ", "<"),
             verdict_words(each),
         ]

@@ -97,8 +97,11 @@ class RunData:
 
     @cached_property
     def shown(self) -> tuple[NamedMeasure, ...]:
-        """The measures of the printed tables: the standard ones, and those that were requested."""
-        return with_others(self.standard, self.extra)
+        """The measures of the printed tables: the standard ones, and those that were requested.
+
+        A run on qrels, whose primary measure is on graded gold, shows the requested ones alone.
+        """
+        return self.extra if self.primary.mode == "graded" else with_others(self.standard, self.extra)
 
     @cached_property
     def summary_rows(self) -> tuple[SummaryRow, ...]:

@@ -257,10 +257,31 @@ def gate_runs(
         measures=measures,
         delta=delta or 1e-9,
     )
-    decisions = {pair.candidate.predictor: gate(pair.comparison, delta) for pair in compared.pairs}
+    decisions = {
+        pair.candidate.predictor: gate(
+            pair.comparison,
+            delta,
+            identical=_answers(candidate, pair.candidate) == _answers(baseline, pair.baseline),
+        )
+        for pair in compared.pairs
+    }
     outcomes = {each.outcome for each in decisions.values()}
     outcome: Decision = "fail" if "fail" in outcomes else "undecided" if "undecided" in outcomes else "pass"
     return RunGate(outcome=outcome, decisions=decisions, compared=compared)
+
+
+def _answers(run: RunData, of: SummaryRow) -> list[tuple[object, ...]]:
+    """What a predictor returned for every question and repeat: its hits in order, or why it failed."""
+    found = [
+        (
+            row.question_id,
+            row.repeat,
+            row.status,
+            tuple((hit.id, hit.line_start, hit.line_end) for hit in row.hits),
+        )
+        for row in run.scores.rows(of.predictor)
+    ]
+    return sorted(found)
 
 
 def check_same_questions(candidate: RunData, baseline: RunData) -> None:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 
-from branchrank.measures.latency import percentile
+from branchrank.measures.latency import Percentile, percentile
 from branchrank.measures.matching import has_lines
 from branchrank.measures.names import NamedMeasure
 from branchrank.measures.passage_size import summarise_passages
@@ -51,6 +51,10 @@ class SummaryRow(Record, frozen=True, kw_only=True):
     fallbacks: int
     answerable_questions: int
     span_questions: int
+    latency_p50_low_ms: float | None = None
+    latency_p50_high_ms: float | None = None
+    latency_p95_low_ms: float | None = None
+    latency_p95_high_ms: float | None = None
 
     @property
     def rates(self) -> dict[str, float | None]:
@@ -79,6 +83,7 @@ def _summary(
     sizes = summarise_passages(scores.passage_sizes(predictor))
     shown = scores.shown_hits(predictor)
     warm = Warm(timings, predictor)
+    p50, p95 = warm.found(TOTAL, 0.5), warm.found(TOTAL, 0.95)
     return SummaryRow(
         predictor=predictor,
         llm=rows[0].llm,
@@ -113,6 +118,10 @@ def _summary(
         span_questions=sum(
             any(has_lines(item, question) for item in question.gold) for question in scores.questions.values()
         ),
+        latency_p50_low_ms=None if p50 is None else p50.low_ms,
+        latency_p50_high_ms=None if p50 is None else p50.high_ms,
+        latency_p95_low_ms=None if p95 is None else p95.low_ms,
+        latency_p95_high_ms=None if p95 is None else p95.high_ms,
     )
 
 
@@ -138,8 +147,13 @@ class Warm:
 
     def percentile(self, stage: str, share: float) -> float | None:
         """A percentile of a stage's milliseconds, ``None`` without timings."""
+        found = self.found(stage, share)
+        return None if found is None else found.value_ms
+
+    def found(self, stage: str, share: float) -> Percentile | None:
+        """A percentile of a stage with its interval, ``None`` without timings."""
         values = self.by_stage.get(stage)
-        return percentile(list(values.values()), share).value_ms if values else None
+        return percentile(list(values.values()), share) if values else None
 
     def mean(self, stage: str, less: str = "") -> float | None:
         """The mean of a stage's milliseconds, minus those of another stage if one is named."""

@@ -12,6 +12,7 @@ from branchrank.measures.verdicts import Comparison
 from branchrank.questions.question_files import write_questions
 from branchrank.records import LLMCall, Question
 from branchrank.runs import directory as names
+from branchrank.runs.attribution import lost_in
 from branchrank.runs.csv_text import table_csv
 from branchrank.runs.estimates import Estimate
 from branchrank.runs.rows import Row
@@ -159,7 +160,7 @@ def _question_line(
         *(values.values() if question.answerable else [None] * len(values)),
         _first_rank([hit.gold is not None for hit in row.hits]),
         _first_rank([hit.page is not None for hit in row.hits]),
-        row.lost,
+        lost_in(row),
         " ".join(f"{stage}:{rank}" for stage, rank in row.gold_ranks.items()),
         f"{row.hits[0].source}:{row.hits[0].line_start}-{row.hits[0].line_end}" if row.hits else "",
         "; ".join(row.fallbacks),

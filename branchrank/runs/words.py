@@ -135,8 +135,15 @@ def confidence(comparison: Comparison | StratifiedComparison) -> str:
     return name if comparison.family == 1 else f"{name} over {comparison.family} comparisons"
 
 
+def effect_size(comparison: Comparison) -> str:
+    """Format the effect size alone: the odds ratio for hits, d_z for other measures."""
+    if comparison.d_z is not None:
+        return f"{comparison.d_z:.2f}".replace("-", MINUS)
+    return NOTHING if comparison.odds_ratio is None else _ratio(comparison.odds_ratio)
+
+
 def effect(comparison: Comparison) -> str:
-    """Format the effect size: the odds ratio with its interval for hits, d_z for other measures."""
+    """Format the effect size with its name: the odds ratio with its interval for hits, d_z for others."""
     if comparison.d_z is not None:
         return f"d_z {comparison.d_z:.2f}"
     if comparison.odds_ratio is None:

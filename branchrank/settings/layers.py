@@ -14,6 +14,7 @@ import msgspec
 from branchrank.addresses import without_none
 from branchrank.errors import UsageError, or_else, suggestion
 from branchrank.records import Record
+from branchrank.safe_open import read_file
 from branchrank.settings.base import Settings
 from branchrank.settings.parts import PARTS
 from branchrank.settings.systems import SystemSettings
@@ -152,7 +153,7 @@ def read_toml(path: Path) -> dict[str, Any]:
     Raises :class:`UsageError`, which names the file and line.
     """
     try:
-        return tomllib.loads(path.read_text(encoding="utf-8"))
+        return tomllib.loads(read_file(path).decode("utf-8"))
     except FileNotFoundError:
         return {}
     except (ValueError, RecursionError) as error:  # a number of 5,000 digits is a plain ValueError

@@ -11,6 +11,9 @@ from branchrank.records import Returns
 from branchrank.settings.base import SEVERAL, Settings, reaches
 from branchrank.settings.systems import LOCAL, SYSTEM_PARTS
 
+#: The number format in which a model computes.
+Precision = Literal["float32", "bfloat16", "int8"]
+
 
 class IndexSettings(Settings, frozen=True, kw_only=True):
     """The settings of an index."""
@@ -19,6 +22,7 @@ class IndexSettings(Settings, frozen=True, kw_only=True):
     title: ClassVar[str] = "Index"
     flag_names: ClassVar[dict[str, str]] = {
         "embedder": "--embedder",
+        "embedder_precision": "--embedder-precision",
         "vector_store": "--vector-store",
         "token_vectors": "--token-vectors",
         "chunk_tokens": "--chunk-tokens",
@@ -34,6 +38,13 @@ class IndexSettings(Settings, frozen=True, kw_only=True):
             "or path, openai:MODEL or ollama:MODEL (see --embedding-url), fake, or none: words only"
         ),
     ] = "nomic-ai/CodeRankEmbed"
+    embedder_precision: Annotated[
+        Precision,
+        Meta(
+            description="number format of all-MiniLM-L6-v2 and CodeRankEmbed; bfloat16 needs the extra "
+            "openvino and a CPU with such instructions; int8: quickest, with less exact vectors"
+        ),
+    ] = "float32"
     embedding_url: Annotated[
         str, reaches("embedding endpoint"), Meta(description="base URL of the embedding endpoint")
     ] = ""

@@ -17,6 +17,7 @@ import hashlib
 import sqlite3
 import tempfile
 import threading
+import weakref
 from collections.abc import Iterator, Sequence
 from functools import cache
 from pathlib import Path
@@ -81,6 +82,8 @@ class SqliteFile:
         except BaseException:
             self._connection.close()
             raise
+
+        weakref.finalize(self, self._connection.close)  # Python 3.13 warns of a connection that nobody closes
 
     def rows(self, statement: str, values: Sequence[object] = ()) -> list[tuple[object, ...]]:
         """All rows of a query with bound values. Raises :class:`ArtifactError` if the file is damaged."""

@@ -121,6 +121,6 @@ def held_bytes(value: object) -> int:
 
 
 def _sampled(values: Any, count: int) -> int:
-    """The bytes of ``count`` values, as many times the mean of the first ones."""
+    """Estimate the bytes of ``count`` values: ``count`` times the mean size of the first ones."""
     sizes = [held_bytes(each) for each in islice(values, _SAMPLED)]
     return sum(sizes) * count // len(sizes) if sizes else 0

@@ -10,6 +10,7 @@ import msgspec
 from branchrank.artifacts import NOT_JSON, write_jsonl
 from branchrank.errors import ArtifactError
 from branchrank.records import Node
+from branchrank.safe_open import read_file
 from branchrank.tree.check import find_problems
 from branchrank.tree.navigate import Tree
 
@@ -30,7 +31,7 @@ def load_nodes(path: Path | str) -> Tree:
     nodes: list[Node] = []
     numbers: list[int] = []
     try:
-        content = Path(path).read_bytes()
+        content = read_file(Path(path))
     except OSError as error:
         raise ArtifactError(f"cannot read {path}: {error.strerror}", remedy=_REMEDY) from error
     for number, line in enumerate(content.split(b"\n"), start=1):

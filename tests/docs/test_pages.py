@@ -206,12 +206,6 @@ def test_quoted_errors_are_those_of_the_code() -> None:
             assert len(words) < 4 or words in code, f"{message!r}: {words!r}"
 
 
-@pytest.mark.parametrize("source", sorted(DOCUMENTS))
-def test_python_examples_are_python(source: str) -> None:
-    for example in re.findall(r"(?ms)^```python\n(.*?)^```", TEXTS[source]):
-        compile(example, source, "exec")
-
-
 def test_toml_examples_are_settings() -> None:
     sections = {part.section: {setting.name for setting in settings_of(part)} for part in PARTS}
     for source, text in TEXTS.items():

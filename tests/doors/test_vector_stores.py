@@ -11,7 +11,7 @@ import pytest
 from support.chroma_answers import drop_the_best
 from support.commands import benchmark, invoke, program, write_lines
 from support.front_doors import make_indexed
-from support.worlds import numbered_pages
+from support.worlds import numbered_pages, write_pages
 
 QUERY = "a tea of leaves"
 QUESTIONS = [
@@ -112,6 +112,34 @@ def test_a_collection_that_was_moved_away_is_an_error(
     fixed = invoke("index", "--data-dir", data, "--embedder", "fake:64", "--quiet")
     assert fixed.exit_code == 0, fixed.output
     assert invoke(*words, "--data-dir", data).exit_code == 0
+
+
+#: Everything but the standard library that a query with exact vectors and all-MiniLM-L6-v2 may load.
+LIGHT = {"branchrank", "click", "msgspec", "numpy", "onnx", "onnxruntime", "Stemmer", "tokenizers"}
+LIGHT |= {"typing_extensions", "google", "ml_dtypes"}  # of onnx: protobuf and number formats
+
+
+def test_a_query_with_exact_vectors_loads_nothing_that_it_does_not_need(tmp_path: Path) -> None:
+    write_pages(tmp_path / "docs")
+    data = ("--data-dir", tmp_path / "data")
+    indexed = invoke("index", tmp_path / "docs", *data, "--embedder", "all-MiniLM-L6-v2", "--quiet")
+    assert indexed.exit_code == 0, indexed.output
+    code = (
+        "import sys\n"
+        "before = set(sys.modules)\n"  # what the environment's .pth files load
+        "from branchrank.cli.main import main\n"
+        "main(sys.argv[1:], standalone_mode=False)\n"
+        "added = {name.partition('.')[0] for name in set(sys.modules) - before}\n"
+        "print(*sorted(added - sys.stdlib_module_names), sep='\\n', file=sys.stderr)"
+    )
+    for words, allowed in (
+        (("retrieve", QUERY, *data, *EXACT), LIGHT),
+        (("--help",), {"branchrank", "click", "msgspec", "typing_extensions"}),
+    ):
+        done = program("-c", code, *words, cwd=tmp_path)
+        loaded = {name for name in done.stderr.split() if not name.startswith(("_cython", "cython"))}
+        assert "branchrank" in loaded, done.stderr
+        assert loaded <= allowed
 
 
 #: Runs a command, then prints which of the heavy modules were loaded.

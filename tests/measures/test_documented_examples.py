@@ -102,10 +102,13 @@ def test_intervals():
         values = [1.0] * right + [0.0] * (n - right)
         found = intervals.mean_interval(values, [str(number // per_page) for number in range(n)])
         assert f"{found.low:.3f} to {found.high:.3f}" in text
-    text = section("statistics.md", "A mean or a difference: z² questions more")
+    text = section("statistics.md", "A difference of hits: Tango's interval")
     for n in (100, 400):
         found = intervals.difference_interval([0.0] * n, [str(number) for number in range(n)])
         assert f"{found.low:.3f} to {found.high:.3f}" in text
+    text = section("statistics.md", "Any other difference: Student's t")
+    found = intervals.difference_interval([0.01, 0.02, 0.04, 0.05] * 5, [str(number) for number in range(20)])
+    assert f"0.030, with the interval {found.low:.3f} to {found.high:.3f}" in text
 
 
 def test_few_differing_questions_and_effect_sizes():

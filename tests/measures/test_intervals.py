@@ -11,6 +11,7 @@ from branchrank.measures.intervals import (
     mean_bounds,
     mean_interval,
     mean_padding,
+    score_bounds,
     wilson_bounds,
 )
 
@@ -56,15 +57,71 @@ def test_a_padded_mean_of_hits_as_agresti_and_coull(successes, n, level):
     assert (float(low), float(high)) == pytest.approx(expected)
 
 
-def test_a_difference_as_bonett_and_price():
-    """Their example of 2012, as R's statpsych prints it: of 48 pairs 26 to 4 differ; estimate 0.44, standard
-    error 0.09448809. They add two questions, which is z**2 at a level of 84%."""
-    from scipy.special import ndtr
+@pytest.mark.parametrize(
+    ("won", "lost", "n", "low", "high"),
+    [
+        (1, 7, 21, -0.517, -0.026),  # Fagerland, Lydersen and Laake, Statistics in Medicine 2014, table IV
+        (86, 150, 1600, -0.059, -0.021),  # approval ratings: Agresti, Categorical Data Analysis, 10.1
+    ],
+)
+def test_a_difference_of_hits_as_tango(won, lost, n, low, high):
+    differences = [1.0] * won + [-1.0] * lost + [0.0] * (n - won - lost)
+    found = difference_interval(differences, singles(differences))
+    assert (found.low, found.high) == pytest.approx((low, high), abs=5e-4)
 
-    differences = [1.0] * 26 + [-1.0] * 4 + [0.0] * 18
-    found = difference_interval(differences, singles(differences), level=2 * ndtr(2**0.5) - 1)
-    centre, half = (found.low + found.high) / 2, (found.high - found.low) / 2
-    assert (centre, half / 2**0.5) == pytest.approx((0.44, 0.09448809), abs=5e-9)
+
+@pytest.mark.parametrize(("won", "lost", "n"), [(8, 5, 154), (0, 3, 40), (30, 1, 60), (40, 0, 40)])
+def test_tangos_bounds_solve_its_equation(won, lost, n):
+    """At a bound, z standard errors of the restricted estimate separate it from the observed difference."""
+    from scipy.optimize import minimize_scalar
+
+    def likelihood(share_lost, true):
+        parts = [(won, share_lost + true), (lost, share_lost), (n - won - lost, 1 - 2 * share_lost - true)]
+        return sum(-count * np.log(max(part, 1e-300)) for count, part in parts if count)
+
+    bounds = score_bounds(np.array((won - lost) / n), np.array((won + lost) / n), np.array(float(n)))
+    for true in map(float, bounds):
+        if abs(true) < 1:
+            limits = (max(0.0, -true), (1 - true) / 2)
+            found = minimize_scalar(likelihood, bounds=limits, args=(true,), options={"xatol": 1e-12})
+            share = found.x
+            variance = (2 * share + true - true**2) / n
+            assert ((won - lost) / n - true) ** 2 == pytest.approx(1.959964**2 * variance, rel=1e-4)
+
+
+def test_a_graded_difference_as_students_where_all_questions_differ():
+    """BEIR's smallest sets: 50 queries whose AP differs a little on each."""
+    from scipy.stats import t
+
+    differences = 0.02 + np.random.default_rng(3).normal(0, 0.05, 50).round(4)
+    found = difference_interval(differences, singles(differences))
+    low, high = t.interval(0.95, 49, differences.mean(), differences.std(ddof=1) / 50**0.5)
+    assert found.low + found.high == pytest.approx(low + high)
+    assert 1 <= (found.high - found.low) / (high - low) < 1.03
+    assert found.high - found.low < 0.035
+
+
+def test_ties_widen_a_graded_difference_by_the_size_of_the_others():
+    """By hand: 9 differences of 0.5 and one of -0.5 among 40 queries."""
+    differences = [0.5] * 9 + [-0.5] + [0.0] * 30
+    found = difference_interval(differences, singles(differences))
+    n = 40 * (1.959964 / 2.022691) ** 2
+    variance = (2.5 / 40 - 0.1**2) * 40 / 39 + 1.959964**2 * (31 / 41) * (3.5 / 11) / n
+    half = 1.959964 * (variance / n) ** 0.5
+    assert (found.low, found.high) == pytest.approx((0.1 - half, 0.1 + half), abs=1e-6)
+
+
+def test_one_small_difference_is_no_proof_of_small_differences():
+    found = difference_interval([0.001] + [0.0] * 99, singles(range(100)))
+    assert found.high > 0.02
+    assert difference_interval([0.3], ["page"]).high == 1
+
+
+def test_a_small_p_of_a_graded_measure_has_an_interval_that_says_so():
+    """20 queries, all of them a little better: p is below 0.0001, and no bound is cut at 0."""
+    rng = np.random.default_rng(1)
+    found = difference_interval(rng.uniform(0.01, 0.11, 20), singles(range(20)))
+    assert 0.03 < found.low < found.high < 0.09
 
 
 def test_no_difference_in_n_questions_is_wilsons_bound_of_none_in_n():
@@ -121,16 +178,16 @@ def few_differences(sizes, won, lost, level=0.95):
 @pytest.mark.parametrize(
     ("sizes", "won", "lost", "level", "low", "high"),
     [
-        (SYMFONY, 0, 0, 0.95, -4.2, 4.2),
-        (SYMFONY, 0, 1, 0.95, -5.5, 3.6),
-        (SYMFONY, 1, 1, 0.95, -5.0, 5.0),
-        (SYMFONY, 0, 2, 0.95, -6.8, 3.0),
-        (SYMFONY, 0, 3, 0.95, -8.1, 2.3),
-        (SYMFONY, 0, 1, 0.99375, -9.3, 7.4),
-        (SAMPLE, 0, 0, 0.95, -6.4, 6.4),
-        (SAMPLE, 0, 1, 0.95, -6.9, 5.7),
-        (SAMPLE, 1, 1, 0.95, -6.4, 6.4),
-        (SAMPLE, 0, 2, 0.95, -7.5, 5.0),
+        (SYMFONY, 0, 0, 0.95, -4.1, 4.1),
+        (SYMFONY, 0, 1, 0.95, -5.7, 3.0),
+        (SYMFONY, 1, 1, 0.95, -4.9, 4.9),
+        (SYMFONY, 0, 2, 0.95, -7.2, 1.9),
+        (SYMFONY, 0, 3, 0.95, -8.6, 0.9),
+        (SYMFONY, 0, 1, 0.99375, -9.5, 6.8),
+        (SAMPLE, 0, 0, 0.95, -5.7, 5.7),
+        (SAMPLE, 0, 1, 0.95, -6.3, 4.5),
+        (SAMPLE, 1, 1, 0.95, -5.4, 5.4),
+        (SAMPLE, 0, 2, 0.95, -6.9, 3.4),
     ],
 )
 def test_few_differing_questions(sizes, won, lost, level, low, high):
@@ -188,10 +245,12 @@ SCORES = st.lists(
 def test_every_interval_holds_the_mean_and_stays_on_the_scale(scores, alone, level):
     values = np.array([value for value, _ in scores])
     pages = singles(values) if alone else [str(page) for _, page in scores]
+    whole = np.rint(1 - 2 * values)
     for found, lowest, mean in (
         (mean_interval(values, pages, level=level), 0, values.mean()),
         (mean_interval(np.rint(values), pages, level=level), 0, np.rint(values).mean()),
         (difference_interval(1 - 2 * values, pages, level=level), -1, (1 - 2 * values).mean()),
+        (difference_interval(whole, pages, level=level), -1, whole.mean()),
     ):
         assert found is not None or not alone
         if found is not None:

@@ -58,7 +58,9 @@ def test_one_dataset_twice_over_is_as_one_with_a_narrower_interval():
 
 
 def test_the_interval_says_of_0_what_the_test_says_and_few_pages_have_none():
-    found = compare(stratum("x", [1] * 3 + [0] * 40), stratum("y", [1] * 3 + [0] * 40))
+    pages = [str(number % 30) for number in range(390)]
+    gaps = [1] * 3 + [0] * 387
+    found = compare(stratum("x", gaps, pages), stratum("y", gaps, pages))
     assert (found.verdict, found.ci_low) == ("better", 0.0)
     few = compare(stratum("x", [1] * 3 + [0] * 37, pages=["p"] * 40), stratum("y", [1, 0]))
     assert (few.ci_low, few.ci_high, few.verdict) == (None, None, "too few questions to tell")

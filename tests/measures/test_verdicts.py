@@ -175,17 +175,22 @@ def test_the_interval_is_adjusted_for_the_family_of_the_verdict():
 
 
 def test_the_interval_says_of_0_what_the_test_says():
-    """Six wins of 100: the test rejects, and the padded interval alone would go past 0."""
-    found, alone = (
-        outcome(100, 6, 0),
-        difference_interval([1.0] * 6 + [0.0] * 94, [str(n) for n in range(100)]),
+    """Five wins of 100: the interval alone would exclude 0, and the exact test doesn't reject. Six on pages
+    of 13: the test rejects, and the interval alone would go past 0."""
+    few, alone = outcome(100, 5, 0), difference_interval([1.0] * 5 + [0.0] * 95, [str(n) for n in range(100)])
+    assert alone.low > 0
+    assert (few.verdict, few.ci_low, few.ci_high) == ("too few questions to tell", 0.0, alone.high)
+    pages = [str(n % 30) for n in range(390)]
+    won, alone = (
+        outcome(390, 6, 0, clusters=pages),
+        difference_interval([1.0] * 6 + [0.0] * 384, pages),
     )
     assert alone.low < 0
-    assert (found.verdict, found.ci_low, found.ci_high) == ("better", 0.0, alone.high)
-    lost = outcome(100, 0, 6)
-    assert (lost.verdict, lost.ci_low, lost.ci_high) == ("worse", -found.ci_high, 0.0)
-    assert (gate(found, 0).outcome, gate(lost, 0).outcome) == ("pass", "fail")
-    assert (gate(outcome(100, 5, 0), 0).outcome, gate(lost, 0.02).outcome) == ("undecided", "undecided")
+    assert (won.verdict, won.ci_low, won.ci_high) == ("better", 0.0, alone.high)
+    lost = outcome(390, 0, 6, clusters=[*pages[:-6], *pages[:6]])
+    assert (lost.verdict, lost.ci_high) == ("worse", 0.0)
+    assert (gate(won, 0).outcome, gate(lost, 0).outcome) == ("pass", "fail")
+    assert (gate(few, 0).outcome, gate(lost, 0.02).outcome) == ("undecided", "undecided")
 
 
 @settings(derandomize=True, max_examples=60, deadline=None)
@@ -221,7 +226,8 @@ def test_few_pages_decide_nothing_without_the_test():
     assert compare(same, same, clusters=[str(number % 40) for number in range(4_000)]).ci_high < 0.12
     worse = compare(same, [0.0, *same[1:]], clusters=pages)
     assert gate(worse, 0.02).outcome == "undecided"
-    assert gate(found, 0.02).outcome == "pass"
+    assert gate(found, 0.02).outcome == "undecided"
+    assert gate(found, 0.02, identical=True).outcome == "pass"
 
 
 def test_sizes_follow_the_family():
@@ -271,8 +277,9 @@ def test_what_cannot_be_compared_is_refused(scores, clusters, options):
 @pytest.mark.parametrize(
     ("n", "wins", "losses", "decision"),
     [
-        (100, 0, 0, "pass"),
-        (20, 0, 0, "pass"),
+        (188, 0, 0, "undecided"),
+        (189, 0, 0, "pass"),
+        (20, 0, 0, "undecided"),
         (100, 20, 3, "pass"),
         (2000, 10, 10, "pass"),
         (100, 2, 30, "fail"),
@@ -284,6 +291,8 @@ def test_the_gate(n, wins, losses, decision):
     found = gate(outcome(n, wins, losses), 0.02)
     assert found.outcome == decision
     assert "n = " in found.reason
+    if decision == "undecided":
+        assert gate(outcome(n, wins, losses), 0.02, identical=True).outcome == "pass"
 
 
 def test_the_gate_fails_only_below_minus_delta():

@@ -116,13 +116,16 @@ def test_passage_sizes_stand_beside_strict_rates(paired: RunData, text: str) -> 
 def test_under_59_timed_queries_no_bound_is_claimed(text: str) -> None:
     rows = table(text, "Whole queries, in milliseconds")
     assert {row["queries"] for row in rows} == {"4"}
-    assert {row["bound of p95"] for row in rows} == {"slowest; no upper bound"}
+    assert {row["95% interval of p95"] for row in rows} == {"slowest; no upper bound"}
+    assert {row["95% interval of p50"] for row in rows} == {"third-slowest; no upper bound"}
 
 
 def test_with_59_timed_queries_there_is_a_bound(tmp_path: Path) -> None:
     made = make_run(tmp_path, (Planned("local", 0.6),), latency_sample=59)
     [row] = table(markdown(report_content(made)), "Whole queries, in milliseconds")
-    assert re.fullmatch(r"at most [\d.]+", row["bound of p95"])
+    assert re.fullmatch(r"at most [\d.]+", row["95% interval of p95"])
+    low, high = map(float, row["95% interval of p50"].split(" to "))
+    assert low <= float(row["p50"]) <= high
 
 
 def test_llm_cost_by_predictor_and_stage_with_prices(tmp_path: Path) -> None:

@@ -21,7 +21,7 @@ def wide(monkeypatch: pytest.MonkeyPatch, columns: int) -> None:
     def console(**options: object) -> Console:
         return Console(force_terminal=True, color_system="standard", width=columns)
 
-    monkeypatch.setattr(terminal, "Console", console)
+    monkeypatch.setattr(terminal, "PipedConsole", console)
 
 
 def test_eighty_columns_hold_every_figure(

@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
+import msgspec
 import pytest
 
 from branchrank.records import StageTrace
-from branchrank.runs.attribution import gold_ranks, lost_at, waterfall
+from branchrank.runs.attribution import gold_ranks, lost_at, lost_in, waterfall
 from branchrank.runs.rows import Row
 
 STAGES = ("dense", "mapping", "bm25", "fusion", "cap", "rerank", "passages")
@@ -25,6 +26,20 @@ STAGES = ("dense", "mapping", "bm25", "fusion", "cap", "rerank", "passages")
 )
 def test_the_first_stage_that_explains_the_loss_is_named(ranks: dict[str, int], lost: str) -> None:
     assert lost_at(STAGES, ranks, found=False) == lost
+
+
+def test_an_order_of_all_passages_has_a_label_of_its_own() -> None:
+    """The gold is past the first hits, and the passages of all candidates were ordered: another loss
+    than a wrong passage of the right section."""
+    stages = ("dense", "fusion", "passage order")
+    assert lost_at(stages, {"dense": 3, "fusion": 8, "passage order": 9}, found=False) == "passage order"
+    assert lost_at(stages, {"dense": 3, "fusion": 2, "passage order": 9}, found=False) == "passage"
+
+
+def test_rows_of_older_runs_get_the_label_too() -> None:
+    old = row(("dense", "fusion", "passage order"), dense=3, fusion=8, **{"passage order": 9})
+    assert lost_in(msgspec.structs.replace(old, lost="passage")) == "passage order"
+    assert lost_in(msgspec.structs.replace(old, lost="cap")) == "cap"
 
 
 def test_gold_in_the_first_hits_is_not_lost() -> None:

@@ -98,9 +98,11 @@ def test_the_command_prints_the_table_and_each_comparison(folder: Path) -> None:
     assert table.marks("best", "AP") == "†"
     assert table.marks("weak", "AP") == ""
     [heading] = [line for line in lines if line.startswith("AP vs weak")]
-    assert heading.split()[3:] == ["diff.", "interval", "W/T/L", "adj.", "p", "verdict"]
+    assert heading.split()[3:] == ["diff.", "interval", "W/T/L", "d_z", "adj.", "p", "verdict"]
     *_, line = [line for line in lines if line.startswith("best ")]
     assert line.endswith("better")
+    [best] = [each for each in table.comparisons if each.candidate == "best"]
+    assert f"  {best.d_z:.2f}  " in line
     assert result.output == f"{table}\n"
 
 

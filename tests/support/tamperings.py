@@ -558,7 +558,7 @@ TAMPERINGS = (
     Tampering(
         "slices by content changed",
         replaced("gold.jsonl", '"content":"prose"', '"content":"code"'),
-        says="is not so in the corpus",
+        says="differs from the corpus",
     ),
     Tampering(
         "the corpus digest",

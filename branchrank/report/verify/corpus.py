@@ -49,7 +49,7 @@ class SearchedCorpus:
             names.GOLD,
             [
                 Finding(
-                    file=names.GOLD, place=f"question {kept.question_id!r}", message="is not so in the corpus"
+                    file=names.GOLD, place=f"question {kept.question_id!r}", message="differs from the corpus"
                 )
                 for kept, read in zip(self.run.gold_facts, facts, strict=False)
                 if kept != read

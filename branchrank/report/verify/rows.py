@@ -20,7 +20,7 @@ from branchrank.measures.matching import (
 from branchrank.records import Question
 from branchrank.report.verify.findings import Finding, some
 from branchrank.runs import directory as names
-from branchrank.runs.attribution import DEPTH, lost_at
+from branchrank.runs.attribution import DEPTH, lost_at, lost_in
 from branchrank.runs.judging import hits_of
 from branchrank.runs.rows import Row, RowKey
 from branchrank.runs.run import RunData
@@ -70,7 +70,7 @@ def _row_faults(row: Row, question: Question) -> Iterator[str]:
     found = any(hit.gold is not None for hit in row.hits[:DEPTH])
     if row.stages and question.answerable:
         lost = lost_at(row.stages, row.gold_ranks, found)
-        if lost != row.lost:
+        if lost != lost_in(row):
             yield f"lost at {row.lost or 'nothing'!r}, should be {lost or 'nothing'!r}"
     elif row.lost:
         yield f"lost at {row.lost!r}, but nothing could be lost"

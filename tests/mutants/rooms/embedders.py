@@ -61,10 +61,40 @@ MUTANTS = (
         ),
     ),
     Mutant(
+        "positions-turned-backwards",
+        "branchrank/embedders/nomic_graph.py",
+        "turned_first{n} = Sub(first_cos{n}, second_sin{n})",
+        "turned_first{n} = Add(first_cos{n}, second_sin{n})",
+        (
+            "tests/embedders/test_nomic.py::test_the_vectors_and_the_identity_are_those_of_sentence_transformers",
+        ),
+    ),
+    Mutant(
+        "int8-vectors-under-the-identity-of-float32",
+        "branchrank/embedders/minilm.py",
+        "            dtype=precision,\n",
+        "",
+        ("tests/embedders/test_nomic.py::test_int8_vectors_are_near_and_have_an_identity_of_their_own",),
+    ),
+    Mutant(
+        "one-index-for-all-precisions",
+        "branchrank/index/workspace_folder.py",
+        'if settings.embedder_precision != "float32":',
+        "if False:",
+        ("tests/embedders/test_nomic.py::test_indexes_of_two_precisions_lie_side_by_side",),
+    ),
+    Mutant(
+        "a-precision-ignored-where-there-is-one",
+        "branchrank/embedders/__init__.py",
+        'if precision != "float32" and (settings.embedder == NONE or route in _routes()):',
+        "if False:",
+        ("tests/embedders/test_nomic.py::test_a_precision_that_an_embedder_does_not_have_is_an_error",),
+    ),
+    Mutant(
         "query-tokens-with-special-ones",
         "branchrank/embedders/minilm.py",
-        "unit_rows(rows, origin=MODEL)[1:-1]",
-        "unit_rows(rows, origin=MODEL)",
+        "self._unit(rows)[1:-1]",
+        "self._unit(rows)",
         (
             "tests/embedders/test_embedders_minilm.py"
             "::test_token_vectors_equal_those_of_sentence_transformers",
@@ -104,8 +134,8 @@ MUTANTS = (
     Mutant(
         "batches-kept-at-the-end-only",
         CACHE,
-        "        cache.put_many(fresh)\n        known |= fresh\n",
-        "        known |= fresh\n    cache.put_many(known)\n    for _ in ():\n",
+        "zip(batches, embedded, strict=True):",
+        "list(zip(batches, embedded, strict=True)):",
         (f"{TEST_CACHE}::test_a_batch_is_kept_before_the_next_is_embedded",),
     ),
     Mutant(

@@ -1,0 +1,89 @@
+"""One comparison: the two sides, how often they are timed, and the ratio of their times."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Iterator
+from typing import NamedTuple
+
+import numpy as np
+
+from benchmarks.against.table import Row, Skipped
+
+#: Rounds of each pair: at least, at most, and the seconds after which no further round starts.
+LEAST, MOST, BUDGET = 5, 31, 8.0
+#: The level of a row's interval; with fewer than six rounds it is that of the least and the largest ratio.
+LEVEL = 0.95
+
+Clock = Callable[[Callable[[], object]], float]
+
+
+class Pair(NamedTuple):
+    """``ours`` and ``theirs`` do the same work: ``number`` ``unit``s per call.
+
+    ``answers`` says how the answers of the two compare. ``clock`` gives the seconds of one call.
+    """
+
+    group: str
+    what: str
+    against: str
+    ours: Callable[[], object]
+    theirs: Callable[[], object]
+    number: int
+    unit: str
+    answers: str
+    clock: Clock | None = None
+    budget: float = BUDGET
+
+
+Source = Iterator[Pair | Skipped]
+
+
+def wall(call: Callable[[], object]) -> float:
+    """Seconds of one call by the wall clock."""
+    started = time.perf_counter()
+    call()
+    return time.perf_counter() - started
+
+
+def measure(pair: Pair) -> Row:
+    """Time the two sides alternately, after one call of each that is not counted."""
+    clock = pair.clock or wall
+    if pair.clock is None:
+        pair.ours()
+        pair.theirs()
+    ours: list[float] = []
+    theirs: list[float] = []
+    started = time.perf_counter()
+    while len(ours) < LEAST or (len(ours) < MOST and time.perf_counter() - started < pair.budget):
+        sides = [(pair.ours, ours), (pair.theirs, theirs)]
+        for call, taken in sides if len(ours) % 2 == 0 else reversed(sides):
+            taken.append(clock(call))
+    low, high = median_interval([b / a for a, b in zip(ours, theirs, strict=True)])
+    return Row(
+        group=pair.group,
+        what=pair.what,
+        against=pair.against,
+        unit=pair.unit,
+        ours_ms=round(1000 * float(np.median(ours)) / pair.number, 4),
+        theirs_ms=round(1000 * float(np.median(theirs)) / pair.number, 4),
+        ratio=round(float(np.median(theirs)) / float(np.median(ours)), 3),
+        low=round(low, 3),
+        high=round(high, 3),
+        rounds=len(ours),
+        answers=pair.answers,
+    )
+
+
+def median_interval(values: list[float]) -> tuple[float, float]:
+    """An interval for the median from order statistics, of at least 95% if there are six values or more.
+
+    The number of values below the median is binomial(n, 1/2); no other property of the times is used.
+    """
+    from scipy.stats import binom
+
+    n = len(values)
+    rank = int(binom.ppf((1 - LEVEL) / 2, n, 0.5))  # 0 for fewer than six values
+    rank = max(1, rank)
+    ordered = sorted(values)
+    return ordered[rank - 1], ordered[n - rank]

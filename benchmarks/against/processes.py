@@ -1,0 +1,76 @@
+"""Cold start: the CPU time of a whole process, against an empty Python and a script on bare libraries."""
+
+from __future__ import annotations
+
+import resource
+import subprocess
+import sys
+from collections.abc import Callable, Iterator
+from functools import partial
+from itertools import count
+
+from benchmarks.against.pairs import Pair
+from benchmarks.against.table import Row, Start
+from benchmarks.against.world import ROOT, World, named
+from branchrank.embedders.minilm import find_model
+
+GROUP = "cold start"
+#: Seconds in which the rounds of one process begin.
+BUDGET = 10.0
+#: CPU seconds of each process that the project promises, on Symfony's index.
+BOUNDS = {"--help": 0.15, "--vector-store exact": 0.7, "--vector-store chroma": 1.6}
+SCRIPT = """
+import sys
+import chromadb
+from sentence_transformers import SentenceTransformer
+model = SentenceTransformer(sys.argv[1], device="cpu", local_files_only=True)
+collection = chromadb.PersistentClient(path=sys.argv[2]).get_collection("chunks")
+vector = model.encode(sys.argv[3], normalize_embeddings=True, show_progress_bar=False)
+found = collection.query(query_embeddings=[vector], n_results=5)
+print(found["ids"][0], found["documents"][0][0])
+"""
+
+
+def pairs(world: World) -> Iterator[Pair]:
+    """``retrieve.py`` against an empty Python, three ways, and against a script on the bare libraries."""
+    data = str(world.folder.data_dir.resolve())
+    numbers = count(1)
+
+    def ours(flags: str) -> float:
+        # A question of its own each time, whose vector is in no cache.
+        question = [] if flags == "--help" else ["--data-dir", data, f"how do I compare run {next(numbers)}"]
+        return cpu_seconds("retrieve.py", *flags.split(), *question)
+
+    empty = partial(cpu_seconds, "-c", "")
+    for flags in BOUNDS:
+        yield _pair(f"retrieve.py {flags}", "an empty Python", partial(ours, flags), empty)
+    libraries = f"script: {named('sentence-transformers')}, {named('chromadb')}"
+    folder, model = str(world.scratch / "chroma"), str(find_model())
+    script = partial(cpu_seconds, "-c", SCRIPT, model, folder, "how do I compare two runs")
+    chroma = "--vector-store chroma"
+    yield _pair(f"retrieve.py {chroma}", libraries, partial(ours, chroma), script)
+
+
+def _pair(what: str, against: str, ours: Callable[[], float], theirs: Callable[[], float]) -> Pair:
+    def clock(side: Callable[[], object]) -> float:
+        return theirs() if side is theirs else ours()
+
+    return Pair(GROUP, what, against, ours, theirs, 1, "process, CPU", "-", clock, BUDGET)
+
+
+def starts(rows: list[Row]) -> list[Start]:
+    """The CPU seconds of each process beside its bound."""
+    found = {row.what.partition(" ")[2]: row for row in reversed(rows) if row.group == GROUP}
+    return [
+        Start(command=f"retrieve.py {flags}", cpu_s=round(found[flags].ours_ms / 1000, 3), bound_s=bound)
+        for flags, bound in BOUNDS.items()
+        if flags in found
+    ]
+
+
+def cpu_seconds(*arguments: str) -> float:
+    """CPU seconds of one Python process and of those that it waited for."""
+    before = resource.getrusage(resource.RUSAGE_CHILDREN)
+    subprocess.run([sys.executable, *arguments], check=True, capture_output=True, cwd=ROOT)
+    after = resource.getrusage(resource.RUSAGE_CHILDREN)
+    return after.ru_utime + after.ru_stime - before.ru_utime - before.ru_stime

@@ -1,0 +1,54 @@
+"""BM25 against PyTerrier, where its package and Terrier's jar are on this machine; nothing is downloaded."""
+
+from __future__ import annotations
+
+import importlib.util
+from pathlib import Path
+
+from benchmarks.against.lexical import DEPTH, GROUP, WHAT
+from benchmarks.against.pairs import Pair, Source
+from benchmarks.against.table import Skipped
+from benchmarks.against.world import World, named
+from branchrank.settings import Bm25Settings
+from branchrank.stores.analyzer import analyzer
+from branchrank.stores.bm25 import Bm25Index
+
+#: Where PyTerrier keeps the jars that it has downloaded.
+JARS = Path.home() / ".pyterrier"
+
+
+def pairs(world: World) -> Source:
+    """One pair, or the reason why there is none."""
+    jars = sorted(JARS.glob("terrier-assemblies-*.jar"))
+    if not jars:
+        reason = f"there is no Terrier jar in {JARS}; PyTerrier downloads one from Maven Central on first use"
+        yield Skipped(group=GROUP, against="PyTerrier", reason=reason)
+        return
+    if importlib.util.find_spec("pyterrier") is None:
+        yield Skipped(group=GROUP, against="PyTerrier", reason="the package python-terrier is not installed")
+        return
+    import pyterrier
+
+    settings = Bm25Settings(k1=1.2, b=0.75)
+    analyze = analyzer(settings)
+    indexer = pyterrier.IterDictIndexer(
+        str(world.scratch / "terrier"), stemmer=None, stopwords=None, tokeniser="whitespace"
+    )
+    documents = ({"docno": str(n), "text": _words(analyze(text))} for n, text in enumerate(world.terms))
+    retriever = pyterrier.terrier.Retriever(indexer.index(documents), wmodel="BM25", num_results=DEPTH)
+    ours = Bm25Index.build(world.ids, world.terms, settings)
+    yield Pair(
+        GROUP,
+        WHAT,
+        named("python-terrier"),
+        lambda: [ours.search(query, DEPTH) for query in world.queries],
+        lambda: [retriever.search(_words(analyze(query))) for query in world.queries],
+        len(world.queries),
+        "question",
+        "not compared: Terrier's BM25 has another formula",
+    )
+
+
+def _words(tokens: list[str]) -> str:
+    """The tokens as words that Terrier's query language does not interpret."""
+    return " ".join(token.replace(".", "_").replace("'", "_") for token in tokens)

@@ -1,0 +1,190 @@
+"""The table of a run: its records, its JSON file, its Markdown, and the check against an earlier one."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from pathlib import Path
+
+import msgspec
+
+#: A ratio is worse than an earlier one if its whole interval is below this share of it.
+TOLERATED = 0.8
+_REWRITE = "fix: make bench WRITE=--write"
+
+
+class Row(msgspec.Struct, frozen=True, kw_only=True):
+    """One comparison. Times are medians in milliseconds per ``unit``; ``ratio`` is theirs over ours.
+
+    ``low`` and ``high`` are a 95% interval for the median ratio of a round.
+    """
+
+    group: str
+    what: str
+    against: str
+    unit: str
+    ours_ms: float
+    theirs_ms: float
+    ratio: float
+    low: float
+    high: float
+    rounds: int
+    answers: str
+
+    @property
+    def key(self) -> tuple[str, str, str]:
+        """What the row compares. The version of the other program is not part of it."""
+        return self.group, self.what, self.against.split(" ")[0]
+
+
+class Skipped(msgspec.Struct, frozen=True, kw_only=True):
+    """A comparison that was not made, and why."""
+
+    group: str
+    against: str
+    reason: str
+
+
+class Start(msgspec.Struct, frozen=True, kw_only=True):
+    """CPU seconds of a whole process, the median of its rounds, and the bound that it is to stay under."""
+
+    command: str
+    cpu_s: float
+    bound_s: float
+
+
+class Rate(msgspec.Struct, frozen=True, kw_only=True):
+    """Hit rates of a system on the questions, as shares of 1."""
+
+    system: str
+    questions: int
+    rates: dict[str, float]
+
+
+class Machine(msgspec.Struct, frozen=True, kw_only=True):
+    """Where and under which load a table was measured; loads are averages over one minute."""
+
+    cpu: str
+    cores: int
+    python: str
+    load_before: float
+    load_after: float
+
+
+class Corpus(msgspec.Struct, frozen=True, kw_only=True):
+    """What was searched; ``digest`` is that of the corpus in the index's manifest."""
+
+    name: str
+    digest: str
+    chunks: int
+    questions: int
+
+
+class Table(msgspec.Struct, frozen=True, kw_only=True):
+    """Everything that one run measured."""
+
+    machine: Machine
+    corpus: Corpus
+    seconds: float
+    rows: list[Row]
+    starts: list[Start]
+    rates: list[Rate]
+    skipped: list[Skipped]
+
+
+class UnreadableTableError(Exception):
+    """A table's file is missing or is not one; the message says what to do."""
+
+
+def read_table(path: Path) -> Table:
+    """Read a table. Raises :class:`UnreadableTableError`."""
+    try:
+        return msgspec.json.decode(path.read_bytes(), type=Table)
+    except (OSError, msgspec.MsgspecError) as error:
+        raise UnreadableTableError(
+            f"{path} is not a table: {error}\nfix: make bench WRITE=--write"
+        ) from error
+
+
+def write_table(path: Path, table: Table) -> None:
+    """Write a table as indented JSON."""
+    path.write_bytes(msgspec.json.format(msgspec.json.encode(table), indent=2) + b"\n")
+
+
+def problems(now: Table, before: Table) -> list[str]:
+    """What is worse than in the earlier table, a sentence each.
+
+    Raises :class:`UnreadableTableError` if the two are over different corpora.
+    """
+    if (now.corpus.digest, now.corpus.questions) != (before.corpus.digest, before.corpus.questions):
+        raise UnreadableTableError(
+            f"the tables are over different corpora: {now.corpus.name} ({now.corpus.questions} questions) "
+            f"now, {before.corpus.name} ({before.corpus.questions} questions) before\n{_REWRITE}"
+        )
+    rows = {row.key: row for row in now.rows}
+    found = []
+    for row in before.rows:
+        same = rows.get(row.key)
+        name = f"{row.what} against {row.key[-1]}"
+        if same is None:
+            found.append(f"{name}: not measured now")
+        elif same.high < TOLERATED * row.ratio:
+            found.append(
+                f"{name}: {same.ratio:.2f} [{same.low:.2f}, {same.high:.2f}] now, {row.ratio:.2f} before: "
+                f"{1 - same.ratio / row.ratio:.0%} worse"
+            )
+    return found
+
+
+def markdown(table: Table) -> str:
+    """The table for people."""
+    corpus, machine = table.corpus, table.machine
+    parts = [
+        f"{corpus.name}: {corpus.chunks:,} chunks, {corpus.questions} questions. {machine.cpu}, "
+        f"{machine.cores} cores, Python {machine.python}. Load {machine.load_before:.1f} before, "
+        f"{machine.load_after:.1f} after the run, which took {table.seconds / 60:.1f} minutes.",
+        _grid(
+            ("what", "against", "BranchRank", "the other", "ratio", "95% interval", "rounds", "answers"),
+            [
+                (
+                    row.what,
+                    row.against,
+                    f"{_time(row.ours_ms)} per {row.unit}",
+                    _time(row.theirs_ms),
+                    f"**{row.ratio:.2f}**",
+                    f"{row.low:.2f} to {row.high:.2f}",
+                    str(row.rounds),
+                    row.answers,
+                )
+                for row in table.rows
+            ],
+        ),
+    ]
+    if table.skipped:
+        lines = (f"- {each.against}: {each.reason}." for each in table.skipped)
+        parts.append("Not compared:\n\n" + "\n".join(lines))
+    if table.starts:
+        rows = [(f"`{each.command}`", f"{each.cpu_s:.2f}", f"{each.bound_s:.2f}") for each in table.starts]
+        parts.append(_grid(("process", "CPU seconds", "bound"), rows))
+    if table.rates:
+        measures = list(table.rates[0].rates)
+        parts.append(
+            _grid(
+                ("system", "questions", *measures),
+                [
+                    (each.system, str(each.questions), *(f"{100 * each.rates[m]:.0f}%" for m in measures))
+                    for each in table.rates
+                ],
+            )
+        )
+    return "\n\n".join(parts) + "\n"
+
+
+def _time(milliseconds: float) -> str:
+    if milliseconds >= 1000:
+        return f"{milliseconds / 1000:.2f} s"
+    return f"{milliseconds:.3g} ms" if milliseconds >= 0.01 else f"{1000 * milliseconds:.2g} µs"
+
+
+def _grid(header: Sequence[str], rows: Sequence[Sequence[str]]) -> str:
+    lines = [header, ["---"] * len(header), *rows]
+    return "\n".join("| " + " | ".join(line) + " |" for line in lines)

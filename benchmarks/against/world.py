@@ -1,0 +1,110 @@
+"""What every comparison works on: an index of all-MiniLM-L6-v2, its texts and vectors, and questions."""
+
+from __future__ import annotations
+
+import importlib.util
+import platform
+from collections.abc import Iterator
+from contextlib import contextmanager
+from importlib.metadata import version
+from pathlib import Path
+from tempfile import TemporaryDirectory
+from typing import NamedTuple
+
+import numpy as np
+
+from benchmarks.against.table import Skipped
+from branchrank.embedders.minilm import MODEL
+from branchrank.embedders.protocol import Vectors
+from branchrank.index import Index, build_index, open_index
+from branchrank.index.workspace_folder import WorkspaceFolder, configure
+from branchrank.questions.question_files import load_questions
+from branchrank.records import Question
+from branchrank.stores.indexed_text import chunk_terms, embedded_text
+
+ROOT = Path(__file__).parents[2]
+SAMPLE = ROOT / "data" / "sample"
+#: Searched if both exist and nothing else is named.
+LARGER = (ROOT / "data" / "symfony", ROOT.parent / "shared" / "questions" / "symfony-dev.jsonl")
+
+
+class World(NamedTuple):
+    """``texts`` are what is embedded for the chunks of ``ids``, ``terms`` what BM25 reads of them.
+
+    ``matrix`` has the unit vector of each chunk, ``asked`` that of each question.
+    """
+
+    folder: WorkspaceFolder
+    index: Index
+    questions: list[Question]
+    questions_file: Path
+    ids: list[str]
+    texts: list[str]
+    terms: list[str]
+    matrix: Vectors
+    asked: Vectors
+    scratch: Path
+
+    @property
+    def queries(self) -> list[str]:
+        """The texts of the questions."""
+        return [question.question for question in self.questions]
+
+
+@contextmanager
+def opened(data_dir: Path | None, questions: Path | None) -> Iterator[World]:
+    """Open the named workspace, or Symfony's if it is there, or an index of the bundled sample."""
+    with TemporaryDirectory() as name:
+        scratch = Path(name)
+        if data_dir is None and all(path.exists() for path in LARGER):
+            data_dir, questions = LARGER[0], questions or LARGER[1]
+        if data_dir is None:
+            data_dir, questions = scratch / "data", questions or SAMPLE / "questions.jsonl"
+            configure(data_dir, corpus=SAMPLE / "corpus", settings={"index.embedder": MODEL})
+            build_index(WorkspaceFolder.open(data_dir)).close()
+        flags = {"index.vector_store": "exact", "index.embedder_precision": "float32"}
+        folder = WorkspaceFolder.open(data_dir, flags=flags)
+        path = questions or SAMPLE / "questions.jsonl"
+        loaded = load_questions(path)
+        with open_index(folder) as index:
+            if index.manifest.embedder.model != MODEL:
+                raise SystemExit(
+                    f"{data_dir} is not an index by {MODEL}\nfix: branchrank index --data-dir {data_dir} "
+                    f"--embedder {MODEL}"
+                )
+            chunks = list(index.chunks.values())
+            asked = np.array([index.embedder.embed_query(each.question) for each in loaded])
+            yield World(
+                folder,
+                index,
+                loaded,
+                path,
+                [chunk.id for chunk in chunks],
+                [embedded_text(chunk) for chunk in chunks],
+                [chunk_terms(chunk) for chunk in chunks],
+                np.array([index.exact_vectors.vector(chunk.id) for chunk in chunks]),
+                asked,
+                scratch,
+            )
+
+
+def named(package: str) -> str:
+    """A package with its version, such as ``bm25s 0.3.16``."""
+    return f"{package} {version(package)}"
+
+
+def missing(group: str, package: str, module: str = "") -> Skipped | None:
+    """The skipped comparison if a package is not installed."""
+    if importlib.util.find_spec(module or package.replace("-", "_")) is not None:
+        return None
+    return Skipped(
+        group=group, against=package, reason="the package is not installed (`make bench` installs it)"
+    )
+
+
+def cpu_name() -> str:
+    """The processor's name."""
+    path = Path("/proc/cpuinfo")
+    lines = path.read_text(encoding="utf-8").splitlines() if path.exists() else []
+    names = [line.partition(":")[2].strip() for line in lines if line.startswith("model name")]
+    return names[0] if names else platform.processor() or platform.machine()

@@ -1,0 +1,133 @@
+"""How often the interval of a difference holds for graded measures: AP and nDCG on few queries.
+
+    python benchmarks/coverage_graded.py                  # every cell; about 2 minutes
+    python benchmarks/coverage_graded.py --samples 300    # quicker, noisier
+
+1. Both systems' scores are beta-distributed and correlated (a Gaussian copula); either may find nothing and
+   score 0, and a share of the queries are ties. Each query is a page of its own. In half of the cells both
+   systems are equal; in the other half the candidate has a higher mean.
+2. Each sample gets the interval of the library (now) and the one that it had before: z**2 added questions,
+   half of them at -1 and half at 1 (padded).
+3. Printed are the shares of samples whose interval holds the true difference (goal: .93), beside the test
+   where the test decides about 0; the mean widths; the shares in which the interval alone and the test
+   disagree about 0; and the shares in which the test rejects at 5%.
+"""
+
+from __future__ import annotations
+
+import argparse
+from typing import NamedTuple
+
+import numpy as np
+from coverage import Floats, beside_verdicts, holds, padded, rejected, short, table, width
+
+from branchrank.measures.clustering import PageTotals
+from branchrank.measures.intervals import difference_bounds
+
+QUERIES = (20, 50, 300)
+
+
+class Kind(NamedTuple):
+    """How scores are drawn: shares of ties and of zeros, two beta distributions, and their correlation."""
+
+    ties: float
+    zeros: float
+    baseline: tuple[float, float]
+    candidate: tuple[float, float]
+    correlation: float
+
+
+KINDS = {
+    "AP": Kind(0.3, 0.2, (0.6, 1.4), (0.8, 1.4), 0.8),
+    "AP, close systems": Kind(0.0, 0.0, (1.2, 2.8), (1.4, 2.8), 0.97),
+    "nDCG": Kind(0.4, 0.1, (2.0, 2.0), (2.4, 2.0), 0.6),
+    "nDCG, nine in ten tie": Kind(0.9, 0.3, (0.5, 1.5), (1.5, 1.5), 0.3),
+}
+
+
+def quantiles(shape: tuple[float, float], normal: Floats) -> Floats:
+    """The beta quantiles where the normal distribution has ``normal``."""
+    from scipy.special import ndtr
+    from scipy.stats import beta
+
+    grid = np.linspace(0, 1, 4_001)
+    return np.round(np.interp(ndtr(normal), beta.cdf(grid, *shape), grid), 4)
+
+
+def differences(kind: Kind, queries: int, count: int, *, equal: bool) -> Floats:
+    """Differences (count, queries), candidate - baseline."""
+    random = np.random.default_rng([queries, int(100 * kind.ties), int(equal)])
+    size = (count, queries)
+    first = random.standard_normal(size)
+    second = kind.correlation * first + np.sqrt(1 - kind.correlation**2) * random.standard_normal(size)
+    a = quantiles(kind.baseline, first)
+    b = quantiles(kind.baseline if equal else kind.candidate, second)
+    luck = random.random(size)
+    a = np.where(luck < kind.zeros, 0.0, a)
+    b = np.where(np.where(random.random(size) < 0.7, luck, random.random(size)) < kind.zeros, 0.0, b)
+    return np.where(random.random(size) < kind.ties, 0.0, np.round(b - a, 4))
+
+
+def true_difference(kind: Kind) -> float:
+    """The expected difference of a candidate that is not equal."""
+    (a, b), (c, d) = kind.baseline, kind.candidate
+    return (1 - kind.ties) * (1 - kind.zeros) * (c / (c + d) - a / (a + b))
+
+
+class Shares(NamedTuple):
+    """What was counted in one cell: before and now."""
+
+    held: tuple[float, ...]
+    width: tuple[float, ...]
+    disagreed: tuple[float, ...]
+    rejected: float
+
+
+def measure(kind: Kind, queries: int, count: int, *, equal: bool) -> Shares:
+    """Simulate one cell."""
+    drawn = differences(kind, queries, count, equal=equal)
+    totals = PageTotals(
+        sums=drawn,
+        squares=(drawn**2).sum(-1),
+        non_zero=np.count_nonzero(drawn, axis=-1).astype(np.float64),
+        sizes=np.ones(queries),
+    )
+    rejects = rejected(totals)
+    truth = 0.0 if equal else true_difference(kind)
+    found = padded(totals), difference_bounds(totals, hits=False)
+    return Shares(
+        held=tuple(holds(beside_verdicts(each, totals, rejects), truth) for each in found),
+        width=tuple(map(width, found)),
+        disagreed=tuple(
+            float(np.mean(((each[0] > 0) | (each[1] < 0)) != rejects)) for each in found if each is not None
+        ),
+        rejected=float(rejects.mean()),
+    )
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawTextHelpFormatter)
+    parser.add_argument("--samples", type=int, default=2_000, help="samples per cell (default 2000)")
+    count = parser.parse_args().samples
+    print(f"{count:,} samples per cell; padded → now; widths in points\n")
+    rows, least = [], 1.0
+    for name, kind in KINDS.items():
+        for queries in QUERIES:
+            for equal in (True, False):
+                found = measure(kind, queries, count, equal=equal)
+                least = min(least, found.held[-1])
+                rows.append(
+                    (
+                        name,
+                        str(queries),
+                        "0" if equal else f"{100 * true_difference(kind):.1f}",
+                        *(" → ".join(map(short, each)) for each in found[:3]),
+                        short(found.rejected),
+                    )
+                )
+    table(("measure", "n", "difference", "coverage", "width", "interval against test", "rejected"), rows)
+    print(f"\nNow: least coverage {short(least)}.")
+
+
+if __name__ == "__main__":
+    main()

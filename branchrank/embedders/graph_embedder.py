@@ -1,0 +1,114 @@
+"""An embedder that runs one text at a time through an ONNX graph.
+
+Each text is tokenised, truncated, and encoded separately. Several threads share the texts, the longest first;
+the results are in the order of the texts.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+from typing import TYPE_CHECKING, TypeVar
+
+import numpy as np
+from numpy.typing import NDArray
+
+from branchrank.embedders.onnx_encoder import OnnxEncoder
+from branchrank.embedders.protocol import DocumentVectors, EmbedderIdentity, Vectors, unit_rows
+from branchrank.errors import ModelError
+from branchrank.printable import encodable
+from branchrank.progress import Progress, no_progress
+
+if TYPE_CHECKING:
+    from tokenizers import Tokenizer
+
+Made = TypeVar("Made")
+
+
+class GraphEmbedder:
+    """``encoder`` over the ids of ``tokenizer``, which truncates and doesn't pad, on ``threads`` threads."""
+
+    def __init__(
+        self, identity: EmbedderIdentity, tokenizer: Tokenizer, encoder: OnnxEncoder, threads: int
+    ) -> None:
+        self.identity = identity
+        self._tokenizer = tokenizer
+        self._encoder = encoder
+        self._threads = threads
+
+    def embed_documents(self, texts: Sequence[str], progress: Progress = no_progress) -> Vectors:
+        """One unit row per text."""
+        rows = np.empty((len(texts), self.identity.dimension), dtype=np.float32)
+        for number, row in self._each(self._pooled, self._documents(texts), progress):
+            rows[number] = row
+        return self._unit(rows)
+
+    def embed_query(self, text: str) -> Vectors:
+        """The unit vector of a query."""
+        row: Vectors = self._unit(self._pooled(self.identity.query_prefix + text)[np.newaxis])[0]
+        return row
+
+    def embed_documents_and_tokens(
+        self, texts: Sequence[str], progress: Progress = no_progress
+    ) -> DocumentVectors:
+        """The unit row of each text and of its tokens, including special tokens and those of the prefix."""
+        vectors = np.empty((len(texts), self.identity.dimension), dtype=np.float32)
+        tokens: list[Vectors] = [np.empty(0, dtype=np.float32)] * len(texts)
+        for number, (row, rows) in self._each(self._pooled_and_rows, self._documents(texts), progress):
+            vectors[number], tokens[number] = row, self._unit(rows)
+        return DocumentVectors(self._unit(vectors), tokens)
+
+    def embed_query_tokens(self, text: str) -> Vectors:
+        """The unit rows of a query's own tokens: without special tokens and those of the prefix."""
+        prefix = self.identity.query_prefix
+        ids = self._ids(prefix + text)
+        _, rows = self._encoder.pooled_and_rows(ids)
+        own = np.flatnonzero(~np.isin(ids, self._special()))
+        before = len(self._tokenizer.encode(prefix, add_special_tokens=False).ids)
+        kept: Vectors = self._unit(rows)[own[before:]]
+        return kept
+
+    def _documents(self, texts: Sequence[str]) -> list[str]:
+        return [self.identity.document_prefix + text for text in texts]
+
+    def _special(self) -> list[int]:
+        decoder = self._tokenizer.get_added_tokens_decoder()
+        return [number for number, token in decoder.items() if token.special]
+
+    def _each(
+        self, work: Callable[[str], Made], texts: Sequence[str], progress: Progress
+    ) -> Iterator[tuple[int, Made]]:
+        """Yield the number of each text and the result of ``work`` for it, the longest texts first."""
+        longest_first = sorted(range(len(texts)), key=lambda number: -len(texts[number]))
+        with ThreadPoolExecutor(self._threads, thread_name_prefix="embed") as pool:
+            results = pool.map(lambda number: work(texts[number]), longest_first)
+            for done, (number, result) in enumerate(zip(longest_first, results, strict=True), start=1):
+                yield number, result
+                progress("embed", done, len(texts))
+
+    def _pooled(self, text: str) -> Vectors:
+        return self._encoder.pooled(self._ids(text))
+
+    def _pooled_and_rows(self, text: str) -> tuple[Vectors, Vectors]:
+        return self._encoder.pooled_and_rows(self._ids(text))
+
+    def _ids(self, text: str) -> NDArray[np.int64]:
+        return np.array(self._tokenizer.encode(encodable(text)).ids, dtype=np.int64)
+
+    def _unit(self, rows: Vectors) -> Vectors:
+        return unit_rows(rows, origin=self.identity.model)
+
+
+def read_tokenizer(folder: Path, max_tokens: int, *, model: str, remedy: str) -> Tokenizer:
+    """The tokenizer of ``model`` in ``folder``, truncating at ``max_tokens``. Raises :class:`ModelError`."""
+    from tokenizers import Tokenizer
+
+    path = folder / "tokenizer.json"
+    try:
+        tokenizer = Tokenizer.from_file(str(path))
+    except Exception as error:  # the library raises plain ``Exception``
+        raise ModelError(f"{path} of {model} can't be read: {error}", remedy=remedy) from error
+    tokenizer.no_padding()
+    tokenizer.enable_truncation(max_tokens)
+    return tokenizer

@@ -1,0 +1,47 @@
+"""Replace the linear layers of an ONNX model by products of 8-bit integers.
+
+1. The weights of each output channel are rounded to -127..127 times a scale, its largest magnitude over 127.
+2. The inputs of a layer are rounded while it runs (dynamic quantisation), with one scale for the whole text.
+3. Embeddings, attention scores, norms and activations stay float32.
+
+On all-MiniLM-L6-v2 the cosine to the float32 vector is 0.995 on average. Docs: ``docs/embedders.md``.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+_DOMAIN = "com.microsoft"
+
+
+def quantized(model: Any) -> Any:
+    """Return ``model`` with every ``Gemm`` over a contained weight ``(outputs, inputs)`` in 8 bits."""
+    from onnx import helper, numpy_helper
+
+    graph = model.graph
+    contained = {tensor.name: tensor for tensor in graph.initializer}
+    nodes, replaced = [], set()
+    for node in graph.node:
+        if node.op_type != "Gemm" or node.input[1] not in contained:
+            nodes.append(node)
+            continue
+        inputs, name, *bias = node.input
+        replaced.add(name)
+        weight = numpy_helper.to_array(contained[name]).T
+        scale = np.maximum(np.abs(weight).max(axis=0), np.finfo(np.float32).tiny) / 127
+        rounded = np.round(weight / scale).astype(np.int8)
+        parts = {"int8": rounded, "scale": scale.astype(np.float32), "zero": np.zeros_like(rounded[0])}
+        graph.initializer.extend(
+            numpy_helper.from_array(np.ascontiguousarray(array), f"{name}_{part}")
+            for part, array in parts.items()
+        )
+        names = [inputs, *(f"{name}_{part}" for part in parts), *bias]
+        nodes.append(helper.make_node("DynamicQuantizeMatMul", names, node.output, domain=_DOMAIN))
+    kept = [tensor for tensor in graph.initializer if tensor.name not in replaced]
+    for field, values in ((graph.node, nodes), (graph.initializer, kept)):
+        del field[:]
+        field.extend(values)
+    model.opset_import.append(helper.make_opsetid(_DOMAIN, 1))
+    return model
