@@ -75,6 +75,11 @@ class Node(Record, frozen=True, kw_only=True):
     own_line_end: int | None = None
 
     @property
+    def has_lines(self) -> bool:
+        """Whether the own span has lines, so that the node can be a hit."""
+        return self.line_start is not None and (self.own_line_end or 0) >= self.line_start
+
+    @property
     def own_span(self) -> Span | None:
         """Lines from the node's heading to the line before its first child's heading."""
         if self.line_start is None or self.own_line_end is None:

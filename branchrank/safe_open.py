@@ -18,7 +18,7 @@ import secrets
 import shutil
 import stat
 from collections.abc import Iterator
-from io import BufferedReader, BytesIO
+from io import BufferedReader, BufferedWriter, BytesIO
 from pathlib import Path
 from typing import IO
 
@@ -83,12 +83,22 @@ def write_beneath(root: Path, relative: str, content: bytes) -> None:
 
 def write_stream_beneath(root: Path, relative: str, content: IO[bytes]) -> None:
     """Like :func:`write_beneath`, for content that is read in blocks."""
+    with writer_beneath(root, relative) as stream:
+        shutil.copyfileobj(content, stream, 1 << 20)
+
+
+@contextlib.contextmanager
+def writer_beneath(root: Path, relative: str) -> Iterator[BufferedWriter]:
+    """Open a temporary file that becomes the file ``relative`` below ``root`` when the block ends.
+
+    See :func:`write_beneath`. After an error the temporary file is removed.
+    """
     with _folder_of(root, relative, create=True) as (folder, name):
         temporary = f".{secrets.token_hex(8)}.tmp"
         descriptor = os.open(temporary, _NEW_FILE, 0o666, dir_fd=folder)
         try:
             with os.fdopen(descriptor, "wb") as stream:
-                shutil.copyfileobj(content, stream, 1 << 20)
+                yield stream
                 stream.flush()
                 os.fsync(stream.fileno())
             os.replace(temporary, name, src_dir_fd=folder, dst_dir_fd=folder)

@@ -26,6 +26,7 @@ from branchrank.workspace_tree import WorkspaceTree
 if TYPE_CHECKING:
     from branchrank.index.adoption import Adoption
     from branchrank.index.calibration import Calibration
+    from branchrank.index.reader import CheckedIndex
 
 AnyPath = str | PathLike[str]
 #: A name, a system, an object with ``retrieve(query, k)``, or a function of the same arguments.
@@ -270,6 +271,20 @@ class Workspace(Searcher):
             filters=arguments.texts("filters", filters, "file_path=guide/*"),
         )
         return Run.of(run_and_report(plan, fresh=fresh, notify=folder.notify, progress=progress))
+
+    def check(self) -> CheckedIndex:
+        """Read every file of the index and compare it with the digest it was built with.
+
+        Opening compares only files that changed since they were last compared. Raises
+        :class:`~branchrank.errors.ArtifactError` that names the first damaged file.
+
+        >>> from branchrank import Workspace
+        >>> Workspace.open("data").check().files > 5
+        True
+        """
+        from branchrank.index.reader import check_index
+
+        return check_index(self._folder)
 
     def calibrate(self, questions: AnyPath | None = None) -> Calibration:
         """Measure the distance threshold that keeps the nearest chunk of 95 in 100 questions, for this model.

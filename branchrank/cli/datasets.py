@@ -8,7 +8,8 @@ from typing import Literal
 
 import click
 
-from branchrank.cli.terminal import Command
+from branchrank.cli.latex import latex_option
+from branchrank.cli.terminal import Command, safe
 from branchrank.errors import UsageError
 
 Form = Literal["text", "markdown", "csv"]
@@ -32,8 +33,15 @@ Form = Literal["text", "markdown", "csv"]
     help="How to print it.",
 )
 @click.option("--output", type=click.Path(path_type=Path, dir_okay=False), help="Write it to a file instead.")
+@latex_option
 def datasets(
-    runs: tuple[str, ...], primary: str, baseline: str, delta: float | None, form: Form, output: Path | None
+    runs: tuple[str, ...],
+    primary: str,
+    baseline: str,
+    delta: float | None,
+    form: Form,
+    output: Path | None,
+    latex: Path | None,
 ) -> None:
     """Compare systems over several datasets: the macro average with its interval, and a stratified test.
 
@@ -54,6 +62,8 @@ def datasets(
         baseline=baseline,
         delta=delta,
     )
+    if latex is not None:
+        click.echo(f"written: {safe(str(found.write(latex, 'latex')))}", err=True)
     if output is not None:
         click.echo(f"written: {found.write(output, form)}")
     elif form == "text":

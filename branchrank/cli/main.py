@@ -27,6 +27,7 @@ VERBS: dict[str, tuple[str, str]] = {
     "list": ("runs:list_runs", "List the runs."),
     "show": ("runs:show_run", "Print a run's table."),
     "search": ("search", "Search the SQLite file: keyword, semantic or hybrid."),
+    "check": ("check", "Compare every file of the index with its digest."),
     "calibrate": ("calibrate", "Suggest a distance threshold for the embedding model."),
     "compare": ("compare:compare", "Compare two runs question by question."),
     "datasets": ("datasets:datasets", "Compare systems over several datasets: macro average and test."),
@@ -49,7 +50,7 @@ VERBS: dict[str, tuple[str, str]] = {
 #: Heading of ``--help`` -> its verbs. Every verb is below one of them.
 HEADINGS: dict[str, tuple[str, ...]] = {
     "Start": ("demo", "init"),
-    "Index documents": ("index", "pageindex", "corpus", "adopt", "calibrate"),
+    "Index documents": ("index", "pageindex", "corpus", "adopt", "check", "calibrate"),
     "Search": ("retrieve", "hybrid", "search", "tui", "serve", "mcp"),
     "Write questions": ("questions",),
     "Benchmark": ("benchmark", "run", "beir", "resume", "tune", "power"),

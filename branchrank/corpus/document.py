@@ -90,3 +90,24 @@ class Document(Record, frozen=True, kw_only=True):
     labels: tuple[Label, ...] = ()
     references: tuple[Reference, ...] = ()
     notes: tuple[str, ...] = ()
+
+
+class DocumentOutline(Record, frozen=True, kw_only=True):
+    """What a build keeps of a document while it reads the others; ``title`` is that of the file's section."""
+
+    source: str
+    title: str
+    digest: str
+    line_count: int
+    toctree: tuple[str, ...]
+
+    @classmethod
+    def of(cls, document: Document) -> DocumentOutline:
+        """The outline of a document."""
+        return cls(
+            source=document.source,
+            title=document.sections[0].title,
+            digest=document.digest,
+            line_count=document.line_count,
+            toctree=document.toctree,
+        )

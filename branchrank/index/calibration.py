@@ -12,14 +12,13 @@ from __future__ import annotations
 
 import math
 import random
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Collection, Iterable
 
 from branchrank.embedders.protocol import Vectors
 from branchrank.index.manifest import DistanceCalibration
-from branchrank.records import Record
+from branchrank.records import Node, Record
 from branchrank.settings import DISTANCE_THRESHOLD
 from branchrank.stores.vectors import LARGEST_DISTANCE, VectorStore, squared_distance
-from branchrank.tree.navigate import Tree
 
 COVERAGE = 0.95
 PROBES = 100
@@ -72,11 +71,15 @@ def nearest_distances(
     return [squared_distance(vectors.search(embed(query), 1)[0].score) for query in queries]
 
 
-def probe_queries(tree: Tree) -> list[str]:
-    """At most 100 distinct titles of sections, drawn by a fixed seed; the same for the same tree."""
-    titles = sorted({node.title.strip() or node.id for node in tree.sections})
+def probe_title(node: Node) -> str:
+    """What a probe asks for a section: its title, or its id if that is empty."""
+    return node.title.strip() or node.id
+
+
+def probe_queries(titles: Collection[str]) -> list[str]:
+    """At most 100 distinct titles of sections, drawn by a fixed seed; the same for the same titles."""
     draw = random.Random(SEED)  # noqa: S311 - a seeded draw
-    return draw.sample(titles, min(PROBES, len(titles)))
+    return draw.sample(sorted(titles), min(PROBES, len(titles)))
 
 
 def distance_calibration(distances: Iterable[float]) -> DistanceCalibration:

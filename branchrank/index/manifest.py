@@ -11,14 +11,14 @@ from typing import TypeVar
 
 import msgspec
 
-from branchrank.artifacts import NOT_JSON, digest_file, digest_stream, write_bytes
+from branchrank.artifacts import NOT_JSON, digest_file, write_bytes
 from branchrank.embedders.protocol import EmbedderIdentity
 from branchrank.errors import ArtifactError
 from branchrank.records import Record
-from branchrank.safe_open import open_beneath, read_file
+from branchrank.safe_open import read_file
 from branchrank.settings import DISTANCE_THRESHOLD, Bm25Settings, IndexSettings
 
-SCHEMA_VERSION = 1
+SCHEMA_VERSION = 2
 R = TypeVar("R", bound=Record)
 
 
@@ -126,21 +126,3 @@ def file_digests(directory: Path) -> dict[str, str]:
     """SHA-256 of every file below ``directory`` by its relative path, sorted."""
     files = (path for path in directory.rglob("*") if path.is_file())
     return {path.relative_to(directory).as_posix(): digest_file(path) for path in sorted(files)}
-
-
-def check_digests(directory: Path, digests: dict[str, str]) -> None:
-    """Raise :class:`ArtifactError` naming the first file that is missing or not as it was built."""
-    for name, digest in digests.items():
-        path = directory / name
-        try:
-            with open_beneath(directory, name) as stream:
-                found = digest_stream(stream)
-        except OSError as error:
-            raise ArtifactError(
-                f"cannot read {path}: {error.strerror}", remedy="rebuild the index: branchrank index"
-            ) from error
-        if found != digest:
-            raise ArtifactError(
-                f"{path} is damaged: it is not the file that was built",
-                remedy="rebuild the index: branchrank index",
-            )

@@ -3,24 +3,22 @@
 1. The current generation is pinned, so that a build can't delete it.
 2. It must have the current schema, the requested settings, and the current state of the corpus: each file's
    size and modification time, and where these differ its digest, are compared with the manifest.
-3. Every file of the index must have the digest it was built with; those of the token vectors are checked on
-   first use. Chroma's database file changes whenever it is opened; it is checked by a probe query before its
-   first answer.
-4. Parts are read when they are first used: a BM25 query loads neither vectors nor a model.
+3. Every file of the index must have the digest it was built with, or the stamp that it got when it was last
+   compared (:mod:`branchrank.index.stamps`); those of the token vectors are checked on first use. Chroma's
+   database file changes whenever it is opened; it is checked by a probe query before its first answer.
+4. Parts are mapped into memory when they are first used, and records are decoded one by one: opening takes
+   the same time whatever the size, and a BM25 query loads neither vectors nor a model.
 5. BM25 weights for settings other than those of the build are computed on first use and stored next to them.
 """
 
 from __future__ import annotations
 
 import contextlib
-from collections import defaultdict
-from collections.abc import Callable, Mapping, Sequence
-from functools import cached_property
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from functools import cached_property, lru_cache
 from pathlib import Path
-from types import MappingProxyType
-from typing import TypeVar
 
-from branchrank.artifacts import digest_file, digest_of, read_jsonl
+from branchrank.artifacts import digest_file, digest_of
 from branchrank.corpus.discovery import discover
 from branchrank.embedders import Embedder, open_embedder
 from branchrank.embedders.nothing import NONE
@@ -31,11 +29,12 @@ from branchrank.index.manifest import (
     BuildReport,
     DistanceCalibration,
     Manifest,
-    check_digests,
     read_record,
 )
+from branchrank.index.records_file import RecordsFile
+from branchrank.index.stamps import check_digests
 from branchrank.index.workspace_folder import WorkspaceFolder, without_credentials
-from branchrank.records import Chunk, Node
+from branchrank.records import Chunk, Node, Record
 from branchrank.settings import Bm25Settings, IndexSettings
 from branchrank.stores.bm25 import Bm25Index
 from branchrank.stores.indexed_text import chunk_terms, node_terms
@@ -45,8 +44,6 @@ from branchrank.stores.vectors_exact import ExactVectors, load_vectors
 from branchrank.tree.navigate import Tree
 from branchrank.tree.store import load_nodes
 
-T = TypeVar("T")
-
 BUILD = "build.json"
 CHUNKS = "chunks.jsonl"
 NODES = "pageindex/nodes.jsonl"
@@ -54,6 +51,14 @@ VECTORS = "vectors.npy"
 TOKENS = "tokens"
 CHROMA = "chroma"
 COLLECTION = "vectors"
+
+
+class CheckedIndex(Record, frozen=True, kw_only=True):
+    """The files of a generation that have the digests they were built with, and their size together."""
+
+    directory: str
+    files: int
+    bytes: int
 
 
 class Index:
@@ -74,7 +79,7 @@ class Index:
         self._pin = pin
         self._notify = workspace.notify
         self._opened: list[VectorStore] = []
-        self._chunks_by_node: dict[str, tuple[Chunk, ...]] = {}
+        self._chunks_of = lru_cache(maxsize=1 << 14)(self._overlapping_chunks)
 
     def __enter__(self) -> Index:
         return self
@@ -89,10 +94,9 @@ class Index:
         self._pin.release()
 
     @cached_property
-    def chunks(self) -> Mapping[str, Chunk]:
+    def chunks(self) -> RecordsFile[Chunk]:
         """Every chunk by id, in the order of the corpus."""
-        chunks = read_jsonl(self.directory / CHUNKS, Chunk, error=ArtifactError, remedy="branchrank index")
-        return MappingProxyType({chunk.id: chunk for chunk in chunks})
+        return RecordsFile(self.directory, CHUNKS, Chunk)
 
     @cached_property
     def tree(self) -> Tree:
@@ -112,7 +116,7 @@ class Index:
     @cached_property
     def vectors(self) -> VectorStore:
         """The vector store that ``--vector-store`` selects. Raises :class:`ArtifactError`."""
-        ids = tuple(self.chunks)
+        ids = self.chunks.ids
         matrix = load_vectors(self.directory / VECTORS, len(ids), self.manifest.embedder.dimension)
         store: VectorStore
         if searches_exactly(self.settings, len(ids)):
@@ -131,7 +135,7 @@ class Index:
     @cached_property
     def exact_vectors(self) -> ExactVectors:
         """Exact search over the same vectors, the reference for the recall of an approximate store."""
-        ids = tuple(self.chunks)
+        ids = self.chunks.ids
         return ExactVectors(
             ids, load_vectors(self.directory / VECTORS, len(ids), self.manifest.embedder.dimension)
         )
@@ -146,17 +150,42 @@ class Index:
         if precision is None:
             return None
         check_digests(self.directory, _tokens(self.manifest.digests, of_tokens=True))
-        return TokenFile(self.directory / TOKENS, tuple(self.chunks), precision)
+        return TokenFile(self.directory / TOKENS, self.chunks.ids, precision)
 
     @cached_property
     def bm25_chunks(self) -> Bm25Index:
         """BM25 over the chunks, with the workspace's settings."""
-        return open_bm25(self.directory, "chunks", self.chunks, chunk_terms, self.bm25_settings)
+        return self._bm25("chunks", CHUNKS, lambda: self.chunks.ids, self._chunk_texts)
 
     @cached_property
     def bm25_nodes(self) -> Bm25Index:
         """BM25 over the nodes that have lines of their own, with the workspace's settings."""
-        return open_bm25(self.directory, "nodes", nodes_with_lines(self.tree), node_terms, self.bm25_settings)
+        return self._bm25("nodes", NODES, lambda: nodes_with_lines(self.tree), self._node_texts)
+
+    def _chunk_texts(self) -> Iterator[str]:
+        return map(chunk_terms, self.chunks.stream())
+
+    def _node_texts(self) -> Iterator[str]:
+        return map(node_terms, nodes_with_lines(self.tree).values())
+
+    def _bm25(
+        self, kind: str, file: str, ids: Callable[[], Iterable[str]], texts: Callable[[], Iterable[str]]
+    ) -> Bm25Index:
+        """Load the BM25 index of this generation for these settings; build it if it is missing or damaged.
+
+        A new index is saved if the disk allows it.
+        """
+        path = bm25_path(self.directory, kind, self.bm25_settings)
+        digest = self.manifest.digests.get(file, "")
+        with contextlib.suppress(ArtifactError):
+            index = Bm25Index.load(path, root=self.directory, check=_check_file)
+            if index.settings == self.bm25_settings and index.built_from == digest:
+                return index
+        index = Bm25Index.build(ids(), texts(), self.bm25_settings, digest)
+        # On a read-only or full disk the index stays in memory.
+        with contextlib.suppress(StorageError):
+            index.save(path, root=self.directory)
+        return index
 
     @cached_property
     def embedder(self) -> Embedder:
@@ -171,20 +200,11 @@ class Index:
 
     def chunks_of(self, node_id: str) -> tuple[Chunk, ...]:
         """The chunks that are inside or overlap a node's own span, in line order; empty for a folder."""
-        known = self._chunks_by_node.get(node_id)
-        if known is None:
-            span = self.tree.node(node_id).own_span
-            near = self._chunks_by_source[span.source] if span is not None else ()
-            known = tuple(chunk for chunk in near if span is not None and span.overlap(chunk.span))
-            self._chunks_by_node[node_id] = known
-        return known
+        return self._chunks_of(node_id)
 
-    @cached_property
-    def _chunks_by_source(self) -> Mapping[str, Sequence[Chunk]]:
-        by_source = defaultdict(list)
-        for chunk in sorted(self.chunks.values(), key=lambda chunk: (chunk.line_start, chunk.line_end)):
-            by_source[chunk.source].append(chunk)
-        return by_source
+    def _overlapping_chunks(self, node_id: str) -> tuple[Chunk, ...]:
+        span = self.tree.node(node_id).own_span
+        return () if span is None else tuple(self.chunks.overlapping(span))
 
 
 def vectors_content(digests: Mapping[str, str]) -> str:
@@ -209,23 +229,8 @@ def bm25_path(directory: Path, kind: str, settings: Bm25Settings) -> Path:
     return directory / "bm25" / digest_of(settings)[:12] / kind
 
 
-def open_bm25(
-    directory: Path, kind: str, items: Mapping[str, T], terms: Callable[[T], str], settings: Bm25Settings
-) -> Bm25Index:
-    """Load the BM25 index of a generation for these settings; build it if it is missing or damaged.
-
-    A new index is saved if the disk allows it.
-    """
-    path = bm25_path(directory, kind, settings)
-    with contextlib.suppress(ArtifactError):
-        index = Bm25Index.load(path, root=directory)
-        if index.settings == settings and index.ids == tuple(items):
-            return index
-    index = Bm25Index.build(list(items), [terms(item) for item in items.values()], settings)
-    # On a read-only or full disk the index stays in memory.
-    with contextlib.suppress(StorageError):
-        index.save(path, root=directory)
-    return index
+def _check_file(root: Path, name: str, digest: str) -> None:
+    check_digests(root, {name: digest})
 
 
 def open_index(workspace: WorkspaceFolder, *, check_corpus: bool = True) -> Index:
@@ -269,6 +274,20 @@ def open_index(workspace: WorkspaceFolder, *, check_corpus: bool = True) -> Inde
     return Index(pin, manifest, report, workspace)
 
 
+def check_index(workspace: WorkspaceFolder) -> CheckedIndex:
+    """Read every file of the index and compare it with its digest, even if it has a stamp.
+
+    Raises what :func:`open_index` raises.
+    """
+    with open_index(workspace) as index:
+        digests = dict(index.manifest.digests)
+        if index.manifest.chroma == "embedded":
+            digests |= {f"{CHROMA}/{name}": digest for name, digest in index.report.chroma_digests.items()}
+        check_digests(index.directory, digests, all_files=True)
+        size = sum((index.directory / name).stat().st_size for name in digests)
+        return CheckedIndex(directory=str(index.directory), files=len(digests), bytes=size)
+
+
 def _tokens(digests: Mapping[str, str], *, of_tokens: bool) -> dict[str, str]:
     """The digests of the token vectors, which few queries read, or of the other files."""
     return {name: digest for name, digest in digests.items() if name.startswith(f"{TOKENS}/") == of_tokens}
@@ -287,7 +306,8 @@ def _check_collection(workspace: WorkspaceFolder, directory: Path, report: Build
                 f"{place} is missing: the index in {workspace.data_dir} searches its vectors in Chroma",
                 remedy=remedy,
             )
-    check_digests(directory, report.chroma_digests)
+    digests = {f"{CHROMA}/{name}": digest for name, digest in report.chroma_digests.items()}
+    check_digests(directory.parent, digests)
 
 
 def measured_distance(workspace: WorkspaceFolder) -> DistanceCalibration:

@@ -9,7 +9,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import ExitStack, suppress
 from functools import partial
 from pathlib import Path
@@ -22,8 +22,9 @@ from branchrank.embedders.shards import TokenTask
 from branchrank.errors import ArtifactError
 from branchrank.execution import Executor
 from branchrank.index.generations import MANIFEST
-from branchrank.index.manifest import Manifest, check_digests, read_record
+from branchrank.index.manifest import Manifest, read_record
 from branchrank.index.reader import CHUNKS, TOKENS
+from branchrank.index.stamps import check_digests
 from branchrank.index.workspace_folder import WorkspaceFolder
 from branchrank.progress import Progress
 from branchrank.ranking.maxsim import TokenPrecision, TokenVectors, quantise
@@ -36,7 +37,7 @@ def keep_token_vectors(
     workspace: WorkspaceFolder,
     embedder: Embedder,
     executor: Executor,
-    chunks: Sequence[Chunk],
+    chunks: Mapping[str, Chunk],
     directory: Path,
     progress: Progress,
 ) -> dict[str, Vectors]:
@@ -49,7 +50,7 @@ def keep_token_vectors(
     if precision is None:
         return {}
     model = token_embedder(embedder, workspace.index_settings.embedder)
-    texts = [embedded_text(chunk) for chunk in chunks]
+    texts = [embedded_text(chunk) for chunk in chunks.values()]
     keys = cache_keys(model.identity, model.identity.document_prefix, texts)
     with ExitStack() as held:
         known = _previous(workspace, precision, held)

@@ -11,7 +11,7 @@ from __future__ import annotations
 from pathlib import Path
 
 from branchrank.artifacts import read_jsonl
-from branchrank.corpus.loading import Corpus
+from branchrank.corpus.loading import Corpus, CorpusOutline
 from branchrank.errors import ArtifactError, InputError
 from branchrank.records import Chunk, Record, Span
 from branchrank.tree.check import check_nodes
@@ -31,7 +31,7 @@ class _GivenChunk(Record, frozen=True, kw_only=True):
     breadcrumb: str = ""
 
 
-def given_nodes(path: Path, corpus: Corpus) -> Tree:
+def given_nodes(path: Path, corpus: Corpus | CorpusOutline) -> Tree:
     """Read the user's tree. Raises :class:`InputError` when it is not a tree of this corpus."""
     try:
         tree = load_nodes(path)
@@ -49,7 +49,7 @@ def given_nodes(path: Path, corpus: Corpus) -> Tree:
     return tree
 
 
-def given_chunks(path: Path, corpus: Corpus, tree: Tree) -> list[Chunk]:
+def given_chunks(path: Path, corpus: Corpus | CorpusOutline, tree: Tree) -> list[Chunk]:
     """Read the user's chunks, in the file's order. Raises :class:`InputError`, which names the line."""
     line_counts = {document.source: document.line_count for document in corpus.documents}
     seen: set[str] = set()

@@ -4,7 +4,7 @@ The q-percentile of n times is the ceil(q n)-th smallest. Its upper bound is the
 r with P(Bin(n, q) <= r - 1) >= confidence: it makes no assumption about the distribution. A 95% bound on p95
 exists from n = 59 on, where 1 - 0.95**n first reaches 0.95. For a smaller n the printed words name the order
 statistic and say that there is no bound. The two-sided interval is that of two order statistics, with half of
-the error on each side (Hahn and Meeker 1991, section 5.2); for p50 it exists from n = 6 on, for p95 from 73.
+the error on each side (Hahn and Meeker 1991, section 5.2); for p50 it exists from n = 6 on, for p95 from 72.
 """
 
 from __future__ import annotations

@@ -58,7 +58,7 @@ def latency(run: RunData) -> Section:
                 "predictors interleaved in a seeded order after one query each, whose time stands under "
                 "first query: index and models are open by then, so a new process takes longer. Compute is "
                 "the whole without the wait for an LLM. CPU counts all threads of the process. The "
-                "intervals are two-sided, by order statistics; p95 has one from 73 queries on, from 59 on an "
+                "intervals are two-sided, by order statistics; p95 has one from 72 queries on, from 59 on an "
                 "upper bound alone, and below that none."
             ),
             Table(

@@ -17,6 +17,7 @@ from branchrank.measures.stratified import StratifiedComparison
 from branchrank.printable import safe
 from branchrank.records import Record
 from branchrank.report.blocks import Block, Cell, Paragraph, Points, Report, Section, Strong, Table
+from branchrank.report.latex import datasets_latex
 from branchrank.report.markdown import markdown
 from branchrank.report.terminal import PIPE_WIDTH, PipedConsole, say
 from branchrank.runs.csv_text import table_csv
@@ -37,7 +38,7 @@ from branchrank.runs.words import (
 if TYPE_CHECKING:
     import pandas as pd
 
-Form = Literal["text", "markdown", "csv"]
+Form = Literal["text", "markdown", "csv", "latex"]
 
 
 class DatasetReport(Record, frozen=True, kw_only=True):
@@ -46,9 +47,11 @@ class DatasetReport(Record, frozen=True, kw_only=True):
     comparison: DatasetComparison
 
     def text(self, form: Form = "text") -> str:
-        """The report as plain ``text``, ``markdown`` or ``csv``."""
+        """The report as plain ``text``, ``markdown``, ``csv`` or ``latex``."""
         if form == "text":
             return str(self)
+        if form == "latex":
+            return datasets_latex(self.comparison)
         return as_markdown(self.comparison) if form == "markdown" else as_csv(self.comparison)
 
     def write(self, path: str | Path, form: Form = "markdown") -> Path:

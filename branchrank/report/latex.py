@@ -9,7 +9,9 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Iterable
 
+from branchrank.runs.datasets import DatasetComparison
 from branchrank.runs.results_table import DAGGER, ResultsTable, SystemResult
 
 _ESCAPED = {
@@ -42,18 +44,53 @@ def latex(table: ResultsTable, *, label: str = "tab:results") -> str:
     letters = table.letters
     columns = ("ll" if letters else "l") + "r" * len(table.measures)
     heading = [*([""] if letters else []), "System", *map(escape, table.measures)]
+    return _environment(
+        caption(table), label, columns, heading, [_cells(table, each) for each in table.systems]
+    )
+
+
+def datasets_latex(found: DatasetComparison, *, label: str = "tab:datasets") -> str:
+    """Systems by datasets with the macro average, whose mark is that of the stratified test."""
+    columns = zip(*((*row.estimates, row.macro) for row in found.systems), strict=True)
+    best = [max(each.value for each in column) for column in columns]
+    marked = {each.candidate for each in found.comparisons if each.verdict in ("better", "worse")}
+    rows = []
+    for row in found.systems:
+        values = [each.value for each in (*row.estimates, row.macro)]
+        cells = [
+            rf"\textbf{{{value:.4f}}}" if value >= highest else f"{value:.4f}"
+            for value, highest in zip(values, best, strict=True)
+        ]
+        if row.system in marked:
+            cells[-1] += _raised(DAGGER)
+        rows.append([escape(row.system), *cells])
+    words = f"{found.measure} on each dataset, and their macro average. Bold: the highest mean."
+    if found.comparisons:
+        first = found.comparisons[0]
+        corrected = "" if first.family == 1 else f", Holm-corrected over {first.family} comparisons"
+        words += (
+            f" {DAGGER}: differs from {found.baseline} (sign-flip randomisation test by page, stratified by "
+            f"dataset; two-sided{corrected}, adjusted p below {first.alpha:g})."
+        )
+    heading = ["System", *map(escape, found.datasets), "macro average"]
+    return _environment(escape(words), label, "l" + "r" * (len(heading) - 1), heading, rows)
+
+
+def _environment(
+    caption: str, label: str, columns: str, heading: list[str], rows: Iterable[list[str]]
+) -> str:
     return "\n".join(
         [
             r"% needs \usepackage{booktabs}",
             r"\begin{table}[tb]",
             r"  \centering",
-            rf"  \caption{{{caption(table)}}}",
+            rf"  \caption{{{caption}}}",
             rf"  \label{{{label}}}",
             rf"  \begin{{tabular}}{{{columns}}}",
             r"    \toprule",
             f"    {_line(heading)}",
             r"    \midrule",
-            *(f"    {_line(_cells(table, each))}" for each in table.systems),
+            *(f"    {_line(each)}" for each in rows),
             r"    \bottomrule",
             r"  \end{tabular}",
             r"\end{table}",
@@ -86,9 +123,13 @@ def _mean(table: ResultsTable, system: SystemResult, measure: str) -> str:
     if len(table.systems) > 1 and table.is_best(system, measure):
         value = rf"\textbf{{{value}}}"
     marks = table.marks(system.name, measure)
+    return f"{value}{_raised(marks)}" if marks else value
+
+
+def _raised(marks: str) -> str:
+    """Marks without a width, so that the digits of a column are aligned."""
     raised = r"\dagger" if marks == DAGGER else rf"\mathrm{{{marks}}}"
-    # The mark takes no width, so that the digits of a column are aligned.
-    return rf"{value}\rlap{{$^{{{raised}}}$}}" if marks else value
+    return rf"\rlap{{$^{{{raised}}}$}}"
 
 
 def _line(cells: list[str]) -> str:

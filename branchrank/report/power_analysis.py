@@ -6,6 +6,7 @@ from collections.abc import Sequence
 
 from branchrank.errors import UsageError
 from branchrank.measures import power
+from branchrank.printable import safe
 from branchrank.records import Record
 from branchrank.runs.pilot import Pilot
 from branchrank.runs.words import p_value
@@ -17,11 +18,14 @@ ASSUMED = Pilot(rate=0.7, disagreement=0.2, icc=0.1, candidates=1, page_sizes=()
 class PowerAnalysis(Record, frozen=True, kw_only=True):
     """One plan per number of questions; ``icc`` is ``None`` if no two questions share a page.
 
+    ``pairs`` says how often each pair of the pilot disagreed, if the plans are for the mean of several.
+
     ``str()`` is the table that ``branchrank power`` prints.
     """
 
     plans: tuple[power.Plan, ...]
     icc: float | None = None
+    pairs: str = ""
 
     def __str__(self) -> str:
         first = self.plans[0]
@@ -29,6 +33,7 @@ class PowerAnalysis(Record, frozen=True, kw_only=True):
         lines = [
             f"Assumed: hit rate {first.rate:.2f}, {first.disagreement:.0%} of the questions answered "
             f"differently, {self._pages()}.",
+            *([self.pairs] if self.pairs else []),
             *self._table(),
             f"With {candidates} against the baseline, at least {first.unanimous} questions must differ, "
             f"all one way, for an adjusted p below {first.alpha:g}.",
@@ -103,4 +108,19 @@ def power_analysis(
         )
         for n in questions
     )
-    return PowerAnalysis(plans=plans, icc=None if pages is power.NO_SHARED_PAGES else pages.icc)
+    return PowerAnalysis(
+        plans=plans,
+        icc=None if pages is power.NO_SHARED_PAGES else pages.icc,
+        pairs=_pairs(measured) if disagreement is None else "",
+    )
+
+
+def _pairs(pilot: Pilot) -> str:
+    """Say that the disagreement is a mean, and over what; empty for one pair."""
+    if len(pilot.pairs) < 2:
+        return ""
+    each = ", ".join(f"{name} {share:.1%}" for name, share in pilot.pairs)
+    return (
+        f"That is the mean disagreement with {safe(pilot.baseline)} of {len(pilot.pairs)} candidates: "
+        f"{safe(each)}. For one of them, give its share with --disagreement."
+    )

@@ -18,6 +18,7 @@ class Pilot(Record, frozen=True, kw_only=True):
     ``rate`` is the baseline's. ``disagreement`` is the share of the questions that a candidate answers
     differently from the baseline, and ``icc`` the correlation of the differences of one page (0 to 1), both
     averaged over the ``candidates``. ``page_sizes`` counts the questions of each page that holds gold.
+    ``pairs`` has each candidate's own disagreement with the ``baseline``.
     """
 
     rate: float
@@ -25,6 +26,8 @@ class Pilot(Record, frozen=True, kw_only=True):
     icc: float
     candidates: int
     page_sizes: tuple[int, ...]
+    baseline: str = ""
+    pairs: tuple[tuple[str, float], ...] = ()
 
 
 def pilot(run: RunData, measure: str = "") -> Pilot:
@@ -50,9 +53,12 @@ def pilot(run: RunData, measure: str = "") -> Pilot:
     differences = [
         np.array([scores[name][key] - scores[baseline][key] for key in run.clusters]) for name in others
     ]
+    disagreements = [float(np.mean(each != 0)) for each in differences]
     return Pilot(
         rate=run.scores.average(baseline, chosen),
-        disagreement=float(np.mean([np.mean(each != 0) for each in differences])),
+        disagreement=float(np.mean(disagreements)),
+        baseline=baseline,
+        pairs=tuple(zip(others, disagreements, strict=True)),
         icc=float(np.mean([intraclass_correlation(page_totals(each, pages)) for each in differences])),
         candidates=len(others),
         page_sizes=tuple(sorted(Counter(pages).values(), reverse=True)),

@@ -31,12 +31,28 @@ def read_npy(stream: BinaryIO) -> NDArray[Any]:
 
 def map_npy(stream: BinaryIO) -> NDArray[Any]:
     """Memory-map the array in an open file on the disk. Raises ``ValueError`` for any other content."""
-    dtype, shape = _header(stream)
-    offset = stream.tell()
-    _check_size(os.fstat(stream.fileno()).st_size - offset, dtype, shape)
-    if not math.prod(shape):
-        return np.empty(shape, dtype)
-    return np.memmap(stream, dtype=dtype, mode="r", offset=offset, shape=shape)
+    return map_npys(stream, 1)[0]
+
+
+def map_npys(stream: BinaryIO, count: int) -> list[NDArray[Any]]:
+    """Memory-map ``count`` arrays that follow each other in an open file on the disk.
+
+    Raises ``ValueError`` for any other content.
+    """
+    arrays: list[NDArray[Any]] = []
+    size = os.fstat(stream.fileno()).st_size
+    for number in range(count):
+        dtype, shape = _header(stream)
+        offset = stream.tell()
+        end = offset + dtype.itemsize * math.prod(shape)
+        # The last array ends where the file does; the others do not end after it.
+        _check_size(size - offset if number == count - 1 else min(end, size) - offset, dtype, shape)
+        if math.prod(shape):
+            arrays.append(np.memmap(stream, dtype=dtype, mode="r", offset=offset, shape=shape))
+        else:
+            arrays.append(np.empty(shape, dtype))
+        stream.seek(end)
+    return arrays
 
 
 def _header(stream: BinaryIO) -> tuple[np.dtype[Any], tuple[int, ...]]:

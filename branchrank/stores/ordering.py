@@ -7,27 +7,23 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-
 import numpy as np
 from numpy.typing import NDArray
 
 FloatArray = NDArray[np.floating]
 IntArray = NDArray[np.intp]
+TieOrder = NDArray[np.int32]
 
 #: Rows rescored at once; limits the memory if very many rows tie.
 _BLOCK = 4096
 
 
-def tie_order(ids: Sequence[str]) -> IntArray:
-    """The position of each id in the sorted list of ids: shape ``(len(ids),)``."""
-    order = np.empty(len(ids), dtype=np.intp)
-    order[sorted(range(len(ids)), key=ids.__getitem__)] = np.arange(len(ids))
-    return order
+def best(scores: FloatArray, ties: TieOrder, n: int, *, rows: IntArray | None = None) -> IntArray:
+    """The indices of the ``n`` best ``scores``, best first; all of them if there are fewer than ``n``.
 
-
-def best(scores: FloatArray, ties: IntArray, n: int) -> IntArray:
-    """The indices of the ``n`` best ``scores``, best first; all of them if there are fewer than ``n``."""
+    Equal scores are ordered by ``ties``, which has an entry for each score, or for each row if the scores are
+    those of some ``rows``.
+    """
     count = min(n, len(scores))
     if count <= 0:
         return np.empty(0, dtype=np.intp)
@@ -36,7 +32,7 @@ def best(scores: FloatArray, ties: IntArray, n: int) -> IntArray:
         pool = np.flatnonzero(scores >= threshold)
     else:
         pool = np.arange(len(scores))
-    order = np.lexsort((ties[pool], -scores[pool]))
+    order = np.lexsort((ties[pool if rows is None else rows[pool]], -scores[pool]))
     return pool[order[:count]]
 
 

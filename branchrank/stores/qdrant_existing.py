@@ -5,8 +5,7 @@
    mode. The folder is copied first (opening a shard changes it), without following links and up to a maximum
    size. The points of the local mode are pickles. They are read as data
    (:mod:`branchrank.stores.pickled_data`), never unpickled, and loaded into a shard in a temporary folder.
-3. Of several dense vectors, the one named ``dense`` is searched, else the only one with the model's
-   dimension. Of several sparse vectors, the one named ``sparse`` is searched, else the only one.
+3. :mod:`branchrank.stores.qdrant_layout` says which of its vectors are searched.
 4. A key is a point's id as text. Scores are Qdrant's; distances (Euclid, Manhattan) are negated.
 """
 
@@ -18,41 +17,32 @@ import tempfile
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import ExitStack
 from pathlib import Path
-from typing import Any, NamedTuple, Protocol
+from typing import Any, Protocol
 
 import msgspec
-import numpy as np
 
 from branchrank.embedders.protocol import Vectors
 from branchrank.errors import ArtifactError, UsageError, or_else
 from branchrank.records import Scored
 from branchrank.safe_open import copy_folder
 from branchrank.stores.pickled_data import read_pickled
-from branchrank.stores.qdrant_points import BATCH, DENSE, SPARSE, SparseWeights, edge
+from branchrank.stores.qdrant_layout import (
+    REMEDY,
+    DenseVector,
+    Layout,
+    LocalModeMeta,
+    StoredLayout,
+    StoredVectors,
+    chosen_layout,
+    stored_vectors,
+)
+from branchrank.stores.qdrant_points import BATCH, SparseWeights, edge
 from branchrank.stores.qdrant_server import TIMEOUT_S, connect, failures, rest_models
 from branchrank.stores.vectors import check_query
 
 MOST_BYTES = 16 << 30
 MOST_FILES = 10_000
-_DISTANCES = ("Euclid", "Manhattan")
 _RECORDS = frozenset(f"qdrant_client.http.models.models.{name}" for name in ("PointStruct", "SparseVector"))
-_REMEDY = "name another collection, or leave --qdrant-collection out to search the index's own chunks"
-
-
-class Layout(NamedTuple):
-    """The vectors that are searched: their names, the dense size, and whether a smaller value is nearer."""
-
-    dense: str
-    size: int
-    distance: bool
-    sparse: str | None
-
-
-class StoredVectors(NamedTuple):
-    """A point's dense and sparse vector; either may be missing."""
-
-    dense: Vectors | None
-    sparse: SparseWeights | None
 
 
 class ExistingCollection(Protocol):
@@ -77,6 +67,9 @@ class ExistingCollection(Protocol):
 
     def sparse(self, query: SparseWeights, n: int, keys: Sequence[str] | None = None) -> list[Scored]:
         """The ``n`` best points by the sparse vectors, among ``keys`` if given; ties by key."""
+
+    def maxsim(self, tokens: Vectors, keys: Sequence[str]) -> list[Scored]:
+        """Qdrant's MaxSim (a sum) of a query's token vectors with points that have tokens."""
 
     def close(self) -> None:
         """Close files or connections."""
@@ -115,8 +108,12 @@ class _Served:
                 parameters = self._client.get_collection(name).config.params
             found = parameters.vectors
             named = found if isinstance(found, Mapping) else {"": found}
-            dense = {key: (each.size, str(each.distance)) for key, each in named.items() if each is not None}
-            self.layout = _layout(self.place, dense, parameters.sparse_vectors or {}, dimension)
+            dense = {
+                key: DenseVector(each.size, str(each.distance), each.multivector_config is not None)
+                for key, each in named.items()
+                if each is not None
+            }
+            self.layout = chosen_layout(self.place, dense, parameters.sparse_vectors or {}, dimension)
         except BaseException:
             self._client.close()
             raise
@@ -151,6 +148,11 @@ class _Served:
             return []
         vector = rest_models().SparseVector(indices=query.indices, values=query.values)
         return _ranked(self._query(vector, self.layout.sparse, n, keys))
+
+    def maxsim(self, tokens: Vectors, keys: Sequence[str]) -> list[Scored]:
+        if self.layout.tokens is None or not keys or not len(tokens):
+            return []
+        return _ranked(self._query(tokens.tolist(), self.layout.tokens, len(keys), keys))
 
     def close(self) -> None:
         self._client.close()
@@ -192,19 +194,19 @@ class _Shard:
         shards = [each for each in (path / name, path) if (each / "edge_config.json").is_file()]
         if shards and (shards[0] != path or path.name == name):
             self._copy(shards[0], copy)
-            config = msgspec.json.decode((copy / "edge_config.json").read_bytes(), type=_Config)
-            self.layout = _layout(self.place, *config.described(), dimension)
+            config = msgspec.json.decode((copy / "edge_config.json").read_bytes(), type=StoredLayout)
+            self.layout = chosen_layout(self.place, *config.described(), dimension)
             return edge().EdgeShard.load(str(copy))
         if not (path / "meta.json").is_file():
             inside = sorted(each.parent.name for each in path.glob("*/edge_config.json"))
             raise _missing(self.place, name, [*inside, *([path.name] if shards else [])])
         folder = copy.with_name("local")
         self._copy(path, folder)
-        collections = msgspec.json.decode((folder / "meta.json").read_bytes(), type=_Meta).collections
+        collections = msgspec.json.decode((folder / "meta.json").read_bytes(), type=LocalModeMeta).collections
         if name not in collections:
             raise _missing(self.place, name, list(collections))
         dense, sparse = collections[name].described()
-        self.layout = _layout(self.place, dense, sparse, dimension)
+        self.layout = chosen_layout(self.place, dense, sparse, dimension)
         return _loaded(folder / "collection" / name / "storage.sqlite", self.layout, dense, copy)
 
     def _copy(self, source: Path, target: Path) -> None:
@@ -212,7 +214,7 @@ class _Shard:
             copy_folder(source, target, most_bytes=MOST_BYTES, most_files=MOST_FILES)
         except OSError as error:
             where = f": {error.filename}" if error.filename else ""
-            raise ArtifactError(f"cannot copy {source}{where}: {error.strerror}", remedy=_REMEDY) from error
+            raise ArtifactError(f"cannot copy {source}{where}: {error.strerror}", remedy=REMEDY) from error
 
     def payloads(self) -> Iterator[tuple[str, dict[str, Any]]]:
         request, offset = edge().ScrollRequest, None
@@ -240,6 +242,11 @@ class _Shard:
         vector = edge().SparseVector(indices=query.indices, values=query.values)
         return _ranked(self._query(vector, self.layout.sparse, n, keys))
 
+    def maxsim(self, tokens: Vectors, keys: Sequence[str]) -> list[Scored]:
+        if self.layout.tokens is None or not keys or not len(tokens):
+            return []
+        return _ranked(self._query(tokens.tolist(), self.layout.tokens, len(keys), keys))
+
     def close(self) -> None:
         self._resources.close()
 
@@ -265,43 +272,29 @@ class _Shard:
         except (ArtifactError, UsageError):
             raise
         except Exception as error:  # the engine raises nothing narrower
-            raise ArtifactError(f"{self.place} can't be read: {error}", remedy=_REMEDY) from error
+            raise ArtifactError(f"{self.place} can't be read: {error}", remedy=REMEDY) from error
 
 
-class _Vector(msgspec.Struct):
-    size: int
-    distance: str
-
-
-class _Config(msgspec.Struct):
-    """A collection's layout, as it is stored in both kinds of folder."""
-
-    vectors: dict[str, Any]
-    sparse_vectors: dict[str, Any] | None = None
-
-    def described(self) -> tuple[dict[str, tuple[int, str]], Mapping[str, Any]]:
-        """Size and distance of each dense vector by name ("" if unnamed), and the sparse vectors by name."""
-        named = {"": self.vectors} if "size" in self.vectors else self.vectors
-        decoded = msgspec.convert(named, dict[str, _Vector])
-        return {key: (each.size, each.distance) for key, each in decoded.items()}, self.sparse_vectors or {}
-
-
-class _Meta(msgspec.Struct):
-    """``meta.json`` of the local mode."""
-
-    collections: dict[str, _Config]
-
-
-def _loaded(storage: Path, layout: Layout, dense: Mapping[str, tuple[int, str]], folder: Path) -> Any:
+def _loaded(storage: Path, layout: Layout, dense: Mapping[str, DenseVector], folder: Path) -> Any:
     """Create a shard in ``folder`` with the points of a local-mode database."""
     qdrant = edge()
     folder.mkdir()
-    distance = getattr(qdrant.Distance, dense[layout.dense][1])
+    vectors = {
+        name: qdrant.EdgeVectorParams(
+            size=dense[name].size,
+            distance=getattr(qdrant.Distance, dense[name].distance),
+            multivector_config=qdrant.MultiVectorConfig(qdrant.MultiVectorComparator.MaxSim)
+            if dense[name].several
+            else None,
+        )
+        for name in (layout.dense, layout.tokens)
+        if name is not None
+    }
     sparse = {layout.sparse or "": qdrant.EdgeSparseVectorParams(modifier=qdrant.Modifier.Idf)}
     shard = qdrant.EdgeShard.create(
         str(folder),
         qdrant.EdgeConfig(
-            vectors={layout.dense: qdrant.EdgeVectorParams(size=layout.size, distance=distance)},
+            vectors=vectors,
             sparse_vectors={} if layout.sparse is None else sparse,
             wal_enabled=False,
         ),
@@ -310,13 +303,15 @@ def _loaded(storage: Path, layout: Layout, dense: Mapping[str, tuple[int, str]],
         database.execute("PRAGMA trusted_schema = OFF")
         for (content,) in database.execute("SELECT point FROM points ORDER BY rowid"):
             point = read_pickled(content, _RECORDS)
-            vectors = _stored(point["vector"], layout)
+            stored = stored_vectors(point["vector"], layout)
             kept: dict[str, Any] = {}
-            if vectors.dense is not None:
-                kept[layout.dense] = vectors.dense.tolist()
-            if vectors.sparse is not None and layout.sparse is not None:
+            if stored.dense is not None:
+                kept[layout.dense] = stored.dense.tolist()
+            if stored.tokens is not None and layout.tokens is not None:
+                kept[layout.tokens] = stored.tokens.tolist()
+            if stored.sparse is not None and layout.sparse is not None:
                 kept[layout.sparse] = qdrant.SparseVector(
-                    indices=vectors.sparse.indices, values=vectors.sparse.values
+                    indices=stored.sparse.indices, values=stored.sparse.values
                 )
             made = qdrant.Point(id=point["id"], vector=kept, payload=point["payload"] or {})
             shard.update(qdrant.UpdateOperation.upsert_points([made]))
@@ -324,46 +319,12 @@ def _loaded(storage: Path, layout: Layout, dense: Mapping[str, tuple[int, str]],
     return shard
 
 
-def _layout(
-    place: str, dense: Mapping[str, tuple[int, str]], sparse: Mapping[str, object], dimension: int
-) -> Layout:
-    fitting = [name for name, (size, _) in dense.items() if size == dimension]
-    chosen = [DENSE] if DENSE in dense else fitting if len(fitting) == 1 else list(dense)
-    if len(chosen) != 1:
-        sizes = ", ".join(f"{name or 'unnamed'} of {size}" for name, (size, _) in dense.items()) or "none"
-        raise ArtifactError(
-            f"{place} needs exactly one dense vector of {dimension} dimensions: {sizes}", remedy=_REMEDY
-        )
-    size, distance = dense[chosen[0]]
-    if size != dimension:
-        raise ArtifactError(
-            f"{place} has vectors of {size} dimensions, the index's embedder gives {dimension}",
-            remedy="index with the collection's model: branchrank index --embedder NAME --data-dir DIR",
-        )
-    names = [SPARSE] if SPARSE in sparse else list(sparse)
-    return Layout(chosen[0], size, distance in _DISTANCES, names[0] if len(names) == 1 else None)
-
-
 def _missing(place: str, name: str, names: Sequence[str]) -> ArtifactError:
-    return ArtifactError(f"there is no {place.removeprefix('the ')}{or_else(name, names)}", remedy=_REMEDY)
-
-
-def _stored(vector: Any, layout: Layout) -> StoredVectors:
-    """A point's vectors, from the form in which Qdrant, its client or its pickles represent them."""
-    named = vector if isinstance(vector, Mapping) else {"": vector}
-    dense = named.get(layout.dense)
-    sparse = named.get(layout.sparse) if layout.sparse is not None else None
-    if isinstance(sparse, Mapping):
-        weights = SparseWeights(list(sparse["indices"]), list(sparse["values"]))
-    elif sparse is not None:
-        weights = SparseWeights(list(sparse.indices), list(sparse.values))
-    return StoredVectors(
-        None if dense is None else np.asarray(dense, dtype=np.float32), None if sparse is None else weights
-    )
+    return ArtifactError(f"there is no {place.removeprefix('the ')}{or_else(name, names)}", remedy=REMEDY)
 
 
 def _in_order(points: Sequence[Any], keys: Sequence[str], layout: Layout) -> list[StoredVectors]:
-    found = {str(point.id): _stored(point.vector, layout) for point in points}
+    found = {str(point.id): stored_vectors(point.vector, layout) for point in points}
     return [found.get(key, StoredVectors(None, None)) for key in keys]
 
 

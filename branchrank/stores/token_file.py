@@ -21,6 +21,7 @@ from branchrank.artifacts import storage_errors
 from branchrank.errors import ArtifactError
 from branchrank.ranking.maxsim import TokenPrecision, TokenVectors
 from branchrank.stores.npy_file import read_npy
+from branchrank.stores.strings import Strings
 
 VALUES, SCALES, OFFSETS, KEYS = "values", "scales.npy", "offsets.npy", "keys.npy"
 _NUMBERS: dict[TokenPrecision, type[np.int8] | type[np.float16]] = {"int8": np.int8, "fp16": np.float16}
@@ -47,7 +48,7 @@ class TokenFile:
     def __init__(self, directory: Path, ids: Sequence[str], precision: TokenPrecision) -> None:
         """Map the files. Raises :class:`ArtifactError` if they do not contain one entry per id."""
         self.precision = precision
-        self._row = {key: row for row, key in enumerate(ids)}
+        self._ids = Strings.of(ids)
         try:
             self._offsets = _load(directory / OFFSETS, np.int64)
             self._scales = _load(directory / SCALES, np.float32)
@@ -76,7 +77,7 @@ class TokenFile:
 
     def vectors(self, key: str) -> TokenVectors:
         """The token vectors of a chunk. Raises ``KeyError`` for an unknown id."""
-        row = self._row[key]
+        row = self._ids.row(key)
         first, last = self._offsets[row : row + 2]
         return TokenVectors(self._values[first:last], self._scales[first:last])
 

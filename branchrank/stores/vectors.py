@@ -29,7 +29,7 @@ class VectorStore(Protocol):
     """Finds the nearest vectors in a fixed set of unit vectors."""
 
     @property
-    def ids(self) -> tuple[str, ...]:
+    def ids(self) -> Sequence[str]:
         """The ids, in the order of the corpus."""
 
     def search(self, vector: Vectors, n: int) -> list[Scored]:

@@ -127,7 +127,7 @@ class ChromaVectors:
         )
 
     @property
-    def ids(self) -> tuple[str, ...]:
+    def ids(self) -> Sequence[str]:
         """The ids, in the order of the rows."""
         return self._exact.ids
 

@@ -11,7 +11,6 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from functools import cached_property
 from pathlib import Path
 
 import numpy as np
@@ -23,7 +22,8 @@ from branchrank.errors import ArtifactError
 from branchrank.records import Scored
 from branchrank.safe_open import open_beneath
 from branchrank.stores.npy_file import map_npy
-from branchrank.stores.ordering import IntArray, best, cosines, tie_order
+from branchrank.stores.ordering import IntArray, best, cosines
+from branchrank.stores.strings import Strings
 from branchrank.stores.vectors import check_query
 
 
@@ -59,22 +59,16 @@ class ExactVectors:
             raise ArtifactError(
                 f"{len(ids)} ids but {len(matrix)} vectors", remedy="rebuild the index: branchrank index"
             )
-        self._ids = tuple(ids)
-        # Use a plain view, because indexing the rows of a ``memmap`` object is slow.
-        self._matrix = np.asarray(matrix)
-        self._row = {key: row for row, key in enumerate(self._ids)}
-
-    @cached_property
-    def _ties(self) -> IntArray:
-        return tie_order(self._ids)
+        self._ids = Strings.of(ids)
+        self.matrix = np.asarray(matrix)
 
     @property
     def dimension(self) -> int:
         """Number of components of a vector."""
-        return int(self._matrix.shape[1])
+        return int(self.matrix.shape[1])
 
     @property
-    def ids(self) -> tuple[str, ...]:
+    def ids(self) -> Strings:
         """The ids, in the order of the rows."""
         return self._ids
 
@@ -84,7 +78,7 @@ class ExactVectors:
         count = min(n, len(self._ids))
         if count <= 0:
             return []
-        rough = np.vecdot(self._matrix, vector.astype(np.float32))
+        rough = np.vecdot(self.matrix, vector.astype(np.float32))
         threshold = np.partition(rough, len(rough) - count)[len(rough) - count]
         # The error of a float32 dot product of d terms is at most d * eps / 2 times both lengths; double it.
         length = max(1.0, float(np.linalg.norm(vector)))
@@ -97,24 +91,24 @@ class ExactVectors:
         scores = self.score(rows, vector)
         return [
             Scored(self._ids[rows[index]], float(scores[index]))
-            for index in best(scores, self._ties[rows], n)
+            for index in best(scores, self._ids.ties, n, rows=rows)
         ]
 
     def score(self, rows: IntArray, vector: Vectors) -> NDArray[np.float64]:
         """Cosine similarity of the given rows with a unit vector, shape ``(len(rows),)``."""
-        return cosines(self._matrix, rows, vector)
+        return cosines(self.matrix, rows, vector)
 
     def scores(self, vector: Vectors, keys: Sequence[str]) -> NDArray[np.float64]:
         """Cosines of some ids; see :class:`~branchrank.stores.vectors.VectorStore`."""
-        return self.score(np.array([self._row[key] for key in keys], dtype=np.intp), vector)
+        return self.score(np.array([self._ids.row(key) for key in keys], dtype=np.intp), vector)
 
     def row(self, key: str) -> int:
         """The row of an id. Raises ``KeyError`` for an unknown id."""
-        return self._row[key]
+        return self._ids.row(key)
 
     def vector(self, key: str) -> Vectors:
         """The vector of an id, shape ``(d,)``."""
-        return np.array(self._matrix[self._row[key]])
+        return np.array(self.matrix[self._ids.row(key)])
 
     def close(self) -> None:
         """Do nothing: the memory map is closed when the object is deleted."""

@@ -29,7 +29,7 @@ def problems(system: System) -> list[str]:
         found.append("asks for an LLM but names no endpoint")
     if system.rerank.method == "cross-encoder" and not system.rerank.cross_encoder:
         found.append("asks for a cross-encoder but names no model")
-    if system.unit != "chunk" and system.rescore.method == "maxsim":
+    if system.unit != "chunk" and system.rescore.method == "maxsim" and (found or not _keeps_tokens(system)):
         found.append(f"rescores {system.unit}s by maxsim: only chunks have token vectors")
     if system.unit == "span" and system.rerank.method != "none":
         found.append("reranks spans: only chunks and nodes can be reranked")
@@ -38,6 +38,11 @@ def problems(system: System) -> list[str]:
     if not found and system.passages.order == "scores":
         found += _passage_problems(system)
     return [f"system {system.name!r} {problem}" for problem in found]
+
+
+def _keeps_tokens(system: System) -> bool:
+    """Whether a store of the system's spans can hold their token vectors."""
+    return system.unit == "span" and any(branch_kind(each.kind).keeps_tokens for each in system.searched)
 
 
 def _passage_problems(system: System) -> list[str]:

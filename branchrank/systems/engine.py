@@ -31,6 +31,7 @@ import msgspec
 
 from branchrank.embedders.cache import EmbeddingCache
 from branchrank.embedders.token_cache import TokenCache
+from branchrank.errors import UsageError
 from branchrank.index import Index
 from branchrank.ranking.evidence import evidence
 from branchrank.ranking.expansion import expand
@@ -313,7 +314,13 @@ class Engine:
             for branch in system.searched:
                 if branch.kind not in self._stores:
                     self._stores[branch.kind] = branch_kind(branch.kind).open_maxsim(self._opening)
-            return next(filter(None, (self._stores[branch.kind] for branch in system.searched)), None)
+            found = next(filter(None, (self._stores[branch.kind] for branch in system.searched)), None)
+        if found is None and system.unit != "chunk":
+            raise UsageError(
+                f"system {system.name!r} rescores by maxsim, but the collection has no token vectors",
+                remedy="add a multivector of the model's token vectors to it, or leave rescore out",
+            )
+        return found
 
     def _search(self, kind: str) -> Search:
         """The search function of a branch kind, opened on first use."""

@@ -107,16 +107,12 @@ class Sources:
         """BM25 scores of the given chunks."""
         bm25 = self.index.bm25_chunks
         scores = self.memo.get(("bm25 scores", query), lambda: bm25.scores(query))
-        return {chunk: float(scores[self._chunk_rows[chunk]]) for chunk in chunks}
+        return {chunk: float(scores[bm25.ids.row(chunk)]) for chunk in chunks}
 
     @cached_property
     def hittable(self) -> frozenset[str]:
         """The nodes that can be hits: those with lines of their own."""
         return frozenset(self.index.bm25_nodes.ids)
-
-    @cached_property
-    def _chunk_rows(self) -> dict[str, int]:
-        return {chunk: row for row, chunk in enumerate(self.index.bm25_chunks.ids)}
 
     def cosines(self, query: str, chunks: Sequence[str]) -> dict[str, float]:
         """Cosine similarities of the query to the given chunks, equal to those of a vector search."""
@@ -130,7 +126,7 @@ class Sources:
     def _own_scores(self, query: str) -> dict[str, float]:
         bm25 = self.index.bm25_nodes
         scores = bm25.scores(query)
-        return {bm25.ids[row]: float(scores[row]) for row in np.flatnonzero(scores > 0)}
+        return {bm25.ids[row]: float(scores[row]) for row in np.flatnonzero(scores > 0).tolist()}
 
     def tree(self, filters: tuple[Filter, ...]) -> Tree:
         """The tree of the documents that pass every filter."""

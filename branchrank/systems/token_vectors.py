@@ -15,6 +15,7 @@ from contextlib import ExitStack
 from functools import cached_property
 
 from branchrank.embedders import TokenEmbedder, token_embedder
+from branchrank.embedders.protocol import Vectors
 from branchrank.embedders.token_cache import TokenCache
 from branchrank.index import Index
 from branchrank.ranking.maxsim import TokenVectors, maxsim, quantise, unit_tokens
@@ -49,11 +50,13 @@ class TokenVectorSource:
 
         Raises the error of :meth:`check`.
         """
+        if store is not None:
+            with trace.timed("embed tokens"):
+                rows = self._memo.get(("query token rows", query), lambda: self._query_rows(query))
+            with trace.timed("maxsim"):
+                return dict.fromkeys(chunks, 0.0) | dict(store(rows, chunks))
         with trace.timed("embed tokens"):
             tokens = self._memo.get(("query tokens", query), lambda: self._query(query))
-        if store is not None:
-            with trace.timed("maxsim"):
-                return dict.fromkeys(chunks, 0.0) | dict(store(unit_tokens(tokens), chunks))
         with trace.timed("candidate tokens"):
             documents = self._documents(chunks)
         with trace.timed("maxsim"):
@@ -62,6 +65,12 @@ class TokenVectorSource:
     def _query(self, query: str) -> TokenVectors:
         kept = self._index.token_vectors
         return quantise(self._embedder.embed_query_tokens(query), kept.precision if kept else "int8")
+
+    def _query_rows(self, query: str) -> Vectors:
+        """The query's unit rows; if the store was filled from the index, in the index's precision."""
+        if self._index.token_vectors is not None:
+            return unit_tokens(self._query(query))
+        return self._embedder.embed_query_tokens(query)
 
     def _documents(self, chunks: Sequence[str]) -> list[TokenVectors]:
         kept = self._index.token_vectors

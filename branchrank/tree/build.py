@@ -15,14 +15,15 @@ from __future__ import annotations
 
 import re
 from collections import defaultdict
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from itertools import pairwise
 from pathlib import PurePosixPath
-from typing import NamedTuple
 
-from branchrank.corpus.document import Block, Document
+import msgspec
+
+from branchrank.corpus.document import Block, Document, DocumentOutline, Section
 from branchrank.corpus.sections import breadcrumbs
-from branchrank.records import Node, NodeKind
+from branchrank.records import Node, Record
 from branchrank.tree.toctree import toctree_parents
 
 ROOT_ID = "/"
@@ -31,12 +32,66 @@ SUMMARY_LENGTH = 300
 _SENTENCE_END = re.compile(r"[.!?:。！？](?=\s)")
 
 
-class _Draft(NamedTuple):
-    """A node without the fields that depend on its place in the tree; ``children`` is filled gradually."""
+class Page(Record, frozen=True, kw_only=True):
+    """The nodes of one document, the file's first, before its place in the tree is known.
 
-    node: Node
-    prose: str
-    children: list[str]
+    Depths count from the file, which has no parent yet, no documents below it, and a summary of its prose
+    alone.
+    """
+
+    nodes: tuple[Node, ...]
+
+    def placed(self, parent: str | None, depth: int, below: Sequence[tuple[str, str]]) -> Iterator[Node]:
+        """Yield the nodes at their place; ``below`` are the ids and titles of documents below this one."""
+        file, *sections = self.nodes
+        titles = [node.title for node in sections if node.parent_id == file.id]
+        yield msgspec.structs.replace(
+            file,
+            parent_id=parent,
+            depth=depth,
+            children=(*file.children, *(identifier for identifier, _ in below)),
+            summary=summarise(file.summary, [*titles, *(title for _, title in below)]),
+        )
+        for node in sections:
+            yield msgspec.structs.replace(node, depth=node.depth + depth)
+
+
+class Outline:
+    """The folders and documents of a tree, without the sections."""
+
+    def __init__(self, documents: Sequence[DocumentOutline], corpus_name: str) -> None:
+        parents, self.notes = toctree_parents(documents)
+        self._titles = {ROOT_ID: corpus_name}
+        self._titles |= {document.source: document.title for document in documents}
+        self._children: defaultdict[str, list[str]] = defaultdict(list)
+        for source, parent in parents.items():
+            self._children[parent].append(source)
+        self._hang_below_folders(document.source for document in documents if document.source not in parents)
+
+    def _hang_below_folders(self, sources: Iterable[str]) -> None:
+        below: defaultdict[str, set[str]] = defaultdict(set)
+        for source in sources:
+            child = source
+            for folder in PurePosixPath(source).parents:
+                identifier = ROOT_ID if folder == PurePosixPath(".") else f"{folder}/"
+                self._titles.setdefault(identifier, folder.name)
+                below[identifier].add(child)
+                child = identifier
+        for identifier, children in below.items():
+            self._children[identifier].extend(sorted(children))
+
+    def nodes(self, page_of: Callable[[str], Page]) -> Iterator[Node]:
+        """Yield every node in pre-order; ``page_of`` is asked once for each document, in the same order."""
+        waiting: list[tuple[str, str | None, int]] = [(ROOT_ID, None, 0)]
+        while waiting:
+            identifier, parent, depth = waiting.pop()
+            children = self._children.get(identifier, [])
+            below = [(child, self._titles[child]) for child in children]
+            if identifier.endswith("/"):
+                yield _above(identifier, parent, depth, self._titles[identifier], below)
+            else:
+                yield from page_of(identifier).placed(parent, depth, below)
+            waiting.extend((child, identifier, depth + 1) for child in reversed(children))
 
 
 def build_nodes(documents: Sequence[Document], corpus_name: str) -> tuple[list[Node], list[str]]:
@@ -44,15 +99,9 @@ def build_nodes(documents: Sequence[Document], corpus_name: str) -> tuple[list[N
 
     The order of ``documents`` doesn't matter. An id changes only if a heading or a path in it changes.
     """
-    parents, notes = toctree_parents(documents)
-    drafts = {ROOT_ID: _draft_above(ROOT_ID, corpus_name)}
     by_source = {document.source: document for document in documents}
-    for source in sorted(by_source):
-        drafts.update(_draft_document(by_source[source]))
-    for source, parent in parents.items():
-        drafts[parent].children.append(source)
-    _hang_below_folders((source for source in by_source if source not in parents), drafts)
-    return _place(drafts), notes
+    outline = Outline([DocumentOutline.of(by_source[source]) for source in sorted(by_source)], corpus_name)
+    return list(outline.nodes(lambda source: draft_page(by_source[source]))), outline.notes
 
 
 def block_text(blocks: Iterable[Block]) -> str:
@@ -90,33 +139,55 @@ def _cut(text: str, boundary: re.Pattern[str]) -> str:
     return (text[:-1].rpartition(" ")[0] or text[:-1]) + "…"
 
 
-def _draft_above(identifier: str, title: str) -> _Draft:
-    kind: NodeKind = "root" if identifier == ROOT_ID else "folder"
-    node = Node(id=identifier, parent_id=None, depth=0, kind=kind, title=title, breadcrumb=title)
-    return _Draft(node, "", [])
+def _above(
+    identifier: str, parent: str | None, depth: int, title: str, below: Sequence[tuple[str, str]]
+) -> Node:
+    """The node of the root or of a folder."""
+    return Node(
+        id=identifier,
+        parent_id=parent,
+        children=tuple(child for child, _ in below),
+        depth=depth,
+        kind="root" if identifier == ROOT_ID else "folder",
+        title=title,
+        summary=summarise("", [title for _, title in below]),
+        breadcrumb=title,
+    )
 
 
-def _draft_document(document: Document) -> dict[str, _Draft]:
-    drafts: dict[str, _Draft] = {}
+def draft_page(document: Document) -> Page:
+    """The nodes of one document."""
     sections = document.sections
-    for section, breadcrumb in zip(sections, breadcrumbs(document), strict=True):
-        node = Node(
-            id=section.id,
-            parent_id=None,
-            depth=0,
-            kind="file" if section.parent is None else "section",
-            title=section.title,
-            text=block_text(section.blocks),
-            source=document.source,
-            breadcrumb=breadcrumb,
-            line_start=section.line_start,
-            line_end=section.line_end,
-            own_line_end=section.own_line_end,
-        )
-        drafts[section.id] = _Draft(node, _prose(section.blocks), [])
+    below: list[list[Section]] = [[] for _ in sections]
+    depths: list[int] = []
+    for section in sections:
+        depths.append(0 if section.parent is None else depths[section.parent] + 1)
         if section.parent is not None:
-            drafts[sections[section.parent].id].children.append(section.id)
-    return drafts
+            below[section.parent].append(section)
+    nodes = []
+    for section, breadcrumb, depth, children in zip(
+        sections, breadcrumbs(document), depths, below, strict=True
+    ):
+        prose = _cut(_prose(section.blocks), _SENTENCE_END)
+        is_file = section.parent is None
+        nodes.append(
+            Node(
+                id=section.id,
+                parent_id=None if section.parent is None else sections[section.parent].id,
+                children=tuple(child.id for child in children),
+                depth=depth,
+                kind="file" if is_file else "section",
+                title=section.title,
+                summary=prose if is_file else summarise(prose, [child.title for child in children]),
+                text=block_text(section.blocks),
+                source=document.source,
+                breadcrumb=breadcrumb,
+                line_start=section.line_start,
+                line_end=section.line_end,
+                own_line_end=section.own_line_end,
+            )
+        )
+    return Page(nodes=tuple(nodes))
 
 
 def _prose(blocks: Sequence[Block]) -> str:
@@ -132,45 +203,3 @@ def _prose(blocks: Sequence[Block]) -> str:
         words.append(text)
         size += len(text)
     return " ".join(words)
-
-
-def _hang_below_folders(sources: Iterable[str], drafts: dict[str, _Draft]) -> None:
-    below: defaultdict[str, set[str]] = defaultdict(set)
-    for source in sources:
-        child = source
-        for folder in PurePosixPath(source).parents:
-            identifier = ROOT_ID if folder == PurePosixPath(".") else f"{folder}/"
-            if identifier not in drafts:
-                drafts[identifier] = _draft_above(identifier, folder.name)
-            below[identifier].add(child)
-            child = identifier
-    for identifier, children in below.items():
-        drafts[identifier].children.extend(sorted(children))
-
-
-def _place(drafts: Mapping[str, _Draft]) -> list[Node]:
-    """Turn drafts into nodes in pre-order, with parent, children, depth and summary."""
-    nodes: list[Node] = []
-    waiting: list[tuple[str, str | None, int]] = [(ROOT_ID, None, 0)]
-    while waiting:
-        identifier, parent, depth = waiting.pop()
-        node, prose, children = drafts[identifier]
-        nodes.append(
-            Node(
-                id=identifier,
-                parent_id=parent,
-                children=tuple(children),
-                depth=depth,
-                kind=node.kind,
-                title=node.title,
-                summary=summarise(prose, [drafts[child].node.title for child in children]),
-                text=node.text,
-                source=node.source,
-                breadcrumb=node.breadcrumb,
-                line_start=node.line_start,
-                line_end=node.line_end,
-                own_line_end=node.own_line_end,
-            )
-        )
-        waiting.extend((child, identifier, depth + 1) for child in reversed(children))
-    return nodes

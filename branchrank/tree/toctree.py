@@ -18,7 +18,7 @@ import re
 from collections.abc import Mapping, Sequence
 from fnmatch import fnmatchcase
 
-from branchrank.corpus.document import Document
+from branchrank.corpus.document import DocumentOutline
 from branchrank.corpus.reading import SUFFIXES
 
 _EXPLICIT_TITLE = re.compile(r"[^<]*<([^<>]+)>\s*")
@@ -27,7 +27,7 @@ MAX_PATTERNS = 1000
 _NOT_A_PATH = re.compile(r"[a-zA-Z][a-zA-Z0-9+.-]*:|self\s*$")
 
 
-def toctree_parents(documents: Sequence[Document]) -> tuple[dict[str, str], list[str]]:
+def toctree_parents(documents: Sequence[DocumentOutline]) -> tuple[dict[str, str], list[str]]:
     """Return a map from each document's source to its parent's, in toctree order, and notes.
 
     Documents that no toctree names are left out.
@@ -65,7 +65,7 @@ def toctree_parents(documents: Sequence[Document]) -> tuple[dict[str, str], list
     return parents, notes
 
 
-def _names(documents: Sequence[Document]) -> dict[str, str]:
+def _names(documents: Sequence[DocumentOutline]) -> dict[str, str]:
     """Sources by the names that an entry can use: with and without the suffix."""
     names = {document.source: document.source for document in documents}
     for suffix in SUFFIXES:

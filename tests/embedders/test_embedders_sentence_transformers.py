@@ -1,6 +1,7 @@
 import json
 import shutil
 import socket
+import sys
 import threading
 from collections.abc import Callable, Iterator
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
@@ -10,7 +11,9 @@ from urllib.parse import unquote
 import numpy as np
 import pytest
 from support.colbert_checkpoint import save_colbert
+from support.commands import invoke
 from support.tokenizer import save_tokenizer
+from support.worlds import write_pages
 
 from branchrank.embedders import open_embedder
 from branchrank.embedders.prefixes import conventional_prefixes
@@ -406,6 +409,20 @@ def test_a_misspelt_name_is_told_the_known_one_and_no_hub_is_asked(
 
 
 def test_a_misspelt_name_of_the_hub_is_told_the_known_one(hub: Hub) -> None:
+    pytest.importorskip("torch")
     with pytest.raises(ModelError, match="did you mean `nomic-ai/CodeRankEmbed`"):
         open_embedder(IndexSettings(embedder="nomic-ai/CodeRankEmbd"))
     assert hub.paths
+
+
+def test_without_pytorch_the_install_command_is_shown_before_a_download(
+    hub: Hub, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setitem(sys.modules, "torch", None)
+    write_pages(tmp_path / "docs")
+    done = invoke(
+        "index", tmp_path / "docs", "--data-dir", tmp_path / "data", "--embedder", "nomic-ai/CodeRankEmbed"
+    )
+    assert done.exit_code == 5
+    assert 'fix: pip install "torch' in done.stderr
+    assert hub.paths == []

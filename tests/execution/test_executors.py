@@ -25,21 +25,15 @@ ENGINES: dict[str, dict[str, object]] = {
 }
 
 
-@pytest.fixture(
-    scope="module",
-    params=["process", "processes", pytest.param("ray", marks=pytest.mark.full)],
-)
+RAY = pytest.param("ray", marks=pytest.mark.full)
+SEVERAL = pytest.mark.parametrize("executor", ["processes", RAY], indirect=True)
+
+
+@pytest.fixture(scope="module", params=["process", "processes", RAY])
 def executor(request: pytest.FixtureRequest) -> Iterator[Executor]:
     flags = ENGINES[request.param] | {"engine.threads": 3}
     with open_executor(resolve(environment={}, flags=flags)) as opened:
         yield opened
-
-
-@pytest.fixture
-def several(executor: Executor) -> Executor:
-    if executor.in_process:
-        pytest.skip("one process")
-    return executor
 
 
 def test_results_come_in_the_order_of_the_shards(executor: Executor, tmp_path: Path) -> None:
@@ -85,31 +79,35 @@ def test_every_worker_has_the_thread_count_of_the_settings(executor: Executor) -
         assert executor.in_process == (facts["pid"] == os.getpid())
 
 
-def test_the_work_of_a_killed_worker_is_done_again(several: Executor, tmp_path: Path) -> None:
-    assert list(several.map(SquareTask(tmp_path, script={4: "die once"}), SHARDS)) == SQUARES
+@SEVERAL
+def test_the_work_of_a_killed_worker_is_done_again(executor: Executor, tmp_path: Path) -> None:
+    assert list(executor.map(SquareTask(tmp_path, script={4: "die once"}), SHARDS)) == SQUARES
     assert (tmp_path / "died").exists()
 
 
-def test_a_shard_that_keeps_killing_its_worker_is_an_error(several: Executor, tmp_path: Path) -> None:
-    results = several.map(SquareTask(tmp_path, script={4: "die"}), SHARDS)
+@SEVERAL
+def test_a_shard_that_keeps_killing_its_worker_is_an_error(executor: Executor, tmp_path: Path) -> None:
+    results = executor.map(SquareTask(tmp_path, script={4: "die"}), SHARDS)
     assert [next(results) for _ in range(3)] == SQUARES[:3]
     with pytest.raises(WorkerError, match="shard 4 of 6 ended 3 workers"):
         list(results)
 
 
-def test_a_task_that_cannot_be_sent_is_an_error(several: Executor, tmp_path: Path) -> None:
+@SEVERAL
+def test_a_task_that_cannot_be_sent_is_an_error(executor: Executor, tmp_path: Path) -> None:
     task = SquareTask(tmp_path)
     task.lock = threading.Lock()  # type: ignore[attr-defined]
     with pytest.raises(UsageError, match="can't be sent to other processes"):
-        list(several.map(task, SHARDS))
+        list(executor.map(task, SHARDS))
 
 
+@SEVERAL
 def test_a_worker_reads_what_the_command_reads(
-    several: Executor, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    executor: Executor, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     (tmp_path / "note.txt").write_text("read me", encoding="utf-8")
     monkeypatch.chdir(tmp_path)
-    text, folder = several.map(ReadTask(tmp_path / "note.txt"), ["note.txt"])
+    text, folder = executor.map(ReadTask(tmp_path / "note.txt"), ["note.txt"])
     assert (text, folder) == ("read me", str(tmp_path))
     with pytest.raises(WorkerError, match=r"has no .*absent"):
-        list(several.map(ReadTask(tmp_path / "absent"), ["note.txt"]))
+        list(executor.map(ReadTask(tmp_path / "absent"), ["note.txt"]))

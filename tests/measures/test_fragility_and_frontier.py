@@ -105,6 +105,19 @@ def test_the_cheapest_not_inferior():
     assert loose.cheapest.name == "bm25"
 
 
+def test_of_equals_the_best_is_the_preferred_one():
+    """The baseline, as in a report's recommendation, though another is cheaper."""
+    scores = {"a": scored([1, 0] * 40), "b": scored([1, 0] * 40)}
+    standings = [standing("a", 0.5, 5, 0), standing("b", 0.5, 9, 1)]
+
+    def best(preferred):
+        return cheapest_not_inferior(
+            standings, scores, own(scores["a"]), measure="Success@1", preferred=preferred
+        ).best
+
+    assert [best(""), best("b"), best("a")] == ["a", "b", "a"]
+
+
 def test_a_few_questions_without_a_difference_show_nothing():
     scores = {"a": scored([1, 0] * 4), "b": scored([1, 0] * 4)}
     standings = [standing("a", 0.5, 5, 0), standing("b", 0.5, 9, 0)]

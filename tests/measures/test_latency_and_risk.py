@@ -29,6 +29,21 @@ def test_the_median_is_the_lower_middle_one():
     assert percentile([4.0, 1.0, 2.0, 3.0], 0.5).value_ms == 2.0
 
 
+@pytest.mark.parametrize(
+    ("n", "quantile", "low", "high"),
+    [(5, 0.5, None, None), (6, 0.5, 1, 6), (100, 0.5, 40, 61), (71, 0.95, None, None), (72, 0.95, 64, 72)],
+)
+def test_the_interval_of_a_percentile_is_two_sided(n, quantile, low, high):
+    """Each side errs with at most 2.5%: of 100 times, the 40th and the 61st (Conover 1999, table A3)."""
+    from scipy.stats import binom
+
+    found = percentile([float(each) for each in range(1, n + 1)], quantile)
+    assert (found.low_ms, found.high_ms) == (low, high)
+    if low is not None:
+        assert binom.cdf(low - 1, n, quantile) <= 0.025 < binom.cdf(low, n, quantile)
+        assert binom.sf(high - 1, n, quantile) <= 0.025 < binom.sf(high - 2, n, quantile)
+
+
 def test_no_times_no_percentile():
     with pytest.raises(UsageError):
         percentile([], 0.5)

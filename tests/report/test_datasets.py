@@ -92,3 +92,16 @@ def test_runs_that_make_no_table_are_refused(runs: dict[str, Path], tmp_path: Pa
         assert says in result.output, (words, result.output)
     with pytest.raises(errors.UsageError):
         library.compare_datasets({"one": small})
+
+
+def test_the_table_as_latex(runs: dict[str, Path], tmp_path: Path) -> None:
+    named = [f"{name}_docs={path}" for name, path in runs.items()]
+    done = invoke("datasets", *named, "--latex", tmp_path / "table.tex")
+    assert done.exit_code == 0, done.output
+    text = (tmp_path / "table.tex").read_text(encoding="utf-8")
+    found = library.compare_datasets({"small_docs": runs["small"], "large_docs": runs["large"]}).comparison
+    assert r"System & small\_docs & large\_docs & macro average \\" in text
+    local, hybrid = found.systems
+    assert f"local & {local.estimates[0].value:.4f} & {local.estimates[1].value:.4f}" in text
+    assert rf"\textbf{{{hybrid.macro.value:.4f}}}\rlap{{$^{{\dagger}}$}} \\" in text
+    assert "stratified by dataset" in " ".join(text.split())

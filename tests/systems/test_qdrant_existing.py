@@ -21,8 +21,8 @@ from support.commands import invoke, json_lines, make_project
 from support.fake_qdrant import FakeQdrant, fake_qdrant
 from support.worlds import PAGES
 
-from branchrank.errors import UsageError
-from branchrank.spec import Branch, Fuse, System
+from branchrank.errors import ArtifactError, UsageError
+from branchrank.spec import Branch, Fuse, Rescore, System
 from branchrank.stores.pickled_data import read_pickled
 from branchrank.stores.qdrant_points import Bm25Encoder
 from branchrank.systems.branches import qdrant_placed
@@ -358,3 +358,81 @@ def test_the_library_searches_it_too(project: Path, tmp_path: Path) -> None:
         assert (first.source, first.line_start, first.line_end) == ("guide/cleaning.md", 3, 3)
         assert first.text == TEXTS[next(n for n, p in enumerate(POINTS) if p["text"] == first.text)]
     shutil.rmtree(folder)
+
+
+def with_tokens(place: str, tmp_path: Path, server: FakeQdrant, tokens: list[Any]) -> list[str]:
+    """A collection with dense vectors and a multivector of the same size; the flags that name it."""
+    dense, multi = {"size": 64, "distance": "Cosine"}, {"comparator": "max_sim"}
+    layout = {"text-dense": dense, "text-tokens": {**dense, "multivector_config": multi}}
+    vectors = [
+        {"text-dense": row.tolist(), "text-tokens": each.tolist()}
+        for row, each in zip(ROWS, tokens, strict=True)
+    ]
+    if place == "server":
+        points = {n: {"id": n, "vector": each, "payload": payload(n)} for n, each in enumerate(vectors)}
+        server.collections = {"theirs": {"layout": {"vectors": layout}, "points": points}}
+        return ["--qdrant-url", server.url]
+    client = QdrantClient(path=str(tmp_path / "qdrant"))
+    client.create_collection(
+        "theirs",
+        vectors_config={
+            "text-dense": models.VectorParams(size=64, distance=models.Distance.COSINE),
+            "text-tokens": models.VectorParams(
+                size=64,
+                distance=models.Distance.COSINE,
+                multivector_config=models.MultiVectorConfig(comparator=models.MultiVectorComparator.MAX_SIM),
+            ),
+        },
+    )
+    structs = [models.PointStruct(id=n, vector=each, payload=payload(n)) for n, each in enumerate(vectors)]
+    client.upsert("theirs", structs)
+    client.close()
+    return ["--qdrant-path", str(tmp_path / "qdrant")]
+
+
+def late_hits(project: Path, flags: list[str]) -> list[tuple[str, float]]:
+    """The spans of an existing collection, by MaxSim alone."""
+    key = "qdrant.url" if flags[0] == "--qdrant-url" else "qdrant.path"
+    settings = {"qdrant.collection": "theirs", key: flags[1]}
+    branch = Branch(kind="qdrant-dense", unit="span")
+    system = System(
+        name="late",
+        branches=(branch,),
+        fuse=Fuse(method="score"),
+        rescore=Rescore(method="maxsim", candidates=50, weight=1000.0),
+    )
+    with Workspace.open(project / "data", settings=settings) as workspace:
+        found = workspace.search(QUERY, system=system, k=5)
+        return [(f"{hit.source}:{hit.line_start}-{hit.line_end}", hit.score) for hit in found]
+
+
+@pytest.mark.parametrize("place", ["local mode", "server"])
+def test_the_multivectors_of_an_existing_collection_are_compared_there(
+    project: Path, server: FakeQdrant, tmp_path: Path, place: str
+) -> None:
+    made = MODEL.embed_documents_and_tokens(TEXTS).tokens
+    found = late_hits(project, with_tokens(place, tmp_path, server, list(made)))
+    query = MODEL.embed_query_tokens(QUERY)
+    best: dict[str, float] = {}
+    for point, rows, dense in zip(POINTS, made, ROWS @ MODEL.embed_query(QUERY), strict=True):
+        key = f"{point['file_path']}:{point['lines'][0]}-{point['lines'][1]}"
+        score = float((query @ rows.T).max(axis=1).mean() * 1000 + dense)
+        best[key] = max(score, best.get(key, -1.0))
+    expected = sorted(best.items(), key=lambda entry: (-entry[1], entry[0]))[:5]
+    assert [key for key, _ in found] == [key for key, _ in expected]
+    assert [score for _, score in found] == pytest.approx(
+        [score for _, score in expected], abs=1e-2
+    )  # 1,000 times a score
+
+
+def test_multivectors_of_another_model_are_refused(project: Path, server: FakeQdrant, tmp_path: Path) -> None:
+    made = MODEL.embed_documents_and_tokens(TEXTS).tokens
+    flags = with_tokens("server", tmp_path, server, [each[:, ::-1] for each in made])
+    with pytest.raises(ArtifactError, match="not made of the token vectors") as caught:
+        late_hits(project, flags)
+    assert "--embedder" in caught.value.remedy
+
+
+def test_a_collection_without_multivectors_cannot_be_rescored(project: Path, server: FakeQdrant) -> None:
+    with pytest.raises(UsageError, match="has no token vectors"):
+        late_hits(project, served(server, "hybrid"))

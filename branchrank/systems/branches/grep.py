@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from collections import defaultdict
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 
 from branchrank.files.grep import Grep, GrepResult, Ranking
 from branchrank.files.grep_chunks import placed, ranking_of
+from branchrank.index import Index
 from branchrank.records import Chunk, Scored
 from branchrank.settings import GrepSettings
 from branchrank.spec import Branch
@@ -39,9 +39,7 @@ class GrepKind(BranchKind):
             sources=[entry.source for entry in index.manifest.files],
             context_lines=settings.context_lines,
         )
-        chunks: defaultdict[str, list[Chunk]] = defaultdict(list)
-        for chunk in index.chunks.values():
-            chunks[chunk.source].append(chunk)
+        chunks = ChunksBySource(index)
 
         def search(lookup: Lookup) -> BranchResult:
             words = lookup.query.keywords.strip() or lookup.query.text
@@ -52,6 +50,25 @@ class GrepKind(BranchKind):
             return _spans(result) if lookup.branch.unit == "span" else _chunks(result, chunks)
 
         return search
+
+
+class ChunksBySource(Mapping[str, Sequence[Chunk]]):
+    """The chunks of each source in the order of the file, read when they are asked for."""
+
+    def __init__(self, index: Index) -> None:
+        self._chunks = index.chunks
+
+    def __getitem__(self, source: str) -> Sequence[Chunk]:
+        rows = sorted(self._chunks.in_source(source).tolist())
+        if not rows:
+            raise KeyError(source)
+        return [self._chunks.at(row) for row in rows]
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(self._chunks.sources)
+
+    def __len__(self) -> int:
+        return len(self._chunks.sources)
 
 
 def _spans(result: GrepResult) -> BranchResult:

@@ -92,7 +92,8 @@ class BranchKind:
     ``own_depth``: its settings bound its list, not ``top_n``. ``fills``: it returns as many entries as it is
     asked for while the index has them. ``options`` are the names of the options that it takes. ``scale`` says
     how score fusion takes its scores: ``fixed`` ones (a cosine) as they are, ``open`` ones (at least 0,
-    without a maximum) as a share of the query's best, and ``none`` not at all.
+    without a maximum) as a share of the query's best, and ``none`` not at all. ``keeps_tokens``: its store
+    can hold token vectors, of spans too (:meth:`open_maxsim`).
     """
 
     name: str = ""
@@ -104,6 +105,7 @@ class BranchKind:
     own_depth: bool = False
     fills: bool = False
     scale: Literal["fixed", "open", "none"] = "none"
+    keeps_tokens: bool = False
     shows_unit: bool = False
     options: tuple[str, ...] = ()
 

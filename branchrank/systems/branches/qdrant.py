@@ -44,6 +44,7 @@ class QdrantDenseKind(BranchKind):
     waits = True
     fills = True
     scale = "fixed"
+    keeps_tokens = True
 
     def open(self, opening: Opening) -> Search:
         """Open the collection, or share the one that is open."""
@@ -76,6 +77,7 @@ class QdrantSparseKind(BranchKind):
     units = ("chunk", "span")
     waits = True
     scale = "open"
+    keeps_tokens = True
 
     def open(self, opening: Opening) -> Search:
         """Open the collection, or share the one that is open."""
@@ -116,7 +118,8 @@ class QdrantSparseKind(BranchKind):
 def _maxsim(opening: Opening) -> MaxSim | None:
     """The collection's MaxSim, if it has a multivector of token vectors."""
     if opening.settings.part(QdrantSettings).is_existing:
-        return None
+        placed = placed_collection(opening)
+        return placed.maxsim if placed.has_tokens else None
     collection = _collection(opening)
     return collection.maxsim if collection.token_dimension else None
 

@@ -16,7 +16,9 @@ from typing import TYPE_CHECKING, NamedTuple
 import numpy as np
 
 from branchrank.corpus.placing import Places, opened_up, passage_of
+from branchrank.embedders import token_embedder
 from branchrank.embedders.agreement import check_agreement, sampled
+from branchrank.embedders.protocol import Vectors
 from branchrank.errors import ArtifactError, UsageError
 from branchrank.records import Scored, Span
 from branchrank.settings import QdrantSettings
@@ -24,7 +26,8 @@ from branchrank.spec import Unit
 from branchrank.systems.branches.protocol import BranchResult, Lookup, Opening
 
 if TYPE_CHECKING:
-    from branchrank.stores.qdrant_existing import ExistingCollection, StoredVectors
+    from branchrank.stores.qdrant_existing import ExistingCollection
+    from branchrank.stores.qdrant_layout import StoredVectors
     from branchrank.stores.qdrant_points import SparseWeights
 
 DENSE_ONLY = "the Qdrant collection has no sparse vectors: dense search only"
@@ -32,6 +35,9 @@ FOREIGN_SPARSE = "the Qdrant collection's sparse vectors are not Qdrant's BM25: 
 UNCHECKED = "the Qdrant collection holds no texts: nothing shows that its vectors are the embedder's"
 #: The least share of terms that stored sparse vectors and Qdrant's BM25 have in common.
 _LEAST_TERMS = 0.8
+#: The least mean cosine of a point's stored token vectors with those of its text, and share of such points.
+_LEAST_COSINE = 0.99
+_LEAST_ALIKE = 0.9
 
 
 class _Points(NamedTuple):
@@ -89,6 +95,19 @@ class PlacedCollection:
             return {}
         return dict(self._placed(self._collection.sparse(self._terms(lookup), len(points), points)))
 
+    def maxsim(self, tokens: Vectors, keys: Sequence[str]) -> dict[str, float]:
+        """MaxSim of a query's token vectors with spans; several points with one span give their best."""
+        points = [point for key in keys for point in self._points.get(key, ())]
+        from branchrank.stores.qdrant_points import mean_of_sums
+
+        found = self._collection.maxsim(tokens, points)
+        return mean_of_sums(self._placed(found), tokens)
+
+    @property
+    def has_tokens(self) -> bool:
+        """Whether the collection has token vectors."""
+        return self._collection.layout.tokens is not None
+
     def _terms(self, lookup: Lookup) -> SparseWeights:
         return self._encoder.query(lookup.query.keywords.strip() or lookup.query.text)
 
@@ -136,6 +155,7 @@ def _opened(opening: Opening) -> PlacedCollection:
     chosen = [keys[row] for row in sampled(len(keys))]
     stored = collection.vectors(chosen) if chosen else []
     _check_dense(opening, collection, [points.texts[key] for key in chosen], stored)
+    _check_tokens(opening, collection, [points.texts[key] for key in chosen], stored)
     notices: tuple[str, ...] = () if chosen else (UNCHECKED,)
     if points.left_out:
         total = points.left_out + len(points.spans)
@@ -181,6 +201,28 @@ def _check_dense(
         place=collection.place,
         remedy="index with the model that made the collection: branchrank index --embedder NAME",
     )
+
+
+def _check_tokens(
+    opening: Opening, collection: ExistingCollection, texts: Sequence[str], stored: Sequence[StoredVectors]
+) -> None:
+    """Raise :class:`ArtifactError` where a sample of the token vectors is not that of the index's model."""
+    pairs = [(text, each.tokens) for text, each in zip(texts, stored, strict=True) if each.tokens is not None]
+    if not pairs:  # points without tokens get no MaxSim
+        return
+    model = token_embedder(opening.index.embedder, opening.index.settings.embedder)
+    made = model.embed_documents_and_tokens([text for text, _ in pairs]).tokens
+    alike = 0
+    for (_, theirs), ours in zip(pairs, made, strict=True):
+        if theirs.shape == ours.shape:
+            lengths = np.maximum(np.linalg.norm(theirs, axis=1), np.finfo(np.float32).tiny)
+            alike += bool(np.mean(np.sum(theirs * ours, axis=1) / lengths) >= _LEAST_COSINE)
+    if alike < _LEAST_ALIKE * len(pairs):
+        raise ArtifactError(
+            f"the multivector {collection.layout.tokens!r} of {collection.place} is not made of the token "
+            f"vectors of the index's model: {alike} of {len(pairs)} points agree",
+            remedy="index with the model that made the collection: branchrank index --embedder NAME",
+        )
 
 
 def _no_sparse(collection: ExistingCollection, texts: Sequence[str], stored: Sequence[StoredVectors]) -> str:

@@ -283,9 +283,9 @@ _PLAN = (
     ),
     Mutant(
         "own-chunks-ignored",
-        "branchrank/index/build.py",
-        "    if workspace.chunks_file is not None:\n",
-        "    if False:\n",
+        "branchrank/index/contents.py",
+        "    if workspace.chunks_file is None:\n",
+        "    if True:\n",
         (f"{PLAN}::TestDataAndArtifactRequirements::test_existing_chunks_and_nodes_are_reused",),
     ),
     Mutant(

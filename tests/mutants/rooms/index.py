@@ -14,7 +14,38 @@ TEST_STORES = "tests/doors/test_vector_stores.py"
 
 TEST_TOKENS = "tests/index/test_token_vectors.py"
 
+TEST_OPENING = "tests/index/test_opening.py"
+
 MUTANTS = (
+    Mutant(
+        "stamps-without-the-time-of-the-entry",
+        "branchrank/index/stamps.py",
+        "status.st_mtime_ns, status.st_ctime_ns",
+        "status.st_mtime_ns, 0",
+        (f"{TEST_OPENING}::test_a_changed_byte_is_noticed_even_with_its_old_times",),
+    ),
+    Mutant(
+        "every-file-read-at-each-opening",
+        "branchrank/index/stamps.py",
+        "if known.get(name) == stamp:",
+        "if False:",
+        (f"{TEST_OPENING}::test_an_unchanged_file_is_not_read_again",),
+    ),
+    Mutant(
+        "check-trusts-stamps",
+        "branchrank/index/stamps.py",
+        "known = {} if all_files else _read(generation)",
+        "known = _read(generation)",
+        (f"{TEST_OPENING}::test_check_reads_files_that_have_a_stamp",),
+    ),
+    Mutant(
+        "records-decoded-at-opening",
+        "branchrank/index/records_file.py",
+        "        self._by_span: NDArray[np.int32] = by_span\n",
+        "        self._by_span = by_span\n        self._decoder = msgspec.json.Decoder(record_type)\n"
+        "        list(self.stream())\n",
+        (f"{TEST_OPENING}::test_no_record_is_decoded_until_it_is_asked_for",),
+    ),
     Mutant(
         "token-vectors-of-another-precision-copied",
         "branchrank/index/token_vectors.py",
@@ -32,8 +63,8 @@ MUTANTS = (
     Mutant(
         "model-runs-twice-for-vector-and-tokens",
         BUILD,
-        "_embed(workspace, _Counting(embedder, vectors), contents, progress)",
-        "_embed(workspace, _Counting(embedder, {}), contents, progress)",
+        "ChunkEmbedding(workspace.index_settings, embedder, executor, vectors)",
+        "ChunkEmbedding(workspace.index_settings, embedder, executor, {})",
         (f"{TEST_TOKENS}::test_the_model_runs_once_for_a_chunks_vector_and_its_tokens",),
     ),
     Mutant(
@@ -66,7 +97,7 @@ MUTANTS = (
     ),
     Mutant(
         "digests-unchecked",
-        "branchrank/index/manifest.py",
+        "branchrank/index/stamps.py",
         "        if found != digest:\n",
         "        if not found:\n",
         (f"{TEST_BUILD}::test_every_file_is_checked_before_it_answers",),
@@ -164,7 +195,7 @@ MUTANTS = (
     ),
     Mutant(
         "adopted-vectors-embedded-again",
-        BUILD,
+        "branchrank/index/embedding.py",
         "        if adopted is not None:\n            return adopted, 0\n",
         "",
         (f"{TEST_ADOPT}::test_the_vectors_are_theirs_and_only_a_sample_is_embedded",),

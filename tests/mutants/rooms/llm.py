@@ -175,7 +175,7 @@ MUTANTS = (
     Mutant(
         "generation-never-stops",
         "branchrank/questions/generation.py",
-        "(missing := count - len(verify.accepted)) > 0 and not streak.stopped:",
+        "(missing := count - len(verify.accepted)) > 0 and not streak.has_ended():",
         "(missing := count - len(verify.accepted)) > 0:",
         ("tests/llm/test_generation_commands.py::test_a_model_that_never_writes_a_question_is_given_up",),
     ),

@@ -281,6 +281,27 @@ MUTANTS = (
         (f"{TEST_INTERVALS}::test_few_differing_questions",),
     ),
     Mutant(
+        "unchanged-scores-pass-the-gate",
+        VERDICTS,
+        "    if identical:\n",
+        "    if identical or comparison.differing == 0:\n",
+        (f"{TEST_VERDICTS}::test_the_gate",),
+    ),
+    Mutant(
+        "a-two-sided-interval-of-one-sided-bounds",
+        LATENCY,
+        "_bound_rank(n, quantile, (1 + confidence) / 2)",
+        "_bound_rank(n, quantile, confidence)",
+        (f"{TEST_LATENCY}::test_the_interval_of_a_percentile_is_two_sided",),
+    ),
+    Mutant(
+        "a-passage-order-is-a-passage",
+        "branchrank/runs/attribution.py",
+        '        return "passage order"\n',
+        '        return "passage"\n',
+        ("tests/runs/test_attribution.py::test_an_order_of_all_passages_has_a_label_of_its_own",),
+    ),
+    Mutant(
         "intervals-of-a-family-are-not-adjusted",
         VERDICTS,
         "level=1 - alpha / len(pairs),",

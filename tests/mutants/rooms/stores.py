@@ -17,6 +17,20 @@ TEST_EXISTING = "tests/systems/test_qdrant_existing.py"
 
 MUTANTS = (
     Mutant(
+        "multivectors-of-another-model",
+        PLACED,
+        "    if alike < _LEAST_ALIKE * len(pairs):\n",
+        "    if False:\n",
+        (f"{TEST_EXISTING}::test_multivectors_of_another_model_are_refused",),
+    ),
+    Mutant(
+        "bm25-numbers-of-parts-mixed",
+        "branchrank/stores/bm25_weights.py",
+        "tokens.append(renumbered[part.tokens])",
+        "tokens.append(part.tokens)",
+        (f"{TEST_BM25}::test_weights_have_the_bits_of_bm25s_however_the_texts_are_divided",),
+    ),
+    Mutant(
         "interrupted-upload-starts-over",
         "branchrank/stores/chroma_upload.py",
         "    if found == made_for:\n",
@@ -39,7 +53,7 @@ MUTANTS = (
     ),
     Mutant(
         "bm25-without-length-normalisation",
-        BM25,
+        "branchrank/stores/bm25_weights.py",
         "b=settings.b, delta=delta",
         "b=0.0, delta=delta",
         (f"{TEST_BM25}::test_scores_are_the_papers_formulas",),
@@ -47,8 +61,8 @@ MUTANTS = (
     Mutant(
         "bm25-counts-a-repeated-word-once",
         BM25,
-        "np.float32(counts[token]) * self._weights[column]",
-        "self._weights[column]",
+        "np.float32(count) * weights[column]",
+        "weights[column]",
         (f"{TEST_BM25}::test_a_repeated_word_counts_again_and_the_order_of_words_does_not",),
     ),
     Mutant(
@@ -61,15 +75,15 @@ MUTANTS = (
     Mutant(
         "bm25-files-of-two-builds-mixed",
         BM25,
-        "if digest_bytes(contents[name]) != header.digests.get(name)]",
-        "if name not in header.digests]",
+        "    if found != digest:\n",
+        "    if not found:\n",
         (f"{TEST_BM25}::test_files_of_two_builds_are_never_read_together",),
     ),
     Mutant(
         "bm25-arrays-unpickled",
-        BM25,
-        'read_npy(BytesIO(contents[f"{name}.npy"]))',
-        'np.load(BytesIO(contents[f"{name}.npy"]), allow_pickle=True)',
+        "branchrank/stores/arrays.py",
+        "[np.asarray(array) for array in map_npys(stream, count)]",
+        "[np.load(stream, allow_pickle=True) for _ in range(count)]",
         (f"{TEST_BM25}::test_no_file_is_unpickled",),
     ),
     Mutant(
@@ -81,16 +95,16 @@ MUTANTS = (
     ),
     Mutant(
         "ties-by-row-not-by-id",
-        "branchrank/stores/ordering.py",
-        "order[sorted(range(len(ids)), key=ids.__getitem__)] = np.arange(len(ids))",
-        "order[:] = np.arange(len(ids))",
+        "branchrank/stores/strings.py",
+        "ties[order] = np.arange(len(order), dtype=np.int32)",
+        "ties[:] = np.arange(len(order), dtype=np.int32)",
         (f"{TEST_VECTORS}::test_equal_scores_come_by_id_also_at_the_cut",),
     ),
     Mutant(
         "worst-scores-first",
         "branchrank/stores/ordering.py",
-        "order = np.lexsort((ties[pool], -scores[pool]))",
-        "order = np.lexsort((ties[pool], scores[pool]))",
+        "rows[pool]], -scores[pool]))",
+        "rows[pool]], scores[pool]))",
         (f"{TEST_VECTORS}::test_the_nearest_come_best_first",),
     ),
     Mutant(

@@ -20,7 +20,7 @@ INDEX = ("--data-dir", "data", "--embedder", "fake:16", "--quiet")
 #: The files of a run that hold no time.
 REPEATED = ("rows.jsonl", "questions.csv", "questions.jsonl", "gold.jsonl", "hard.jsonl")
 #: The files of an index generation that differ from build to build.
-TIMED = ("build.json", "manifest.json")
+TIMED = ("build.json", "manifest.json", "stamps.json")
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -1,0 +1,99 @@
+"""How long Chroma takes to build, embedded and on a server, and to answer.
+
+    python benchmarks/chroma_server.py --vectors 10000
+
+1. Vectors are drawn by a seed: unit rows of 384 numbers around as many centres as a hundredth of them.
+2. A server (`chroma run`) is started on this machine and stopped at the end.
+3. Printed are the seconds of building the collection with the checks that `branchrank index` makes, embedded
+   and on the server with one and with four uploads at a time; then the milliseconds of a query for the 40
+   nearest, over 200 queries; then the share of the true nearest 40 that was found.
+"""
+
+from __future__ import annotations
+
+import argparse
+import contextlib
+import os
+import signal
+import socket
+import subprocess
+import sys
+import tempfile
+import time
+from collections.abc import Iterator
+from pathlib import Path
+
+import numpy as np
+
+from branchrank.embedders.protocol import Vectors
+from branchrank.stores import chroma_upload
+from branchrank.stores.chroma_client import Location
+from branchrank.stores.vectors import recall_against_exact
+from branchrank.stores.vectors_chroma import ChromaVectors
+from branchrank.stores.vectors_exact import ExactVectors
+
+DIMENSION, TOP, QUERIES = 384, 40, 200
+
+
+def drawn(count: int, seed: int) -> Vectors:
+    draw = np.random.default_rng(seed)
+    centres = np.random.default_rng(1).normal(size=(max(10, count // 100), DIMENSION))
+    rows = centres[draw.integers(len(centres), size=count)] + draw.normal(size=(count, DIMENSION))
+    return (rows / np.linalg.norm(rows, axis=1, keepdims=True)).astype(np.float32)
+
+
+@contextlib.contextmanager
+def server(directory: Path) -> Iterator[str]:
+    with socket.socket() as probe:
+        probe.bind(("127.0.0.1", 0))
+        port = int(probe.getsockname()[1])
+    command = [str(Path(sys.executable).with_name("chroma")), "run", "--path", str(directory)]
+    process = subprocess.Popen(
+        [*command, "--host", "127.0.0.1", "--port", str(port)],
+        stdout=subprocess.DEVNULL,
+        stderr=subprocess.DEVNULL,
+        start_new_session=True,
+    )
+    try:
+        while process.poll() is None:
+            with contextlib.suppress(OSError), socket.create_connection(("127.0.0.1", port), timeout=1):
+                break
+            time.sleep(0.05)
+        yield f"http://127.0.0.1:{port}"
+    finally:
+        os.killpg(process.pid, signal.SIGKILL)
+        process.wait()
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawTextHelpFormatter)
+    parser.add_argument("--vectors", type=int, default=10_000)
+    count: int = parser.parse_args().vectors
+    matrix, queries = drawn(count, 2), drawn(QUERIES, 3)
+    ids = [f"k{number:07}" for number in range(count)]
+    exact = ExactVectors(ids, matrix)
+    print(f"{count} vectors of {DIMENSION}, load of the machine {os.getloadavg()[0]:.1f}")
+    print("| place | uploads | build, s | p50, ms | p95, ms | recall@40 |")
+    with tempfile.TemporaryDirectory() as folder, server(Path(folder, "server")) as url:
+        places: tuple[tuple[Location, int], ...] = ((Path(folder, "embedded"), 1), (url, 1), (url, 4))
+        for location, uploads in places:
+            chroma_upload.UPLOADS = uploads
+            name = f"vectors-{uploads}"
+            began = time.perf_counter()
+            chroma_upload.build_collection(location, name, ids, matrix, made_for="benchmark")
+            built = time.perf_counter() - began
+            store = ChromaVectors(location, name, ids, matrix, made_for="benchmark")
+            times = []
+            for query in queries:
+                began = time.perf_counter()
+                store.search(query, TOP)
+                times.append(1000 * (time.perf_counter() - began))
+            recall = recall_against_exact(store, exact, queries[:50], TOP)
+            store.close()
+            p50, p95 = np.percentile(times, [50, 95])
+            place = "server" if isinstance(location, str) else "embedded"
+            print(f"| {place} | {uploads} | {built:.1f} | {p50:.1f} | {p95:.1f} | {recall:.3f} |", flush=True)
+
+
+if __name__ == "__main__":
+    main()

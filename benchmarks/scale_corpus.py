@@ -1,0 +1,134 @@
+"""A synthetic corpus of any size: generated documents, and vectors without a model. Everything is seeded.
+
+1. A document has a title, an introduction and 19 sections; each of these 20 parts becomes one chunk.
+   Documents are Markdown and reStructuredText in turn, 100 to a folder. Sizes are like those of Symfony's
+   documentation: about 550 characters per chunk.
+2. Words are drawn from a vocabulary of 60,000 by the law of Zipf and Mandelbrot, so that the most frequent
+   word is in about a third of the chunks, like the most frequent word that is not a stop word. A twelfth of
+   the words of a document are from the 60 words of its topic.
+3. A text's vector is the direction of its document's topic plus noise that depends on the text, so that near
+   neighbours exist, as they do for real texts. No model runs.
+"""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+
+import numpy as np
+
+from branchrank.embedders.protocol import EmbedderIdentity, Vectors, unit_rows
+from branchrank.progress import Progress, no_progress
+
+CHUNKS_PER_DOCUMENT = 20
+DIMENSION = 384
+SEED = 42
+_VOCABULARY = 60_000
+_TOPICS = 500
+_TOPIC_WORDS = 60
+_WORDS = 84
+_NOISE = 1.0
+_SHIFT = 30.0
+_LETTERS = "abcdefghijklmnopqrstuvwxyz"
+
+
+def _vocabulary() -> list[str]:
+    """Pronounceable words of two to four syllables, the short ones first."""
+    draw = np.random.default_rng(SEED)
+    onsets = np.array(list("bcdfghklmnprstvz"))
+    vowels = np.array(list("aeiou"))
+    words: dict[str, None] = {}
+    while len(words) < _VOCABULARY:
+        syllables = 2 + (len(words) > 500) + (len(words) > 20_000)
+        picked = np.char.add(draw.choice(onsets, (1000, syllables)), draw.choice(vowels, (1000, syllables)))
+        words.update(dict.fromkeys(map("".join, picked.tolist())))
+    return list(words)[:_VOCABULARY]
+
+
+class Words:
+    """Draws words by the law of Zipf and Mandelbrot, mixed with those of a topic."""
+
+    def __init__(self) -> None:
+        self.words = np.array(_vocabulary())
+        self._below = np.cumsum(1.0 / (np.arange(_VOCABULARY) + _SHIFT))
+        self._below /= self._below[-1]
+
+    def sentence(self, draw: np.random.Generator, count: int, topic: int) -> list[str]:
+        """``count`` words; about a twelfth of them from the topic."""
+        rows = np.searchsorted(self._below, draw.random(count))
+        own = draw.random(count) < 1 / 12
+        rows[own] = 1000 + topic * _TOPIC_WORDS + draw.integers(0, _TOPIC_WORDS, int(own.sum()))
+        words: list[str] = self.words[rows].tolist()
+        return words
+
+
+def write_corpus(root: Path, chunks: int) -> int:
+    """Write documents that make ``chunks`` chunks below ``root``; return their number."""
+    words = Words()
+    count = chunks // CHUNKS_PER_DOCUMENT
+    for number in range(count):
+        name = f"{number // 10_000:02}/{number // 100 % 100:02}/page-{number:06}.{('md', 'rst')[number % 2]}"
+        path = root / name
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_text("\n".join(_document(words, number)) + "\n", encoding="utf-8")
+    return count
+
+
+def _document(words: Words, number: int) -> Iterator[str]:
+    draw = np.random.default_rng([SEED, number])
+    topic = number % _TOPICS
+    plain = number % 2
+    for part in range(CHUNKS_PER_DOCUMENT):
+        title = " ".join(words.sentence(draw, 3, topic)).capitalize()
+        if part == 0:
+            title = f"{topic_name(topic)} {title}"
+        if plain:
+            yield from (title, ("-" if part else "=") * len(title), "")
+        else:
+            yield from (f"{'#' if part == 0 else '##'} {title}", "")
+        text = words.sentence(draw, _WORDS, topic)
+        for start in range(0, _WORDS, 14):
+            yield " ".join(text[start : start + 14]) + ("." if start + 14 == _WORDS else "")
+        yield ""
+
+
+def topic_name(topic: int) -> str:
+    """A word that stands for one topic."""
+    return f"Xq{_LETTERS[topic // 26]}{_LETTERS[topic % 26]}"
+
+
+def queries(count: int) -> list[str]:
+    """Distinct queries of a topic's name and five words."""
+    words = Words()
+    draw = np.random.default_rng([SEED, 0, 1])
+    topics = [(7 * number) % _TOPICS for number in range(count)]
+    return [f"{topic_name(topic)} {' '.join(words.sentence(draw, 5, topic))}" for topic in topics]
+
+
+class SyntheticEmbedder:
+    """Unit vectors around the topic that a text's first word names; see the module."""
+
+    identity = EmbedderIdentity(
+        name="synthetic", model="topics", revision="1", dimension=DIMENSION, max_tokens=512
+    )
+
+    def __init__(self) -> None:
+        directions = np.random.default_rng(SEED).standard_normal((_TOPICS, DIMENSION), dtype=np.float32)
+        self._directions = directions / np.linalg.norm(directions, axis=1, keepdims=True)
+        self._topics = {topic_name(topic): topic for topic in range(_TOPICS)}
+
+    def embed_documents(self, texts: Sequence[str], progress: Progress = no_progress) -> Vectors:
+        """One unit row per text, float32 ``(len(texts), 384)``."""
+        rows = np.empty((len(texts), DIMENSION), dtype=np.float32)
+        for row, text in zip(rows, texts, strict=True):
+            seed = int.from_bytes(hashlib.blake2b(text.encode(), digest_size=8).digest())
+            noise = np.random.Generator(np.random.SFC64(seed)).standard_normal(DIMENSION, dtype=np.float32)
+            topic = self._topics.get(text.partition(" ")[0], 0)
+            row[:] = self._directions[topic] + _NOISE / DIMENSION**0.5 * noise
+        return unit_rows(rows, origin="the synthetic embedder")
+
+    def embed_query(self, text: str) -> Vectors:
+        """The unit vector of one text."""
+        row: Vectors = self.embed_documents([text])[0]
+        return row

@@ -1,0 +1,31 @@
+"""``branchrank check``: compare every file of the index with the digest it was built with."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import click
+import msgspec
+
+from branchrank.cli.options import data_dir_option, given_flags, settings_options
+from branchrank.cli.querying import open_workspace
+from branchrank.cli.terminal import Command
+from branchrank.settings import IndexSettings
+
+
+@click.command("check", cls=Command)
+@data_dir_option
+@click.option("--json", "as_json", is_flag=True, help="Print one JSON object.")
+@settings_options(IndexSettings, only=frozenset({"index.embedder", "index.vector_store"}))
+def command(data_dir: Path, as_json: bool) -> None:
+    """Read every file of the index and compare it with the digest it was built with.
+
+    Other commands read a file only if it has changed since it was last compared. Damage below the file
+    system, such as a bad sector, is found by this command alone.
+    """
+    with open_workspace(data_dir, given_flags(), quiet=True) as workspace:
+        found = workspace.check()
+    if as_json:
+        click.echo(msgspec.json.encode(found))
+        return
+    click.echo(f"{found.directory}: {found.files} files, {found.bytes:,} bytes, as they were built")

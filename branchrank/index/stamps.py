@@ -1,0 +1,79 @@
+"""Which files of a generation were compared with their digests, and what state they were in.
+
+1. Reading every file of an index takes time in proportion to its size, so it is done once: a file that has
+   the digest it was built with gets a stamp: its inode, its size, and the times of its last change.
+2. A reader compares each file with its stamp. Only a file without a stamp, or in another state, is read
+   again. Every write changes the state, and so do a copy and a restored backup. ``branchrank check`` reads
+   all files.
+3. Stamps are kept in ``stamps.json`` of the generation, and are not kept if the disk can't be written.
+
+What only changes below the file system, such as a bad sector, does not change the state. ``branchrank check``
+finds it.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import os
+from collections.abc import Iterable, Mapping
+from pathlib import Path
+
+import msgspec
+
+from branchrank.artifacts import NOT_JSON, digest_stream
+from branchrank.errors import ArtifactError
+from branchrank.safe_open import open_beneath, read_beneath, write_beneath
+
+STAMPS = "stamps.json"
+_REMEDY = "rebuild the index: branchrank index"
+
+#: Inode, size in bytes, and the times of the last change of the content and of the file's entry, in ns.
+Stamp = tuple[int, int, int, int]
+
+
+def write_stamps(generation: Path, names: Iterable[str]) -> None:
+    """Stamp files that were just written. Raises :class:`~branchrank.errors.StorageError` or ``OSError``."""
+    _write(generation, {name: _stamp((generation / name).stat()) for name in names})
+
+
+def check_digests(generation: Path, digests: Mapping[str, str], *, all_files: bool = False) -> None:
+    """Raise :class:`ArtifactError` that names the first file that is missing or not as it was built.
+
+    ``digests`` maps names of files below the generation to their SHA-256. Files that are in the state of
+    their stamp are not read, unless ``all_files`` is true.
+    """
+    known = {} if all_files else _read(generation)
+    fresh: dict[str, Stamp] = {}
+    for name, digest in digests.items():
+        path = generation / name
+        try:
+            with open_beneath(generation, name) as stream:
+                stamp = _stamp(os.fstat(stream.fileno()))
+                if known.get(name) == stamp:
+                    continue
+                found = digest_stream(stream)
+                changed = _stamp(os.fstat(stream.fileno())) != stamp
+        except OSError as error:
+            raise ArtifactError(f"cannot read {path}: {error.strerror}", remedy=_REMEDY) from error
+        if found != digest:
+            raise ArtifactError(f"{path} is damaged: it is not the file that was built", remedy=_REMEDY)
+        if not changed:
+            fresh[name] = stamp
+    if fresh:
+        with contextlib.suppress(OSError):
+            _write(generation, _read(generation) | fresh)
+
+
+def _stamp(status: os.stat_result) -> Stamp:
+    return status.st_ino, status.st_size, status.st_mtime_ns, status.st_ctime_ns
+
+
+def _read(generation: Path) -> dict[str, Stamp]:
+    try:
+        return msgspec.json.decode(read_beneath(generation, STAMPS), type=dict[str, Stamp])
+    except (OSError, *NOT_JSON):
+        return {}
+
+
+def _write(generation: Path, stamps: Mapping[str, Stamp]) -> None:
+    write_beneath(generation, STAMPS, msgspec.json.encode(stamps, order="sorted"))

@@ -1,0 +1,222 @@
+"""How much each token adds to the BM25 score of each text that contains it, by the package bm25s.
+
+1. :func:`count_tokens` counts the tokens of texts into arrays. Parts of a corpus can be counted apart;
+   :func:`merged` joins them, and the result does not depend on how the corpus was divided.
+2. :func:`bm25_weights` gives the counts to bm25s, which computes one column of weights per token.
+
+bm25s would hold every token of the corpus as a Python object and weigh text by text. Its method
+``build_index_from_ids`` is meant to be overridden for such cases: here its formulas are applied to the
+arrays. The weights have the same bits.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import sys
+from array import array
+from collections import Counter, defaultdict
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass
+from functools import cache
+from typing import Any, NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+from branchrank.environment import preserved_start_method
+from branchrank.settings import Bm25Settings
+from branchrank.stores.analyzer import Analyze
+
+_DELTA = {"bm25+": 1.0, "bm25l": 0.5}
+#: Entries that are weighted at once, to limit the memory of float64 intermediates.
+_BLOCK = 1 << 22
+
+
+@dataclass(frozen=True)
+class TokenCounts:
+    """How often each token is in each of ``n`` texts, as a sparse matrix by text.
+
+    Text ``i`` contains the distinct tokens ``tokens[starts[i] : starts[i + 1]]``, ``counts`` times each.
+    ``vocabulary`` is in the order of the first occurrence.
+    """
+
+    vocabulary: list[str]
+    starts: NDArray[np.int64]
+    tokens: NDArray[np.int32]
+    counts: NDArray[np.int32]
+
+    def __len__(self) -> int:
+        return len(self.starts) - 1
+
+
+def reordered(counted: TokenCounts, sizes: NDArray[np.intp], order: Sequence[int]) -> TokenCounts:
+    """The counts with the texts in another order: consecutive groups of ``sizes`` texts, in ``order``."""
+    ends = np.cumsum(sizes)
+    chosen = np.array(order, dtype=np.intp)
+    texts = _ranges((ends - sizes)[chosen], sizes[chosen])
+    lengths = np.diff(counted.starts)[texts]
+    entries = _ranges(counted.starts[:-1][texts], lengths)
+    tokens = counted.tokens[entries]
+    # Number the tokens by their first occurrence in the new order: of equal indices the last assignment
+    # stays.
+    first = np.empty(len(counted.vocabulary), dtype=np.int64)
+    first[tokens[::-1]] = np.arange(len(tokens) - 1, -1, -1)
+    by_occurrence = np.argsort(first)
+    numbers = np.empty(len(first), dtype=np.int32)
+    numbers[by_occurrence] = np.arange(len(first), dtype=np.int32)
+    return TokenCounts(
+        [counted.vocabulary[token] for token in by_occurrence.tolist()],
+        np.concatenate([np.zeros(1, np.int64), np.cumsum(lengths)]),
+        numbers[tokens],
+        counted.counts[entries],
+    )
+
+
+def _ranges(starts: NDArray[Any], sizes: NDArray[Any]) -> NDArray[np.int64]:
+    """The numbers of each range ``starts[i] .. starts[i] + sizes[i] - 1``, one range after the other."""
+    before = np.cumsum(sizes) - sizes
+    ranges: NDArray[np.int64] = np.arange(int(sizes.sum())) + np.repeat(starts - before, sizes)
+    return ranges
+
+
+class _Corpus(NamedTuple):
+    """What bm25s takes as a corpus: the texts' tokens, and the number of each token."""
+
+    ids: TokenCounts
+    vocab: dict[int, int]
+
+
+class Columns(NamedTuple):
+    """Token ``t`` adds ``weights[i]`` to the score of the text ``documents[i]``.
+
+    ``i`` runs from ``offsets[t]`` up to, but not including, ``offsets[t + 1]``.
+    """
+
+    weights: NDArray[np.float32]
+    documents: NDArray[np.int32]
+    offsets: NDArray[np.int64]
+
+
+def count_tokens(texts: Iterable[str], analyze: Analyze) -> TokenCounts:
+    """Count the tokens of each text."""
+    numbers: defaultdict[str, int] = defaultdict()
+    numbers.default_factory = numbers.__len__
+    starts, tokens, counts = array("q", [0]), array("i"), array("i")
+    for text in texts:
+        found = Counter(analyze(text))
+        tokens.extend(map(numbers.__getitem__, found))
+        counts.extend(found.values())
+        starts.append(len(tokens))
+    return TokenCounts(
+        list(numbers),
+        np.array(starts, dtype=np.int64),
+        np.array(tokens, dtype=np.int32),
+        np.array(counts, dtype=np.int32),
+    )
+
+
+def merged(parts: Sequence[TokenCounts]) -> TokenCounts:
+    """The counts of all texts, those of the first part first."""
+    numbers: defaultdict[str, int] = defaultdict()
+    numbers.default_factory = numbers.__len__
+    starts, tokens = [np.zeros(1, dtype=np.int64)], []
+    for part in parts:
+        renumbered = np.fromiter(map(numbers.__getitem__, part.vocabulary), np.int32, len(part.vocabulary))
+        tokens.append(renumbered[part.tokens])
+        starts.append(part.starts[1:] + starts[-1][-1])
+    none = np.empty(0, dtype=np.int32)
+    return TokenCounts(
+        list(numbers),
+        np.concatenate(starts),
+        np.concatenate([none, *tokens]),
+        np.concatenate([none, *(part.counts for part in parts)]),
+    )
+
+
+def bm25_weights(counted: TokenCounts, settings: Bm25Settings) -> Columns:
+    """The weights of every token in every text."""
+    if not counted.vocabulary:
+        return Columns(np.empty(0, np.float32), np.empty(0, np.int32), np.zeros(1, np.int64))
+    k1 = max(settings.k1, 1e-9)  # bm25s divides by k1 for absent terms
+    delta = _DELTA.get(settings.idf, 0.5)
+    model = _model()(k1=k1, b=settings.b, delta=delta, method=settings.idf, backend="numpy")
+    numbers = {number: number for number in range(len(counted.vocabulary))}
+    with _unseen_by_tqdm():
+        model.index(_Corpus(counted, numbers), create_empty_token=False, show_progress=False)
+    return Columns(*(model.scores[name] for name in ("data", "indices", "indptr")))
+
+
+@cache
+def _model() -> Any:
+    """bm25s's model over :class:`TokenCounts`; the package is imported on first use."""
+    import bm25s
+    from bm25s.scoring import _select_idf_scorer, _select_tfc_scorer
+
+    class ArrayBm25(bm25s.BM25):  # type: ignore[misc]
+        def build_index_from_ids(
+            self, unique_token_ids: Sequence[int], corpus_token_ids: TokenCounts, **shown: bool
+        ) -> dict[str, Any]:
+            return _columns(
+                corpus_token_ids,
+                _select_idf_scorer(self.idf_method),
+                _select_tfc_scorer(self.method),
+                {"k1": self.k1, "b": self.b, "delta": self.delta},
+                relative=self.method in self.methods_requiring_nonoccurrence,
+            )
+
+    return ArrayBm25
+
+
+def _columns(
+    counted: TokenCounts, idf_of: Any, tf_of: Any, parameters: dict[str, float], *, relative: bool
+) -> dict[str, Any]:
+    """The columns, as many at a time as fit into a block.
+
+    ``relative``: bm25s weighs relative to a text without the token. The weight of such a text is added again,
+    so that an absent token adds nothing.
+    """
+    from scipy.sparse import csr_matrix
+
+    by_text = csr_matrix(
+        (counted.counts, counted.tokens, counted.starts), shape=(len(counted), len(counted.vocabulary))
+    )
+    lengths = np.asarray(by_text.sum(axis=1), dtype=np.int64).ravel()
+    by_token = by_text.tocsc()
+    offsets, documents = by_token.indptr.astype(np.int64), by_token.indices.astype(np.int32, copy=False)
+    weights = np.empty(len(documents), dtype=np.float32)
+    frequencies, average = np.diff(offsets), lengths.mean()
+    distinct, places = np.unique(frequencies, return_inverse=True)
+    idf = np.array([idf_of(frequency, N=len(counted)) for frequency in distinct.tolist()])[places]
+    absent = tf_of(tf_array=0, l_d=average, l_avg=average, **parameters) if relative else 0.0
+    missing = (idf * absent).astype(np.float32)
+    idf = idf.astype(np.float32)
+    first = 0
+    while first < len(frequencies):
+        last = max(first + 1, int(np.searchsorted(offsets, offsets[first] + _BLOCK, side="right")) - 1)
+        block = slice(offsets[first], offsets[last])
+        tf = by_token.data[block].astype(np.float32)
+        adds = tf_of(tf_array=tf, l_d=lengths[documents[block]], l_avg=average, **parameters)
+        repeats = frequencies[first:last]
+        found = np.repeat(idf[first:last], repeats) * adds
+        if relative:
+            without = np.repeat(missing[first:last], repeats)
+            weights[block] = (found - without).astype(np.float32) + without
+        else:
+            weights[block] = found
+        first = last
+    return {"data": weights, "indices": documents, "indptr": offsets, "num_docs": len(counted)}
+
+
+@contextlib.contextmanager
+def _unseen_by_tqdm() -> Iterator[None]:
+    """Disable tqdm while bm25s runs: its bars start a thread and set multiprocessing's start method."""
+    bars: Any = sys.modules.get("tqdm")  # bm25s works without it
+    interval = bars and bars.tqdm.monitor_interval
+    if bars:
+        bars.tqdm.monitor_interval = 0
+    try:
+        with preserved_start_method():
+            yield
+    finally:
+        if bars:
+            bars.tqdm.monitor_interval = interval

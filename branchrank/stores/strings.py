@@ -1,0 +1,113 @@
+"""Many distinct strings as four arrays, in memory or mapped from a file, instead of one Python object each.
+
+1. The UTF-8 bytes of all strings follow each other in one array; ``starts`` says where each begins.
+2. ``order`` lists the rows in the order of the strings, so a string is found by bisection. ``ties`` is its
+   inverse: the place of each row in that order, by which equal scores are ordered.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Sequence
+from itertools import pairwise
+from typing import NamedTuple, overload
+
+import numpy as np
+from numpy.typing import NDArray
+
+
+class StringArrays(NamedTuple):
+    """The arrays of ``n`` strings; their sizes of items descend, as :mod:`branchrank.stores.arrays` needs."""
+
+    starts: NDArray[np.int64]
+    order: NDArray[np.int32]
+    ties: NDArray[np.int32]
+    text: NDArray[np.uint8]
+
+
+class Strings(Sequence[str]):
+    """A read-only sequence of distinct strings, equal to a tuple of the same strings."""
+
+    def __init__(self, arrays: StringArrays) -> None:
+        """Raises ``ValueError`` if the arrays do not fit together; only their ends are read."""
+        starts, order, ties, text = self.arrays = arrays
+        kinds = [f"{array.dtype.name} {array.ndim}" for array in arrays]
+        if kinds != ["int64 1", "int32 1", "int32 1", "uint8 1"]:
+            raise ValueError(f"not a table of strings: {kinds}")
+        if not len(starts) - 1 == len(order) == len(ties) or starts[0] != 0 or starts[-1] != len(text):
+            raise ValueError("the parts of a table of strings do not fit together")
+        #: The place of each row in the sorted strings: shape ``(n,)``.
+        self.ties = ties
+        self._starts, self._order, self._text = starts, order, text.data
+
+    @classmethod
+    def of(cls, strings: Iterable[str]) -> Strings:
+        """The table of these strings."""
+        if isinstance(strings, Strings):
+            return strings
+        encoded = [string.encode("utf-8", "surrogatepass") for string in strings]
+        starts = np.zeros(len(encoded) + 1, dtype=np.int64)
+        np.cumsum(np.fromiter(map(len, encoded), np.int64, len(encoded)), out=starts[1:])
+        # UTF-8 sorts like the code points of the strings.
+        order = np.array(sorted(range(len(encoded)), key=encoded.__getitem__), dtype=np.int32)
+        ties = np.empty_like(order)
+        ties[order] = np.arange(len(order), dtype=np.int32)
+        return cls(StringArrays(starts, order, ties, np.frombuffer(b"".join(encoded), dtype=np.uint8)))
+
+    def __len__(self) -> int:
+        return len(self._order)
+
+    @overload
+    def __getitem__(self, row: int) -> str: ...
+
+    @overload
+    def __getitem__(self, row: slice) -> list[str]: ...
+
+    def __getitem__(self, row: int | slice) -> str | list[str]:
+        if isinstance(row, slice):
+            return [self[each] for each in range(*row.indices(len(self)))]
+        if row < 0:
+            row += len(self)
+        if not 0 <= row < len(self):
+            raise IndexError(row)
+        return self._bytes(row).decode("utf-8", "surrogatepass")
+
+    def __iter__(self) -> Iterator[str]:
+        content = bytes(self._text)
+        for first, last in pairwise(self._starts.tolist()):
+            yield content[first:last].decode("utf-8", "surrogatepass")
+
+    def __contains__(self, string: object) -> bool:
+        return isinstance(string, str) and self.find(string) is not None
+
+    def __eq__(self, other: object) -> bool:
+        if isinstance(other, tuple):
+            return tuple(self) == other
+        if not isinstance(other, Strings):
+            return NotImplemented
+        return np.array_equal(self._starts, other._starts) and self._text == other._text
+
+    __hash__ = None  # type: ignore[assignment]
+
+    def find(self, string: str) -> int | None:
+        """The row of a string; ``None`` if it is not in the table."""
+        wanted = string.encode("utf-8", "surrogatepass")
+        low, high = 0, len(self)
+        while low < high:
+            middle = (low + high) // 2
+            if self._bytes(self._order[middle]) < wanted:
+                low = middle + 1
+            else:
+                high = middle
+        if low < len(self) and self._bytes(row := int(self._order[low])) == wanted:
+            return row
+        return None
+
+    def row(self, string: str) -> int:
+        """The row of a string. Raises ``KeyError`` if it is not in the table."""
+        found = self.find(string)
+        if found is None:
+            raise KeyError(string)
+        return found
+
+    def _bytes(self, row: int) -> bytes:
+        return bytes(self._text[self._starts[row] : self._starts[row + 1]])
