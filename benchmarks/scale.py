@@ -1,19 +1,15 @@
 """How far one machine goes: build, open and query indexes of 10,000 to a million synthetic chunks.
 
     python benchmarks/scale.py --sizes 10000 100000 --output results.json
-    python benchmarks/scale.py --write docs/results/scale.md --before BEFORE.json --after AFTER.json
 
 1. Documents and vectors are synthetic and seeded (:mod:`scale_corpus`), so no model runs. The time of a model
    is projected from the texts per second that the bundled model reaches in the same run.
 2. Every step (build, open, query) runs in a fresh process. The build's memory is the peak of the sum over its
-   process tree (PSS, sampled every 100 ms), and ``VmHWM`` of the process itself.
+   process tree (PSS, sampled every half second), and ``VmHWM`` of the process itself.
 3. Queries are asked one at a time, without a memo. Up to ``--chroma-up-to`` chunks the index also has a
    Chroma collection, whose recall@10 is measured against exact search.
 4. Physical floors are measured in the same run: bytes that must be read, over the bandwidth of memory or
    disk.
-
-``--write`` turns the results of two runs (before and after a change) into a page. A projected row has no
-percentiles.
 """
 
 from __future__ import annotations
@@ -53,18 +49,9 @@ def main() -> int:
     parser.add_argument("--profile-at", type=int, default=100_000, help="the size that is profiled")
     parser.add_argument("--step", choices=STEPS, help=argparse.SUPPRESS)
     parser.add_argument("--data-dir", type=Path, help=argparse.SUPPRESS)
-    parser.add_argument("--write", type=Path, help="write the page from --before and --after")
-    parser.add_argument("--before", type=Path)
-    parser.add_argument("--after", type=Path)
     options = parser.parse_args()
     if options.step:
         print(json.dumps(_STEPS[options.step](options.data_dir)))
-        return 0
-    if options.write:
-        from scale_page import page
-
-        results = (json.loads(path.read_text()) for path in (options.before, options.after))
-        options.write.write_text(page(*results), encoding="utf-8")
         return 0
     with tempfile.TemporaryDirectory() as temporary:
         folder = options.folder or Path(temporary)
@@ -120,7 +107,7 @@ def _watched(pid: int) -> Iterator[dict[str, int]]:
     done = threading.Event()
 
     def watch() -> None:
-        while not done.wait(0.1):
+        while not done.wait(0.5):
             tree = _descendants(pid)
             peak["bytes"] = max(peak["bytes"], sum(map(_pss, tree)))
             peak["processes"] = max(peak["processes"], len(tree))

@@ -10,7 +10,7 @@ import base64
 import json
 import re
 from collections.abc import Iterable, Mapping
-from urllib.parse import quote, quote_plus
+from urllib.parse import SplitResult, quote, quote_plus, urlsplit
 
 HIDDEN = "[key]"
 _SHORTEST_SECRET = 6
@@ -86,3 +86,11 @@ def url_to_keep(text: str) -> str:
     address, _, query = ONE_URL.sub(lambda url: url[1] + url[2].rpartition("@")[2], text).partition("?")
     kept = "&".join(each for each in query.split("&") if not SECRET_NAME.search(each.partition("=")[0]))
     return f"{address}?{kept}" if kept else address
+
+
+def split_url(url: str) -> SplitResult:
+    """The parts of a URL; all are empty where it is not one, such as ``http://[h``."""
+    try:
+        return urlsplit(url)
+    except ValueError:
+        return urlsplit("")

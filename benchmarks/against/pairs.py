@@ -11,7 +11,7 @@ import numpy as np
 from benchmarks.against.table import Row, Skipped
 
 #: Rounds of each pair: at least, at most, and the seconds after which no further round starts.
-LEAST, MOST, BUDGET = 5, 31, 12.0
+LEAST, MOST, BUDGET = 5, 31, 8.0
 #: The level of a row's interval; with fewer than six rounds it is that of the least and the largest ratio.
 LEVEL = 0.95
 

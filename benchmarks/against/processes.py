@@ -16,7 +16,7 @@ from branchrank.embedders.minilm import find_model
 
 GROUP = "cold start"
 #: Seconds in which the rounds of one process begin.
-BUDGET = 15.0
+BUDGET = 10.0
 #: CPU seconds of each process that the project promises, on Symfony's index.
 BOUNDS = {"--help": 0.15, "--vector-store exact": 0.7, "--vector-store chroma": 1.6}
 SCRIPT = """

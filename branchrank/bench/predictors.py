@@ -9,7 +9,6 @@ from __future__ import annotations
 import importlib
 from collections.abc import Callable, Iterable, Sequence
 from typing import Protocol, cast
-from urllib.parse import urlsplit
 
 import msgspec
 
@@ -19,6 +18,7 @@ from branchrank.llm.secrets import bare_url
 from branchrank.predictor import Predictor
 from branchrank.printable import encodable
 from branchrank.records import Hit, Question, Record, Retrieval
+from branchrank.redactor import split_url
 from branchrank.runs.attribution import gold_keys
 from branchrank.spec import System
 from branchrank.systems.engine import Engine
@@ -256,10 +256,12 @@ class ApiPredictor(Untraced):
     name = "api"
 
     def __init__(self, endpoint: str, *, target: str = "", token: str = "", timeout_s: float = 30.0) -> None:
-        url = urlsplit(endpoint)
+        from branchrank.llm.secrets import bare_url
+
+        url = split_url(endpoint)
         if url.scheme not in ("http", "https"):
             raise UsageError(
-                f"--api-endpoint {endpoint!r} is not an HTTP URL",
+                f"--api-endpoint {bare_url(endpoint)!r} is not an HTTP URL",
                 remedy="give one such as http://127.0.0.1:8000/retrieve",
             )
         if url.username or url.password:

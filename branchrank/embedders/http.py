@@ -19,7 +19,7 @@ from abc import ABC, abstractmethod
 from collections.abc import Mapping, Sequence
 from functools import cached_property
 from typing import TypeVar
-from urllib.parse import unquote, urlsplit, urlunsplit
+from urllib.parse import unquote, urlunsplit
 
 import msgspec
 import numpy as np
@@ -35,7 +35,7 @@ from branchrank.errors import ModelError, UsageError
 from branchrank.http_client import HttpError, LostConnectionError, StatusError, get, post_json
 from branchrank.printable import encodable
 from branchrank.progress import Progress, no_progress
-from branchrank.redactor import Redactor
+from branchrank.redactor import Redactor, split_url
 
 T = TypeVar("T")
 
@@ -52,7 +52,7 @@ class Endpoint:
     """A base URL and the key that may be sent to it. Raises :class:`UsageError` if it is not an HTTP URL."""
 
     def __init__(self, url: str, *, timeout: float = 120.0) -> None:
-        parts = urlsplit(url)
+        parts = split_url(url)
         netloc = parts.netloc.rpartition("@")[2]
         self.url = urlunsplit((parts.scheme, netloc, parts.path.rstrip("/"), "", ""))
         if parts.scheme not in ("http", "https") or not parts.hostname or parts.query:
@@ -223,7 +223,7 @@ def _key_for(host: str, *, https: bool, environment: Mapping[str, str]) -> str:
     """The key that may be sent to ``host``, or an empty string."""
     key = environment.get("BRANCHRANK_EMBEDDING_KEY", "")
     own_host = environment.get("BRANCHRANK_EMBEDDING_KEY_HOST", "").lower()
-    named = urlsplit(environment.get("BRANCHRANK_INDEX_EMBEDDING_URL", "")).hostname
+    named = split_url(environment.get("BRANCHRANK_INDEX_EMBEDDING_URL", "")).hostname
     if key and host == (own_host or named):
         return key
     return environment.get("OPENAI_API_KEY", "") if host == "api.openai.com" and https else ""

@@ -17,10 +17,10 @@ import base64
 import logging
 import re
 from collections.abc import Callable, Mapping
-from urllib.parse import parse_qsl, unquote, urlsplit, urlunsplit
+from urllib.parse import parse_qsl, unquote, urlunsplit
 
 from branchrank.errors import UsageError
-from branchrank.redactor import HIDDEN, ONE_URL, SECRET_NAME, Redactor, environment_secrets
+from branchrank.redactor import HIDDEN, ONE_URL, SECRET_NAME, Redactor, environment_secrets, split_url
 
 OPENAI_HOST = "api.openai.com"
 _URL = re.compile(r"([a-z][a-z0-9+.-]{0,20}://)([^\s'\"<>\\]+)", re.IGNORECASE)
@@ -33,7 +33,7 @@ class Endpoint:
     """An OpenAI-compatible endpoint and its credentials; its ``repr`` shows no credential."""
 
     def __init__(self, base_url: str, *, key: str = "") -> None:
-        parts = urlsplit(base_url)
+        parts = split_url(base_url)
         if parts.scheme not in ("http", "https") or not parts.hostname:
             shown = urlunsplit(parts._replace(netloc=parts.netloc.rpartition("@")[2], query=""))
             raise UsageError(

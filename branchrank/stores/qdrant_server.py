@@ -20,11 +20,11 @@ import warnings
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from typing import Any, NamedTuple
-from urllib.parse import urlsplit
 
 from branchrank.embedders.protocol import Vectors
 from branchrank.errors import ArtifactError, MissingDependencyError, UsageError
 from branchrank.records import Scored
+from branchrank.redactor import split_url
 from branchrank.stores.qdrant_points import (
     BATCH,
     DENSE,
@@ -227,8 +227,8 @@ def key_for(url: str, environment: Mapping[str, str] | None = None) -> str:
     """The key that may be sent to ``url``, or empty. :class:`UsageError` if it would be unencrypted."""
     environment = os.environ if environment is None else environment
     key = environment.get("BRANCHRANK_QDRANT_KEY", "")
-    parts = urlsplit(url)
-    named = urlsplit(environment.get("BRANCHRANK_QDRANT_URL", "")).hostname
+    parts = split_url(url)
+    named = split_url(environment.get("BRANCHRANK_QDRANT_URL", "")).hostname
     if not key or parts.hostname not in (environment.get("BRANCHRANK_QDRANT_KEY_HOST", "").lower(), named):
         return ""
     if parts.scheme != "https" and parts.hostname not in _LOOPBACK:
@@ -238,7 +238,7 @@ def key_for(url: str, environment: Mapping[str, str] | None = None) -> str:
 
 def connect(url: str, timeout_s: int) -> Any:
     """A client of the server at ``url``, with the key for it. Raises :class:`UsageError` for a bad URL."""
-    parts = urlsplit(url)
+    parts = split_url(url)
     if parts.scheme not in ("http", "https") or not parts.hostname or parts.username:
         raise UsageError(
             f"not the URL of a Qdrant server: {url!r}", remedy="use --qdrant-url http://HOST:PORT"
