@@ -1,0 +1,1 @@
+"""Files of a workspace, run, cassette and adopted folder that somebody damaged or made up."""
