@@ -10,7 +10,7 @@ from __future__ import annotations
 import re
 from collections.abc import Callable, Iterable, Mapping
 from decimal import Decimal
-from math import log2
+from math import fsum, log2
 from typing import Literal
 
 from branchrank.errors import UsageError, nearest
@@ -56,19 +56,19 @@ def ndcg(ranking: Ranking, cutoff: int | None, rel: int) -> float:
     ideal = sorted((gain for gain in ranking.gold if gain > 0), reverse=True)[:cutoff]
     if not ideal:
         return 0.0
-    found = sum(
+    found = fsum(
         gain / log2(rank + 1)
         for rank, gain in ranking.gains
         if gain > 0 and (cutoff is None or rank <= cutoff)
     )
-    return found / sum(gain / log2(rank + 1) for rank, gain in enumerate(ideal, start=1))
+    return found / fsum(gain / log2(rank + 1) for rank, gain in enumerate(ideal, start=1))
 
 
 def average_precision(ranking: Ranking, cutoff: int | None, rel: int) -> float:
     """Mean, over all relevant gold, of the precision at the rank where each was found (0 if never)."""
     gold = ranking.relevant_gold(rel)
     ranks = ranking.relevant_ranks(rel, cutoff)
-    return sum(found / rank for found, rank in enumerate(ranks, start=1)) / gold if gold else 0.0
+    return fsum(found / rank for found, rank in enumerate(ranks, start=1)) / gold if gold else 0.0
 
 
 def recall(ranking: Ranking, cutoff: int | None, rel: int) -> float:
@@ -108,7 +108,7 @@ def binary_preference(ranking: Ranking, cutoff: int | None, rel: int) -> float:
 
 def rank_biased_precision(ranking: Ranking, cutoff: int | None, rel: int, p: float) -> float:
     """(1 - p) times the sum of p ** (rank - 1) over the relevant hits; unjudged hits count as wrong."""
-    return (1 - p) * sum(p ** (rank - 1) for rank in ranking.relevant_ranks(rel, cutoff))
+    return (1 - p) * fsum(p ** (rank - 1) for rank in ranking.relevant_ranks(rel, cutoff))
 
 
 #: The default persistence of RBP, the same as in ir-measures.
@@ -310,4 +310,4 @@ def score(measure: Measure, rankings: Mapping[str, Ranking], questions: Iterable
 
 def mean(scores: Mapping[str, float]) -> float:
     """Average over all questions; 0 for no questions."""
-    return sum(scores.values()) / len(scores) if scores else 0.0
+    return fsum(scores.values()) / len(scores) if scores else 0.0

@@ -7,6 +7,7 @@ the cost.
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
+from math import fsum
 
 import msgspec
 
@@ -94,4 +95,4 @@ def summarise_passages(sizes: Sequence[PassageSize]) -> PassageSummary:
 
 
 def _mean(values: Sequence[float]) -> float | None:
-    return sum(values) / len(values) if values else None
+    return fsum(values) / len(values) if values else None

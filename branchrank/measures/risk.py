@@ -12,6 +12,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from itertools import groupby
+from math import fsum
 
 from branchrank.records import Record
 
@@ -64,7 +65,7 @@ def risk_coverage(answers: Sequence[Answer]) -> RiskCoverage:
     if not answered:
         return RiskCoverage(points=(), aurc=None, excess=None)
     first_wrong = answered - wrong
-    ideal = sum((place - first_wrong) / place for place in range(first_wrong + 1, answered + 1))
+    ideal = fsum((place - first_wrong) / place for place in range(first_wrong + 1, answered + 1))
     return RiskCoverage(
         points=tuple(points), aurc=area / answered, excess=max(0.0, (area - ideal) / answered)
     )

@@ -8,6 +8,7 @@ curve of their own.
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
+from math import fsum
 
 from branchrank.measures.matching import SHARES
 from branchrank.measures.names import NamedMeasure, named_measure
@@ -103,8 +104,11 @@ class Scores:
 
 
 def mean(values: Sequence[float]) -> float:
-    """The arithmetic mean; 0 for no values."""
-    return sum(values) / len(values) if values else 0.0
+    """The arithmetic mean; 0 for no values.
+
+    ``fsum`` rounds once, so every version of Python gives the same digits; ``sum`` compensates since 3.12.
+    """
+    return fsum(values) / len(values) if values else 0.0
 
 
 def outcome_of(row: Row, values: Mapping[str, float]) -> str:

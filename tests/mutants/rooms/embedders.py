@@ -197,8 +197,8 @@ MUTANTS = (
     Mutant(
         "misspelt-embedder-goes-to-the-hub",
         "branchrank/embedders/__init__.py",
-        'if meant and "/" not in settings.embedder',
-        'if not meant and "/" not in settings.embedder',
+        'if meant and "/" not in embedder',
+        'if not meant and "/" not in embedder',
         (
             "tests/embedders/test_embedders_sentence_transformers.py"
             "::test_a_misspelt_name_is_told_the_known_one_and_no_hub_is_asked",

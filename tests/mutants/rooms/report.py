@@ -179,8 +179,8 @@ MUTANTS = (
     Mutant(
         "colours-in-a-pipe",
         TERMINAL,
-        "        console = Console(width=PIPE_WIDTH)\n",
-        "        console = Console(width=PIPE_WIDTH, force_terminal=True)\n",
+        "        console = PipedConsole(width=PIPE_WIDTH)\n",
+        "        console = PipedConsole(width=PIPE_WIDTH, force_terminal=True)\n",
         (f"{TEST_TERMINAL}::test_verdicts_have_a_colour_on_a_terminal_alone",),
     ),
     Mutant(
