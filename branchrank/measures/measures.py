@@ -242,8 +242,10 @@ class Measure(Record, frozen=True, kw_only=True):
         return self.definition.compute(ranking, self.cutoff, self.rel, *persistence)
 
 
-_NAME = re.compile(r"(?P<name>[A-Za-z]+)(?:\((?P<arguments>[^()]*)\))?(?:@(?P<cutoff>[0-9]{1,9}))?")
-_ARGUMENT = re.compile(r"\s*(?:(?P<key>rel|cutoff)\s*=\s*(?P<value>[0-9]{1,9})|p\s*=\s*(?P<p>0?\.[0-9]+))\s*")
+_NAME = re.compile(r"(?P<name>[A-Za-z]+)(?:\((?P<arguments>[^()]*)\))?(?:@(?P<cutoff>[0-9]{1,99}))?")
+_ARGUMENT = re.compile(
+    r"\s*(?:(?P<key>rel|cutoff)\s*=\s*(?P<value>[0-9]{1,99})|p\s*=\s*(?P<p>0?\.[0-9]+))\s*"
+)
 
 
 def parse_measure(text: str, scoring: str = "") -> Measure:

@@ -9,6 +9,7 @@ from itertools import zip_longest
 from pathlib import Path
 
 from branchrank.records import Record
+from branchrank.safe_open import read_beneath
 
 #: How many differences are listed for one file; the others are counted.
 SHOWN = 5
@@ -26,9 +27,12 @@ class Finding(Record, frozen=True, kw_only=True):
 
 
 def read_text(path: Path) -> str | None:
-    """Read a file's text, ``None`` if it is missing; invalid bytes become text that can't equal any."""
+    """Read a file's text, ``None`` if it is missing; invalid bytes become text that can't equal any.
+
+    A link, a pipe and a folder count as missing: a finding quotes lines, and a run may come from anybody.
+    """
     try:
-        return path.read_bytes().decode("utf-8", errors="replace")
+        return read_beneath(path.parent, path.name).decode("utf-8", errors="replace")
     except OSError:
         return None
 

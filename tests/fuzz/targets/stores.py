@@ -208,7 +208,7 @@ TARGETS = (
     Target("embedding-cache", embedding_cache, _cache, is_text=False),
     Target("vectors", vectors, _npy, is_text=False),
     Target("bm25-header", bm25("bm25.json"), _file(_bm25_files, "bm25.json")),
-    Target("bm25-weights", bm25("weights.npy"), _file(_bm25_files, "weights.npy"), is_text=False),
+    Target("bm25-arrays", bm25("bm25.npy"), _file(_bm25_files, "bm25.npy"), is_text=False),
     Target("token-offsets", tokens("offsets.npy"), _file(_token_files, "offsets.npy"), is_text=False),
     Target("token-values", tokens("values"), _file(_token_files, "values"), is_text=False),
     Target("pickle", pickled, _pickles, is_text=False),
