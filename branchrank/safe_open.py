@@ -109,6 +109,21 @@ def writer_beneath(root: Path, relative: str) -> Iterator[BufferedWriter]:
         os.fsync(folder)
 
 
+def overwrite_beneath(root: Path, relative: str, content: bytes) -> None:
+    """Write the file ``relative`` below ``root`` in place, for what may be lost or half written.
+
+    No temporary file is made, so none stays behind if the process is killed. Raises what :func:`open_beneath`
+    does.
+    """
+    with _folder_of(root, relative, create=True) as (folder, name):
+        flags = os.O_WRONLY | os.O_CREAT | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC
+        with os.fdopen(os.open(name, flags, 0o666, dir_fd=folder), "wb") as stream:
+            if not stat.S_ISREG(os.fstat(stream.fileno()).st_mode):
+                raise PermissionError(errno.EACCES, "not a regular file", relative)
+            stream.truncate(0)
+            stream.write(content)
+
+
 def create_beneath(root: Path, relative: str) -> None:
     """Create the empty file ``relative`` below ``root``, readable only by its owner, unless it exists.
 

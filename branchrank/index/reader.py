@@ -15,7 +15,7 @@ from __future__ import annotations
 
 import contextlib
 from collections.abc import Callable, Iterable, Iterator, Mapping
-from functools import cached_property, lru_cache
+from functools import cached_property
 from pathlib import Path
 
 from branchrank.artifacts import digest_file, digest_of
@@ -51,6 +51,8 @@ VECTORS = "vectors.npy"
 TOKENS = "tokens"
 CHROMA = "chroma"
 COLLECTION = "vectors"
+#: Nodes whose chunks are remembered; then the memory starts anew.
+_KNOWN_NODES = 1 << 14
 
 
 class CheckedIndex(Record, frozen=True, kw_only=True):
@@ -79,7 +81,8 @@ class Index:
         self._pin = pin
         self._notify = workspace.notify
         self._opened: list[VectorStore] = []
-        self._chunks_of = lru_cache(maxsize=1 << 14)(self._overlapping_chunks)
+        #: Chunks by node. Not ``lru_cache``: it would keep a closed index, and its mapped files, alive.
+        self._known_chunks: dict[str, tuple[Chunk, ...]] = {}
 
     def __enter__(self) -> Index:
         return self
@@ -200,11 +203,14 @@ class Index:
 
     def chunks_of(self, node_id: str) -> tuple[Chunk, ...]:
         """The chunks that are inside or overlap a node's own span, in line order; empty for a folder."""
-        return self._chunks_of(node_id)
-
-    def _overlapping_chunks(self, node_id: str) -> tuple[Chunk, ...]:
-        span = self.tree.node(node_id).own_span
-        return () if span is None else tuple(self.chunks.overlapping(span))
+        known = self._known_chunks.get(node_id)
+        if known is None:
+            if len(self._known_chunks) >= _KNOWN_NODES:
+                self._known_chunks.clear()
+            span = self.tree.node(node_id).own_span
+            known = () if span is None else tuple(self.chunks.overlapping(span))
+            self._known_chunks[node_id] = known
+        return known
 
 
 def vectors_content(digests: Mapping[str, str]) -> str:

@@ -9,8 +9,8 @@
 from __future__ import annotations
 
 import mmap
-from collections.abc import Callable, ItemsView, Iterable, Iterator, Mapping, ValuesView
-from functools import lru_cache, partial
+from collections.abc import ItemsView, Iterable, Iterator, Mapping, ValuesView
+from functools import partial
 from itertools import pairwise
 from pathlib import Path
 from typing import Generic, NamedTuple, TypeVar
@@ -68,11 +68,19 @@ class RecordsFile(Mapping[str, R], Generic[R]):
         self.source_rows, self.line_starts, self.line_ends = spans
         self._by_span: NDArray[np.int32] = by_span
         self._decoder: msgspec.json.Decoder[R] = msgspec.json.Decoder(record_type)
-        #: The record in a row.
-        self.at: Callable[[int], R] = lru_cache(maxsize=_KEPT)(self._at)
+        #: Decoded records by row. Not ``lru_cache``: it would keep the mapped files alive.
+        self._kept: dict[int, R] = {}
 
-    def _at(self, row: int) -> R:
-        return self._decoded(self._content[self._starts[row] : self._starts[row + 1]], row)
+    def at(self, row: int) -> R:
+        """The record in a row."""
+        record = self._kept.get(row)
+        if record is None:
+            if len(self._kept) >= _KEPT:
+                self._kept.clear()
+            record = self._kept[row] = self._decoded(
+                self._content[self._starts[row] : self._starts[row + 1]], row
+            )
+        return record
 
     def _decoded(self, line: bytes, row: int) -> R:
         try:

@@ -5,7 +5,8 @@
 2. A reader compares each file with its stamp. Only a file without a stamp, or in another state, is read
    again. Every write changes the state, and so do a copy and a restored backup. ``branchrank check`` reads
    all files.
-3. Stamps are kept in ``stamps.json`` of the generation, and are not kept if the disk can't be written.
+3. Stamps are kept in ``stamps.json`` of the generation, and are not kept if the disk can't be written. A half
+   written file counts as none.
 
 What only changes below the file system, such as a bad sector, does not change the state. ``branchrank check``
 finds it.
@@ -22,7 +23,7 @@ import msgspec
 
 from branchrank.artifacts import NOT_JSON, digest_stream
 from branchrank.errors import ArtifactError
-from branchrank.safe_open import open_beneath, read_beneath, write_beneath
+from branchrank.safe_open import open_beneath, overwrite_beneath, read_beneath
 
 STAMPS = "stamps.json"
 _REMEDY = "rebuild the index: branchrank index"
@@ -76,4 +77,4 @@ def _read(generation: Path) -> dict[str, Stamp]:
 
 
 def _write(generation: Path, stamps: Mapping[str, Stamp]) -> None:
-    write_beneath(generation, STAMPS, msgspec.json.encode(stamps, order="sorted"))
+    overwrite_beneath(generation, STAMPS, msgspec.json.encode(stamps, order="sorted"))

@@ -565,7 +565,11 @@ class TestRisksAndMitigations:
         )
         assert engine.index.bm25_chunks.ids  # read before a chunk is added that it does not hold
         monkeypatch.setattr(type(engine.index.vectors), "search", lambda *_: [Scored("stray", 0.9)])
-        monkeypatch.setattr(engine.index, "chunks", {**engine.index.chunks, "stray": stray})
+        chunks = type(engine.index.chunks)
+        read = chunks.__getitem__
+        monkeypatch.setattr(
+            chunks, "__getitem__", lambda self, key: stray if key == "stray" else read(self, key)
+        )
         found = library.stages("beyond every section", "hybrid", hybrid__vector_top_n=1)
         assert found["dense(chunks)"].keys == ("stray",)
         assert found["mapping"].keys == ("guide/brewing.md",)

@@ -130,7 +130,7 @@ def test_files_alone_that_are_wrong_keep_their_exit_code(project: Path, tmp_path
     with pytest.raises(InputError) as caught:
         check_plan(nowhere)
     assert caught.value.message.count("is not a workspace") == 1
-    assert "branchrank index" in caught.value.remedy
+    assert "branchrank init" in caught.value.remedy
 
 
 def test_a_run_of_an_object_is_never_resumed(project: Path, tmp_path: Path) -> None:

@@ -130,6 +130,8 @@ def known_flags() -> set[str]:
                 collect(below, click.Context(below, parent=context, info_name=name))
 
     collect(main, click.Context(main, info_name="branchrank"))
+    for script in (ROOT / ".ci").glob("*.py"):
+        flags.update(re.findall(r'"(--[a-z-]+)"', script.read_text(encoding="utf-8")))
     return flags | {"--help"}
 
 

@@ -27,7 +27,7 @@ def test_the_predictors_are_listed_by_name(tmp_path):
 
 @pytest.mark.parametrize(
     ("schema", "age", "remedy"),
-    [(1, "older", "run the benchmark again"), (SCHEMA_VERSION + 1, "newer", "pip install")],
+    [(1, "older", "run the benchmark again"), (SCHEMA_VERSION + 1, "newer", "install a newer BranchRank")],
 )
 def test_a_run_of_another_schema_is_refused_by_name(tmp_path, schema, age, remedy):
     directory = rewritten(tmp_path, schema_version=schema)
