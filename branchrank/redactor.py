@@ -16,6 +16,9 @@ HIDDEN = "[key]"
 _SHORTEST_SECRET = 6
 SECRET_NAME = re.compile("key|token|secret|pass|auth|sig|code", re.IGNORECASE)
 ONE_URL = re.compile(r"([a-z][a-z0-9+.-]{0,20}://)(.*)", re.IGNORECASE | re.DOTALL)
+_PARAMETER = re.compile(r"([?&][^=&#]*(?:key|token|secret|pass|auth|sig|code)[^=&#]*=)[^&#]*", re.IGNORECASE)
+#: Names of the settings, fields and flags whose value is meant as a URL.
+_URL_NAME = re.compile(r"(?:[\w.-]*[-_.])?(?:url|endpoint)", re.IGNORECASE)
 _KEY_VARIABLES = (
     "BRANCHRANK_LLM_KEY",
     "OPENAI_API_KEY",
@@ -75,15 +78,45 @@ def is_url(text: str) -> bool:
     return ONE_URL.fullmatch(text.strip()) is not None
 
 
+def means_url(name: str) -> bool:
+    """Whether a setting, field or flag of this name holds a URL: ``index.chroma_url``, ``--api-endpoint``."""
+    return _URL_NAME.fullmatch(name) is not None
+
+
+def url_to_show(text: str) -> str:
+    """A text that is meant as a URL, without all before its last ``@`` and the values of key parameters.
+
+    It may be malformed: what a message or a record shows of a URL always passes here.
+
+    >>> url_to_show("http://me:secret-1@[h/v1?api_key=secret-2"), url_to_show("me:secret-1@h")
+    ('http://[h/v1?api_key=[key]', 'h')
+    """
+    return hide_parameters(_without_user(text))
+
+
+def hide_parameters(text: str) -> str:
+    """A URL, or its part from the path on, with ``[key]`` for the values of key parameters."""
+    return _PARAMETER.sub(rf"\1{HIDDEN}", text)
+
+
+def value_to_show(name: str, value: str) -> str:
+    """The value of a setting, field or flag: :func:`url_to_show` of a URL, anything else unchanged."""
+    return url_to_show(value) if is_url(value) or means_url(name) else value
+
+
+def _without_user(text: str) -> str:
+    url = ONE_URL.fullmatch(text.strip())
+    scheme, rest = (url[1], url[2]) if url else ("", text)
+    return scheme + rest.rpartition("@")[2]
+
+
 def url_to_keep(text: str) -> str:
-    """A text that is one URL without user, password and key parameters, so that a file can keep it.
+    """A text that is meant as a URL, without user, password and key parameters, so that a file can keep it.
 
     >>> url_to_keep("http://me:secret-1@h/v1?api_key=secret-2&v=2")
     'http://h/v1?v=2'
     """
-    if not is_url(text):
-        return text
-    address, _, query = ONE_URL.sub(lambda url: url[1] + url[2].rpartition("@")[2], text).partition("?")
+    address, _, query = _without_user(text).partition("?")
     kept = "&".join(each for each in query.split("&") if not SECRET_NAME.search(each.partition("=")[0]))
     return f"{address}?{kept}" if kept else address
 

@@ -312,9 +312,12 @@ def _corpus(corpus: AnyPath) -> str | Path:
 
 def _to_keep(settings: Mapping[str, object], notify: Notify | None) -> dict[str, object]:
     """The settings for ``branchrank.toml``: URLs without their credentials, of which the user is told."""
-    from branchrank.redactor import url_to_keep
+    from branchrank.redactor import is_url, means_url, url_to_keep
 
-    kept = {key: url_to_keep(value) if isinstance(value, str) else value for key, value in settings.items()}
+    kept = {
+        key: url_to_keep(value) if isinstance(value, str) and (is_url(value) or means_url(key)) else value
+        for key, value in settings.items()
+    }
     for key, value in settings.items():
         if kept[key] != value and notify is not None:
             notify(

@@ -1,7 +1,8 @@
 """Removing credentials from the command and the settings that a run records.
 
-1. Passwords are collected from every string that is a URL and from the words of the command.
-2. A string that is a URL loses its credentials as a whole; so does each word of the command.
+1. Passwords are collected from every string that is a URL, or that is meant as one by the name of its field
+   or flag, and from the words of the command.
+2. Such a string loses its credentials as a whole; so does each word of the command.
 3. The environment's keys are removed from every string. The passwords are removed from every string except
    those that identify the run: a password such as "hybrid" would make them unreadable.
 """
@@ -16,7 +17,7 @@ import msgspec
 
 from branchrank.llm.secrets import bare_url, hide_credentials, url_secrets
 from branchrank.records import Record
-from branchrank.redactor import Redactor, environment_secrets, is_url
+from branchrank.redactor import ONE_URL, Redactor, environment_secrets, is_url, means_url, value_to_show
 
 R = TypeVar("R", bound=Record)
 #: Fields that the program writes and reads again: names, digests and states.
@@ -33,44 +34,63 @@ def scrubbed(record: R, environment: Mapping[str, str]) -> R:
     """
     fields = msgspec.to_builtins(record)
     words = _words(fields.pop("command")) if "command" in fields else None
-    urls = [text for text in _strings(fields) if is_url(text)]
-    learned = {secret for url in (*urls, *(words or ())) for secret in url_secrets(url)}
+    urls = [text for name, text in _strings(fields) if is_url(text) or means_url(name)]
+    urls += [text for name, _, text in words or () if ONE_URL.search(text) or means_url(name)]
+    learned = {secret for url in urls for secret in url_secrets(url)}
     redact = Redactor((*environment_secrets(environment), *learned))
 
-    def scrub(text: str) -> str:
-        return hide_credentials(bare_url(text) if is_url(text) else text, environment)
+    def scrub(name: str, text: str) -> str:
+        return hide_credentials(value_to_show(name, text), environment)
 
-    def scrub_fully(text: str) -> str:
-        return redact(scrub(text))
+    def scrub_fully(name: str, text: str) -> str:
+        return redact(scrub(name, text))
 
-    kept = {name: _each(value, scrub if name in _IDENTITY else scrub_fully) for name, value in fields.items()}
+    kept = {
+        name: _each(name, value, scrub if name in _IDENTITY else scrub_fully)
+        for name, value in fields.items()
+    }
     if words is not None:
-        kept["command"] = shlex.join(scrub_fully(bare_url(word)) for word in words)
+        kept["command"] = shlex.join(start + scrub_fully(flag, bare_url(rest)) for flag, start, rest in words)
     return msgspec.convert(kept, type(record))
 
 
-def _words(command: str) -> list[str]:
-    """Split a command into words; a command that a shell could not split is one word."""
+def _words(command: str) -> list[tuple[str, str, str]]:
+    """The words of a command, each in three: its flag if that means a URL, ``FLAG=`` or empty, and the rest.
+
+    A command that a shell could not split is one word.
+    """
     try:
-        return shlex.split(command)
+        words = shlex.split(command)
     except ValueError:
-        return [command]
+        return [("", "", command)]
+    result = []
+    for before, word in zip(["", *words], words, strict=False):
+        flag, equals, value = word.partition("=")
+        if equals and means_url(flag):
+            result.append((flag, flag + equals, value))
+        else:
+            result.append((before if before.startswith("-") and means_url(before) else "", "", word))
+    return result
 
 
-def _strings(value: Any) -> Iterator[str]:
+def _strings(value: Any, name: str = "") -> Iterator[tuple[str, str]]:
+    """Every string with the name of its field."""
     if isinstance(value, str):
-        yield value
-    elif isinstance(value, dict | list | tuple):
-        for item in value.values() if isinstance(value, dict) else value:
-            yield from _strings(item)
+        yield name, value
+    elif isinstance(value, dict):
+        for key, item in value.items():
+            yield from _strings(item, key)
+    elif isinstance(value, list | tuple):
+        for item in value:
+            yield from _strings(item, name)
 
 
-def _each(value: Any, change: Callable[[str], str]) -> Any:
+def _each(name: str, value: Any, change: Callable[[str, str], str]) -> Any:
     """Return the same structure with every string changed; field names stay as they are."""
     if isinstance(value, str):
-        return change(value)
+        return change(name, value)
     if isinstance(value, dict):
-        return {key: _each(item, change) for key, item in value.items()}
+        return {key: _each(key, item, change) for key, item in value.items()}
     if isinstance(value, list | tuple):
-        return [_each(item, change) for item in value]
+        return [_each(name, item, change) for item in value]
     return value

@@ -18,7 +18,7 @@ from branchrank.llm.secrets import bare_url
 from branchrank.predictor import Predictor
 from branchrank.printable import encodable
 from branchrank.records import Hit, Question, Record, Retrieval
-from branchrank.redactor import split_url
+from branchrank.redactor import split_url, url_to_show
 from branchrank.runs.attribution import gold_keys
 from branchrank.spec import System
 from branchrank.systems.engine import Engine
@@ -256,12 +256,10 @@ class ApiPredictor(Untraced):
     name = "api"
 
     def __init__(self, endpoint: str, *, target: str = "", token: str = "", timeout_s: float = 30.0) -> None:
-        from branchrank.llm.secrets import bare_url
-
         url = split_url(endpoint)
         if url.scheme not in ("http", "https"):
             raise UsageError(
-                f"--api-endpoint {bare_url(endpoint)!r} is not an HTTP URL",
+                f"--api-endpoint {url_to_show(endpoint)!r} is not an HTTP URL",
                 remedy="give one such as http://127.0.0.1:8000/retrieve",
             )
         if url.username or url.password:

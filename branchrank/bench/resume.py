@@ -27,7 +27,7 @@ from branchrank.embedders import is_bundled
 from branchrank.errors import InputError, RunError, UsageError
 from branchrank.llm.secrets import bare_url
 from branchrank.records import Record
-from branchrank.redactor import is_url
+from branchrank.redactor import is_url, url_to_show, value_to_show
 from branchrank.runs import directory as names
 from branchrank.runs.directory import PredictorRecord, RunRecord, read_unfinished
 from branchrank.settings import (
@@ -76,9 +76,9 @@ class Named(Record, frozen=True, kw_only=True):
         words += ["--questions", str(self.questions)] if self.questions is not None else []
         for name in self.predictors:
             words += ["--predictor", name]
-        words += ["--api-endpoint", bare_url(self.api_endpoint)] if self.api_endpoint else []
+        words += ["--api-endpoint", url_to_show(self.api_endpoint)] if self.api_endpoint else []
         for key, value in self.settings.items():
-            words += [reaching_settings()[key].flag, bare_url(value)]
+            words += [reaching_settings()[key].flag, value_to_show(key, value)]
         flags = {f"{each.section}.{each.name}": each.flag for each in settings_of(EngineSettings)}
         for key, value in self.engine.items():
             words += [flags[key]] if value is True else [flags[key], str(value)]
@@ -150,7 +150,7 @@ class Names:
         self.flags: dict[tuple[str, str], str] = {}
         self.values: dict[tuple[str, str], str] = {}
         for key, value in named.settings.items():
-            self.values[reaching_settings()[key].reaches, bare_url(value)] = value
+            self.values[reaching_settings()[key].reaches, value_to_show(key, value)] = value
 
     def setting(self, setting: Setting, recorded: str) -> str:
         """Return the named value of a setting, which must equal the run's."""
@@ -162,8 +162,9 @@ class Names:
                 if self._needs_no_name(setting.reaches, recorded)
                 else self._missing(setting.flag, setting.reaches, recorded)
             )
-        if bare_url(value) != recorded:
-            self.wrong.append(f"{setting.flag} {bare_url(value)}: the run used {recorded or 'none'}")
+        shown = value_to_show(setting.name, value)
+        if shown != recorded:
+            self.wrong.append(f"{setting.flag} {shown}: the run used {recorded or 'none'}")
         return value
 
     def value(self, role: str, recorded: str) -> str:
@@ -193,8 +194,8 @@ class Names:
         """The endpoint of the predictor ``api``."""
         if not self.named.api_endpoint:
             self._missing("--api-endpoint", "HTTP endpoint", url)
-        elif bare_url(self.named.api_endpoint) != url:
-            self.wrong.append(f"--api-endpoint {bare_url(self.named.api_endpoint)}: the run used {url}")
+        elif url_to_show(self.named.api_endpoint) != url:
+            self.wrong.append(f"--api-endpoint {url_to_show(self.named.api_endpoint)}: the run used {url}")
 
     def data_dir(self, recorded: str) -> Path:
         """The workspace; one other than the default must be named."""

@@ -10,6 +10,7 @@ from branchrank import Workspace
 from branchrank.cli.options import data_dir_option
 from branchrank.cli.terminal import Command
 from branchrank.errors import UsageError
+from branchrank.redactor import value_to_show
 from branchrank.settings import DEFAULT, PARTS, resolve, settings_of
 
 
@@ -31,7 +32,8 @@ def command(data_dir: Path) -> None:
             value = getattr(resolved.parts[part.section], setting.name)
             origin = resolved.origins[f"{part.section}.{setting.name}"]
             allowed = f"; {setting.allowed}" if setting.allowed else ""
-            click.echo(f"  {setting.name} = {value!r}  ({origin})")
+            shown = value_to_show(setting.name, value) if isinstance(value, str) else value
+            click.echo(f"  {setting.name} = {shown!r}  ({origin})")
             click.secho(f"      {setting.flag}: {setting.description}{allowed}", dim=True)
             if setting.name == "vector_score_threshold" and origin == DEFAULT and calibrated:
                 click.echo(f"      in use: {calibrated}")

@@ -35,7 +35,7 @@ from branchrank.errors import ModelError, UsageError
 from branchrank.http_client import HttpError, LostConnectionError, StatusError, get, post_json
 from branchrank.printable import encodable
 from branchrank.progress import Progress, no_progress
-from branchrank.redactor import Redactor, split_url
+from branchrank.redactor import Redactor, split_url, url_to_show
 
 T = TypeVar("T")
 
@@ -57,7 +57,7 @@ class Endpoint:
         self.url = urlunsplit((parts.scheme, netloc, parts.path.rstrip("/"), "", ""))
         if parts.scheme not in ("http", "https") or not parts.hostname or parts.query:
             raise UsageError(
-                f"not the base URL of an embedding endpoint: {self.url!r}",
+                f"not the base URL of an embedding endpoint: {url_to_show(url)!r}",
                 remedy="give --embedding-url http://127.0.0.1:8080/v1, or the like, without a query",
             )
         self.has_path = bool(parts.path.strip("/"))

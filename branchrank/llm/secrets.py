@@ -20,12 +20,19 @@ from collections.abc import Callable, Mapping
 from urllib.parse import parse_qsl, unquote, urlunsplit
 
 from branchrank.errors import UsageError
-from branchrank.redactor import HIDDEN, ONE_URL, SECRET_NAME, Redactor, environment_secrets, split_url
+from branchrank.redactor import (
+    ONE_URL,
+    SECRET_NAME,
+    Redactor,
+    environment_secrets,
+    hide_parameters,
+    split_url,
+    url_to_show,
+)
 
 OPENAI_HOST = "api.openai.com"
 _URL = re.compile(r"([a-z][a-z0-9+.-]{0,20}://)([^\s'\"<>\\]+)", re.IGNORECASE)
 _USER = re.compile(r"([a-z][a-z0-9+.-]{0,20}://)[^\s/?#]*@", re.IGNORECASE)
-_PARAMETER = re.compile(r"([?&][^=&#]*(?:key|token|secret|pass|auth|sig|code)[^=&#]*=)[^&#]*", re.IGNORECASE)
 _CHATTY_LOGGERS = ("openai", "httpx", "httpcore")
 
 
@@ -35,9 +42,9 @@ class Endpoint:
     def __init__(self, base_url: str, *, key: str = "") -> None:
         parts = split_url(base_url)
         if parts.scheme not in ("http", "https") or not parts.hostname:
-            shown = urlunsplit(parts._replace(netloc=parts.netloc.rpartition("@")[2], query=""))
             raise UsageError(
-                f"not an endpoint: {shown!r}", remedy="give a base URL such as http://127.0.0.1:8080/v1"
+                f"not an endpoint: {url_to_show(base_url)!r}",
+                remedy="give a base URL such as http://127.0.0.1:8080/v1",
             )
         self.host = parts.hostname
         self.https = parts.scheme == "https"
@@ -100,20 +107,18 @@ def _bare_url(match: re.Match[str]) -> str:
     scheme, rest = match.group(1), match.group(2)
     authority = re.split("[/?#]", rest, maxsplit=1)[0]
     shown = authority.rpartition("@")[2]
-    return scheme + shown + _PARAMETER.sub(rf"\1{HIDDEN}", rest[len(authority) :])
+    return scheme + shown + hide_parameters(rest[len(authority) :])
 
 
 def bare_url(text: str) -> str:
     """Remove the credentials from a text that is one URL or ends in one (``--flag=URL``)."""
-    return ONE_URL.sub(lambda url: url[1] + _PARAMETER.sub(rf"\1{HIDDEN}", url[2].rpartition("@")[2]), text)
+    return ONE_URL.sub(lambda url: url_to_show(url[0]), text)
 
 
 def url_secrets(text: str) -> set[str]:
-    """The secrets of the URL that a text is or ends in: password (else user) and key parameters."""
+    """The secrets of the URL that a text is meant as or ends in: password (else user) and key parameters."""
     match = ONE_URL.search(text)
-    if match is None:
-        return set()
-    rest = match[2]
+    rest = match[2] if match else text
     user, _, password = re.split("[/?#]", rest, maxsplit=1)[0].rpartition("@")[0].partition(":")
     written = rest.rpartition("@")[0].partition(":")[2]  # complete even with "/", "?" or "#" in it
     parameters = parse_qsl(rest.partition("?")[2].partition("#")[0])

@@ -13,11 +13,11 @@ import functools
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
-from urllib.parse import urlsplit
 
 from branchrank.environment import preserved_random_state
 from branchrank.errors import ArtifactError, UsageError
 from branchrank.http_client import Transport, get
+from branchrank.redactor import split_url, url_to_show
 from branchrank.safe_open import check_opened
 
 #: The directory of an embedded database, or the URL of a server.
@@ -66,7 +66,7 @@ def connect(location: Location, root: Path | None = None) -> Any:
             disconnect(client)
             raise
         return client
-    parts = urlsplit(location)
+    parts = split_url(location)
     try:
         port = parts.port or (443 if parts.scheme == "https" else 8000)
     except ValueError:
@@ -75,7 +75,7 @@ def connect(location: Location, root: Path | None = None) -> Any:
     named = host and not parts.username and parts.path in ("", "/") and not parts.query
     if parts.scheme not in ("http", "https") or not named or not port:
         raise UsageError(
-            f"--chroma-url {location!r} is not the URL of a server",
+            f"--chroma-url {url_to_show(location)!r} is not the URL of a server",
             remedy="use --chroma-url http://HOST:PORT",
         )
     base = f"{parts.scheme}://{f'[{host}]' if ':' in host else host}:{port}"

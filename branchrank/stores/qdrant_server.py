@@ -24,7 +24,7 @@ from typing import Any, NamedTuple
 from branchrank.embedders.protocol import Vectors
 from branchrank.errors import ArtifactError, MissingDependencyError, UsageError
 from branchrank.records import Scored
-from branchrank.redactor import split_url
+from branchrank.redactor import split_url, url_to_show
 from branchrank.stores.qdrant_points import (
     BATCH,
     DENSE,
@@ -232,7 +232,9 @@ def key_for(url: str, environment: Mapping[str, str] | None = None) -> str:
     if not key or parts.hostname not in (environment.get("BRANCHRANK_QDRANT_KEY_HOST", "").lower(), named):
         return ""
     if parts.scheme != "https" and parts.hostname not in _LOOPBACK:
-        raise UsageError(f"the key of {url} would be sent without encryption", remedy="use an https URL")
+        raise UsageError(
+            f"the key of {url_to_show(url)} would be sent without encryption", remedy="use an https URL"
+        )
     return key
 
 
@@ -241,7 +243,8 @@ def connect(url: str, timeout_s: int) -> Any:
     parts = split_url(url)
     if parts.scheme not in ("http", "https") or not parts.hostname or parts.username:
         raise UsageError(
-            f"not the URL of a Qdrant server: {url!r}", remedy="use --qdrant-url http://HOST:PORT"
+            f"not the URL of a Qdrant server: {url_to_show(url)!r}",
+            remedy="use --qdrant-url http://HOST:PORT",
         )
     key = key_for(url)
     from branchrank.http_client import Transport

@@ -211,6 +211,27 @@ def test_the_password_of_a_setting_vanishes_elsewhere_too(url: str, elsewhere: s
     assert shown.warnings == ("[key] is wrong",)
 
 
+@pytest.mark.parametrize("form", ["--qdrant-url {}", "--qdrant-url={}", "--api-endpoint {}"])
+@pytest.mark.parametrize(("url", "bare"), [("me:hunter22@h", "h"), ("http://me:hunter22@[h", "http://[h")])
+def test_a_malformed_url_is_recorded_without_its_password(form: str, url: str, bare: str) -> None:
+    run = Recorded(
+        command=f"b {form.format(url)} --measure P:x@5",
+        settings={"qdrant": {"url": url}, "other": {"text": "P:x@5"}},
+        warnings=("hunter22 is wrong",),
+    )
+    shown = scrubbed(run, {})
+    assert shown.command == shlex.join([*shlex.split(f"b {form}".format(bare)), "--measure", "P:x@5"])
+    assert shown.settings == {"qdrant": {"url": bare}, "other": {"text": "P:x@5"}}
+    assert shown.warnings == ("[key] is wrong",)
+
+
+@pytest.mark.parametrize("url", ["me:hunter22@h", "http://me:hunter22@[h/v1?api_key=hunter22", "hunter22@h"])
+def test_an_error_about_an_endpoint_shows_no_password(url: str) -> None:
+    with pytest.raises(UsageError) as refused:
+        Endpoint(url)
+    assert "hunter22" not in f"{refused.value} {refused.value.remedy}"
+
+
 def test_a_password_that_is_the_name_of_a_predictor_leaves_that_name() -> None:
     run = Recorded(predictors=("hybrid",), settings={"cache": {"redis_url": "redis://:hybrid@h"}})
     assert scrubbed(run, {}).predictors == ("hybrid",)

@@ -200,6 +200,15 @@ def run_flows(place: Place) -> None:
     place.command("retrieve", "black tea", *embedding, code=6)
     place.command("index", "docs", *embedding[:3], place.url(f"{place.embeddings.url}/v1", "api_key"), code=2)
     place.command("benchmark", "--predictor", "api", "--api-endpoint", place.url(place.llm.base_url), code=2)
+    without_scheme = place.url("://h")[3:]
+    place.command("benchmark", "--predictor", "api", "--api-endpoint", without_scheme, code=2)
+    place.command("index", "docs", *embedding[:3], without_scheme, code=2)
+    chroma = ("--vector-store", "chroma", "--chroma-url", place.url(place.embeddings.url))
+    place.command("index", "docs", "--embedder", "fake", *chroma, code=2)
+    with pytest.MonkeyPatch.context() as patched:
+        patched.setenv("BRANCHRANK_HYBRID_BASE_URL", place.url(place.llm.base_url, "api_key"))
+        patched.setenv("BRANCHRANK_QDRANT_URL", without_scheme)
+        place.command("settings")
 
 
 #: A fault of the program whose message names a key.
@@ -254,21 +263,9 @@ def run_more_flows(place: Place) -> None:
         place.command("benchmark", *embedding, flag, place.url(place.embeddings.url), *store, code=None)
     closed = place.redis_url.replace(str(place.redis.port), "9")
     place.command("index", "docs", *embedding, "--cache-redis-url", closed, "--vector-store", "exact")
-    for url in (
-        "ftp://u:{}@h/v1",
-        "http://u:{}@[h/v1",
-        "http://u:{}@127.0.0.1:9/v1?key={}",
-        "u:{}@h",
-        "redis://{}@h",
-    ):
+    for url in _WRONG_URLS:
         written = url.replace("{}", quote(place.secrets["password"], safe=""))
-        for flag in (
-            "--embedding-url",
-            "--hybrid-base-url",
-            "--cache-redis-url",
-            "--qdrant-url",
-            "--api-endpoint",
-        ):
+        for flag in _URL_FLAGS:
             words = (
                 "--embedder",
                 "openai:m",

@@ -121,8 +121,8 @@ MUTANTS = (
     Mutant(
         "recorded-command-keeps-its-passwords",
         "branchrank/bench/credentials.py",
-        'kept["command"] = shlex.join(scrub_fully(bare_url(word)) for word in words)',
-        'kept["command"] = shlex.join(words)',
+        "shlex.join(start + scrub_fully(flag, bare_url(rest)) for flag, start, rest in words)",
+        "shlex.join(start + rest for _, start, rest in words)",
         ("tests/llm/test_secrets.py::test_no_password_of_a_url_is_recorded",),
     ),
     Mutant(
