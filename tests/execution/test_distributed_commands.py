@@ -225,6 +225,7 @@ def test_without_ray_the_error_names_the_package(project: Path, monkeypatch: pyt
     assert re.search(r'pip install "?ray', result.output)
 
 
+@pytest.mark.full
 def test_ray_gives_the_files_of_one_process(project: Path, alone: Path) -> None:
     assert_same(run(project, "ray", *SYSTEMS, *RAY), alone)
     assert not list(Path("/tmp").glob("branchrank-ray-*"))
