@@ -14,6 +14,9 @@ from typing import NamedTuple, overload
 import numpy as np
 from numpy.typing import NDArray
 
+#: Rows remembered by string; then the memory starts anew.
+_KEPT = 1 << 16
+
 
 class StringArrays(NamedTuple):
     """The arrays of ``n`` strings; their sizes of items descend, as :mod:`branchrank.stores.arrays` needs."""
@@ -38,6 +41,8 @@ class Strings(Sequence[str]):
         #: The place of each row in the sorted strings: shape ``(n,)``.
         self.ties = ties
         self._starts, self._order, self._text = starts, order, text.data
+        #: Rows of strings that were looked up; a query looks the same ones up again and again.
+        self._found: dict[str, int] = {}
 
     @classmethod
     def of(cls, strings: Iterable[str]) -> Strings:
@@ -90,6 +95,16 @@ class Strings(Sequence[str]):
 
     def find(self, string: str) -> int | None:
         """The row of a string; ``None`` if it is not in the table."""
+        found = self._found.get(string)
+        if found is None:
+            found = self._bisected(string)
+            if found is not None:
+                if len(self._found) >= _KEPT:
+                    self._found.clear()
+                self._found[string] = found
+        return found
+
+    def _bisected(self, string: str) -> int | None:
         wanted = string.encode("utf-8", "surrogatepass")
         low, high = 0, len(self)
         while low < high:
