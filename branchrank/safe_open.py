@@ -95,8 +95,8 @@ def writer_beneath(root: Path, relative: str) -> Iterator[BufferedWriter]:
     """
     with _folder_of(root, relative, create=True) as (folder, name):
         temporary = f".{secrets.token_hex(8)}.tmp"
-        descriptor = os.open(temporary, _NEW_FILE, 0o666, dir_fd=folder)
-        try:
+        try:  # an interrupt may come as soon as the file is there
+            descriptor = os.open(temporary, _NEW_FILE, 0o666, dir_fd=folder)
             with os.fdopen(descriptor, "wb") as stream:
                 yield stream
                 stream.flush()

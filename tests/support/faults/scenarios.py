@@ -126,12 +126,14 @@ def report_outcome(folder: Path) -> Outcome:
 def left_over(folder: Path) -> Outcome:
     """Temporary files in a workspace or in a run that nobody will remove.
 
-    One beside ``branchrank.toml`` may stay: that file is written before the build lock is held.
+    One beside ``branchrank.toml`` may stay: that file is written before the build lock is held. One in the
+    ``derived`` folder of a generation goes when the generation does.
     """
     found = {}
     for path in (*folder.glob("data/**/*.tmp"), *folder.glob("reports/**/*.tmp")):
         begun = path.parent.parent.name != "reports" or (path.parent / "run.json").exists()
-        if begun and not path.name.startswith(".branchrank.toml."):
+        stays = path.name.startswith(".branchrank.toml.") or path.parent.name == "derived"
+        if begun and not stays:
             found[f"left over: {path.relative_to(folder)}"] = ""
     return found
 
