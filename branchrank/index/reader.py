@@ -391,8 +391,9 @@ def corpus_change(workspace: WorkspaceFolder, manifest: Manifest, report: BuildR
     if manifest.exclude != workspace.exclude:
         return f"was built with exclude = {list(manifest.exclude)}, not {list(workspace.exclude)}"
     root = workspace.corpus_root
-    found = {file.source: file for file in discover(root, workspace.exclude).files}
     known = {entry.source: entry for entry in manifest.files}
+    states = {source: (entry.size, report.modified_ns.get(source, -1)) for source, entry in known.items()}
+    found = {file.source: file for file in discover(root, workspace.exclude, states).files}
     changes = [f"{source} is new" for source in found if source not in known]
     for source, entry in known.items():
         file = found.get(source)
