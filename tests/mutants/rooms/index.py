@@ -61,13 +61,6 @@ MUTANTS = (
         (f"{TEST_OPENING}::test_moving_in_the_tree_decodes_no_node",),
     ),
     Mutant(
-        "end-of-a-subtree-one-late",
-        "branchrank/tree/rows.py",
-        "ends[rows] = higher[np.searchsorted(higher, rows) + 1]",
-        "ends[rows] = np.minimum(higher[np.searchsorted(higher, rows) + 1] + 1, count)",
-        ("tests/systems/test_tree_search.py", "tests/tree/test_tree_navigate.py"),
-    ),
-    Mutant(
         "token-vectors-of-another-precision-copied",
         "branchrank/index/token_vectors.py",
         "if manifest.settings.token_vectors != precision:",

@@ -9,6 +9,13 @@ TEST_NAVIGATE = "tests/tree/test_tree_navigate.py"
 
 MUTANTS = (
     Mutant(
+        "end-of-a-subtree-one-late",
+        "branchrank/tree/rows.py",
+        "ends[rows] = higher[np.searchsorted(higher, rows) + 1]",
+        "ends[rows] = np.minimum(higher[np.searchsorted(higher, rows) + 1] + 1, count)",
+        (f"{TEST_NAVIGATE}::test_a_subtree_is_a_range_of_rows",),
+    ),
+    Mutant(
         "last-toctree-wins",
         "branchrank/tree/toctree.py",
         "if target in parents or (_is_pattern(path) and target == document.source):",
