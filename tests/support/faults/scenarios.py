@@ -126,14 +126,12 @@ def report_outcome(folder: Path) -> Outcome:
 def left_over(folder: Path) -> Outcome:
     """Temporary files in a workspace or in a run that nobody will remove.
 
-    One beside ``branchrank.toml`` may stay: that file is written before the build lock is held. One in the
-    ``derived`` folder of a generation goes when the generation does.
+    One beside ``branchrank.toml`` may stay: that file is written before the build lock is held.
     """
     found = {}
     for path in (*folder.glob("data/**/*.tmp"), *folder.glob("reports/**/*.tmp")):
         begun = path.parent.parent.name != "reports" or (path.parent / "run.json").exists()
-        stays = path.name.startswith(".branchrank.toml.") or path.parent.name == "derived"
-        if begun and not stays:
+        if begun and not path.name.startswith(".branchrank.toml."):
             found[f"left over: {path.relative_to(folder)}"] = ""
     return found
 
