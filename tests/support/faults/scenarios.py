@@ -29,7 +29,7 @@ class Scenario:
 
     After a fault the same command is given again; ``resume`` instead, where the fault left a run to resume.
     ``{run}`` in the words is the folder of the last run. Where each place is tried once, only those are that
-    match ``places``: earlier scenarios try the others. ``server`` says that ``{server}`` in the words is the
+    match ``places``: other scenarios try the rest. ``server`` says that ``{server}`` in the words is the
     URL of a scripted LLM. ``trials`` is the number of trials of the long form.
     """
 
@@ -191,6 +191,8 @@ SCENARIOS = (
         before=(_EXACT,),
         words=(*_RUN, "--predictor", "local", "--predictor", "sqlite", *_SMALL),
         outcome=run_outcome,
+        # The first index and the report try the others.
+        places=r"^(?!.*(stamps|embeddings|comparisons|questions\.csv|llm_calls|hard))",
     ),
     Scenario(
         name="benchmark with an LLM",
