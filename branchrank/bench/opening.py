@@ -169,7 +169,7 @@ def predictor_record(plan: Plan, each: PlannedSystem | BenchmarkPredictor) -> Pr
 
 
 def check_gold(questions: Sequence[Question], index: Index, questions_file: Path) -> None:
-    """Raise :class:`QuestionError` when gold lies outside the corpus."""
+    """Raise :class:`QuestionError` when gold is outside the corpus."""
     line_counts: dict[str, int] = {}
     for node in index.tree.sections:
         line_counts[node.source] = max(line_counts.get(node.source, 0), node.line_end or 0)
