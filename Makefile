@@ -8,6 +8,9 @@ UV := $(shell command -v uv 2>/dev/null)
 # uv does not read pip's find-links by itself.
 export UV_FIND_LINKS ?= $(PIP_FIND_LINKS)
 
+# Every command of the tests starts faster when Python may keep compiled modules.
+unexport PYTHONDONTWRITEBYTECODE
+
 .PHONY: setup demo test lint types imports docs unit axe test-full test-pythons mutants fuzz test-corpora bench \
 	bench-check benchmarks clean
 

@@ -26,6 +26,8 @@ import branchrank
 ROOT = Path(__file__).resolve().parent.parent
 CORPUS = ROOT / "data" / "sample" / "corpus"
 QUERY = "how do I compare two runs"
+#: Python may keep compiled modules, as in an installed program.
+ENVIRONMENT = {name: value for name, value in os.environ.items() if name != "PYTHONDONTWRITEBYTECODE"}
 
 
 def cases(data: Path) -> dict[str, list[str]]:
@@ -48,7 +50,7 @@ def times(arguments: list[str]) -> tuple[float, float]:
     """CPU and wall milliseconds of one process and of the processes that it waited for."""
     before = resource.getrusage(resource.RUSAGE_CHILDREN)
     started = time.perf_counter()
-    subprocess.run([sys.executable, *arguments], check=True, capture_output=True, cwd=ROOT)
+    subprocess.run([sys.executable, *arguments], check=True, capture_output=True, cwd=ROOT, env=ENVIRONMENT)
     wall = time.perf_counter() - started
     after = resource.getrusage(resource.RUSAGE_CHILDREN)
     return 1000 * (after.ru_utime + after.ru_stime - before.ru_utime - before.ru_stime), 1000 * wall

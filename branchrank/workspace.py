@@ -247,16 +247,16 @@ class Workspace(Searcher):
         from branchrank.report.writing import run_and_report
 
         given = {
-            "primary": primary,
-            "measures": ",".join(arguments.texts("measures", measures, "nDCG@10")),
-            "baseline": baseline if isinstance(baseline, str) else tuple(baseline),
-            "sample_size": sample_size,
-            "sample_seed": seed,
-            "top_k": top_k,
-            "latency_sample": latency_sample,
+            "benchmark.primary": primary,
+            "benchmark.measures": ",".join(arguments.texts("measures", measures, "nDCG@10")),
+            "benchmark.baseline": baseline if isinstance(baseline, str) else tuple(baseline),
+            "benchmark.sample_size": sample_size,
+            "benchmark.sample_seed": seed,
+            "benchmark.top_k": top_k,
+            "benchmark.latency_sample": latency_sample,
+            "llm.repeats": repeats,
         }
-        flags = {f"benchmark.{name}": value for name, value in given.items() if value not in ("", None)}
-        flags |= {"llm.repeats": repeats} if repeats is not None else {}
+        flags = {name: value for name, value in given.items() if value not in ("", None)}
         folder = self._folder.with_flags({**(settings or {}), **flags})
         if isinstance(predictors, str) or not isinstance(predictors, Sequence):
             predictors = [predictors]

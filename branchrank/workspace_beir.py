@@ -39,6 +39,13 @@ NEW_WORKSPACE: Mapping[str, object] = {
     "bm25.stop_words": "english",
     "bm25.split_identifiers": False,
 }
+#: Settings of the run.
+RUN: Mapping[str, object] = {
+    "benchmark.top_k": DEPTH,
+    "benchmark.trace_depth": 0,
+    "benchmark.latency_sample": 0,
+    "benchmark.delta": 0.02,
+}
 #: A run that keeps this many hits gets compact rows, unless a setting says otherwise. Plain, they take 30 MB.
 LARGE_RUN_HITS = 100_000
 NOTES_SHOWN = 3
@@ -67,12 +74,7 @@ def beir_plan(
     Raises :class:`UsageError`, :class:`~branchrank.errors.InputError`, and what
     :meth:`~branchrank.workspace.Workspace.build` raises.
     """
-    folder = locate_corpus(folder)
-    if not is_beir(folder):
-        raise QuestionError(
-            f"{folder} is not a BEIR folder: it has no corpus.jsonl and queries.jsonl",
-            remedy="give a folder with corpus.jsonl, queries.jsonl and qrels/test.tsv",
-        )
+    folder = _beir_folder(folder)
     name = folder.resolve().name
     place = data_dir if data_dir is not None else Path("data", name)
     _check_place(place, name)
@@ -83,14 +85,7 @@ def beir_plan(
     kept = {**(NEW_WORKSPACE if is_new else {}), **(settings or {})}
     index = {key: value for key, value in kept.items() if not key.startswith("benchmark.")}
     asked = {key: value for key, value in kept.items() if key.startswith("benchmark.")}
-    run_settings = {
-        "benchmark.top_k": DEPTH,
-        "benchmark.trace_depth": 0,
-        "benchmark.latency_sample": 0,
-        "benchmark.delta": 0.02,
-        **asked,
-        **_measure_settings(measures),
-    }
+    run_settings = {**RUN, **asked, **_measure_settings(measures)}
     questions = place / "benchmark" / f"{name}-{split}.jsonl"
 
     def plan(workspace: WorkspaceFolder) -> Plan:
@@ -112,6 +107,17 @@ def beir_plan(
     Workspace.build(folder, place, settings=index, notify=notify, progress=progress).close()
     write_questions(questions, made.questions)
     return plan(WorkspaceFolder.open(place, flags={**kept, **run_settings}, notify=notify))
+
+
+def _beir_folder(folder: Path) -> Path:
+    """Return the folder of a path or an id ``ir:ID``; raise :class:`QuestionError` for any other folder."""
+    found = locate_corpus(folder)
+    if not is_beir(found):
+        raise QuestionError(
+            f"{found} is not a BEIR folder: it has no corpus.jsonl and queries.jsonl",
+            remedy="give a folder with corpus.jsonl, queries.jsonl and qrels/test.tsv",
+        )
+    return found
 
 
 def _is_large(plan: Plan, questions: int) -> bool:

@@ -157,12 +157,7 @@ def run_predictors(
 
     Raises :class:`~branchrank.errors.RunError` where ``resume`` has another plan or is finished.
     """
-    if resume is not None:
-        begun: Path | None = check_resumable(resume, run.plan)
-    else:
-        begun = None if fresh else latest_unfinished(reports, run.plan)
-    if begun is not None:
-        check_files(begun)
+    begun = _interrupted(run, reports, resume, fresh=fresh)
     directory = (begun or new_directory(reports, run.experiment, run.seed)).absolute()
     with RowLog(directory / run.rows_file) as log:
         if begun is None:
@@ -177,19 +172,14 @@ def run_predictors(
             notify(f"{log.path}: the last row was cut short; its question is asked again")
         run = msgspec.structs.replace(run, resumed_rows=len(log.rows))
         memos = tuple(memos)
+        asked = [each.predictor for each in predictors]
+        depths = {"top_k": run.top_k, "trace_depth": settings.trace_depth}
         rows, work = quality_pass(
             [(each.predictor.name, each.record.repeats) for each in predictors],
             questions,
             log,
             executor=executor or InProcess(),
-            task=AnsweringTask(
-                [each.predictor for each in predictors],
-                memos,
-                top_k=run.top_k,
-                trace_depth=settings.trace_depth,
-                plan=plan,
-                indexes=indexes,
-            ),
+            task=AnsweringTask(asked, memos, **depths, plan=plan, indexes=indexes),
             progress=progress,
             on_row=on_row,
         )
@@ -197,13 +187,23 @@ def run_predictors(
         log.rewrite(rows)
         run = msgspec.structs.replace(run, indexes=tuple(map(measure_index, run.indexes)))
         # The log stays locked until run.json says `finished`, so that no other process resumes the run.
-        measured = _measured(
-            directory, run, (work, *memos), rows, timings, kept(questions, settings), gold_facts
-        )
+        shown = kept(questions, settings)
+        measured = _measured(directory, run, (work, *memos), rows, timings, shown, gold_facts)
         publish(measured)
         finished = sealed(directory, measured.record)
         write_run(directory, finished)
         return replace(measured, record=finished)
+
+
+def _interrupted(run: RunRecord, reports: Path, resume: Path | None, *, fresh: bool) -> Path | None:
+    """Return the directory of the interrupted run to resume, its files checked; ``None`` for a new run."""
+    if resume is not None:
+        begun: Path | None = check_resumable(resume, run.plan)
+    else:
+        begun = None if fresh else latest_unfinished(reports, run.plan)
+    if begun is not None:
+        check_files(begun)
+    return begun
 
 
 def _continued(run: RunRecord, begun: RunRecord, *, whole: bool) -> RunRecord:

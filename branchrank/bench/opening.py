@@ -12,7 +12,7 @@ from branchrank.bench.plan import Plan
 from branchrank.bench.predictors import ApiPredictor, BenchmarkPredictor, SystemPredictor
 from branchrank.bench.store_recall import searches_vectors, with_recall
 from branchrank.errors import QuestionError
-from branchrank.index import Index, build_index, open_index, open_or_build
+from branchrank.index import Index, open_index, open_or_build
 from branchrank.index.workspace_folder import WorkspaceFolder
 from branchrank.progress import Notify, Progress
 from branchrank.questions.question_files import check_sources
@@ -99,7 +99,7 @@ def open_plan(
         for name, systems in used.items():
             workspace = WorkspaceFolder(plan.data_dir, plan.indexes[name], notify=notify)
             index = (
-                open_or_build(workspace, partial(build_index, workspace, progress=progress))
+                open_or_build(workspace, partial(_build, workspace, progress))
                 if build
                 else open_index(workspace)
             )
@@ -115,6 +115,12 @@ def open_plan(
             keep_failures=stages.keep_failures,
             meter=meter,
         )
+
+
+def _build(workspace: WorkspaceFolder, progress: Progress) -> Index:
+    from branchrank.index.build import build_index
+
+    return build_index(workspace, progress=progress)
 
 
 def _engines(

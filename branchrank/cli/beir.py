@@ -7,7 +7,15 @@ from pathlib import Path
 import click
 
 from branchrank.cli.latex import latex_option, write_latex
-from branchrank.cli.options import FRESH, QUIET, REPORTS, given_flags, settings_options, typed_command
+from branchrank.cli.options import (
+    FRESH,
+    QUIET,
+    REPORTS,
+    all_pairs_option,
+    given_flags,
+    settings_options,
+    typed_command,
+)
 from branchrank.cli.terminal import Group, import_from_here, safe, say
 from branchrank.errors import FailedRunError
 from branchrank.settings import (
@@ -60,6 +68,7 @@ def command() -> None:
     help="The workspace. Default: data/ and the folder's name.",
 )
 @click.option("--remove-query", is_flag=True, help="Leave out the document that has the query's own id.")
+@all_pairs_option
 @latex_option
 @REPORTS
 @FRESH
@@ -84,7 +93,8 @@ def run(
     on this machine; `branchrank corpus add ir:ID` downloads them.
 
     Each predictor ranks whole documents and is tested against the baseline, the first predictor unless
-    --baseline names another. An existing index is used, and an interrupted run is resumed.
+    --baseline names another; with --all-pairs, against every other one. An existing index is used, and an
+    interrupted run is resumed.
 
     Defaults other than those of the flags: a new workspace gets --embedder none, --vector-store exact,
     --bm25-stop-words english and --no-bm25-split-identifiers; a run --top-k 1000, --delta 0.02, no latency

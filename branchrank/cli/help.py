@@ -49,7 +49,7 @@ COMMON: dict[str, Headings] = {
     "beir run": {
         "Queries and sample": ("--split", "--remove-query", *_SAMPLE),
         "Workspace and predictors": ("--data-dir", "--predictor", "--embedder", "--vector-store", "--top-k"),
-        "Statistics": ("--measure", "--baseline", "--delta", "--alpha"),
+        "Statistics": ("--measure", "--baseline", "--all-pairs", "--delta", "--alpha"),
         "Output": ("--latex", "--reports", "--fresh", "--jobs", "--quiet"),
     },
     "questions label": {

@@ -96,6 +96,8 @@ def open_embedder(settings: IndexSettings, *, notify: Notify | None = None) -> E
 
 def check_name(embedder: str) -> None:
     """Raise :class:`UsageError` for a name that is malformed or misspelt; nothing is loaded."""
+    if embedder in (NONE, minilm.MODEL, minilm.HUB_NAME, IndexSettings().embedder):
+        return  # without asking the installed packages for their routes
     route, _, model = embedder.partition(":")
     if route == "fake" and model and not model.isdecimal():
         raise UsageError(f"embedder {embedder!r}: {model!r} is not a dimension", remedy="use fake or fake:64")

@@ -2,8 +2,21 @@
 
 from __future__ import annotations
 
-from branchrank.index.build import build_index
+from typing import TYPE_CHECKING
+
 from branchrank.index.opening import open_or_build
 from branchrank.index.reader import Index, open_index
 
+if TYPE_CHECKING:
+    from branchrank.index.build import build_index as build_index
+
 __all__ = ["Index", "build_index", "open_index", "open_or_build"]
+
+
+def __getattr__(name: str) -> object:
+    # A query needs nothing of what builds an index, and importing it takes longer than the query.
+    if name == "build_index":
+        from branchrank.index.build import build_index
+
+        return build_index
+    raise AttributeError(f"module {__name__!r} has no attribute {name!r}")

@@ -245,6 +245,11 @@ def source_cluster(question: Question) -> str:
     relevance (:attr:`~branchrank.records.GoldItem.relevance`), as for TREC and BEIR: such queries are not
     made from a document, and often share some of their many gold documents.
     """
-    if question.gold and not (question.gold_level == "file" and question.gold[0].relevance is not None):
+    if question.gold and not is_judged(question):
         return question.gold[0].source_file
     return f"question {question.id}"
+
+
+def is_judged(question: Question) -> bool:
+    """Return whether the gold are documents that were judged for relevance, as for TREC and BEIR."""
+    return question.gold_level == "file" and bool(question.gold) and question.gold[0].relevance is not None

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from branchrank.measures.matching import is_judged
 from branchrank.report.blocks import Section, Table
 from branchrank.runs.directory import IndexFacts
 from branchrank.runs.run import RunData
@@ -15,14 +16,25 @@ def asked(run: RunData) -> str:
     return plural(len(run.asked), "question") + (f", {without} of them unanswerable" if without else "")
 
 
+def judged_documents(run: RunData) -> int | None:
+    """Return how many documents were judged relevant; ``None`` if gold is anything else, unlike in BEIR.
+
+    Such questions are clusters of their own, whatever documents they share.
+    """
+    answerable = [each for each in run.asked if each.gold]
+    if not answerable or not all(map(is_judged, answerable)):
+        return None
+    return len({item.source_file for each in answerable for item in each.gold})
+
+
 def in_short(run: RunData) -> tuple[str, ...]:
     """Describe the run in a few words for the head of a report."""
-    pages = len(set(run.clusters.values()))
     split = (f"split {run.record.split}",) if run.record.split else ()
     systems = plural(len(run.predictors), "system")
+    pages, judged = len(set(run.clusters.values())), judged_documents(run)
     return (
         systems,
-        f"gold on {plural(pages, 'page')}",
+        f"gold on {plural(pages, 'page')}" if judged is None else plural(judged, "relevant document"),
         *split,
         f"seed {run.record.seed}",
         run.record.created[:10],
@@ -31,9 +43,10 @@ def in_short(run: RunData) -> tuple[str, ...]:
 
 def facts(run: RunData) -> Section:
     """Return the facts that identify what was run."""
-    record, clusters = run.record, len(set(run.clusters.values()))
+    record, clusters, judged = run.record, len(set(run.clusters.values())), judged_documents(run)
+    origin = f"from {plural(clusters, 'source')}" if judged is None else plural(judged, "relevant document")
     rows = [
-        ("questions", f"{asked(run)}, from {plural(clusters, 'source')}; {record.questions_file}"),
+        ("questions", f"{asked(run)}, {origin}; {record.questions_file}"),
         ("questions' digest", record.questions_digest[:16]),
         ("split", record.split or "none given; scores on questions used for tuning are not evidence"),
         (

@@ -40,6 +40,14 @@ def over(run: RunData) -> str:
     return f"{words} ({gold_counts(run)})"
 
 
+def averages(measures: Sequence[NamedMeasure]) -> str:
+    """Name what the columns of these measures are, for a caption: a mean of nDCG is no hit rate."""
+    shares = [is_share(each.name) for each in measures]
+    if all(shares):
+        return "Hit rates"
+    return "Hit rates and means" if any(shares) else "Means"
+
+
 def gold_counts(run: RunData) -> str:
     """Return how many questions ask for lines, and how many for a whole file."""
     counts = Counter(gold_level(question) for question in run.asked if question.gold)

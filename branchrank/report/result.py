@@ -3,13 +3,16 @@
 from __future__ import annotations
 
 from branchrank.measures.fragility import fragility
+from branchrank.measures.matching import SHARES
 from branchrank.measures.names import NamedMeasure
 from branchrank.measures.verdicts import Comparison
 from branchrank.report import plots
 from branchrank.report.blocks import Block, Cell, Paragraph, Points, Section, Strong, Table
 from branchrank.report.cautions import about
+from branchrank.report.facts import judged_documents
 from branchrank.report.rates import (
     at_depths,
+    averages,
     hits,
     means,
     mixed_words,
@@ -49,12 +52,7 @@ _WITHOUT_LLM = ("predictor", "gold", "questions")
 def result(run: RunData) -> Section:
     """The recommendation, the rates, and the differences from the baseline."""
     judgement = run.judgement
-    words = Paragraph(
-        text="Strict: the hit covers the gold, in at least one line; half and full: it holds at least "
-        "half of the gold's lines, or all. Relaxed: it is on the gold's page. A failed "
-        "query counts as a miss. Intervals allow for questions whose gold is on the same page. "
-        + _bold_words(judgement)
-    )
+    words = Paragraph(text=" ".join([*_scoring_words(run), _bold_words(judgement)]))
     blocks: list[Block] = [recommendation(run), *mixed_words(run), _rates(run), words]
     if judgement.comparisons:
         blocks.append(plots.differences(judgement.comparisons))
@@ -71,7 +69,7 @@ def result(run: RunData) -> Section:
 
 
 def _rates(run: RunData) -> Table:
-    """One row per predictor: hit rates with intervals, latency, and LLM cost where there is any."""
+    """One row per predictor: hit rates and the primary measure, latency, and LLM cost where there is any."""
     standard = tuple(measure for measure in hits(run) if measure in run.standard)
     columns = with_others(standard, [run.primary, *hits(run)])
     asks = any(row.llm_calls_per_query for row in run.summary_rows)
@@ -82,7 +80,7 @@ def _rates(run: RunData) -> Table:
         return times + ([number(row.llm_tokens_per_query, 0)] if asks else [])
 
     headings = (*(("p50 ms", "p95 ms") if timed else ()), *(("LLM tokens per query",) if asks else ()))
-    caption = f"Hit rates over {over(run)}, with 95% intervals"
+    caption = f"{averages(columns)} over {over(run)}, with 95% intervals"
     if timed:
         caption += f"; p50 and p95 of {plural(run.summary_rows[0].timed_queries, 'timed query')}"
     if asks:
@@ -94,6 +92,28 @@ def _means(run: RunData) -> Table:
     """The measures that are not hit rates, with intervals."""
     caption = f"Means over {over(run)}, with 95% intervals"
     return rates_table(run, caption, means(run), labels=_WITHOUT_LLM)
+
+
+def _scoring_words(run: RunData) -> list[str]:
+    """Explain the scorings of the measures shown, and what the means and intervals allow for."""
+    modes = {each.mode for each in run.shown}
+    words = []
+    if modes & {"strict", *SHARES}:
+        words.append(
+            "Strict: the hit covers the gold, in at least one line; half and full: it holds at least half of "
+            "the gold's lines, or all."
+        )
+    if "relaxed" in modes:
+        words.append("Relaxed: it is on the gold's page.")
+    if "graded" in modes:
+        words.append(
+            "Graded: hits count as they were judged; measures without grades, such as AP and R, take every "
+            "document judged above 0 as relevant."
+        )
+    words.append("A failed query counts as a miss.")
+    if judged_documents(run) is None:
+        words.append("Intervals allow for questions whose gold is on the same page.")
+    return words
 
 
 def _bold_words(judgement: Judgement) -> str:
@@ -179,8 +199,7 @@ def statistics(run: RunData) -> Section:
             _verdicts(run),
             Paragraph(
                 text=f"Primary measure: {judgement.measure}. {_baselines(judgement)}. "
-                f"{_declared(run)} {plural(first.n, 'question')} in "
-                f"{plural(first.clusters, 'cluster')} of one gold source each. Family of "
+                f"{_declared(run)} {_units(run, first)}. Family of "
                 f"{plural(first.family, 'comparison')}: tests corrected by Holm, intervals by Bonferroni; "
                 f"alpha {first.alpha:g}, delta {margin(first.delta, first.measure)}."
             ),
@@ -199,6 +218,13 @@ def statistics(run: RunData) -> Section:
             _exploratory(run),
         ),
     )
+
+
+def _units(run: RunData, first: Comparison) -> str:
+    """Describe the clusters that the tests take as units."""
+    if judged_documents(run) is not None:
+        return f"{plural(first.n, 'question')}, each a cluster of its own"
+    return f"{plural(first.n, 'question')} in {plural(first.clusters, 'cluster')} of one gold source each"
 
 
 def _declared(run: RunData) -> str:
@@ -310,17 +336,23 @@ def _difference(run: RunData, baseline: str, candidate: str, measure: NamedMeasu
 def passages(run: RunData) -> Section:
     """The section on the size of the returned passages."""
     strict = [each for each in at_depths(run) if each.measure.cutoff == 1 or each.mode == "strict"]
-    headings = (
-        "lines per hit",
-        "characters per hit",
-        "tokens per hit",
-        "repeated pages",
-        "span precision",
-        "gold coverage",
-    )
+    with_lines = run.summary_rows[0].span_questions
+    headings = ["lines per hit", "characters per hit", "tokens per hit", "repeated pages"]
+    caption = f"What the first five hits cost, over {over(run)}"
+    words = "Repeated pages: the share of these hits that come from a page already listed above them."
+    if strict:
+        caption = f"Strict rates over {over(run)}, and what their first five hits cost"
+        words = f"Returning whole files inflates strict hits; these columns show the cost. {words}"
+    if with_lines:
+        headings += ["span precision", "gold coverage"]
+        caption += f"; span precision and gold coverage over the {with_lines} whose gold has lines"
+        words = (
+            "Span precision: the share of the returned lines that are gold. Gold coverage: the share of the "
+            f"gold lines that was returned. {words}"
+        )
 
     def costs(row: SummaryRow) -> list[str]:
-        return [
+        cells = [
             number(row.lines_per_hit),
             number(row.characters_per_hit, 0),
             number(row.tokens_per_hit, 0),
@@ -328,27 +360,10 @@ def passages(run: RunData) -> Section:
             percent(row.span_precision),
             percent(row.gold_coverage),
         ]
+        return cells[: len(headings)]
 
-    return Section(
-        title="Passages",
-        blocks=(
-            rates_table(
-                run,
-                f"Strict rates over {over(run)}, and what their first five hits cost; span precision "
-                f"and gold coverage over the {run.summary_rows[0].span_questions} whose gold has lines",
-                strict,
-                labels=_WITHOUT_LLM,
-                cell=value,
-                costs=(headings, costs),
-            ),
-            Paragraph(
-                text="Span precision: the share of the returned lines that are gold. Gold coverage: the "
-                "share of the gold lines that was returned. Returning whole files inflates strict hits; "
-                "these columns show the cost. Repeated pages: the share of these hits that come from a page "
-                "already listed above them."
-            ),
-        ),
-    )
+    table = rates_table(run, caption, strict, labels=_WITHOUT_LLM, cell=value, costs=(headings, costs))
+    return Section(title="Passages", blocks=(table, Paragraph(text=words)))
 
 
 def trade_off(run: RunData) -> Section:

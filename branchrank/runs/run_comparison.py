@@ -6,7 +6,7 @@ are one family for Holm's correction. A positive difference means that the candi
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -197,20 +197,32 @@ def compare_runs(
                 baseline=_summary_row(baseline, old),
                 candidate=_summary_row(candidate, new),
                 comparison=comparison,
-                flips=tuple(
-                    Flip(question_id=key, baseline=before[key], candidate=after[key])
-                    for key in candidate.scores.answerable
-                    if before[key] != after[key]
-                ),
+                flips=_flips(before, after, candidate.scores.answerable),
                 others=tuple(_change(baseline, candidate, old, new, each) for each in others),
-                by_gold=tuple(
-                    _change(baseline.by_gold[level], part, old, new, chosen, level)
-                    for level, part in candidate.by_gold.items()
-                    if part is not candidate
-                ),
+                by_gold=_by_gold(baseline, candidate, old, new, chosen),
             )
             for (old, new), (before, after), comparison in zip(pairs, values, comparisons, strict=True)
         ),
+    )
+
+
+def _flips(before: Mapping[str, float], after: Mapping[str, float], asked: Iterable[str]) -> tuple[Flip, ...]:
+    """Return the questions whose score differs, in the order of ``asked``."""
+    return tuple(
+        Flip(question_id=key, baseline=before[key], candidate=after[key])
+        for key in asked
+        if before[key] != after[key]
+    )
+
+
+def _by_gold(
+    baseline: RunData, candidate: RunData, old: str, new: str, primary: NamedMeasure
+) -> tuple[Change, ...]:
+    """Return the difference in the primary measure for each level of gold, if the questions have both."""
+    return tuple(
+        _change(baseline.by_gold[level], part, old, new, primary, level)
+        for level, part in candidate.by_gold.items()
+        if part is not candidate
     )
 
 

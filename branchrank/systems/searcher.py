@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Self, get_args
 
 from branchrank import arguments
 from branchrank.errors import UsageError
-from branchrank.index import Index, build_index, open_index, open_or_build
+from branchrank.index import Index, open_index, open_or_build
 from branchrank.index.reader import measured_distance
 from branchrank.index.workspace_folder import WorkspaceFolder
 from branchrank.progress import Progress
@@ -106,6 +106,8 @@ class Searcher:
             return self._index
 
     def _build(self) -> Index:
+        from branchrank.index.build import build_index
+
         with shown_progress(self._progress) as progress:
             return build_index(self._folder, progress=progress)
 

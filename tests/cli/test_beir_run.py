@@ -106,6 +106,28 @@ def test_the_output_is_the_table_the_report_and_the_latex_file(run: Run, home: P
     assert "graded_nDCG@10" in (run.directory / "summary.csv").read_text()
 
 
+def test_the_report_calls_means_and_judged_documents_by_their_names(run: Run) -> None:
+    """A mean of nDCG is no hit rate, a judged document no page of gold, and each query its own cluster."""
+    text = (run.directory / "report.md").read_text()
+    relevant = {item.source_file for question in run.asked for item in question.gold}
+    assert f"4 systems; {len(relevant)} relevant documents; split test" in text
+    assert "Means over the 24 questions with an answer, with 95% intervals" in text
+    assert "Graded: hits count as they were judged" in text
+    assert "24 questions, each a cluster of its own." in text
+    assert "What the first five hits cost, over the 24 questions with an answer:" in text
+    for words in ("Hit rates", "Strict", "Relaxed", "gold on", "gold source", "span precision", "same page"):
+        assert words not in text, words
+
+
+def test_all_pairs_are_compared(home: Path) -> None:
+    words = ("--all-pairs", "--reports", home / "pairs", "-m", "nDCG@10")
+    result = beir_run(home, *predictors("bm25", "dense", "local"), *words)
+    assert result.exit_code == 0, result.output
+    assert "letters: a mean differs from the system with that letter" in " ".join(result.output.split())
+    for pair in ("dense vs bm25", "local vs bm25", "local vs dense"):
+        assert pair in result.output
+
+
 def test_a_second_command_uses_the_index_that_is_there(home: Path) -> None:
     def state() -> set[tuple[str, int]]:
         return {

@@ -107,7 +107,7 @@ def test_a_models_folder_is_kept_so_that_it_is_found_from_anywhere(
 
     (tmp_path / "models" / "mine").mkdir(parents=True)
     monkeypatch.chdir(tmp_path)
-    monkeypatch.setattr("branchrank.systems.searcher.build_index", interrupted)
+    monkeypatch.setattr("branchrank.index.build.build_index", interrupted)
     data = tmp_path / "data"
     write_pages(tmp_path / "docs")
     assert invoke("index", tmp_path / "docs", "--data-dir", data, "--embedder", "models/mine").exit_code != 0

@@ -24,6 +24,20 @@ MUTANTS = (
         (f"{TEST_LATEX}::test_the_table_has_a_line_for_each_system_its_best_bold_and_marked",),
     ),
     Mutant(
+        "means-called-hit-rates",
+        "branchrank/report/rates.py",
+        '    return "Hit rates and means" if any(shares) else "Means"',
+        '    return "Hit rates"',
+        (f"{TEST_BEIR}::test_the_report_calls_means_and_judged_documents_by_their_names",),
+    ),
+    Mutant(
+        "judged-documents-called-pages",
+        "branchrank/report/facts.py",
+        "if not answerable or not all(map(is_judged, answerable)):",
+        "if True:",
+        (f"{TEST_BEIR}::test_the_report_calls_means_and_judged_documents_by_their_names",),
+    ),
+    Mutant(
         "letters-mark-the-candidate-alone",
         TABLE,
         "        others |= {each.candidate for each in found if each.baseline == system}\n",
