@@ -206,7 +206,7 @@ def test_every_file_is_checked_before_it_answers(tmp_path: Path) -> None:
     workspace = small_workspace(tmp_path)
     with build_index(workspace) as index:
         files = [index.directory / name for name in [*index.manifest.digests, "manifest.json", "build.json"]]
-    assert len(files) == 3 + 2 + 4 + 2
+    assert len(files) == 3 + 3 + 4 + 2
     for path in files:
         original = path.read_bytes()
         for damaged in (original[:-1], original[: len(original) // 2], b""):
