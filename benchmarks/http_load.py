@@ -1,13 +1,17 @@
-"""Many clients at once against `branchrank serve`: every answer right, no error, bounded memory.
+"""Many clients at once against `branchrank serve`: answers, refusals, latency, memory, recovery.
 
 1. A small workspace is made and its index built; what each query must get is asked of the engine directly.
-2. `branchrank serve` runs in a process of its own on a free port of the loopback interface.
-3. Each client keeps one connection and posts one query after the other until the time is up; every answer is
-   compared with the direct one.
-4. Printed are requests, errors and wrong answers, requests a second, latency, and the memory of the server
-   after its first requests and at the end.
+2. For each load `branchrank serve` runs in a process of its own on a free port of the loopback interface.
+3. Each client keeps a connection and posts one query after the other until the time is up; every answer is
+   compared with the direct one. A client that is refused (503 with `Retry-After`) waits 20 ms, far less than
+   it is told to, so that the overload lasts. Any other answer is an error.
+4. The first fifth of the time warms the server up and is not measured.
+5. Recovery is the time from the end of the load until a lone request takes at most twice as long as the
+   median of 20 lone requests before the load.
 
-    python benchmarks/http_load.py [--clients 50] [--seconds 20]
+    python benchmarks/http_load.py [--seconds 60] [--write]
+
+The loads: 8 clients and 50 clients with the default settings, and 50 clients where 10 queries may wait.
 """
 
 from __future__ import annotations
@@ -37,6 +41,13 @@ PREDICTORS = ("local", "hybrid", "sqlite")
 PAGES = 120
 QUERIES = 150
 TOP_K = 10
+LONE = 20
+#: How long a refused client waits, in seconds.
+PAUSE_S = 0.02
+QUEUE = 64
+LOADS = ((8, QUEUE), (50, QUEUE), (50, 10))
+PAGE = Path(__file__).parents[1] / "docs" / "serving.md"
+BEGIN, END = "<!-- load: begin -->\n", "<!-- load: end -->\n"
 WORDS = re.findall(
     r"\w+", "cache queue socket route token worker session query filter schema bundle lock mail proxy"
 )
@@ -50,15 +61,24 @@ class Case(NamedTuple):
 
 
 class Load(NamedTuple):
-    """What came of it; ``latencies`` in ms, memory in MiB."""
+    """What came of it; ``latencies`` of the answers in ms, memory in MiB, recovery in seconds.
 
-    requests: int
+    ``refused`` are the answers 503 that have a ``Retry-After`` and a body with the code ``busy``.
+    ``afterwards`` is the number of right answers to lone requests after the load, of ``LONE`` requests.
+    """
+
+    clients: int
+    queue: int
+    answered: int
+    refused: int
     errors: tuple[str, ...]
     wrong: int
     seconds: float
     latencies: tuple[float, ...]
     memory_before: float
     memory_after: float
+    recovery: float
+    afterwards: int
 
 
 def make_workspace(folder: Path) -> WorkspaceFolder:
@@ -95,9 +115,9 @@ def make_cases(workspace: WorkspaceFolder) -> list[Case]:
 class Server:
     """`branchrank serve` on a free port; a context manager that ends it by SIGTERM."""
 
-    def __init__(self, data_dir: Path) -> None:
+    def __init__(self, data_dir: Path, queue: int = QUEUE) -> None:
         names = [argument for name in PREDICTORS for argument in ("--predictor", name)]
-        command = [sys.executable, "-m", "branchrank.cli.main", "serve", "--port", "0", "--queue", "256"]
+        command = [sys.executable, "-m", "branchrank.cli.main", "serve", "--port", "0", "--queue", str(queue)]
         self._process = subprocess.Popen(
             [*command, "--quiet", "--data-dir", str(data_dir), *names], stderr=subprocess.PIPE, text=True
         )
@@ -122,80 +142,173 @@ class Server:
         return int(status.partition("VmRSS:")[2].split()[0]) / 1024
 
 
-async def ask(reader: asyncio.StreamReader, writer: asyncio.StreamWriter, body: bytes) -> tuple[int, bytes]:
-    """Post one query on a kept connection."""
-    head = f"POST /retrieve HTTP/1.1\r\nHost: localhost\r\nContent-Length: {len(body)}\r\n"
-    writer.write(head.encode() + b"Content-Type: application/json\r\n\r\n" + body)
-    await writer.drain()
-    answer = (await reader.readuntil(b"\r\n\r\n")).decode("latin-1").lower()
-    length = int(answer.partition("content-length: ")[2].split("\r\n")[0])
-    return int(answer.split()[1]), await reader.readexactly(length)
+class Client:
+    """One client with a connection that it keeps."""
+
+    def __init__(self, port: int) -> None:
+        self._port = port
+        self._streams: tuple[asyncio.StreamReader, asyncio.StreamWriter] | None = None
+
+    async def ask(self, body: bytes) -> tuple[int, dict[str, str], bytes]:
+        """Post one query: status, headers, body. Connects again if the last answer closed it."""
+        if self._streams is None:
+            self._streams = await asyncio.open_connection("127.0.0.1", self._port)
+        reader, writer = self._streams
+        head = f"POST /retrieve HTTP/1.1\r\nHost: localhost\r\nContent-Length: {len(body)}\r\n"
+        writer.write(head.encode() + b"Content-Type: application/json\r\n\r\n" + body)
+        await writer.drain()
+        first, *lines = (await reader.readuntil(b"\r\n\r\n")).decode("latin-1").lower().splitlines()
+        headers = dict(line.split(": ", 1) for line in lines if line)
+        answer = await reader.readexactly(int(headers["content-length"]))
+        if headers.get("connection") == "close":
+            self.close()
+        return int(first.split()[1]), headers, answer
+
+    def close(self) -> None:
+        """Close the connection."""
+        if self._streams is not None:
+            self._streams[1].close()
+            self._streams = None
 
 
-async def drive(server: Server, cases: Sequence[Case], clients: int, seconds: float) -> Load:
-    """Run all clients until the time is up."""
-    latencies: list[float] = []
-    errors: list[str] = []
-    wrong = 0
-    deadline = 0.0
+class Counter:
+    """Judges answers and counts them."""
 
-    async def client(number: int) -> None:
-        nonlocal wrong
-        reader, writer = await asyncio.open_connection("127.0.0.1", server.port)
-        turn = number
-        while time.monotonic() < deadline:
-            case = cases[turn % len(cases)]
-            turn += 1
-            start = time.perf_counter()
-            try:
-                status, body = await asyncio.wait_for(ask(reader, writer, case.body), 30)
-            except (OSError, EOFError, TimeoutError) as error:
-                errors.append(repr(error))
-                break
-            latencies.append((time.perf_counter() - start) * 1000)
-            if status != 200:
-                errors.append(f"{status}: {body[:200]!r}")
-            elif json.loads(body)["hits"] != case.hits:
-                wrong += 1
-        writer.close()
+    def __init__(self) -> None:
+        self.latencies: list[float] = []
+        self.refused = 0
+        self.wrong = 0
+        self.errors: list[str] = []
 
-    for turn in range(20):
-        reader, writer = await asyncio.open_connection("127.0.0.1", server.port)
-        await ask(reader, writer, cases[turn % len(cases)].body)
-        writer.close()
-    before = server.memory()
-    start = time.perf_counter()
+    async def ask(self, client: Client, case: Case) -> bool:
+        """Whether the query was answered, rightly or wrongly."""
+        start = time.perf_counter()
+        try:
+            status, headers, body = await asyncio.wait_for(client.ask(case.body), 30)
+        except (OSError, EOFError, TimeoutError) as error:
+            self.errors.append(repr(error))
+            client.close()
+            return False
+        if status == 503 and headers.get("retry-after", "").isdecimal() and b'"busy"' in body:
+            self.refused += 1
+            return False
+        if status != 200:
+            self.errors.append(f"{status} {headers}: {body[:200]!r}")
+            return False
+        self.latencies.append((time.perf_counter() - start) * 1000)
+        self.wrong += json.loads(body)["hits"] != case.hits
+        return True
+
+
+async def ask_all(port: int, cases: Sequence[Case], clients: int, seconds: float) -> Counter:
+    """Let ``clients`` clients ask until the time is up."""
+    counter = Counter()
     deadline = time.monotonic() + seconds
-    await asyncio.gather(*(client(number) for number in range(clients)))
+
+    async def keep_asking(number: int) -> None:
+        client, turn = Client(port), number
+        while time.monotonic() < deadline:
+            if not await counter.ask(client, cases[turn % len(cases)]):
+                await asyncio.sleep(PAUSE_S)
+            turn += 1
+        client.close()
+
+    await asyncio.gather(*(keep_asking(number) for number in range(clients)))
+    return counter
+
+
+async def ask_alone(port: int, cases: Sequence[Case]) -> Counter:
+    """``LONE`` requests, one after the other."""
+    counter, client = Counter(), Client(port)
+    for number in range(LONE):
+        await counter.ask(client, cases[number % len(cases)])
+    client.close()
+    return counter
+
+
+async def recovery(port: int, case: Case, limit_ms: float) -> float:
+    """Seconds until a lone request is answered within ``limit_ms``; 60 at most."""
+    start, client = time.monotonic(), Client(port)
+    while (waited := time.monotonic() - start) < 60:
+        counter = Counter()
+        if await counter.ask(client, case) and counter.latencies[0] <= limit_ms:
+            break
+    client.close()
+    return waited
+
+
+async def drive(server: Server, cases: Sequence[Case], clients: int, queue: int, seconds: float) -> Load:
+    """Put one load on a running server."""
+    port = server.port
+    await ask_all(port, cases, clients, seconds / 5)
+    lone = float(np.median((await ask_alone(port, cases)).latencies))
+    before, start = server.memory(), time.perf_counter()
+    found = await ask_all(port, cases, clients, seconds * 4 / 5)
     spent = time.perf_counter() - start
-    return Load(len(latencies), tuple(errors), wrong, spent, tuple(latencies), before, server.memory())
+    recovered = await recovery(port, cases[0], 2 * lone)
+    afterwards = await ask_alone(port, cases)
+    return Load(
+        clients,
+        queue,
+        len(found.latencies),
+        found.refused,
+        (*found.errors, *afterwards.errors),
+        found.wrong + afterwards.wrong,
+        spent,
+        tuple(found.latencies),
+        before,
+        server.memory(),
+        recovered,
+        len(afterwards.latencies) - afterwards.wrong,
+    )
 
 
-def run(clients: int, seconds: float) -> tuple[Load, int]:
-    """The whole of it: what came of the load, and the server's exit code."""
+def run(loads: Sequence[tuple[int, int]], seconds: float) -> list[tuple[Load, int]]:
+    """Each load, given as clients and queue, with the exit code of its server."""
+    done = []
     with tempfile.TemporaryDirectory() as folder:
         workspace = make_workspace(Path(folder))
         cases = make_cases(workspace)
-        with Server(workspace.data_dir) as server:
-            load = asyncio.run(drive(server, cases, clients, seconds))
-        return load, server.exit_code
+        for clients, queue in loads:
+            with Server(workspace.data_dir, queue) as server:
+                load = asyncio.run(drive(server, cases, clients, queue, seconds))
+            done.append((load, server.exit_code))
+    return done
+
+
+def table(loads: Sequence[Load]) -> str:
+    """The loads as a Markdown table."""
+    columns = ("clients", "`--queue`", "answered/s", "503/s", "errors", "wrong")
+    columns += ("p50", "p99", "p99/p50", "memory", "recovery")
+    lines = [f"| {' | '.join(columns)} |", "|" + " ---: |" * len(columns)]
+    for load in loads:
+        p50, p99 = np.percentile(load.latencies, [50, 99])
+        lines.append(
+            f"| {load.clients} | {load.queue} | {load.answered / load.seconds:.0f} "
+            f"| {load.refused / load.seconds:.0f} | {len(load.errors)} | {load.wrong} | {p50:.0f} ms "
+            f"| {p99:.0f} ms | {p99 / p50:.1f} | {load.memory_before:.0f} MiB "
+            f"{load.memory_after / load.memory_before - 1:+.1%} | {load.recovery:.2f} s |"
+        )
+    return "\n".join(lines) + "\n"
 
 
 def main() -> None:
     """Read the flags, run, print; exit 1 when anything went wrong."""
     parser = argparse.ArgumentParser(description=(__doc__ or "").partition("\n")[0])
-    parser.add_argument("--clients", type=int, default=50)
-    parser.add_argument("--seconds", type=float, default=20.0)
+    parser.add_argument("--seconds", type=float, default=60.0, help="for each load")
+    parser.add_argument("--write", action="store_true", help="put the table into docs/serving.md")
     flags = parser.parse_args()
-    load, exit_code = run(min(flags.clients, 200), min(flags.seconds, 120.0))
-    p50, p95 = np.percentile(load.latencies, [50, 95])
-    print(f"{os.cpu_count()} CPUs, {flags.clients} clients, {load.seconds:.1f} s, {QUERIES} queries")
-    print(f"{load.requests} requests, {len(load.errors)} errors, {load.wrong} wrong answers")
-    print(f"{load.requests / load.seconds:.0f} requests/s; latency p50 {p50:.0f} ms, p95 {p95:.0f} ms")
-    print(f"server memory {load.memory_before:.0f} MiB -> {load.memory_after:.0f} MiB, exit {exit_code}")
-    for error in load.errors[:5]:
-        print(f"  {error}")
-    sys.exit(1 if load.errors or load.wrong else 0)
+    done = run(LOADS, min(flags.seconds, 120.0))
+    found = table([load for load, _ in done])
+    print(f"{os.cpu_count()} CPUs, {flags.seconds:.0f} s each, {QUERIES} queries\n\n{found}")
+    for load, exit_code in done:
+        print(f"{load.clients} clients: exit {exit_code}, {load.afterwards} of {LONE} answered afterwards")
+        for error in load.errors[:5]:
+            print(f"  {error}")
+    if flags.write:
+        before, _, rest = PAGE.read_text(encoding="utf-8").partition(BEGIN)
+        PAGE.write_text(f"{before}{BEGIN}\n{found}\n{END}{rest.partition(END)[2]}", encoding="utf-8")
+    sys.exit(any(load.errors or load.wrong or load.afterwards < LONE for load, _ in done))
 
 
 if __name__ == "__main__":

@@ -12,6 +12,7 @@ from __future__ import annotations
 
 import contextlib
 import errno
+import fcntl
 import os
 import re
 import secrets
@@ -180,9 +181,27 @@ def remove_temporary(root: Path, relative: str) -> None:
     Files that can't be removed are ignored: they do no harm.
     """
     with contextlib.suppress(OSError), _folder_of(root, f"{relative}/-") as (folder, _):
-        for name in os.listdir(folder):
-            if _TEMPORARY.fullmatch(name):
-                os.unlink(name, dir_fd=folder)
+        _remove_temporary(folder)
+
+
+@contextlib.contextmanager
+def only_writer_beneath(root: Path, relative: str) -> Iterator[None]:
+    """Wait until no other process is in this block with the same folder ``relative`` below ``root``; then
+    remove the temporary files that killed writers left there. A missing folder is created.
+
+    Raises what :func:`open_beneath` does. On a file system without locks nothing is removed.
+    """
+    with _folder_of(root, f"{relative}/-", create=True) as (folder, _):
+        with contextlib.suppress(OSError):
+            fcntl.flock(folder, fcntl.LOCK_EX)
+            _remove_temporary(folder)
+        yield
+
+
+def _remove_temporary(folder: int) -> None:
+    for name in os.listdir(folder):
+        if _TEMPORARY.fullmatch(name):
+            os.unlink(name, dir_fd=folder)
 
 
 def links_beneath(root: Path) -> Iterator[Path]:

@@ -2,7 +2,8 @@
 
 1. The file is in the index's generation, so it has the same chunks. It is rebuilt when it is damaged or was
    written by an earlier version.
-2. If the index's folder is not writable, a temporary file is used until the search is closed.
+2. One process at a time writes the file; what a killed one left is removed first.
+3. If the index's folder is not writable, a temporary file is used until the search is closed.
 """
 
 from __future__ import annotations
@@ -11,8 +12,10 @@ import contextlib
 import tempfile
 from pathlib import Path
 
+from branchrank.artifacts import storage_errors
 from branchrank.errors import ArtifactError, StorageError
 from branchrank.index.reader import Index
+from branchrank.safe_open import only_writer_beneath
 from branchrank.stores.sqlite_file import build_sqlite
 from branchrank.stores.sqlite_fts5 import Fts5Table
 
@@ -24,16 +27,22 @@ def open_fts5(index: Index) -> Fts5Table:
     path = index.directory / PLACE
     with contextlib.suppress(ArtifactError):
         return Fts5Table(path, index.root)
-    with contextlib.ExitStack() as temporary:
-        root = index.root
-        try:
-            _build(index, path, root)
-        except StorageError:
-            root = Path(temporary.enter_context(tempfile.TemporaryDirectory(prefix="branchrank-")))
-            path = root / PLACE.name
-            _build(index, path, root)
-        # An open file stays readable after its folder is gone.
-        return Fts5Table(path, root)
+    try:
+        with storage_errors(path), only_writer_beneath(index.root, _folder(index)):
+            with contextlib.suppress(ArtifactError):  # another process may have made it in the meantime
+                return Fts5Table(path, index.root)
+            _build(index, path, index.root)
+            return Fts5Table(path, index.root)
+    except StorageError:
+        with tempfile.TemporaryDirectory(prefix="branchrank-") as temporary:
+            path = Path(temporary, PLACE.name)
+            _build(index, path, path.parent)
+            # An open file stays readable after its folder is gone.
+            return Fts5Table(path, path.parent)
+
+
+def _folder(index: Index) -> str:
+    return (index.directory / PLACE.parent).relative_to(index.root).as_posix()
 
 
 def _build(index: Index, path: Path, root: Path) -> None:

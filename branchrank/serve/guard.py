@@ -24,6 +24,8 @@ BODY_DEADLINE_S = 10.0
 #: Limits in bytes and seconds on reading a refused body, so that the client can read the refusal.
 DISCARD_LIMIT = 16 * BODY_LIMIT
 DISCARD_DEADLINE_S = 1.0
+#: After how many seconds a client may try again when the server is overloaded.
+RETRY_AFTER_S = 1
 
 Message = MutableMapping[str, Any]
 Scope = MutableMapping[str, Any]
@@ -53,6 +55,11 @@ class Refusal(Exception):
         self.status = status
         self.headers = {name.replace("_", "-"): value for name, value in headers.items()}
         self.body = msgspec.json.encode(ErrorAnswer(error=ErrorDetail(code=code, message=message)))
+
+
+def busy(message: str) -> Refusal:
+    """The refusal of a request that the server has no room for; the client may send it again."""
+    return Refusal(503, "busy", message, retry_after=str(RETRY_AFTER_S))
 
 
 class Guard:
@@ -86,7 +93,7 @@ class Guard:
         except Refusal as refusal:
             if not _headers(scope, b"expect"):
                 await _discard(receive)
-            await _answer(send, refusal)
+            await answer(send, refusal)
             return
         if body is None:
             return
@@ -181,7 +188,8 @@ async def _discard(receive: Receive) -> None:
         return
 
 
-async def _answer(send: Send, refusal: Refusal) -> None:
+async def answer(send: Send, refusal: Refusal) -> None:
+    """Answer a request with a refusal and close its connection."""
     headers = {
         "content-type": "application/json",
         "content-length": str(len(refusal.body)),

@@ -20,7 +20,7 @@ from branchrank.library import FILTER_KEYS
 from branchrank.printable import safe
 from branchrank.records import Hit, Record
 from branchrank.serve.access import Access
-from branchrank.serve.guard import ErrorAnswer, Guard, Refusal
+from branchrank.serve.guard import ErrorAnswer, Guard, Refusal, busy
 from branchrank.serve.service import FilterRefused, PredictorRefused, Service
 from branchrank.serve.workers import QueueFullError, Workers
 
@@ -133,7 +133,7 @@ async def _retrieved(service: Service, workers: Workers, request: Request) -> Re
     except FilterRefused as refusal:
         raise Refusal(422, "filter", safe(str(refusal))[:MESSAGE_CHARACTERS]) from None
     except QueueFullError:
-        raise Refusal(503, "busy", "too many requests are waiting", retry_after="1") from None
+        raise busy("too many requests are waiting") from None
     except BranchRankError as error:
         # The message may contain paths and hosts, so it is only logged.
         _log.error("%s", safe(error.message))

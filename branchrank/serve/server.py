@@ -3,7 +3,8 @@
 1. The server listens before its URL is printed, so that a client that connects immediately is answered.
 2. A client that doesn't send complete headers, or doesn't read its answer, within the deadline is
    disconnected.
-3. After SIGINT or SIGTERM no new connections are accepted; running requests are finished, within a grace
+3. While more than 256 clients are connected, every request is answered 503 and its connection is closed.
+4. After SIGINT or SIGTERM no new connections are accepted; running requests are finished, within a grace
    period.
 """
 
@@ -14,7 +15,7 @@ import socket
 
 from branchrank.errors import MissingDependencyError, UsageError
 from branchrank.serve.access import bracketed
-from branchrank.serve.guard import Application
+from branchrank.serve.guard import Application, Receive, Scope, Send, answer, busy
 
 try:
     import uvicorn
@@ -117,8 +118,16 @@ def http_server(
 
     The signal is raised again when the running requests have finished.
     """
+
+    # uvicorn's own limit would answer in plain text, without Retry-After.
+    async def limited(scope: Scope, receive: Receive, send: Send) -> None:
+        if len(server.server_state.connections) > CONNECTIONS:
+            await answer(send, busy("too many clients are connected"))
+        else:
+            await application(scope, receive, send)
+
     config = uvicorn.Config(
-        application,
+        limited,
         http=protocol,
         loop="asyncio",
         ws="none",
@@ -127,8 +136,8 @@ def http_server(
         access_log=False,
         server_header=False,
         proxy_headers=False,
-        limit_concurrency=CONNECTIONS,
         timeout_keep_alive=IDLE_S,
         timeout_graceful_shutdown=GRACE_S,
     )
-    return uvicorn.Server(config)
+    server = uvicorn.Server(config)
+    return server

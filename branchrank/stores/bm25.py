@@ -109,7 +109,10 @@ class Bm25Index:
         scores = self.scores(query)
         scoring = np.flatnonzero(scores > 0)
         found = scoring[best(scores[scoring], self.ids.ties, n, rows=scoring)]
-        return [Scored(self.ids[row], float(scores[row])) for row in found.tolist()]
+        return [
+            Scored(self.ids[row], score)
+            for row, score in zip(found.tolist(), scores[found].tolist(), strict=True)
+        ]
 
     def save(self, directory: Path, *, root: Path | None = None) -> None:
         """Write the index's files to ``directory``, the header last. No link is followed below ``root``.

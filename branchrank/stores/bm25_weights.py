@@ -115,21 +115,22 @@ def count_tokens(texts: Iterable[str], analyze: Analyze) -> TokenCounts:
     )
 
 
-def merged(parts: Sequence[TokenCounts]) -> TokenCounts:
+def merged(parts: Iterable[TokenCounts]) -> TokenCounts:
     """The counts of all texts, those of the first part first."""
     numbers: defaultdict[str, int] = defaultdict()
     numbers.default_factory = numbers.__len__
-    starts, tokens = [np.zeros(1, dtype=np.int64)], []
+    starts, tokens, counts = [np.zeros(1, dtype=np.int64)], [], []
     for part in parts:
         renumbered = np.fromiter(map(numbers.__getitem__, part.vocabulary), np.int32, len(part.vocabulary))
         tokens.append(renumbered[part.tokens])
+        counts.append(part.counts)
         starts.append(part.starts[1:] + starts[-1][-1])
     none = np.empty(0, dtype=np.int32)
     return TokenCounts(
         list(numbers),
         np.concatenate(starts),
         np.concatenate([none, *tokens]),
-        np.concatenate([none, *(part.counts for part in parts)]),
+        np.concatenate([none, *counts]),
     )
 
 

@@ -89,10 +89,9 @@ class ExactVectors:
     def rank(self, rows: IntArray, vector: Vectors, n: int) -> list[Scored]:
         """The best ``n`` of the given rows."""
         scores = self.score(rows, vector)
-        return [
-            Scored(self._ids[rows[index]], float(scores[index]))
-            for index in best(scores, self._ids.ties, n, rows=rows)
-        ]
+        order = best(scores, self._ids.ties, n, rows=rows)
+        found = zip(rows[order].tolist(), scores[order].tolist(), strict=True)
+        return [Scored(self._ids[row], score) for row, score in found]
 
     def score(self, rows: IntArray, vector: Vectors) -> NDArray[np.float64]:
         """Cosine similarity of the given rows with a unit vector, shape ``(len(rows),)``."""

@@ -20,6 +20,8 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any, NamedTuple
 
+import zstandard
+
 LONG = 10_000_000
 TYPES = ("null", "true", '"x"', "[]", "{}")
 RANGES = ("-1", "0", str(10**18), "1e308", "NaN", "Infinity", "9" * 400)
@@ -137,7 +139,20 @@ def json_fields(path: Path) -> Iterator[Field]:
 
 def line_fields(path: Path) -> Iterator[Field]:
     """The fields of JSON Lines, each in the first line that has it."""
-    lines = path.read_bytes().split(b"\n")
+    yield from _line_fields(path.read_bytes())
+
+
+def compressed_line_fields(path: Path) -> Iterator[Field]:
+    """The fields of compressed JSON Lines, each in the first line that has it; and too many lines."""
+    unpacked = zstandard.ZstdDecompressor().stream_reader(path.read_bytes(), read_across_frames=True).read()
+    for name, content in _line_fields(unpacked):
+        yield name, lambda content=content: zstandard.compress(content())
+    yield "lines: 80 MB", lambda: zstandard.compress(b"\n" * (80 << 20))
+    yield "lines: of zeros", lambda: zstandard.compress(b"\0" * (1 << 20))
+
+
+def _line_fields(content: bytes) -> Iterator[Field]:
+    lines = content.split(b"\n")
     seen: set[str] = set()
     for number, line in enumerate(lines):
         if not line.strip():
@@ -330,6 +345,7 @@ def _checksum(*fields: object) -> str:
 _FIELDS: dict[str, Callable[[Path], Iterator[Field]]] = {
     ".json": json_fields,
     ".jsonl": line_fields,
+    ".zst": compressed_line_fields,
     ".toml": toml_fields,
     ".csv": csv_fields,
     ".npy": npy_fields,

@@ -24,6 +24,7 @@ import stat
 import traceback
 from collections.abc import Iterator
 from dataclasses import dataclass
+from functools import cached_property
 from pathlib import Path
 from random import Random
 from typing import Any
@@ -40,6 +41,8 @@ from damaged_files.changes import Change, changes_of
 from damaged_files.world import ARTEFACTS, CANARY, Artefact, files_of, make_world
 
 CPU_S, WALL_S, GROWTH_MIB = 40.0, 120.0, 500
+#: The artefacts that are finished runs.
+RUNS = ("run", "compact run")
 #: Exit codes of errors in words; 1 is a finding of ``verify`` and of ``gate``.
 REFUSALS = frozenset({2, 3, 4, 5, 6, 7, 8, 9})
 _NO_NUMBER = re.compile(r"(?<![\w-])(nan|inf|NaN|Infinity)(?![\w-])")
@@ -137,10 +140,15 @@ class World:
                         sealed = is_field and number % 2 == 0 and _can_seal(artefact)
                         yield Trial(artefact, file, change, command, sealed)
 
+    @cached_property
+    def every_trial(self) -> tuple[Trial, ...]:
+        """All trials: listing them takes seconds."""
+        return tuple(self.trials())
+
     def sample(self, count: int, seed: int) -> list[Trial]:
         """Trials drawn so that every artefact and every kind of change is there before any comes twice."""
         random = Random(seed)
-        drawn = list(self.trials())
+        drawn = list(self.every_trial)
         random.shuffle(drawn)
         seen: dict[tuple[str, str], int] = {}
         order = []
@@ -150,6 +158,15 @@ class World:
             order.append(seen[kind])
         kept = sorted(range(len(drawn)), key=lambda place: order[place])[:count]
         return [drawn[place] for place in kept]
+
+    def refuses(self, trial: Trial) -> bool:
+        """Whether the command of a trial ends with an error, or ``verify`` with a finding."""
+        try:
+            trial.change.apply(self.folder / trial.file)
+            with limited(CPU_S, WALL_S, GROWTH_MIB):
+                return self.run(trial.command).code in REFUSALS | {1}
+        finally:
+            self.restore()
 
     def judge(self, trial: Trial) -> tuple[str, str] | None:
         """Run a trial; return its fault and what happened, ``None`` without one."""
@@ -235,7 +252,7 @@ def _remove(path: Path) -> None:
 
 def _is_computed_from(trial: Trial) -> bool:
     """Whether the file is one that ``verify`` has the digest of."""
-    return trial.artefact.name == "run" and trial.file.name in (ROWS, COMPACT_ROWS, *MEASURED)
+    return trial.artefact.name in RUNS and trial.file.name in (ROWS, COMPACT_ROWS, *MEASURED)
 
 
 def _names(trial: Trial) -> bool:
@@ -252,7 +269,7 @@ def _plain(output: str) -> str:
 
 
 def _can_seal(artefact: Artefact) -> bool:
-    return artefact.name in ("index", "run")
+    return artefact.name in ("index", *RUNS)
 
 
 def seal(folder: Path, file: Path) -> None:

@@ -70,6 +70,17 @@ ARTEFACTS = (
             ("list", "--reports", "reports"),
         ),
     ),
+    Artefact(
+        "compact run",
+        "reports/compact/rows.jsonl.zst",
+        (
+            ("verify", "reports/compact"),
+            ("compare", "reports/other", "reports/compact"),
+            ("report", "reports/compact"),
+            ("explain", "reports/compact", "temperature"),
+            ("export-trec", "reports/compact", "--output", "trec"),
+        ),
+    ),
     Artefact("unfinished run", "reports/unfinished", (("resume", "reports/unfinished", "--quiet"),)),
     Artefact(
         "cassette",
@@ -98,9 +109,11 @@ def make_world(folder: Path) -> None:
     [made] = Path("made").iterdir()
     (folder / "reports").mkdir()
     made.rename(folder / "reports" / "finished")
-    _done("benchmark", *DATA, *RUN, "--reports", "made", "--predictor", "local", "--predictor", "sqlite")
-    [made] = Path("made").iterdir()
-    made.rename(folder / "reports" / "other")
+    for name, rows in (("other", "plain"), ("compact", "compact")):
+        words = ("--predictor", "local", "--predictor", "sqlite", "--rows", rows)
+        _done("benchmark", *DATA, *RUN, "--reports", "made", *words)
+        [made] = Path("made").iterdir()
+        made.rename(folder / "reports" / name)
     Path("made").rmdir()
     _unfinished(folder / "reports" / "other", folder / "reports" / "unfinished")
     _theirs(folder)

@@ -24,7 +24,6 @@ from typing import Any
 
 ROOT = Path(__file__).parents[2]
 OUTPUT = ROOT / "build" / "fuzz"
-REPORT = ROOT / "build" / "harness" / "fuzz.json"
 #: Bytes of address space that a process may have: libraries alone take some GiB.
 ADDRESS_SPACE = 24 << 30
 #: Seconds after its budget at which a process counts as hung.
@@ -88,12 +87,8 @@ def fuzz(names: Iterable[str], seconds: float, seed: int, *, guided: bool, jobs:
     targets = dict(zip(names, found, strict=True))
     kinds = Counter(failure["kind"] for told in found for failure in told["failures"])
     report = {
-        "part": "fuzzing",
         "targets": len(names),
         "trials": sum(told["executions"] for told in found),
-        "lost": 0,
-        "silent": 0,
-        "leaked": 0,
         **{kind: kinds[kind] for kind in ("crashed", "hung", "wrong")},
         "seconds": round(time.monotonic() - started),
         "seed": seed,
@@ -101,8 +96,7 @@ def fuzz(names: Iterable[str], seconds: float, seed: int, *, guided: bool, jobs:
         "by_target": {name: told["executions"] for name, told in targets.items()},
         "failures": {name: told["failures"] for name, told in targets.items() if told["failures"]},
     }
-    REPORT.parent.mkdir(parents=True, exist_ok=True)
-    REPORT.write_text(json.dumps(report, indent=1) + "\n")
+    (OUTPUT / "report.json").write_text(json.dumps(report, indent=1) + "\n")
     return report
 
 

@@ -11,6 +11,7 @@ from random import Random
 import pytest
 from hypothesis import HealthCheck, Phase, given, settings
 from hypothesis import strategies as st
+from support import harness
 
 from fuzz.__main__ import fuzz
 from fuzz.mutation import mutated
@@ -79,9 +80,11 @@ def test_every_found_input_belongs_to_a_target() -> None:
 
 @pytest.mark.full
 def test_inputs_chosen_by_coverage_are_read_or_refused() -> None:
-    """Each target in a process of its own, two at a time; ``build/harness/fuzz.json`` has the counts."""
+    """Each target in a process of its own, two at a time; ``build/fuzz/report.json`` has the counts."""
     pytest.importorskip("atheris")
     seconds = float(os.environ.get("BRANCHRANK_FUZZ_SECONDS", SECONDS))
     report = fuzz(TARGETS, seconds, 42, guided=True, jobs=2)
+    counts = {name: report[name] for name in ("trials", "crashed", "hung", "wrong", "seconds", "seed")}
+    harness.record("fuzz", harness.Part(part="fuzzing", **counts))
     assert not report["failures"], report["failures"]
     assert all(count > len(TARGETS[name].seeds) for name, count in report["by_target"].items())

@@ -10,6 +10,7 @@ The exit code is 1 when a mutant survived (no listed test failed) or is broken.
 from __future__ import annotations
 
 import argparse
+import random
 import sys
 import tempfile
 import time
@@ -26,6 +27,7 @@ from mutants.table import ROOMS
 from mutants.worker import TestRun, Worker
 
 WORKERS = 2
+SEED = 42
 Result = TypeVar("Result")
 # Exit codes of pytest; those above say that nothing was collected, and so on.
 ALL_PASSED, SOME_FAILED = 0, 1
@@ -45,12 +47,7 @@ class Verdict:
 def main() -> int:
     """Run the table, print it, and return the exit code."""
     arguments = _arguments()
-    chosen = [
-        (room, mutant)
-        for room, mutants in ROOMS.items()
-        for mutant in mutants
-        if room in arguments.room or mutant.name in arguments.only or not (arguments.room or arguments.only)
-    ]
+    chosen = choose(arguments.room, arguments.only, arguments.sample)
     if arguments.list:
         print(*(f"{room}: {mutant.name} ({mutant.path})" for room, mutant in chosen), sep="\n")
         return 0
@@ -69,10 +66,21 @@ def main() -> int:
     return int(any(verdict.status != "caught" for verdict in verdicts))
 
 
+def choose(rooms: Sequence[str], names: Sequence[str], sample: int | None) -> list[tuple[str, Mutant]]:
+    """The mutants of some rooms and of some names, and ``sample`` others drawn by a seed; else all."""
+    every = [(room, mutant) for room, mutants in ROOMS.items() for mutant in mutants]
+    if not rooms and not names and sample is None:
+        return every
+    chosen = [(room, mutant) for room, mutant in every if room in rooms or mutant.name in names]
+    others = [pair for pair in every if pair not in chosen]
+    return chosen + random.Random(SEED).sample(others, min(sample or 0, len(others)))
+
+
 def _arguments() -> argparse.Namespace:
     parser = argparse.ArgumentParser(prog="mutants", description=(__doc__ or "").partition("\n")[0])
     parser.add_argument("--only", nargs="+", default=[], metavar="NAME", help="run these mutants")
     parser.add_argument("--room", nargs="+", default=[], choices=ROOMS, help="run the mutants of these rooms")
+    parser.add_argument("--sample", type=int, metavar="N", help="run N others too, drawn by a seed")
     parser.add_argument("--list", action="store_true", help="print the names and run nothing")
     parser.add_argument("--report", type=Path, metavar="FILE", help="write the table as Markdown")
     return parser.parse_args()

@@ -14,6 +14,8 @@ from typing import Any
 
 import pytest
 from support import harness
+from support.faults.scenarios import make_folder
+from support.pseudo_terminal import Terminal
 from support.sockets.every_command import WORDS, commands
 
 SOURCE = Path(__file__).parents[1] / "support" / "sockets" / "deny_sockets.c"
@@ -23,8 +25,8 @@ NAMED = {
     "corpus add": r"getaddrinfo [\w.-]+|bind ::1:0",
     "serve": r"bind 127\.0\.0\.1:8765",
 }
-#: Commands of the short form, besides those that prepare the folder: index, benchmark, export-trec.
-OFTEN = ("retrieve", "hybrid", "serve", "mcp", "report")
+#: Commands of the short form, besides those that prepare the folder: index and benchmark.
+OFTEN = ("retrieve", "serve", "mcp")
 
 pytestmark = pytest.mark.skipif(sys.platform != "linux", reason="LD_PRELOAD is Linux's")
 
@@ -94,3 +96,27 @@ def test_no_command_reaches_anything(library: Path, tmp_path: Path) -> None:
     assert wrong_ends(told) == []
     assert leaks == {}
     assert {each["command"] for each in told if each["attempts"]} == set(NAMED)
+
+
+@pytest.mark.full
+def test_the_terminal_ui_reaches_nothing(
+    library: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    make_folder(tmp_path)
+    denied = tmp_path / "denied.txt"
+    monkeypatch.setenv("LD_PRELOAD", str(library))
+    monkeypatch.setenv("DENIED_SOCKETS", str(denied))
+    verb = [sys.executable, "-m", "branchrank.cli.main"]
+    index = [*verb, "index", "docs", "--embedder", "fake:16", "--vector-store", "chroma", "--quiet"]
+    subprocess.run(index, cwd=tmp_path, check=True)
+    terminal = Terminal([*verb, "tui", "--mode", "vector", "--quiet"], cwd=tmp_path)
+    try:
+        assert terminal.read_until(lambda: b"Status" in terminal.output)
+        terminal.send(b"green tea\r")
+        assert terminal.read_until(lambda: b"vector_search:" in terminal.output)
+        terminal.send(b"\x11")
+        assert terminal.read_until(lambda: terminal.process.poll() is not None)
+    finally:
+        terminal.close()
+    assert terminal.process.returncode == 0
+    assert not denied.exists(), denied.read_text()

@@ -207,6 +207,40 @@ def test_a_full_queue_is_answered_at_once(service: Service, monkeypatch: pytest.
     workers.close()
 
 
+def test_a_failed_query_frees_its_place(service: Service, monkeypatch: pytest.MonkeyPatch) -> None:
+    retrieve = service.retrieve
+
+    def failing(query: str, *rest: object) -> object:
+        if query == "fail":
+            raise RuntimeError("no memory")
+        return retrieve(query, *rest)
+
+    monkeypatch.setattr(service, "retrieve", failing)
+    workers = Workers(1, 1)
+    with running(application(service, workers, Access())) as server:
+        for _ in range(5):
+            assert error(server.send(post(asking("fail")))) == (500, "failed")
+        assert server.send(post(asking()))[0] == 200
+    workers.close()
+
+
+def test_too_many_connections_are_answered_503(
+    service: Service, workers: Workers, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("branchrank.serve.server.CONNECTIONS", 3)
+    with running(application(service, workers, Access())) as server:
+        idle = [server.connect() for _ in range(3)]
+        assert eventually(lambda: len(server.server.server_state.connections) == 3)
+        answer = server.send(post(asking()))
+        assert error(answer) == (503, "busy")
+        assert answer[1]["retry-after"] == "1"
+        idle.pop().close()
+        assert eventually(lambda: len(server.server.server_state.connections) == 2)
+        assert server.send(post(asking()))[0] == 200
+        for connection in idle:
+            connection.close()
+
+
 def test_shutdown_finishes_what_is_under_way(service: Service, monkeypatch: pytest.MonkeyPatch) -> None:
     begun, release = threading.Event(), threading.Event()
     retrieve = service.retrieve

@@ -1,26 +1,48 @@
-"""Fifty clients at once: no error, no wrong answer, bounded memory. The long version is a benchmark."""
+"""Many clients at once: no error, no wrong answer, overload is answered by 503, and service afterwards.
+
+The benchmark that these tests run, ``benchmarks/http_load.py``, also measures latency, memory and recovery.
+"""
 
 from __future__ import annotations
 
 import importlib.util
 import sys
 from pathlib import Path
+from types import ModuleType
 
 import pytest
 
 SCRIPT = Path(__file__).parents[2] / "benchmarks" / "http_load.py"
 
 
-def test_fifty_clients(monkeypatch: pytest.MonkeyPatch) -> None:
+@pytest.fixture
+def http_load(monkeypatch: pytest.MonkeyPatch) -> ModuleType:
     spec = importlib.util.spec_from_file_location("http_load", SCRIPT)
     assert spec is not None
     assert spec.loader is not None
     module = importlib.util.module_from_spec(spec)
     monkeypatch.setitem(sys.modules, "http_load", module)
     spec.loader.exec_module(module)
-    load, exit_code = module.run(clients=50, seconds=3.0)
+    return module
+
+
+def check(http_load: ModuleType, clients: int, queue: int, seconds: float) -> None:
+    [(load, exit_code)] = http_load.run([(clients, queue)], seconds)
     assert load.errors == ()
     assert load.wrong == 0
-    assert load.requests >= 50
+    assert load.answered >= clients
+    # Two queries are answered at a time; the clients beyond these and the queue are refused.
+    assert (load.refused > 0) == (clients > queue + 2)
+    assert load.afterwards == http_load.LONE
     assert load.memory_after - load.memory_before < 64
     assert exit_code == 143
+
+
+def test_overload_is_answered_by_503_and_service_goes_on(http_load: ModuleType) -> None:
+    check(http_load, clients=50, queue=10, seconds=2.5)
+
+
+@pytest.mark.full
+@pytest.mark.parametrize(("clients", "queue"), [(8, 64), (50, 64), (50, 10)])
+def test_a_minute_of_load(http_load: ModuleType, clients: int, queue: int) -> None:
+    check(http_load, clients, queue, seconds=60.0)

@@ -1,6 +1,7 @@
 """What the long fault and attack runs found, one JSON file per part below ``build/harness/``.
 
-``docs/results/harness.json`` is the committed collection, and ``docs/security.md`` shows it as a table:
+``docs/results/harness.json`` is the committed collection, and ``docs/security.md`` shows it as a table. A
+part that was not run again keeps its committed counts:
 
     PYTHONPATH=tests python -m support.harness          # both from build/harness/
     PYTHONPATH=tests python -m support.harness --table  # the page from the committed collection
@@ -62,7 +63,8 @@ def collect(folder: Path = FOUND) -> list[Part]:
 
 def _sum(one: Part, other: Part) -> Part:
     counts = {name: getattr(one, name) + getattr(other, name) for name in COUNTS}
-    return Part(part=one.part, seconds=one.seconds + other.seconds, seed=one.seed, **counts)
+    seconds = round(one.seconds + other.seconds, 1)
+    return Part(part=one.part, seconds=seconds, seed=one.seed, **counts)
 
 
 def read_collected() -> list[Part]:
@@ -93,8 +95,9 @@ def main(words: Sequence[str] | None = None) -> None:
     )
     parser.add_argument("--table", action="store_true", help="only write the table again")
     if not parser.parse_args(words).table:
-        parts = [asdict(part) for part in collect()]
-        COLLECTED.write_text(json.dumps(parts, indent=1) + "\n", encoding="utf-8")
+        parts = {part.part: asdict(part) for part in (*read_collected(), *collect())}
+        content = json.dumps([parts[name] for name in sorted(parts)], indent=1)
+        COLLECTED.write_text(content + "\n", encoding="utf-8")
     PAGE.write_text(with_table(PAGE.read_text(encoding="utf-8"), read_collected()), encoding="utf-8")
 
 

@@ -4,6 +4,7 @@ from mutants.mutant import Mutant
 
 PLACES = "tests/faults/test_disk_faults.py::test_every_place_fails_once"
 
+REFUSED = "tests/damaged_files/test_damaged_files.py::test_links_and_what_unpacks_without_end_are_refused"
 MUTATED_INPUTS = "tests/fuzz/test_fuzz.py::test_mutated_inputs_are_read_or_refused"
 FOUND_INPUTS = "tests/fuzz/test_fuzz.py::test_an_input_that_failed_once_is_read_or_refused"
 SEEDS = "tests/fuzz/test_fuzz.py::test_the_seeds_are_valid"
@@ -47,11 +48,32 @@ MUTANTS = (
         (f"{PLACES}[first index]",),
     ),
     Mutant(
+        "what-a-killed-search-left-stays",
+        "branchrank/safe_open.py",
+        "            fcntl.flock(folder, fcntl.LOCK_EX)\n            _remove_temporary(folder)\n",
+        "            fcntl.flock(folder, fcntl.LOCK_EX)\n",
+        (f"{PLACES}[benchmark]",),
+    ),
+    Mutant(
         "deep-nesting-is-a-traceback",
         "branchrank/artifacts.py",
         "NOT_JSON = (msgspec.DecodeError, UnicodeDecodeError, RecursionError)",
         "NOT_JSON = (msgspec.DecodeError, UnicodeDecodeError)",
         (f"{FOUND_INPUTS}[manifest/nested-5000]",),
+    ),
+    Mutant(
+        "compact-rows-unpack-without-limit",
+        "branchrank/runs/row_files.py",
+        "            if found > most:\n",
+        "            if found > 1000 * most:\n",
+        (REFUSED,),
+    ),
+    Mutant(
+        "links-in-a-run-are-followed",
+        "branchrank/runs/directory.py",
+        "            open_beneath(directory, name).close()\n",
+        "            (directory / name).stat()\n",
+        (REFUSED,),
     ),
     Mutant(
         "a-query-is-an-expression-of-fts5",

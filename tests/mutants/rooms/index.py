@@ -47,6 +47,20 @@ MUTANTS = (
         (f"{TEST_OPENING}::test_no_record_is_decoded_until_it_is_asked_for",),
     ),
     Mutant(
+        "documents-opened-at-opening",
+        "branchrank/index/reader.py",
+        "discover(root, workspace.exclude, states)",
+        "discover(root, workspace.exclude)",
+        (f"{TEST_OPENING}::test_documents_of_an_unchanged_corpus_are_not_opened",),
+    ),
+    Mutant(
+        "tree-of-objects",
+        "branchrank/index/tree_file.py",
+        "    return Tree.opened(nodes, links)",
+        "    return Tree(nodes.values())",
+        (f"{TEST_OPENING}::test_moving_in_the_tree_decodes_no_node",),
+    ),
+    Mutant(
         "token-vectors-of-another-precision-copied",
         "branchrank/index/token_vectors.py",
         "if manifest.settings.token_vectors != precision:",

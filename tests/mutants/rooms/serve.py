@@ -7,6 +7,7 @@ SERVICE = "branchrank/serve/service.py"
 HTTP = "branchrank/serve/http.py"
 TEST_ACCESS = "tests/serve/test_access.py"
 TEST_HTTP = "tests/serve/test_http.py"
+TEST_LOAD = "tests/serve/test_http_load.py::test_overload_is_answered_by_503_and_service_goes_on"
 TEST_MCP = "tests/serve/test_mcp.py"
 TEST_TUI = "tests/serve/test_tui.py"
 
@@ -137,6 +138,50 @@ MUTANTS = (
         "DEFAULT_TOP_K = 5",
         "DEFAULT_TOP_K = 10",
         ("tests/serve/test_http.py::test_five_hits_are_returned_unless_another_number_is_asked_for",),
+    ),
+    Mutant(
+        "queue-without-an-end",
+        "branchrank/serve/workers.py",
+        "if self._taken >= self._capacity:",
+        "if self._taken >= 100 * self._capacity:",
+        (f"{TEST_HTTP}::test_a_full_queue_is_answered_at_once", TEST_LOAD),
+    ),
+    Mutant(
+        "overload-is-a-failure",
+        HTTP,
+        '        raise busy("too many requests are waiting") from None\n',
+        "        raise _failed() from None\n",
+        (TEST_LOAD,),
+    ),
+    Mutant(
+        "busy-without-retry-after",
+        "branchrank/serve/guard.py",
+        ', "busy", message, retry_after=str(RETRY_AFTER_S))',
+        ', "busy", message)',
+        (TEST_LOAD, f"{TEST_HTTP}::test_too_many_connections_are_answered_503"),
+    ),
+    Mutant(
+        "a-failed-query-keeps-its-place",
+        "branchrank/serve/workers.py",
+        "    def _leave(self, _finished: Future[T] | None = None) -> None:\n",
+        "    def _leave(self, _finished: Future[T] | None = None) -> None:\n"
+        "        if _finished is not None and _finished.exception() is not None:\n"
+        "            return\n",
+        (f"{TEST_HTTP}::test_a_failed_query_frees_its_place",),
+    ),
+    Mutant(
+        "a-query-keeps-its-place",
+        "branchrank/serve/workers.py",
+        "        future.add_done_callback(self._leave)\n",
+        "",
+        (TEST_LOAD,),
+    ),
+    Mutant(
+        "connections-without-limit",
+        "branchrank/serve/server.py",
+        "if len(server.server_state.connections) > CONNECTIONS:",
+        "if not server.server_state.connections:",
+        (f"{TEST_HTTP}::test_too_many_connections_are_answered_503",),
     ),
     Mutant(
         "box-for-keywords-without-effect",

@@ -29,7 +29,7 @@ class Scenario:
 
     After a fault the same command is given again; ``resume`` instead, where the fault left a run to resume.
     ``{run}`` in the words is the folder of the last run. Where each place is tried once, only those are that
-    match ``places``: earlier scenarios try the others. ``server`` says that ``{server}`` in the words is the
+    match ``places``: other scenarios try the rest. ``server`` says that ``{server}`` in the words is the
     URL of a scripted LLM. ``trials`` is the number of trials of the long form.
     """
 
@@ -126,14 +126,12 @@ def report_outcome(folder: Path) -> Outcome:
 def left_over(folder: Path) -> Outcome:
     """Temporary files in a workspace or in a run that nobody will remove.
 
-    One beside ``branchrank.toml`` may stay: that file is written before the build lock is held. One in the
-    ``derived`` folder of a generation goes when the generation does.
+    One beside ``branchrank.toml`` may stay: that file is written before the build lock is held.
     """
     found = {}
     for path in (*folder.glob("data/**/*.tmp"), *folder.glob("reports/**/*.tmp")):
         begun = path.parent.parent.name != "reports" or (path.parent / "run.json").exists()
-        stays = path.name.startswith(".branchrank.toml.") or path.parent.name == "derived"
-        if begun and not stays:
+        if begun and not path.name.startswith(".branchrank.toml."):
             found[f"left over: {path.relative_to(folder)}"] = ""
     return found
 
@@ -193,6 +191,8 @@ SCENARIOS = (
         before=(_EXACT,),
         words=(*_RUN, "--predictor", "local", "--predictor", "sqlite", *_SMALL),
         outcome=run_outcome,
+        # The first index and the report try the others.
+        places=r"^(?!.*(stamps|embeddings|comparisons|questions\.csv|llm_calls|hard))",
     ),
     Scenario(
         name="benchmark with an LLM",

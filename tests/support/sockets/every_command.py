@@ -47,6 +47,8 @@ branches = [{ kind = "bm25", top_n = 20 }, { kind = "dense", top_n = 20 }]
 
 #: What some commands need besides.
 _BEFORE = {
+    "score-trec": ("export-trec", "{run}", "--output", "trec"),
+    "pageindex import": ("pageindex", "export", "install.rst", "tree.json"),
     "adopt": ("index", "more", *_INDEX[2:], "--data-dir", "theirs"),
     "questions generate": ("index", str(_SAMPLE), *_INDEX[2:], "--data-dir", "long"),
 }
@@ -125,12 +127,11 @@ def prepare(base: Path, server: str, chosen: Collection[str]) -> None:
     """A folder with everything that a command reads."""
     make_folder(base)
     (base / "experiment.toml").write_text(_EXPERIMENT, encoding="utf-8")
-    beir_folder(base / "beir", documents=20, queries=8)
+    if any(name.startswith("beir") for name in chosen):
+        beir_folder(base / "beir", documents=20, queries=8)
     for words in (
         _INDEX,
         _BENCHMARK,
-        ("export-trec", "{run}", "--output", "trec"),
-        ("pageindex", "export", "install.rst", "tree.json"),
         *(words for name, words in _BEFORE.items() if name in chosen),
     ):
         status, printed = program([word.replace("{server}", server) for word in words], base)
@@ -188,7 +189,8 @@ def main() -> None:
         base, copy = Path(folder).resolve() / "base", Path(folder).resolve() / "copy"
         base.mkdir()
         prepare(base, server, chosen)
-        load_modules(base, _BENCHMARK)
+        # Loading everything pays only where many commands follow.
+        load_modules(base, _BENCHMARK if len(chosen) > 10 else ("retrieve", "green tea"))
         print(json.dumps({"command": "before", "code": 0, "attempts": attempts(denied)}), flush=True)
         for name in chosen:
             shutil.rmtree(copy, ignore_errors=True)
