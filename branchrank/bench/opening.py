@@ -175,7 +175,7 @@ def predictor_record(plan: Plan, each: PlannedSystem | BenchmarkPredictor) -> Pr
 
 
 def check_gold(questions: Sequence[Question], index: Index, questions_file: Path) -> None:
-    """Raise :class:`QuestionError` when gold lies outside the corpus."""
+    """Raise :class:`QuestionError` when gold is outside the corpus."""
     line_counts: dict[str, int] = {}
     named = {source for each in questions for source in each.source_aliases}
     named |= {item.source_file for each in questions for item in each.gold}

@@ -69,7 +69,7 @@ def add(
         if not sources and not unanswerable:
             picked = _pick(workspace, question)
             if picked is None:
-                say("nothing was taken, so nothing was added")
+                say("no passage was picked, so no question was added")
                 return
             question, span = picked
             gold = [span]

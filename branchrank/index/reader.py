@@ -51,7 +51,7 @@ VECTORS = "vectors.npy"
 TOKENS = "tokens"
 CHROMA = "chroma"
 COLLECTION = "vectors"
-#: Nodes whose chunks are remembered; then the memory starts anew.
+#: Nodes whose chunks are remembered; when it is full, the memory is cleared.
 _KNOWN_NODES = 1 << 14
 
 
@@ -305,7 +305,7 @@ def _tokens(digests: Mapping[str, str], *, of_tokens: bool) -> dict[str, str]:
 
 def _check_collection(workspace: WorkspaceFolder, directory: Path, report: BuildReport, remedy: str) -> None:
     """Raise :class:`LostCollectionError` where Chroma's folder or the link to it was moved away, and
-    :class:`ArtifactError` for a file that is not as it was built.
+    :class:`ArtifactError` for a file that has changed since the build.
     """
     places = [directory / "chroma.sqlite3"]
     if workspace.is_default_index:

@@ -14,7 +14,7 @@ from typing import NamedTuple, overload
 import numpy as np
 from numpy.typing import NDArray
 
-#: Rows remembered by string; then the memory starts anew.
+#: Rows remembered by string; when it is full, the memory is cleared.
 _KEPT = 1 << 16
 
 

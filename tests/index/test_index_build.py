@@ -333,7 +333,7 @@ class TestGivenFiles:
     @pytest.mark.parametrize(
         ("changes", "message"),
         [
-            ({"id": "m2"}, "chunk 2: the id 'm2' is there twice"),
+            ({"id": "m2"}, "chunk 2: the id 'm2' occurs twice"),
             ({"source": "missing.md"}, "chunk 1: 'missing.md' is no document"),
             ({"line_end": 99}, "chunk 1: lines 3-99"),
             ({"line_start": 0}, "chunk 1: lines 0-6"),
