@@ -69,8 +69,9 @@ class RecordsFile(Mapping[str, R], Generic[R]):
         self.source_rows, self.line_starts, self.line_ends = spans
         self._by_span: NDArray[np.int32] = by_span
         self._decoder: msgspec.json.Decoder[R] = msgspec.json.Decoder(record_type)
-        #: Decoded records by row. Not ``lru_cache``: it would keep the mapped files alive.
+        #: Decoded records by row, and by id. Not ``lru_cache``: it would keep the mapped files alive.
         self._kept: dict[int, R] = {}
+        self._known: dict[str, R] = {}
 
     @property
     def ties(self) -> NDArray[np.int32]:
@@ -115,7 +116,12 @@ class RecordsFile(Mapping[str, R], Generic[R]):
             raise ArtifactError(f"{self.path}:{row + 1}: {error}", remedy=_REMEDY) from None
 
     def __getitem__(self, key: str) -> R:
-        return self.at(self.ids.row(key))
+        record = self._known.get(key)
+        if record is None:
+            if len(self._known) >= _KEPT:
+                self._known.clear()
+            record = self._known[key] = self.at(self.ids.row(key))
+        return record
 
     def __contains__(self, key: object) -> bool:
         return key in self.ids

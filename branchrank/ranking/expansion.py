@@ -7,7 +7,7 @@
    get 0.5 of it.
 4. A node keeps the largest score that it receives, so the result does not depend on the order of processing.
 
-Root and folder nodes pass on no score and are never in the result.
+Root and folder nodes pass on no score. The result has only nodes with lines of their own, which can be hits.
 """
 
 from __future__ import annotations
@@ -48,6 +48,8 @@ def expand(
     seeded = set(started.tolist())
     held = {row: score for row, score in found.items() if score > 0.0 or row in seeded}
     rows, scores = np.array(list(held), dtype=np.intp), np.array(list(held.values()))
+    own = (tree.table.line_starts[rows] > 0) & (tree.table.line_ends[rows] >= tree.table.line_starts[rows])
+    rows, scores = rows[own], scores[own]
     order = np.lexsort((ties[rows], -scores))
     identifiers = tree.table.ids
     return RankedList(tuple(identifiers[row] for row in rows[order].tolist()), tuple(scores[order].tolist()))

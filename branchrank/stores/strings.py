@@ -101,6 +101,11 @@ class Strings(Sequence[str]):
             found = self._decoded[row] = self._bytes(row).decode("utf-8", "surrogatepass")
         return found
 
+    def take(self, rows: Iterable[int]) -> list[str]:
+        """The strings of some rows."""
+        known = self._decoded.get
+        return [known(row) or self[row] for row in rows]
+
     def __iter__(self) -> Iterator[str]:
         content = bytes(self._text)
         for first, last in pairwise(self._starts):
@@ -144,8 +149,8 @@ class Strings(Sequence[str]):
 
     def row(self, string: str) -> int:
         """The row of a string. Raises ``KeyError`` if it is not in the table."""
-        found = self.find(string)
-        if found is None:
+        found = self._found.get(string)
+        if found is None and (found := self.find(string)) is None:
             raise KeyError(string)
         return found
 

@@ -22,7 +22,7 @@ from branchrank.errors import ArtifactError
 from branchrank.records import Scored
 from branchrank.safe_open import open_beneath
 from branchrank.stores.npy_file import map_npy
-from branchrank.stores.ordering import IntArray, best, cosines
+from branchrank.stores.ordering import IntArray, best, cosines, scored
 from branchrank.stores.strings import Strings
 from branchrank.stores.vectors import check_query
 
@@ -90,8 +90,7 @@ class ExactVectors:
         """The best ``n`` of the given rows."""
         scores = self.score(rows, vector)
         order = best(scores, self._ids.ties, n, rows=rows)
-        found = zip(rows[order].tolist(), scores[order].tolist(), strict=True)
-        return [Scored(self._ids[row], score) for row, score in found]
+        return scored(self._ids.take(rows[order].tolist()), scores[order].tolist())
 
     def score(self, rows: IntArray, vector: Vectors) -> NDArray[np.float64]:
         """Cosine similarity of the given rows with a unit vector, shape ``(len(rows),)``."""

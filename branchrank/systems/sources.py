@@ -21,6 +21,8 @@ from branchrank.systems.memo import Memo
 from branchrank.systems.query import Filter, Query
 from branchrank.tree.navigate import Tree
 
+#: Chunks whose nodes are remembered; then the memory starts anew.
+_KNOWN_CHUNKS = 1 << 14
 Vector = np.ndarray[tuple[int], np.dtype[np.float32]]
 
 
@@ -61,6 +63,7 @@ class Sources:
         self.corpus_root = corpus_root
         self.memo = memo
         self.cache = cache
+        self._nodes_of: dict[str, tuple[str, ...]] = {}
 
     def embedding(self, query: str) -> Vector:
         """The query's vector, shape ``(d,)``, computed once per distinct query."""
@@ -119,6 +122,14 @@ class Sources:
 
     def nodes_of(self, chunk_id: str) -> tuple[str, ...]:
         """The nodes of a chunk: its own node, else those that its lines overlap, else its file's node."""
+        known = self._nodes_of.get(chunk_id)
+        if known is None:
+            if len(self._nodes_of) >= _KNOWN_CHUNKS:
+                self._nodes_of.clear()
+            known = self._nodes_of[chunk_id] = self._found_nodes(chunk_id)
+        return known
+
+    def _found_nodes(self, chunk_id: str) -> tuple[str, ...]:
         chunk = self.index.chunks[chunk_id]
         if chunk.node_id in self.index.tree.nodes:
             return (chunk.node_id,)
