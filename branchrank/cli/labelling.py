@@ -212,7 +212,7 @@ def _print_counts(labelling: Labelling) -> None:
     "--annotator",
     "annotators",
     multiple=True,
-    help="Whose labels to take, where a file has those of several: once for FIRST, once for SECOND.",
+    help="Annotator to compare, if a file has labels of several. Give it twice: for FIRST and for SECOND.",
 )
 def agreement(first: Path, second: Path, annotators: tuple[str, ...]) -> None:
     """Print how far the annotators of two question files agree beyond chance: Cohen's kappa.

@@ -1,6 +1,6 @@
 """How much each token adds to the BM25 score of each text that contains it, by the package bm25s.
 
-1. :func:`count_tokens` counts the tokens of texts into arrays. Parts of a corpus can be counted apart;
+1. :func:`count_tokens` counts the tokens of texts into arrays. Parts of a corpus can be counted separately;
    :func:`merged` joins them, and the result does not depend on how the corpus was divided.
 2. :func:`bm25_weights` gives the counts to bm25s, which computes one column of weights per token.
 

@@ -7,6 +7,7 @@ import re
 import shutil
 import signal
 import sys
+import time
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -195,6 +196,7 @@ def test_on_a_terminal(made: tuple[Path, Path], tmp_path: Path) -> None:
         assert terminal.read_until(lambda: b"answers it? " in terminal.output)
         terminal.send(b"y\r")
         assert terminal.read_until(lambda: terminal.output.count(b"answers it? ") == 2)
+        time.sleep(0.5)  # a signal between the prompt and the wait for input is noticed with the next line
         terminal.process.send_signal(signal.SIGINT)
         assert terminal.read_until(lambda: terminal.process.poll() is not None)
     finally:
