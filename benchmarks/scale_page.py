@@ -163,7 +163,7 @@ def _floors(sizes: dict[int, Result], floors: Result) -> list[str]:
             rows.append((size, "write and digest the index", floor, taken, "s"))
     intro = (
         f"Memory is read at {floors['memory'] / _GB:.1f} GB/s, the disk is written at "
-        f"{floors['disk_write'] / _GB:.2f} GB/s,\nSHA-256 takes {floors['sha256'] / _GB:.2f} GB/s, one `stat` "
+        f"{floors['disk_write'] / _GB:.2f} GB/s,\nSHA-256 {floors['sha256'] / _GB:.2f} GB/s, one `stat` "
         f"{1e6 * floors['stat_seconds']:.1f} µs; each is the best of five.\n"
     )
     shown = (
@@ -209,8 +209,8 @@ def _projected(sizes: dict[int, Result], model: Result) -> list[str]:
         for size, found in sizes.items()
     ]
     text = (
-        f"Calculated, not measured: {model['name']} embedded {rate:.0f} texts of 84 words per second in this\n"
-        "run, and its time is proportional to the number of texts.\n"
+        f"Calculated, not measured: {model['name']} embedded {rate:.0f} texts of 84 words per second in\n"
+        "this run, and its time is proportional to the number of texts.\n"
     )
     return ["## Projected: the model\n", text, _table(["size", "texts", "embedding on this machine"], rows)]
 
