@@ -334,7 +334,7 @@ class TestGivenFiles:
         ("changes", "message"),
         [
             ({"id": "m2"}, "chunk 2: the id 'm2' occurs twice"),
-            ({"source": "missing.md"}, "chunk 1: 'missing.md' is no document"),
+            ({"source": "missing.md"}, "chunk 1: 'missing.md' is not a document"),
             ({"line_end": 99}, "chunk 1: lines 3-99"),
             ({"line_start": 0}, "chunk 1: lines 0-6"),
             ({"text": " "}, "chunk 1: the chunk 'm1' has no text"),

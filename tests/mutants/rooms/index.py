@@ -48,7 +48,7 @@ MUTANTS = (
     ),
     Mutant(
         "documents-opened-at-opening",
-        "branchrank/index/reader.py",
+        "branchrank/index/corpus_changes.py",
         "discover(root, workspace.exclude, states)",
         "discover(root, workspace.exclude)",
         (f"{TEST_OPENING}::test_documents_of_an_unchanged_corpus_are_not_opened",),
@@ -118,14 +118,14 @@ MUTANTS = (
     ),
     Mutant(
         "changed-files-of-the-same-size-unnoticed",
-        READER,
+        "branchrank/index/corpus_changes.py",
         "elif file.size != entry.size or (",
         "elif file.size != entry.size and (",
         (f"{TEST_BUILD}::test_only_a_changed_document_is_embedded_again",),
     ),
     Mutant(
         "excludes-unchecked",
-        READER,
+        "branchrank/index/corpus_changes.py",
         "if manifest.exclude != workspace.exclude:",
         "if False:",
         (f"{TEST_BUILD}::test_an_exclude_is_part_of_the_index",),
