@@ -5,7 +5,8 @@
 3. PyPI's PyTorch for Linux brings CUDA along, several gigabytes. Where pip's find-links have no build without
    it for a version, that version's environment gets neither PyTorch nor sentence-transformers, and the tests
    that run a model with PyTorch are skipped.
-4. ``build/pythons/X.Y.txt`` keeps the output, with the name of each skipped test and the reason. The line
+4. The accessibility checker of the report's tests is fetched from npm; without it those tests fail.
+5. ``build/pythons/X.Y.txt`` keeps the output, with the name of each skipped test and the reason. The line
    printed for a version says how many tests passed and were skipped.
 
 Arguments that are not versions go to pytest.
@@ -85,6 +86,8 @@ def tested(version: str, options: list[str]) -> tuple[int, str]:
         return 1, "this interpreter is not installed"
     has_torch = prepare(version, python)
     own, output = BUILD / version / "bin" / "python", BUILD / f"{version}.txt"
+    with_tests = {**os.environ, "PYTHONPATH": str(ROOT / "tests")}
+    subprocess.run([str(own), "-m", "support.axe"], cwd=ROOT, env=with_tests, check=False)
     with output.open("w", encoding="utf-8") as stream:
         reporting = ["-rfEs", "--no-fold-skipped", "-o", "addopts=--strict-markers"]
         command = [str(own), "-m", "pytest", *reporting, *options]

@@ -27,27 +27,27 @@
 from __future__ import annotations
 
 import argparse
-from collections.abc import Iterable, Sequence
 from typing import NamedTuple
 
 import numpy as np
+from coverage_shares import (
+    ALPHA,
+    Bounds,
+    Floats,
+    beside_verdicts,
+    holds,
+    padded,
+    rejected,
+    short,
+    table,
+    width,
+    within,
+)
 from numpy.typing import NDArray
 
-from branchrank.measures.clustering import Padding, PageTotals, effective_questions
-from branchrank.measures.intervals import (
-    Interval,
-    compatible,
-    difference_bounds,
-    mean_bounds,
-    mean_padding,
-    padded_bounds,
-    wilson_bounds,
-)
+from branchrank.measures.clustering import PageTotals
+from branchrank.measures.intervals import difference_bounds, mean_bounds, wilson_bounds
 from branchrank.measures.power import SharedPages, pages_alone, plan
-from branchrank.measures.significance import sign_flip
-
-Floats = NDArray[np.float64]
-Bounds = tuple[Floats, Floats]
 
 STRUCTURES = {
     "sample": [12, 11, 9, 8, 8, 8, 7, 7, 7, *[6] * 5, 5, 5, 5, 4, 4, 4, 4, 3, 3, 2, 2, 2, 2, 1, 1],
@@ -62,10 +62,22 @@ RANKS = np.array([1.0, 1 / 2, 1 / 3, 1 / 5, 0.0])
 SPREAD = np.array([0.4, 0.2, 0.1, 0.3])
 AGREEMENT = 0.5
 DELTA = 0.05
-ALPHA = 0.05
 FEW = ((0, 0), (0, 1), (1, 1), (0, 2), (0, 3), (8, 5))
 RESAMPLES = 1_000
-DRAWS = 1_999
+#: The tables of the cells: title, and the field of :class:`Shares`.
+TABLES = (
+    ("Coverage of a hit rate (before: Wilson)", "rate"),
+    ("Coverage of a mean reciprocal rank (before: BCa)", "mean"),
+    ("Coverage of a difference of -5 points in hit rate (BCa → padded → now)", "difference"),
+    ("Mean width of this interval in hit rate, in points (BCa → padded → now)", "width"),
+    ("Coverage of no difference in mean reciprocal rank (BCa → padded → now)", "mean_difference"),
+    (
+        "Mean width of this interval in mean reciprocal rank, in points (BCa → padded → now)",
+        "mean_width",
+    ),
+    ("False equivalent: -5 points called within 5 points (BCa → padded → now)", "equivalent"),
+    ("Type I error of the tests: hits, reciprocal ranks", "type_one"),
+)
 
 
 class Outcomes(NamedTuple):
@@ -198,55 +210,6 @@ def bca_bounds(totals: PageTotals, random: np.random.Generator, level: float = 0
     return ends[0], ends[1]
 
 
-def holds(bounds: Bounds | None, truth: float) -> float:
-    """The share of the intervals that hold the truth; none where there are no intervals."""
-    if bounds is None:
-        return float("nan")
-    return float(np.mean((bounds[0] <= truth + 1e-12) & (truth - 1e-12 <= bounds[1])))
-
-
-def within(bounds: Bounds | None, delta: float) -> float:
-    """The share of the intervals strictly between -delta and delta."""
-    if bounds is None:
-        return 0.0
-    return float(np.mean((bounds[0] > -delta) & (bounds[1] < delta)))
-
-
-def width(bounds: Bounds | None) -> float:
-    """The mean width in points."""
-    return float("nan") if bounds is None else float(100 * np.mean(bounds[1] - bounds[0]))
-
-
-def rejected(totals: PageTotals) -> NDArray[np.bool_]:
-    """Whether the test rejects, for each sample."""
-    return np.array([sign_flip(sums, draws=DRAWS).p < ALPHA for sums in totals.sums])
-
-
-def padded(totals: PageTotals, level: float = 0.95) -> Bounds | None:
-    """What the library had before for differences: half of z**2 added questions at -1, half at 1."""
-    questions = mean_padding(level).questions
-    n = effective_questions(totals, level, Padding(questions=questions, variance=1.0, icc=0.25))
-    if n is None:
-        return None
-    moved = totals._replace(
-        sums=(totals.sums + totals.sizes) / 2,
-        squares=(totals.squares + 2 * totals.sums.sum(-1) + totals.n) / 4,
-    )
-    low, high = padded_bounds(moved, n, level)
-    return 2 * low - 1, 2 * high - 1
-
-
-def beside_verdicts(bounds: Bounds | None, totals: PageTotals, rejects: NDArray[np.bool_]) -> Bounds | None:
-    """The intervals as they stand beside a verdict."""
-    if bounds is None:
-        return None
-    found = [
-        compatible(Interval(low=low, high=high), mean, rejected=bool(rejects_it))
-        for low, high, mean, rejects_it in zip(*bounds, totals.mean, rejects, strict=True)
-    ]
-    return np.array([each.low for each in found if each]), np.array([each.high for each in found if each])
-
-
 def random_of(cell: Cell, *more: int) -> np.random.Generator:
     """The stream of one cell."""
     seeds = [cell.n, int(100 * cell.icc), int(100 * cell.p), len(cell.model), *more]
@@ -336,16 +299,22 @@ def delivered(structure: str, icc: float, model: str, disagreement: float, count
     return tuple(cells)
 
 
-def short(share: float) -> str:
-    """``.957``; widths, in points, with one digit."""
-    return f"{share:.1f}" if share > 1 else f"{share:.3f}".removeprefix("0")
-
-
-def table(headings: Sequence[str], rows: Iterable[Sequence[str]]) -> None:
-    """Print a Markdown table."""
-    print(f"| {' | '.join(headings)} |\n|{' --- |' * len(headings)}")
-    for row in rows:
-        print(f"| {' | '.join(row)} |", flush=True)
+def shares_table(found: dict[tuple[str, int, str], list[Shares]], name: str) -> None:
+    """Print the shares of this name, a row for each way of drawing samples."""
+    join = ", " if name == "type_one" else " → "
+    table(
+        ("pages of", "n", "pages", "ICC", *(f"p = {p:g}".replace("0.", ".") for p in RATES)),
+        (
+            (
+                structure,
+                str(n),
+                str(len(page_sizes(structure, n))),
+                clustering,
+                *(join.join(map(short, getattr(shares, name))) for shares in cells),
+            )
+            for (structure, n, clustering), cells in found.items()
+        ),
+    )
 
 
 def summarise(found: dict[tuple[str, int, str], list[Shares]], count: int) -> None:
@@ -387,35 +356,9 @@ def main() -> None:
             for icc, model, name in CLUSTERINGS:
                 found[structure, n, name] = [measure(Cell(structure, n, icc, model, p), count) for p in RATES]
     print(f"{count:,} samples per cell; in each cell: before → now, or BCa → padded → now\n")
-    headings = ("pages of", "n", "pages", "ICC", *(f"p = {p:g}".replace("0.", ".") for p in RATES))
-    for title, name in (
-        ("Coverage of a hit rate (before: Wilson)", "rate"),
-        ("Coverage of a mean reciprocal rank (before: BCa)", "mean"),
-        ("Coverage of a difference of -5 points in hit rate (BCa → padded → now)", "difference"),
-        ("Mean width of this interval in hit rate, in points (BCa → padded → now)", "width"),
-        ("Coverage of no difference in mean reciprocal rank (BCa → padded → now)", "mean_difference"),
-        (
-            "Mean width of this interval in mean reciprocal rank, in points (BCa → padded → now)",
-            "mean_width",
-        ),
-        ("False equivalent: -5 points called within 5 points (BCa → padded → now)", "equivalent"),
-        ("Type I error of the tests: hits, reciprocal ranks", "type_one"),
-    ):
+    for title, name in TABLES:
         print(f"\n### {title}\n")
-        join = ", " if name == "type_one" else " → "
-        table(
-            headings,
-            (
-                (
-                    structure,
-                    str(n),
-                    str(len(page_sizes(structure, n))),
-                    clustering,
-                    *(join.join(map(short, getattr(shares, name))) for shares in cells),
-                )
-                for (structure, n, clustering), cells in found.items()
-            ),
-        )
+        shares_table(found, name)
     summarise(found, count)
     print("\n### Power where `branchrank power` says 80%\n")
     table(

@@ -19,7 +19,7 @@ import argparse
 from typing import NamedTuple
 
 import numpy as np
-from coverage import Floats, beside_verdicts, holds, padded, rejected, short, table, width
+from coverage_shares import Floats, beside_verdicts, holds, padded, rejected, short, table, width
 
 from branchrank.measures.clustering import PageTotals
 from branchrank.measures.intervals import difference_bounds

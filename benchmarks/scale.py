@@ -1,25 +1,27 @@
 """How far one machine goes: build, open and query indexes of 10,000 to a million synthetic chunks.
 
-    python benchmarks/scale.py --sizes 10000 100000 --output results.json
+    python benchmarks/scale.py --sizes 10000 100000 1000000 --folder FOLDER --output results.json --write
 
 1. Documents and vectors are synthetic and seeded (:mod:`scale_corpus`), so no model runs. The time of a model
    is projected from the texts per second that the bundled model reaches in the same run.
-2. Every step (build, open, query) runs in a fresh process. The build's memory is the peak of the sum over its
+2. Every step (:mod:`scale_steps`) runs in a fresh process. The build's memory is the peak of the sum over its
    process tree (PSS, sampled every half second), and ``VmHWM`` of the process itself.
 3. Queries are asked one at a time, without a memo. Up to ``--chroma-up-to`` chunks the index also has a
    Chroma collection, whose recall@10 is measured against exact search.
 4. Physical floors are measured in the same run: bytes that must be read, over the bandwidth of memory or
    disk.
+5. A step that ``--output`` already holds is not run again, so an interrupted run is resumed with the same
+   command; vectors of an interrupted build are in its cache. ``--steps`` measures the named steps again.
+
+``--write`` writes the page ``docs/results/scale.md`` (:mod:`scale_page`).
 """
 
 from __future__ import annotations
 
 import argparse
-import cProfile
 import hashlib
 import json
 import os
-import pstats
 import subprocess
 import sys
 import tempfile
@@ -31,67 +33,92 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-from scale_corpus import SyntheticEmbedder, queries, write_corpus
+from scale_corpus import Words, write_corpus
+from scale_page import write_page
 
-STEPS = ("build", "open", "query", "chroma", "profile")
-QUESTIONS = 100
+HERE = Path(__file__).resolve().parent
+# A module of this folder (``coverage``) has the name of a package that others import.
+sys.path.remove(str(HERE))
+
+STEPS = ("build", "open", "query", "chroma", "benchmark", "jobs", "profile")
 Result = dict[str, Any]
 
 
 def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
-    parser.add_argument("--sizes", nargs="+", type=int, default=[10_000, 100_000])
-    parser.add_argument("--output", type=Path, help="the JSON file of the results, kept up to date")
+    parser.add_argument("--sizes", nargs="*", type=int, default=[10_000, 100_000])
+    parser.add_argument(
+        "--output", type=Path, default=Path("scale.json"), help="the JSON file of the results"
+    )
     parser.add_argument(
         "--folder", type=Path, help="where corpora and workspaces are kept (default: temporary)"
     )
+    parser.add_argument("--steps", nargs="+", choices=STEPS, default=(), help="measure these steps again")
     parser.add_argument("--chroma-up-to", type=int, default=100_000, help="largest size with Chroma")
-    parser.add_argument("--profile-at", type=int, default=100_000, help="the size that is profiled")
-    parser.add_argument("--step", choices=STEPS, help=argparse.SUPPRESS)
-    parser.add_argument("--data-dir", type=Path, help=argparse.SUPPRESS)
+    parser.add_argument(
+        "--also-at", type=int, default=100_000, help="the size of the steps benchmark, jobs and profile"
+    )
+    parser.add_argument("--write", action="store_true", help="write docs/results/scale.md")
     options = parser.parse_args()
-    if options.step:
-        print(json.dumps(_STEPS[options.step](options.data_dir)))
-        return 0
+    result: Result = {"sizes": {}}
+    if options.output.exists():
+        result = json.loads(options.output.read_bytes())
+
+    def save() -> None:
+        options.output.write_text(json.dumps(result, indent=1) + "\n", encoding="utf-8")
+
     with tempfile.TemporaryDirectory() as temporary:
         folder = options.folder or Path(temporary)
-        result: Result = {"machine": _machine(), "floors": _floors(folder), "sizes": {}}
-        result["model"] = _model()
+        folder.mkdir(parents=True, exist_ok=True)
+        for name, measure in (
+            ("machine", _machine),
+            ("floors", lambda: _floors(folder)),
+            ("model", _model),
+        ):
+            if name not in result:
+                result[name] = measure()
+        save()
         for size in options.sizes:
-            result["sizes"][str(size)] = found = _measure(folder, size, options)
-            print(json.dumps({size: found}, indent=1), flush=True)
-            if options.output:
-                options.output.write_text(json.dumps(result, indent=1) + "\n", encoding="utf-8")
+            found = result["sizes"].setdefault(str(size), {})
+            _measure(folder, size, found, options, save)
+    if options.write:
+        write_page(result, HERE.parent / "docs" / "results" / "scale.md")
     return 0
 
 
-def _measure(folder: Path, size: int, options: argparse.Namespace) -> Result:
-    """Every step at one size."""
+def _measure(
+    folder: Path, size: int, found: Result, options: argparse.Namespace, save: Callable[[], None]
+) -> None:
+    """Every step at one size that is not in ``found``, or is to be measured again."""
     from branchrank.index.workspace_folder import configure
 
     corpus, data_dir = folder / f"corpus-{size}", folder / f"data-{size}"
     if not corpus.exists():
-        write_corpus(corpus, size)
-    with_chroma = size <= options.chroma_up_to
-    store = "chroma" if with_chroma else "exact"
+        unfinished = folder / f"unfinished-{size}"
+        write_corpus(unfinished, size)
+        unfinished.rename(corpus)
+    store = "chroma" if size <= options.chroma_up_to else "exact"
     data_dir.mkdir(exist_ok=True)
     configure(data_dir, corpus=corpus, settings={"index.embedder": "synthetic", "index.vector_store": store})
-    found: Result = {"corpus_bytes": _bytes(corpus), "store": store}
-    found["build"] = _child("build", data_dir)
-    found["disk_bytes"] = _bytes(data_dir / "indexes")
-    found["cache_bytes"] = _bytes(data_dir / "hybrid")
-    found["open"] = _child("open", data_dir)
-    found["query"] = _child("query", data_dir)
-    if with_chroma:
-        found["chroma"] = _child("chroma", data_dir)
-    if size == options.profile_at:
-        found["profile"] = _child("profile", data_dir)
-    return found
+    steps = ["build", "open", "query"]
+    if store == "chroma":
+        steps.append("chroma")
+    if size == options.also_at:
+        steps += ["benchmark", "jobs", "profile"]
+    for step in steps:
+        if step in found if not options.steps else step not in options.steps:
+            continue
+        found[step] = _child(step, data_dir)
+        if step == "build":
+            found |= {"store": store, "corpus_bytes": _bytes(corpus)}
+            found |= {"disk_bytes": _bytes(data_dir / "indexes"), "cache_bytes": _bytes(data_dir / "hybrid")}
+        print(json.dumps({size: {step: found[step]}}, indent=1), flush=True)
+        save()
 
 
 def _child(step: str, data_dir: Path) -> Result:
     """Run one step in a fresh process; its result, and the memory of its process tree."""
-    command = [sys.executable, __file__, "--step", step, "--data-dir", str(data_dir)]
+    command = [sys.executable, str(HERE / "scale_steps.py"), step, str(data_dir)]
     with subprocess.Popen(command, stdout=subprocess.PIPE) as process, _watched(process.pid) as peak:
         output, _ = process.communicate()
     if process.returncode:
@@ -141,182 +168,9 @@ def _pss(pid: int) -> int:
     return sum(int(line.split()[1]) * 1024 for line in lines if line.startswith("Pss:"))
 
 
-def _status(name: str) -> int:
-    """A size from this process's ``/proc/self/status``, in bytes."""
-    line = next(line for line in Path("/proc/self/status").read_text().splitlines() if line.startswith(name))
-    return int(line.split()[1]) * 1024
-
-
 def _bytes(folder: Path) -> int:
     files = (Path(root, name) for root, _, names in os.walk(folder) for name in names)
     return sum(path.stat().st_size for path in files if not path.is_symlink())
-
-
-def _workspace(data_dir: Path, store: str = "") -> Any:
-    """The workspace with the synthetic embedder in place of a model."""
-    from branchrank.index import build, reader
-    from branchrank.index.workspace_folder import WorkspaceFolder
-
-    embedder = SyntheticEmbedder()
-    for module in (build, reader):
-        module.open_embedder = lambda settings, notify=None: embedder  # type: ignore[attr-defined]
-    return WorkspaceFolder.open(data_dir, flags={"index.vector_store": store} if store else {})
-
-
-def _build(data_dir: Path) -> Result:
-    from branchrank.index import build_index
-
-    workspace = _workspace(data_dir)
-    start, cpu = time.perf_counter(), time.process_time()
-    with build_index(workspace, force=True) as index:
-        seconds = time.perf_counter() - start
-        return {
-            "seconds": seconds,
-            "cpu_seconds": time.process_time() - cpu,
-            "stages": index.report.seconds,
-            "chunks": index.manifest.chunks,
-            "nodes": index.manifest.nodes,
-            "documents": index.manifest.documents,
-            "own_peak_bytes": _status("VmHWM:"),
-        }
-
-
-def _open(data_dir: Path) -> Result:
-    """Open the index five times; answer one query by ``local`` with exact search and one by BM25."""
-    import branchrank.index.reader as reader
-
-    workspace = _workspace(data_dir, "exact")
-    seconds, unchecked = [], []
-    for _ in range(5):
-        start = time.perf_counter()
-        reader.open_index(workspace).close()
-        seconds.append(time.perf_counter() - start)
-        start = time.perf_counter()
-        reader.open_index(workspace, check_corpus=False).close()
-        unchecked.append(time.perf_counter() - start)
-    opened = _status("VmHWM:")
-    engine, system = _engine(workspace, "local")
-    start = time.perf_counter()
-    engine.retrieve(system, "the first query", 10)
-    first = time.perf_counter() - start
-    return {
-        "seconds": min(seconds),
-        "without_corpus_check": min(unchecked),
-        "opened_bytes": opened,
-        "first_query_seconds": first,
-        "first_query_bytes": _status("VmHWM:"),
-    }
-
-
-def _engine(workspace: Any, name: str) -> tuple[Any, Any]:
-    from branchrank.index import open_index
-    from branchrank.systems.builtin import builtin_systems
-    from branchrank.systems.engine import Engine
-    from branchrank.systems.memo import QueryMemo
-
-    engine = Engine(open_index(workspace), workspace.corpus_root, workspace.settings, memo=QueryMemo())
-    (system,) = builtin_systems((name,), workspace.settings)
-    return engine, system
-
-
-def _timed(answer: Callable[[str], object], asked: list[str]) -> Result:
-    """Percentiles of the wall time per question, in ms, and the mean CPU time, after three questions."""
-    for text in asked[:3]:
-        answer(text)
-    walls = []
-    cpu = time.process_time()
-    for text in asked:
-        start = time.perf_counter()
-        answer(text)
-        walls.append(1000 * (time.perf_counter() - start))
-    cpu = 1000 * (time.process_time() - cpu) / len(asked)
-    p50, p95 = np.percentile(walls, [50, 95])
-    return {"p50_ms": float(p50), "p95_ms": float(p95), "cpu_ms": cpu}
-
-
-def _query(data_dir: Path) -> Result:
-    workspace = _workspace(data_dir, "exact")
-    asked = queries(QUESTIONS)
-    found: Result = {}
-    engine, system = _engine(workspace, "local")
-    found["local exact"] = _timed(lambda text: engine.retrieve(system, text, 10), asked)
-    index = engine.index
-    found["bm25"] = _timed(lambda text: index.bm25_chunks.search(text, 10), asked)
-    found["exact"] = _timed(lambda text: index.vectors.search(index.embedder.embed_query(text), 10), asked)
-    found["own_peak_bytes"] = _status("VmHWM:")
-    found["matching_chunks"] = _matching(index.bm25_chunks, asked)
-    (hybrid,) = _systems(workspace, "hybrid")
-    start = time.perf_counter()
-    engine.retrieve(hybrid, asked[0], 10)
-    found["hybrid_first_seconds"] = time.perf_counter() - start
-    found["hybrid exact"] = _timed(lambda text: engine.retrieve(hybrid, text, 10), asked)
-    found["with_hybrid_peak_bytes"] = _status("VmHWM:")
-    return found
-
-
-def _systems(workspace: Any, name: str) -> Any:
-    from branchrank.systems.builtin import builtin_systems
-
-    return builtin_systems((name,), workspace.settings)
-
-
-def _matching(bm25: Any, asked: list[str]) -> float:
-    """The mean number of chunks that contain a word of a query."""
-    scored = [int((bm25.scores(text) > 0).sum()) for text in asked]
-    return float(np.mean(scored))
-
-
-def _chroma(data_dir: Path) -> Result:
-    workspace = _workspace(data_dir, "chroma")
-    asked = queries(QUESTIONS)
-    engine, system = _engine(workspace, "local")
-    found: Result = {"local chroma": _timed(lambda text: engine.retrieve(system, text, 10), asked)}
-    index = engine.index
-    embed = index.embedder.embed_query
-    found["chroma"] = _timed(lambda text: index.vectors.search(embed(text), 10), asked)
-    shared = [
-        len(
-            {entry.key for entry in index.vectors.search(embed(text), 10)}
-            & {entry.key for entry in index.exact_vectors.search(embed(text), 10)}
-        )
-        for text in asked
-    ]
-    found["recall@10"] = sum(shared) / (10 * len(asked))
-    found["own_peak_bytes"] = _status("VmHWM:")
-    return found
-
-
-def _profile(data_dir: Path) -> Result:
-    """The most expensive functions of a build (without Chroma), of opening, and of queries."""
-    from branchrank.index import build_index
-
-    asked = queries(QUESTIONS)
-    found = {}
-    workspace = _workspace(data_dir, "exact")
-    profiler = cProfile.Profile()
-    engine, system = profiler.runcall(_engine, workspace, "local")
-    profiler.runcall(engine.retrieve, system, asked[0], 10)
-    found["open and first query"] = _top(profiler)
-    profiler = cProfile.Profile()
-    profiler.runcall(lambda: [engine.retrieve(system, text, 10) for text in asked])
-    found["100 queries"] = _top(profiler)
-    engine.index.close()
-    profiler = cProfile.Profile()
-    profiler.runcall(lambda: build_index(workspace, force=True).close())
-    found["build without Chroma, from the cache"] = _top(profiler)
-    return found
-
-
-def _top(profiler: cProfile.Profile, count: int = 8) -> list[tuple[str, int, float]]:
-    """The functions with the most time of their own: name, calls, seconds."""
-    stats = pstats.Stats(profiler).stats  # type: ignore[attr-defined]
-    rows = sorted(stats.items(), key=lambda item: -item[1][2])[:count]
-    return [(_named(where), calls[0], round(calls[2], 3)) for where, calls in rows]
-
-
-def _named(where: tuple[str, int, str]) -> str:
-    file, _, function = where
-    return f"{Path(file).stem}.{function}" if file != "~" else function.strip("<>")
 
 
 def _floors(folder: Path) -> Result:
@@ -351,8 +205,6 @@ def _best(work: Callable[[], object]) -> float:
 
 def _model() -> Result:
     """Texts per second of the bundled model on synthetic chunks, for the projection."""
-    from scale_corpus import Words
-
     from branchrank.embedders.minilm import MiniLMEmbedder
 
     words = Words()
@@ -375,14 +227,6 @@ def _machine() -> Result:
         "date": time.strftime("%F"),
     }
 
-
-_STEPS: dict[str, Callable[[Path], Result]] = {
-    "build": _build,
-    "open": _open,
-    "query": _query,
-    "chroma": _chroma,
-    "profile": _profile,
-}
 
 if __name__ == "__main__":
     sys.exit(main())

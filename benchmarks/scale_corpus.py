@@ -68,11 +68,15 @@ def write_corpus(root: Path, chunks: int) -> int:
     words = Words()
     count = chunks // CHUNKS_PER_DOCUMENT
     for number in range(count):
-        name = f"{number // 10_000:02}/{number // 100 % 100:02}/page-{number:06}.{('md', 'rst')[number % 2]}"
-        path = root / name
+        path = root / source_of(number)
         path.parent.mkdir(parents=True, exist_ok=True)
         path.write_text("\n".join(_document(words, number)) + "\n", encoding="utf-8")
     return count
+
+
+def source_of(number: int) -> str:
+    """The path of a document below the corpus."""
+    return f"{number // 10_000:02}/{number // 100 % 100:02}/page-{number:06}.{('md', 'rst')[number % 2]}"
 
 
 def _document(words: Words, number: int) -> Iterator[str]:

@@ -81,7 +81,7 @@ def copy_sample(folder: Path, embedder: str) -> None:
         ours = config.is_file() and config.read_text(encoding="utf-8", errors="replace").startswith(MARK)
         if not ours and any(folder.iterdir()):
             raise UsageError(
-                f"{folder} holds something that is not the demo, and stays as it is",
+                f"{folder} has files that are not the demo's, so it was left unchanged",
                 remedy=f"name another folder: branchrank demo {folder}-2",
             )
     wanted = _TOML.format(mark=MARK, embedder=embedder)

@@ -66,7 +66,7 @@ class RedisConnection:
                 self._resume_at = time.monotonic() + PAUSE
                 tell, self._told = not self._told, True
             if tell:
-                self._notify(f"the {self._purpose} at {self._shown} fails, going on without it: {error}")
+                self._notify(f"the {self._purpose} at {self._shown} fails, continuing without it: {error}")
             return None
 
     def close(self) -> None:

@@ -185,7 +185,7 @@ def _check_same(config: Path, root: Path, data_dir: Path) -> None:
     before = read_config(config)[0].corpus
     if before and (data_dir / before).resolve() != root.resolve():
         raise UsageError(
-            f"{config} is there already, and indexes {before!r}; it stays as it is",
+            f"{config} already exists and indexes {before!r}; it was left unchanged",
             remedy=f"name another workspace with --data-dir, or run: branchrank index --data-dir {data_dir}",
         )
 

@@ -92,7 +92,7 @@ class Recorder:
 
 
 def megabytes(folder: Path) -> float:
-    """The size of the files in a folder, links apart."""
+    """The size of the files in a folder, without links."""
     files = (path for path in folder.rglob("*") if path.is_file() and not path.is_symlink())
     return sum(path.stat().st_size for path in files) / 1e6
 

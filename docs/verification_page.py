@@ -28,7 +28,7 @@ contradicts, and exits with 1 if it finds anything.
 | the number of hits and LLM calls | what the system always has |
 | the queries that were timed | those that the seed draws; each whole with its stages |
 | what `run.json` counts | the rows |
-| gold, hits and quoted passages | the documents, where the corpus is at hand (`--corpus`) |
+| gold, hits and quoted passages | the documents, if the corpus is available (`--corpus`) |
 
 What a class or an endpoint of yours returns is taken as it is, since nothing says what it should be.
 
@@ -89,7 +89,7 @@ def verification_page() -> str:
     left = sum(each.by == "nothing" for each in TAMPERINGS)
     count = (
         f"\nOf {len(TAMPERINGS)} changes, version 0.1.0 missed {missed}. Now `verify` alone finds {alone}, "
-        f"and {left} is found by nothing.\n"
+        f"and {left} is not found.\n"
     )
     return HEAD + rows + count + TAIL
 

@@ -243,7 +243,7 @@ BAD_QUESTIONS = {
     ),
     "gold past the end": (
         [{**QUESTIONS[0], "id": "x", "answer_line_end": 999}],
-        "question 'x': line 999 lies past the end of guide/brewing.md",
+        "question 'x': line 999 is past the end of guide/brewing.md",
     ),
     "an id twice": ([QUESTIONS[0]], "questions.jsonl:9: the id 'temperature' is used before"),
 }

@@ -175,9 +175,11 @@ def predictor_record(plan: Plan, each: PlannedSystem | BenchmarkPredictor) -> Pr
 
 
 def check_gold(questions: Sequence[Question], index: Index, questions_file: Path) -> None:
-    """Raise :class:`QuestionError` when gold lies outside the corpus."""
+    """Raise :class:`QuestionError` when gold is outside the corpus."""
     line_counts: dict[str, int] = {}
-    for node in index.tree.sections:
+    named = {source for each in questions for source in each.source_aliases}
+    named |= {item.source_file for each in questions for item in each.gold}
+    for node in index.tree.of_sources(named):
         line_counts[node.source] = max(line_counts.get(node.source, 0), node.line_end or 0)
     found = check_sources(questions, line_counts)
     if found:

@@ -136,7 +136,7 @@ def _errors(plan: Plan) -> Iterator[BranchRankError]:
     if (llm.record or llm.replay) and not asking:
         flag = "--llm-replay" if llm.replay else "--llm-record"
         yield UsageError(
-            f"{flag} {llm.replay or llm.record} has no use: no predictor asks for an LLM",
+            f"{flag} {llm.replay or llm.record} is not used: no predictor asks an LLM",
             remedy="name the LLM that was recorded or is to be: --hybrid-base-url, --hybrid-model",
         )
     for each in plan.predictors:
@@ -145,7 +145,7 @@ def _errors(plan: Plan) -> Iterator[BranchRankError]:
     outside = [each.name for each in plan.predictors if not isinstance(each, PlannedSystem)]
     if plan.filters and outside:
         yield UsageError(
-            f"--filter restricts the searches of systems; {', '.join(outside)} searches by itself",
+            f"--filter restricts the searches of systems; {', '.join(outside)} is not a system",
             remedy="leave out --filter, or that predictor",
         )
     checks: list[Callable[[], object]] = [

@@ -67,7 +67,8 @@ class SystemPredictor:
         )
         if found.incomplete:  # a partial result must not count as a complete one
             raise BranchRankError(
-                found.incomplete, remedy="exclude large files from the corpus, or run it less loaded"
+                found.incomplete,
+                remedy="exclude large files from the corpus, or run it on a machine with less load",
             )
         return found
 
@@ -164,7 +165,8 @@ def load_class_predictor(name: str) -> ClassPredictor:
     """
     module_name, _, class_name = name.partition(":")
     remedy = (
-        f"check that {module_name}.py lies on PYTHONPATH or here, and defines {class_name}.retrieve(query, k)"
+        f"check that {module_name}.py is in this folder or on PYTHONPATH, and defines "
+        f"{class_name}.retrieve(query, k)"
     )
     try:
         made = getattr(importlib.import_module(module_name), class_name)()

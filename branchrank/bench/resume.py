@@ -215,7 +215,7 @@ class Names:
             words = ["branchrank", *self.command, str(self.directory), *self.named.words]
             words += [word for flag, value in self.missing for word in (flag, value)]
             raise RunError(
-                f"{self.directory} reaches what this command does not name:\n{listed}",
+                f"{self.directory} uses what this command does not name:\n{listed}",
                 remedy=f"if you trust it: {shlex.join(words)}",
             )
 

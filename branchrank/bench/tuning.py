@@ -121,7 +121,7 @@ def tune(
     """Tune every system of an experiment file on a question file; the file is not changed.
 
     ``flags`` maps ``"section.name"`` to settings. Raises :class:`UsageError` for a system that can't be
-    tuned, and :class:`QuestionError` for questions whose gold lies in fewer sources than folds.
+    tuned, and :class:`QuestionError` for questions whose gold is in fewer sources than folds.
     """
     given = msgspec.structs.replace(plan_from_experiment(path, flags), questions=questions)
     seed = given.settings.part(BenchmarkSettings).sample_seed
@@ -282,7 +282,7 @@ def _folds(clusters: Mapping[str, str], folds: int, seed: int) -> dict[str, int]
     sources = sorted(set(clusters.values()))
     if len(sources) < folds:
         raise QuestionError(
-            f"the gold lies in {len(sources)} sources, too few for {folds} folds",
+            f"the gold is in {len(sources)} sources, too few for {folds} folds",
             remedy="mine more questions, or name fewer folds with --folds",
         )
     random.Random(seed).shuffle(sources)  # noqa: S311 - a seeded order

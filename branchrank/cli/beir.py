@@ -93,8 +93,8 @@ def run(
     on this machine; `branchrank corpus add ir:ID` downloads them.
 
     Each predictor ranks whole documents and is tested against the baseline, the first predictor unless
-    --baseline names another; with --all-pairs, against every other one. An index that is there is used, and
-    an interrupted run is resumed.
+    --baseline names another; with --all-pairs, against every other one. An existing index is used, and an
+    interrupted run is resumed.
 
     Defaults other than those of the flags: a new workspace gets --embedder none, --vector-store exact,
     --bm25-stop-words english and --no-bm25-split-identifiers; a run --top-k 1000, --delta 0.02, no latency

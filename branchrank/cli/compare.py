@@ -74,7 +74,7 @@ def compare(
     if candidate is None:
         if measures or latex is not None:
             raise UsageError(
-                "--measure and --latex are of two runs, and one is given",
+                "--measure and --latex need two runs, and only one was given",
                 remedy="name the tested measure with --primary; `branchrank show` prints the others",
             )
         chosen = "all-pairs" if all_pairs else baselines
@@ -100,7 +100,7 @@ def _check_compared(candidate: Path | None, named: bool, baselines: tuple[str, .
     """Refuse flags of two runs for one, flags of one run for two, and both ways to name the baselines."""
     if candidate is None and named:
         raise UsageError(
-            "--predictor and --baseline-predictor are of two runs, and one is given",
+            "--predictor and --baseline-predictor need two runs, and only one was given",
             remedy="name the second run, or the baseline with --baseline",
         )
     if candidate is not None and (baselines or all_pairs):
@@ -148,7 +148,7 @@ def gate(
 ) -> None:
     """Exit with 0 when RUN is not worse than the baseline by delta or more, 1 when it is, 10 when undecided.
 
-    With several predictors, one that fails fails the gate, and one that is undecided leaves it undecided.
+    With several predictors, the gate fails if any of them fails, and is undecided if any of them is.
     """
     from branchrank import library
     from branchrank.run import Run

@@ -73,6 +73,6 @@ def datasets(
 
 
 def _named(run: str) -> tuple[str, str]:
-    """The name and the directory of ``NAME=RUN``; a directory that exists is no name."""
+    """The name and the directory of ``NAME=RUN``; an existing directory is not a name."""
     name, equals, directory = run.partition("=")
     return (name, directory) if equals and not Path(run).exists() else ("", run)

@@ -81,7 +81,7 @@ def generate(
 ) -> None:
     """Let an LLM write questions about the workspace's corpus to OUTPUT, with gold that was found there.
 
-    An interrupted pass goes on where it stopped; finished calls are kept and cost nothing again. The pass
+    An interrupted pass resumes where it stopped; finished calls are kept and cost nothing. The pass
     ends, and keeps what it has, after three calls in a row that the server fails, or twenty in a row without
     a usable question.
     """

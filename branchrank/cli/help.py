@@ -18,13 +18,13 @@ Headings = Mapping[str, Sequence[str]]
 
 _HYBRID_LLM = ("--hybrid-base-url", "--hybrid-model", "--hybrid-no-llm")
 _PAGEINDEX_LLM = ("--pageindex-base-url", "--pageindex-model", "--pageindex-no-llm")
-_STATISTICS = ("--mode", "--primary", "--baseline", "--all-pairs", "--delta")
+_STATISTICS = ("--mode", "--primary", "--measure", "--baseline", "--all-pairs", "--delta")
 _SAMPLE = ("--sample-size", "--sample-seed")
 
 #: Command -> the flags of its ``--help``.
 COMMON: dict[str, Headings] = {
     "benchmark": {
-        "Questions and sample": ("--questions", "--split", *_SAMPLE),
+        "Questions and sample": ("--questions", "--split", "--sample-size"),
         "Workspace and predictors": ("--data-dir", "--predictor", "--embedder", "--top-k", "--filter"),
         "LLM (off unless you name an endpoint)": (*_HYBRID_LLM, *_PAGEINDEX_LLM, "--max-calls"),
         "Statistics": (*_STATISTICS, "--latency-sample"),

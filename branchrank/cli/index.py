@@ -33,7 +33,7 @@ def command(
     """Index CORPUS, a folder or a corpus's name, into a workspace.
 
     The documents of a BEIR folder are unpacked into the workspace first, one file each.
-    The corpus and the flags given are kept in the workspace's branchrank.toml, if they are right. Without
+    The corpus and the flags given are stored in the workspace's branchrank.toml, if they are valid. Without
     CORPUS the workspace's own is indexed again; unchanged documents cost no embedding.
     """
     with branchrank.Workspace.build(

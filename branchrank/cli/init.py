@@ -35,7 +35,7 @@ def command(folder: str | None, data_dir: Path) -> None:
     for path in made.written:
         click.echo(safe(f"written: {path}"))
     for path in made.kept:
-        click.echo(safe(f"kept, as it was there already: {path}"))
+        click.echo(safe(f"kept, already exists: {path}"))
     place = "" if data_dir == DEFAULT_DATA_DIR else f" --data-dir {shlex.quote(str(data_dir))}"
     click.echo("\nnext:")
     for line in (

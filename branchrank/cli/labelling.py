@@ -44,13 +44,13 @@ MOST_LINES = 60
     type=click.IntRange(1, 1000),
     default=5,
     show_default=True,
-    help="First hits of every system that are labelled.",
+    help="Number of first hits of each system to label.",
 )
 @click.option(
     "--questions",
     "questions_file",
     type=click.Path(path_type=Path, dir_okay=False),
-    help="The question file of a run that keeps no wording.",
+    help="The question file, if the run does not store the wording.",
 )
 @click.option(
     "--accept-proposals",
@@ -76,7 +76,7 @@ def label(
     The first hits of all systems are pooled and shown in an order drawn by the seed, without the systems that
     found them. Passages that touch gold are left out. `yes` makes the passage gold in the file --output;
     `partly` and `no` are recorded. Answers are read line by line, from a terminal or a pipe. Every label is
-    written at once: the same command goes on where it was interrupted.
+    saved immediately: the same command resumes where it was interrupted.
 
     With --base-url an LLM proposes a label for each passage.
     """
@@ -212,7 +212,7 @@ def _print_counts(labelling: Labelling) -> None:
     "--annotator",
     "annotators",
     multiple=True,
-    help="Whose labels to take, where a file has those of several: once for FIRST, once for SECOND.",
+    help="Annotator to compare, if a file has labels of several. Give it twice: for FIRST and for SECOND.",
 )
 def agreement(first: Path, second: Path, annotators: tuple[str, ...]) -> None:
     """Print how far the annotators of two question files agree beyond chance: Cohen's kappa.
@@ -233,5 +233,5 @@ def agreement(first: Path, second: Path, annotators: tuple[str, ...]) -> None:
 def _kappa(found: branchrank.library.Agreement) -> str:
     agreed = f"they agree on {found.observed:.0%}"
     if found.kappa is None or found.low is None or found.high is None:
-        return f"{agreed}; kappa is not defined, as both gave one label alone"
+        return f"{agreed}; kappa is not defined, because both used only one label"
     return f"kappa {found.kappa:.2f} (95% interval {found.low:.2f} to {found.high:.2f}); {agreed}"

@@ -38,7 +38,7 @@ def naming_options(function: F) -> F:
             "--questions",
             "questions_file",
             type=click.Path(path_type=Path, dir_okay=False),
-            help="The question file of a run that keeps no wording. Default: the run's copy or the "
+            help="The question file, if the run does not store the wording. Default: the run's copy or the "
             "workspace's.",
         ),
         click.option(

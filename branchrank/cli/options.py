@@ -156,8 +156,8 @@ def running_options(function: F) -> F:
         click.option(
             "--seal",
             type=click.Path(path_type=Path, dir_okay=False),
-            help="Where FILE does not exist: write the plan down in it and stop. Where it does: refuse any "
-            "other plan, and say in the report that the run matches it.",
+            help="If FILE does not exist: write the plan to it and stop. If it exists: refuse any other "
+            "plan, and say in the report that the run matches it.",
         ),
         click.option(
             "--dry-run", is_flag=True, help="Print the plan and its estimated LLM cost; run nothing."

@@ -74,10 +74,11 @@ def power(
     run: Path | None,
     measure: str,
 ) -> None:
-    """Power analysis: which differences in hit rate so many questions can detect, before any query is run.
+    """Power analysis: which differences in hit rate a number of questions can detect, before any query is
+    run.
 
-    For the tests of a report at 80% power, with Holm's correction for the candidates. "Worth" is how many
-    independent questions those that share pages are worth.
+    For the tests of a report at 80% power, with Holm's correction for the candidates. "Worth" is the
+    equivalent number of independent questions where questions share pages.
     """
     analysis = branchrank.library.power(
         questions,

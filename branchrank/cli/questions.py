@@ -38,7 +38,7 @@ for each in (add, label, agreement, generate):
 def check(questions: Path | None, data_dir: Path) -> None:
     """Check QUESTIONS (default: the workspace's) against the corpus.
 
-    Gold that does not hold is an error (exit code 3). Leakage and duplicates are warnings.
+    Gold that is no longer right is an error (exit code 3). Leakage and duplicates are warnings.
     """
     with branchrank.Workspace.open(data_dir) as workspace:
         checked = workspace.questions.check(questions)
@@ -57,13 +57,13 @@ def check(questions: Path | None, data_dir: Path) -> None:
         f"and {found.sections_asked} of {found.sections} sections"
     )
     if found.leakage is not None:
-        click.echo(f"{found.leakage:.0%} of a question's content words stand in its gold, on average")
+        click.echo(f"{found.leakage:.0%} of a question's content words are in its gold, on average")
     if result.errors:
         raise QuestionError(
-            f"{path}: {result.errors} gold items do not hold",
+            f"{path}: {result.errors} gold items are not right",
             remedy=f"branchrank questions reanchor {path} --data-dir {data_dir}",
         )
-    click.echo(f"all gold holds; {len(result.findings)} warnings")
+    click.echo(f"all gold is right; {len(result.findings)} warnings")
 
 
 @command.command("reanchor")
@@ -71,7 +71,7 @@ def check(questions: Path | None, data_dir: Path) -> None:
 @data_dir_option
 @click.option("--output", type=click.Path(path_type=Path, dir_okay=False), help="Default: QUESTIONS itself.")
 def reanchor(questions: Path | None, data_dir: Path, output: Path | None) -> None:
-    """Move the gold of QUESTIONS to where its lines or quotes stand now."""
+    """Move the gold of QUESTIONS to where its lines or quotes are now."""
     with branchrank.Workspace.open(data_dir) as workspace:
         result = workspace.questions.reanchor(questions, output)
     for move in result.moved:

@@ -21,10 +21,9 @@ from branchrank.settings import EngineSettings
 def command(run: Path, quiet: bool, **named: Any) -> None:
     """Resume an interrupted RUN: every finished row is kept.
 
-    Numbers and choices come from the run. A host, a model, a file or a class does not: name here what the
-    run used; nothing else is contacted, opened or imported. Without one of them, the error prints the whole
-    command.
-    A run whose corpus, questions, index or settings have changed is refused.
+    Numbers and choices are read from the run. Hosts, models, files and classes are not: name those that the
+    run used; nothing else is contacted, opened or imported. If one is missing, the error prints the whole
+    command. A run whose corpus, questions, index or settings have changed is refused.
     """
     from branchrank.cli.benchmarking import run_and_report
     from branchrank.library import plan_from_run

@@ -34,7 +34,7 @@ class SearchAnswer(Record, frozen=True, kw_only=True):
     type=click.Choice(["keyword", "semantic", "hybrid"]),
     default="keyword",
     show_default=True,
-    help="Words as they are written or begin, nearest embeddings, or both fused.",
+    help="keyword: exact words and their beginnings; semantic: nearest embeddings; hybrid: both, fused.",
 )
 @filter_option
 @click.option("--explain", is_flag=True, help="Show every part of each score.")

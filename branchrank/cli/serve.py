@@ -33,7 +33,10 @@ def address_options(port: int) -> Callable[[Callable[..., None]], Callable[..., 
     def decorate(function: Callable[..., None]) -> Callable[..., None]:
         for option in (
             click.option(
-                "--allowed-origin", "allowed_origins", multiple=True, help="Origin of web pages that may ask."
+                "--allowed-origin",
+                "allowed_origins",
+                multiple=True,
+                help="Origin of web pages that may send requests.",
             ),
             click.option(
                 "--allowed-host", "allowed_hosts", multiple=True, help="Host name to answer to besides."
@@ -54,7 +57,7 @@ def address_options(port: int) -> Callable[[Callable[..., None]], Callable[..., 
                 "--host",
                 default="127.0.0.1",
                 show_default=True,
-                help="Address to listen on; any but loopback needs a token.",
+                help="Address to listen on; any other than loopback needs a token.",
             ),
         ):
             function = option(function)
@@ -85,7 +88,7 @@ predictor_option = click.option(
     type=click.IntRange(0, 10_000),
     default=64,
     show_default=True,
-    help="Queries that may wait; one more is answered 503.",
+    help="Queries that may wait; further ones get status 503.",
 )
 @click.option("--quiet", is_flag=True, help="No progress.")
 @settings_options(

@@ -81,8 +81,12 @@ def score_trec(runs: tuple[Path, ...], qrels: Path, names: tuple[str, ...], by_q
     help="A measure as ir-measures names it. Repeatable.",
 )
 @click.option("--baseline", default="", help="The run that the others are compared with. Default: the first.")
-@click.option("--all-pairs", is_flag=True, help="Compare each run with each other one.")
-@click.option("--missing-is-zero", is_flag=True, help="Score a judged query that a run lacks 0: no error.")
+@click.option("--all-pairs", is_flag=True, help="Compare every pair of runs.")
+@click.option(
+    "--missing-is-zero",
+    is_flag=True,
+    help="Score 0 for a judged query that a run lacks, instead of an error.",
+)
 @click.option(
     "--delta",
     type=click.FloatRange(0, 1, min_open=True),

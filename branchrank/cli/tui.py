@@ -59,7 +59,7 @@ def search_on_terminal(
 def command(query: str, data_dir: Path, mode: str | None, quiet: bool) -> None:
     """Search in the terminal: results with marked lines, the source beside them, a log of what was found.
 
-    Modes: grep, vectors, both fused (with keywords of their own for grep), and the predictors local,
+    Modes: grep, vectors, both fused (with separate keywords for grep), and the predictors local,
     hybrid and late-interaction.
     """
     import branchrank.serve.tui.app  # noqa: F401  # a missing extra is the first thing to fix

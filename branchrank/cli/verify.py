@@ -37,12 +37,12 @@ from branchrank.cli.terminal import Command, safe, say
 def verify(
     ctx: click.Context, /, run: Path, rerun: int, corpus: Path | None, seal: Path | None, **named: Any
 ) -> None:
-    """Compute every printed number of RUN again, and look for what RUN itself contradicts; name each finding,
+    """Compute every printed number of RUN again, and look for contradictions within RUN; print each finding,
     and exit with 1 if there is any.
 
-    --rerun retrieves again over the workspace's index, which must be the run's. What leads out of it is named
-    here or not asked again: classes, endpoints, models, and the cassette that answers for an LLM
-    (--llm-replay).
+    --rerun retrieves again over the workspace's index, which must be the run's. Classes, endpoints, models
+    and the cassette of an LLM (--llm-replay) must be named here; systems that need others are not asked
+    again.
 
     Digests find damage and careless edits, not someone who rewrites the digests too.
     """

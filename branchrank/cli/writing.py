@@ -50,7 +50,7 @@ def add(
 ) -> None:
     """Add a question to QUESTIONS (default: the workspace's), with a digest of the lines that answer it.
 
-    Without --source you search in the terminal UI: F4 takes a passage, then you word the question and may
+    Without --source you search in the terminal UI: F4 picks a passage, then you type the question and may
     narrow the lines. The file is made if it is missing; its other lines stay as they are.
     """
     if len(sources) != len(lines):
@@ -69,7 +69,7 @@ def add(
         if not sources and not unanswerable:
             picked = _pick(workspace, question)
             if picked is None:
-                say("nothing was taken, so nothing was added")
+                say("no passage was picked, so no question was added")
                 return
             question, span = picked
             gold = [span]

@@ -122,7 +122,7 @@ def unpack_beir(folder: Path, target: Path) -> Path:
         target.is_dir() and all(path.suffix == ENTRY_SUFFIX for path in target.iterdir())
     ):
         raise CorpusError(
-            f"{target} holds what is no entry of a BEIR corpus",
+            f"{target} has files that are not entries of a BEIR corpus",
             remedy=f"move {target} away, or choose another --data-dir",
         )
     kept = target.with_name(f"{target.name}.sha256")

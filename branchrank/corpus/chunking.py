@@ -1,4 +1,4 @@
-"""Split documents into chunks, the units that are embedded. Each chunk lies inside one section's own span.
+"""Split documents into chunks, the units that are embedded. Each chunk is inside one section's own span.
 
 1. The budget of a chunk is ``min(target, limit)`` tokens minus the tokens of its breadcrumb, which is put
    before the text when the chunk is embedded. If the breadcrumb takes more than half of

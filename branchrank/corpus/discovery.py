@@ -10,9 +10,11 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Collection
+import stat
+from collections.abc import Collection, Mapping
 from fnmatch import fnmatchcase
 from pathlib import Path
+from types import MappingProxyType
 
 from branchrank.corpus.reading import SUFFIXES, is_document
 from branchrank.errors import CorpusError, nearest_path
@@ -21,6 +23,7 @@ from branchrank.safe_open import open_beneath
 
 MAX_FILE_BYTES = 64 * 2**20
 _PROBE_BYTES = 8192
+_NOTHING: Mapping[str, tuple[int, int]] = MappingProxyType({})
 _RUN_FILES = ({"run.json", "rows.jsonl"}, {"run.json", "rows.jsonl.zst"})
 
 
@@ -40,10 +43,14 @@ class Discovery(Record, frozen=True, kw_only=True):
     notes: tuple[str, ...]
 
 
-def discover(root: Path, exclude: Collection[str] = ()) -> Discovery:
+def discover(
+    root: Path, exclude: Collection[str] = (), known: Mapping[str, tuple[int, int]] = _NOTHING
+) -> Discovery:
     """Return the documents below ``root``.
 
     ``exclude`` contains paths relative to ``root`` (``docs/results``) or shell patterns (``*/drafts/*``).
+    ``known`` are the sizes and modification times (in ns) of files that were documents before; a file that
+    still has them is not opened.
 
     Raises:
         CorpusError: ``root`` does not exist, is not a folder, or contains no documents.
@@ -75,7 +82,7 @@ def discover(root: Path, exclude: Collection[str] = ()) -> Discovery:
                 pending.append(source)
             elif entry.is_symlink():
                 notes.append(f"{source!a}: left out, a symbolic link")
-            elif is_document(source):
+            elif is_document(source) and not _is_known(root, source, entry, known, files):
                 _examine(root, source, files, notes)
     if not files:
         raise CorpusError(
@@ -86,6 +93,28 @@ def discover(root: Path, exclude: Collection[str] = ()) -> Discovery:
         files=tuple(sorted(files, key=lambda file: file.source)),
         notes=tuple(sorted(notes)),
     )
+
+
+def _is_known(
+    root: Path,
+    source: str,
+    entry: os.DirEntry[str],
+    known: Mapping[str, tuple[int, int]],
+    files: list[CorpusFile],
+) -> bool:
+    """Add the file to ``files`` if it is as it was when it was a document."""
+    before = known.get(source)
+    if before is None:
+        return False
+    try:
+        status = entry.stat(follow_symlinks=False)
+    except OSError:
+        return False
+    if (status.st_size, status.st_mtime_ns) != before or not stat.S_ISREG(status.st_mode):
+        return False
+    size, mtime_ns = before
+    files.append(CorpusFile(source=source, path=f"{root}/{source}", size=size, mtime_ns=mtime_ns))
+    return True
 
 
 def _excluded(source: str, patterns: list[str]) -> bool:

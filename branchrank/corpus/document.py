@@ -1,6 +1,6 @@
 """The parsed form of one file: sections with exact line spans, and blocks of readable text.
 
-Every line of the file lies in exactly one section's own span. ``sections[0]`` is the file itself: its own
+Every line of the file is in exactly one section's own span. ``sections[0]`` is the file itself: its own
 span holds the text before the first heading and, if the file has a single top heading, that heading too.
 """
 

@@ -102,7 +102,9 @@ def locate_corpus(name_or_path: str | Path) -> Path:
         added = corpora_home() / name
         if added.is_dir():
             return added
-        raise CorpusError(f"the corpus {name!r} is not here yet", remedy=f"branchrank corpus add {name}")
+        raise CorpusError(
+            f"the corpus {name!r} is not downloaded yet", remedy=f"branchrank corpus add {name}"
+        )
     raise CorpusError(
         f"there is no corpus folder {name!r}{_meant(name)}",
         remedy=f"give the path of a folder of documents, or a name: {', '.join(known_corpora())}",
@@ -147,7 +149,7 @@ def add_corpus(
         with tempfile.TemporaryDirectory(dir=target.parent, prefix=f".{name}-") as temporary:
             folder = _fetch(entry, Path(temporary), progress, configuration)
             if not folder.is_dir():
-                raise CorpusError(f"what was fetched as {name!r} holds no folder {entry.folder!r}")
+                raise CorpusError(f"the download of {name!r} has no folder {entry.folder!r}")
             folder.replace(target)
     except OSError as error:
         raise CorpusError(

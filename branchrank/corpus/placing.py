@@ -130,7 +130,7 @@ class Places:
         if not spans:
             return f"its text is not in {source or 'the corpus'}"
         if not source and len(spans) > 1:
-            return f"no document is named, and its text stands at {len(spans)} places"
+            return f"no document is named, and its text is at {len(spans)} places"
         if lines is not None:
             start = lines[0]
             return min(spans, key=lambda span: (abs(span.line_start - start), span.line_start))

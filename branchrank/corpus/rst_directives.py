@@ -145,3 +145,11 @@ def _explicit_contents(lines: list[str]) -> Iterator[str]:
         stripped = line.lstrip()
         if stripped.startswith((".. _", ".. |")):
             yield stripped[3:].strip()
+
+
+def split_entry(entry: str) -> tuple[str, str] | None:
+    """Title and target of the toctree entry ``title <target>``; ``None`` for any other entry."""
+    title, _, target = entry[:-1].rpartition("<") if entry.endswith(">") else ("", "", "")
+    if not title.strip() or not target or ">" in target:
+        return None
+    return title.rstrip(), target.strip()

@@ -34,6 +34,7 @@ from branchrank.corpus.rst_directives import (
     match_directive,
     match_field,
     match_option,
+    split_entry,
 )
 from branchrank.corpus.rst_inline import InlineReader, normalize_name
 from branchrank.corpus.rst_tables import read_table
@@ -54,14 +55,6 @@ _MAX_PENDING = 100
 
 def _block(kind: BlockKind, text: str, line_start: int, line_end: int) -> Block:
     return Block(kind=kind, text=text, line_start=line_start, line_end=line_end)
-
-
-def _split_entry(entry: str) -> tuple[str, str] | None:
-    """Title and target of the toctree entry ``title <target>``; ``None`` for any other entry."""
-    title, _, target = entry[:-1].rpartition("<") if entry.endswith(">") else ("", "", "")
-    if not title.strip() or not target or ">" in target:
-        return None
-    return title.rstrip(), target.strip()
 
 
 class _Anchor(NamedTuple):
@@ -331,7 +324,7 @@ class Scanner:
             elif in_options and position >= options:
                 if (option := match_option(entry)) and option[0] == "caption":
                     self._emit(_block("prose", option[1], position + 1, position + 1))
-            elif (named := _split_entry(entry)) is not None:
+            elif (named := split_entry(entry)) is not None:
                 self.toctree.append(named[1])
                 self._emit(_block("list", named[0], position + 1, position + 1))
             else:

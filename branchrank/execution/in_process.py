@@ -1,4 +1,4 @@
-"""The executor of one process: a shard after the other, each result as soon as it is there."""
+"""The executor of one process: one shard after the other, each result as soon as it is available."""
 
 from __future__ import annotations
 

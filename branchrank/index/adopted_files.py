@@ -104,7 +104,7 @@ def _chunks(
         passage = passage_of(fields)
         key = _identifier(fields) or f"{(*passage.paths, 'chunk')[0]}@{number}"
         if key in seen:
-            raise InputError(f"{folder}: chunk {number}: the id {key!r} is there twice", remedy=remedy)
+            raise InputError(f"{folder}: chunk {number}: the id {key!r} occurs twice", remedy=remedy)
         seen.add(key)
         row = row_of.get(key, of_document.get(passage.text))
         node_id, breadcrumb = string_of(fields, "node_id"), string_of(fields, "breadcrumb")

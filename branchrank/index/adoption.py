@@ -162,7 +162,7 @@ def documents_of(workspace: WorkspaceFolder, folder: Path, corpus: str | PathLik
     if data_dir == here or data_dir.is_relative_to(here):
         beside = here.with_name(f"{here.name}-branchrank")
         raise UsageError(
-            f"the workspace {workspace.data_dir} lies in {folder}, which is never changed",
+            f"the workspace {workspace.data_dir} is in {folder}, which is never changed",
             remedy=shlex.join([*words, "--data-dir", str(beside), "--corpus", str(corpus or "DOCUMENTS")]),
         )
     workspace.check_links()

@@ -64,9 +64,10 @@ from branchrank.index.reader import (
 from branchrank.index.records_file import RecordsFile, write_records
 from branchrank.index.stamps import write_stamps
 from branchrank.index.token_vectors import keep_token_vectors
+from branchrank.index.tree_file import write_links
 from branchrank.index.workspace_folder import WorkspaceFolder, without_credentials
 from branchrank.progress import Progress, no_progress
-from branchrank.records import Chunk
+from branchrank.records import Chunk, Node
 from branchrank.stores.bm25 import Bm25Index
 from branchrank.stores.bm25_weights import TokenCounts
 from branchrank.stores.strings import Strings
@@ -177,6 +178,7 @@ def _write(
         write_records(generation, CHUNKS, contents.chunks)
         failpoint("chunks written")
         write_records(generation, NODES, contents.nodes.lines)
+        write_links(generation, RecordsFile(generation, NODES, Node), contents.nodes.depths)
         failpoint("nodes written")
         # They are on the disk, and read from there.
         contents.chunks.clear()
@@ -194,7 +196,7 @@ def _write(
         distance = measure_distance(workspace, embedder, exact, contents.nodes.titles)
     collection = _store(workspace, generation, contents, exact, progress, timed)
     with timed("digests"):
-        counts = len(contents.corpus.documents), contents.nodes.count, len(chunks)
+        counts = len(contents.corpus.documents), len(contents.nodes.depths), len(chunks)
         manifest = _manifest(workspace, embedder, contents, counts, generation, distance)
         write_record(generation / MANIFEST, manifest)
     chroma_digests = _chroma_digests(generation)
@@ -246,7 +248,8 @@ def _store(
     with timed("bm25"):
         _save_bm25(workspace, generation, "chunks", CHUNKS, ids, contents.chunk_tokens)
         progress("store", 3, 4)
-        sections = Strings.of(contents.nodes.sections)
+        nodes = RecordsFile(generation, NODES, Node)
+        sections = nodes.ids.where(nodes.has_lines)
         _save_bm25(workspace, generation, "nodes", NODES, sections, contents.nodes.tokens)
     progress("store", 4, 4)
     failpoint("bm25 written")

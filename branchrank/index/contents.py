@@ -6,14 +6,17 @@ build makes (:mod:`branchrank.index.user_files`).
 
 from __future__ import annotations
 
+from array import array
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
-from itertools import chain, islice
+from itertools import islice
 
 import msgspec
 import numpy as np
+from numpy.typing import NDArray
 
 from branchrank.corpus.discovery import CorpusFile, discover
+from branchrank.corpus.document import DocumentOutline
 from branchrank.corpus.loading import CorpusOutline, corpus_digest
 from branchrank.embedders import Embedder
 from branchrank.errors import CorpusError
@@ -21,7 +24,7 @@ from branchrank.execution import Executor
 from branchrank.index.adoption import Adoption, check_adoption, read_adoption
 from branchrank.index.calibration import probe_title
 from branchrank.index.records_file import RecordLines, encoded
-from branchrank.index.shards import ReadTask, Shard, shards_of
+from branchrank.index.shards import ReadTask, shards_of
 from branchrank.index.user_files import given_chunks, given_nodes
 from branchrank.index.workspace_folder import WorkspaceFolder
 from branchrank.progress import Progress
@@ -40,13 +43,12 @@ _BATCH = 4096
 class Nodes:
     """The nodes of an index in pre-order, as encoded lines.
 
-    ``sections`` are the ids of the nodes that have lines of their own, ``tokens`` the tokens of their texts.
+    ``depths`` are their levels below the root. ``tokens`` are the tokens of those with lines of their own.
     ``titles`` are the distinct titles of files and sections; an empty one is replaced by the id.
     """
 
     lines: list[RecordLines]
-    count: int
-    sections: list[str]
+    depths: NDArray[np.int32]
     tokens: TokenCounts
     titles: set[str]
 
@@ -85,82 +87,98 @@ def read_contents(
         with_nodes=workspace.nodes_file is None,
         with_chunks=workspace.chunks_file is None,
     )
-    shards = _read_shards(executor, task, [file.source for file in found.files], progress)
-    documents = [document for shard in shards for document in shard.documents]
-    if not documents:
+    parts = _read_shards(executor, task, [file.source for file in found.files], progress)
+    if not parts.documents:
         raise CorpusError(
             f"no document of the corpus {root} can be read", remedy="look at the permissions of its files"
         )
     corpus = CorpusOutline(
         root=str(root),
-        documents=tuple(documents),
-        digest=corpus_digest((document.source, document.digest) for document in documents),
-        notes=(*found.notes, *(note for shard in shards for note in shard.notes)),
+        documents=tuple(parts.documents),
+        digest=corpus_digest((document.source, document.digest) for document in parts.documents),
+        notes=(*found.notes, *parts.notes),
     )
     adoption = read_adoption(workspace.adoption_file)
     if adoption is not None:
         check_adoption(adoption, workspace, corpus)
-    nodes, tree_notes = _nodes(workspace, corpus, shards)
-    chunks, chunk_tokens = _chunks(workspace, corpus, shards, nodes)
-    if not any(part.ids for part in chunks):
+    nodes, tree_notes = _nodes(workspace, corpus, parts)
+    chunks, chunk_tokens = _chunks(workspace, corpus, parts, nodes)
+    if not any(map(len, chunks)):
         raise CorpusError(f"no document of the corpus {root} holds any text", remedy="add text to index")
     return Contents(found.files, corpus, chunks, chunk_tokens, nodes, (*corpus.notes, *tree_notes), adoption)
 
 
-def _read_shards(
-    executor: Executor, task: ReadTask, sources: Sequence[str], progress: Progress
-) -> list[Shard]:
-    shards = []
+@dataclass
+class _Parts:
+    """What the shards contain, joined; parts are taken out when they are used, so that memory is free again.
+
+    ``pages`` are the encoded nodes by source, the other fields those of
+    :class:`~branchrank.index.shards.Shard`.
+    """
+
+    documents: list[DocumentOutline]
+    notes: list[str]
+    pages: dict[str, bytes]
+    sections: list[int]
+    node_tokens: list[TokenCounts]
+    chunks: list[RecordLines]
+    chunk_tokens: list[TokenCounts]
+
+
+def _read_shards(executor: Executor, task: ReadTask, sources: Sequence[str], progress: Progress) -> _Parts:
+    parts = _Parts([], [], {}, [], [], [], [])
     done = 0
-    parts = shards_of(sources)
-    for part, shard in zip(parts, executor.map(task, parts), strict=True):
-        shards.append(shard)
+    divided = shards_of(sources)
+    for part, shard in zip(divided, executor.map(task, divided), strict=True):
+        parts.documents += shard.documents
+        parts.notes += shard.notes
+        if shard.pages:
+            names = (document.source for document in shard.documents)
+            parts.pages.update(zip(names, shard.pages, strict=True))
+        parts.sections += shard.sections
+        parts.node_tokens.append(shard.node_tokens)
+        parts.chunks.append(shard.chunks)
+        parts.chunk_tokens.append(shard.chunk_tokens)
         done += len(part)
         progress("read", done, len(sources))
-    return shards
+    return parts
 
 
-def _nodes(
-    workspace: WorkspaceFolder, corpus: CorpusOutline, shards: Sequence[Shard]
-) -> tuple[Nodes, list[str]]:
+def _nodes(workspace: WorkspaceFolder, corpus: CorpusOutline, parts: _Parts) -> tuple[Nodes, list[str]]:
     """The nodes, and notes about toctree entries that were ignored."""
     titles: set[str] = set()
+    depths = array("i")
     if workspace.nodes_file is not None:
         given = given_nodes(workspace.nodes_file, corpus).nodes
-        lines = _encoded(_titled(given.values(), titles))
+        lines = _encoded(_noted(given.values(), titles, depths))
         texts = (node_terms(node) for node in given.values() if node.has_lines)
         tokens = count_tokens(texts, analyzer(workspace.bm25_settings))
-        return Nodes(lines, len(given), _sections(lines), tokens, titles), []
+        return Nodes(lines, np.array(depths, dtype=np.int32), tokens, titles), []
     outline = Outline(corpus.documents, workspace.corpus_name)
     order: list[str] = []
-    pages = dict(zip((d.source for d in corpus.documents), chain(*(s.pages for s in shards)), strict=True))
 
     def page_of(source: str) -> Page:
         order.append(source)
-        return msgspec.msgpack.decode(pages.pop(source), type=Page)
+        return msgspec.msgpack.decode(parts.pages.pop(source), type=Page)
 
-    lines = _encoded(_titled(outline.nodes(page_of), titles))
-    tokens = merged([shard.node_tokens for shard in shards])
-    sizes = np.array([size for shard in shards for size in shard.sections], dtype=np.intp)
+    lines = _encoded(_noted(outline.nodes(page_of), titles, depths))
+    sizes = np.array(parts.sections, dtype=np.intp)
     rows = {document.source: row for row, document in enumerate(corpus.documents)}
-    tokens = reordered(tokens, sizes, [rows[source] for source in order])
-    count = sum(len(part.ids) for part in lines)
-    return Nodes(lines, count, _sections(lines), tokens, titles), outline.notes
+    tokens = reordered(merged(_taken(parts.node_tokens)), sizes, [rows[source] for source in order])
+    return Nodes(lines, np.array(depths, dtype=np.int32), tokens, titles), outline.notes
 
 
-def _sections(lines: Iterable[RecordLines]) -> list[str]:
-    """The ids of the nodes that have lines of their own."""
-    return [
-        key
-        for part in lines
-        for key, (_, first, last) in zip(part.ids, part.places, strict=True)
-        if last >= first > 0
-    ]
+def _taken(parts: list[TokenCounts]) -> Iterator[TokenCounts]:
+    """Yield the parts in order; each is removed from the list."""
+    parts.reverse()
+    while parts:
+        yield parts.pop()
 
 
-def _titled(nodes: Iterable[Node], titles: set[str]) -> Iterator[Node]:
-    """Yield the nodes; the titles of files and sections are added to ``titles``."""
+def _noted(nodes: Iterable[Node], titles: set[str], depths: array[int]) -> Iterator[Node]:
+    """Yield the nodes; their depths are added to ``depths``, the titles of those with lines to ``titles``."""
     for node in nodes:
+        depths.append(node.depth)
         if node.line_start is not None:
             titles.add(probe_title(node))
         yield node
@@ -178,10 +196,10 @@ def _decoded(lines: Iterable[RecordLines]) -> Iterator[Node]:
 
 
 def _chunks(
-    workspace: WorkspaceFolder, corpus: CorpusOutline, shards: Sequence[Shard], nodes: Nodes
+    workspace: WorkspaceFolder, corpus: CorpusOutline, parts: _Parts, nodes: Nodes
 ) -> tuple[list[RecordLines], TokenCounts]:
     if workspace.chunks_file is None:
-        return [shard.chunks for shard in shards], merged([shard.chunk_tokens for shard in shards])
+        return parts.chunks, merged(_taken(parts.chunk_tokens))
     given = given_chunks(workspace.chunks_file, corpus, Tree(_decoded(nodes.lines)))
     analyze = analyzer(workspace.bm25_settings)
     return [encoded(given)], count_tokens(map(chunk_terms, given), analyze)

@@ -19,10 +19,10 @@ from functools import cached_property
 from pathlib import Path
 
 from branchrank.artifacts import digest_file, digest_of
-from branchrank.corpus.discovery import discover
 from branchrank.embedders import Embedder, open_embedder
 from branchrank.embedders.nothing import NONE
 from branchrank.errors import ArtifactError, CorpusError, LostCollectionError, StorageError
+from branchrank.index.corpus_changes import corpus_change
 from branchrank.index.generations import MANIFEST, Pin
 from branchrank.index.manifest import (
     SCHEMA_VERSION,
@@ -33,6 +33,7 @@ from branchrank.index.manifest import (
 )
 from branchrank.index.records_file import RecordsFile
 from branchrank.index.stamps import check_digests
+from branchrank.index.tree_file import open_tree
 from branchrank.index.workspace_folder import WorkspaceFolder, without_credentials
 from branchrank.records import Chunk, Node, Record
 from branchrank.settings import Bm25Settings, IndexSettings
@@ -42,7 +43,6 @@ from branchrank.stores.token_file import TokenFile
 from branchrank.stores.vectors import EXACT_UP_TO, VectorStore
 from branchrank.stores.vectors_exact import ExactVectors, load_vectors
 from branchrank.tree.navigate import Tree
-from branchrank.tree.store import load_nodes
 
 BUILD = "build.json"
 CHUNKS = "chunks.jsonl"
@@ -51,7 +51,7 @@ VECTORS = "vectors.npy"
 TOKENS = "tokens"
 CHROMA = "chroma"
 COLLECTION = "vectors"
-#: Nodes whose chunks are remembered; then the memory starts anew.
+#: Nodes whose chunks are remembered; when it is full, the memory is cleared.
 _KNOWN_NODES = 1 << 14
 
 
@@ -102,9 +102,14 @@ class Index:
         return RecordsFile(self.directory, CHUNKS, Chunk)
 
     @cached_property
+    def nodes(self) -> RecordsFile[Node]:
+        """Every node by id, in pre-order."""
+        return RecordsFile(self.directory, NODES, Node)
+
+    @cached_property
     def tree(self) -> Tree:
-        """The PageIndex tree."""
-        return load_nodes(self.directory / NODES)
+        """The PageIndex tree; its nodes are decoded one by one."""
+        return open_tree(self.directory, self.nodes)
 
     @property
     def vector_store(self) -> str:
@@ -163,13 +168,16 @@ class Index:
     @cached_property
     def bm25_nodes(self) -> Bm25Index:
         """BM25 over the nodes that have lines of their own, with the workspace's settings."""
-        return self._bm25("nodes", NODES, lambda: nodes_with_lines(self.tree), self._node_texts)
+        return self._bm25("nodes", NODES, self._section_ids, self._node_texts)
 
     def _chunk_texts(self) -> Iterator[str]:
         return map(chunk_terms, self.chunks.stream())
 
     def _node_texts(self) -> Iterator[str]:
-        return map(node_terms, nodes_with_lines(self.tree).values())
+        return (node_terms(node) for node in self.nodes.stream() if node.has_lines)
+
+    def _section_ids(self) -> Iterator[str]:
+        return (node.id for node in self.nodes.stream() if node.has_lines)
 
     def _bm25(
         self, kind: str, file: str, ids: Callable[[], Iterable[str]], texts: Callable[[], Iterable[str]]
@@ -207,8 +215,9 @@ class Index:
         if known is None:
             if len(self._known_chunks) >= _KNOWN_NODES:
                 self._known_chunks.clear()
-            span = self.tree.node(node_id).own_span
-            known = () if span is None else tuple(self.chunks.overlapping(span))
+            row = self.nodes.row(node_id)
+            has_lines = self.nodes.line_starts[row] > 0
+            known = tuple(self.chunks.overlapping(self.nodes.span(row))) if has_lines else ()
             self._known_chunks[node_id] = known
         return known
 
@@ -223,11 +232,6 @@ def searches_exactly(settings: IndexSettings, count: int) -> bool:
     if settings.embedder == NONE:
         return True
     return settings.vector_store == "exact" or (settings.vector_store == "auto" and count <= EXACT_UP_TO)
-
-
-def nodes_with_lines(tree: Tree) -> dict[str, Node]:
-    """The nodes that can be hits, by id: those whose own span is not empty."""
-    return {node.id: node for node in tree.sections if node.own_span is not None and node.own_span.lines > 0}
 
 
 def bm25_path(directory: Path, kind: str, settings: Bm25Settings) -> Path:
@@ -301,7 +305,7 @@ def _tokens(digests: Mapping[str, str], *, of_tokens: bool) -> dict[str, str]:
 
 def _check_collection(workspace: WorkspaceFolder, directory: Path, report: BuildReport, remedy: str) -> None:
     """Raise :class:`LostCollectionError` where Chroma's folder or the link to it was moved away, and
-    :class:`ArtifactError` for a file that is not as it was built.
+    :class:`ArtifactError` for a file that has changed since the build.
     """
     places = [directory / "chroma.sqlite3"]
     if workspace.is_default_index:
@@ -377,28 +381,3 @@ def given_digest(path: Path | None) -> str:
         raise CorpusError(
             f"cannot read {path}: {error.strerror}", remedy="correct its name in branchrank.toml"
         ) from error
-
-
-def corpus_change(workspace: WorkspaceFolder, manifest: Manifest, report: BuildReport) -> str:
-    """How the corpus differs from the one that was indexed; empty when it doesn't.
-
-    Raises :class:`CorpusError` when it is missing.
-    """
-    if manifest.exclude != workspace.exclude:
-        return f"was built with exclude = {list(manifest.exclude)}, not {list(workspace.exclude)}"
-    root = workspace.corpus_root
-    found = {file.source: file for file in discover(root, workspace.exclude).files}
-    known = {entry.source: entry for entry in manifest.files}
-    changes = [f"{source} is new" for source in found if source not in known]
-    for source, entry in known.items():
-        file = found.get(source)
-        if file is None:
-            changes.append(f"{source} is gone")
-        elif file.size != entry.size or (
-            file.mtime_ns != report.modified_ns.get(source) and digest_file(Path(file.path)) != entry.digest
-        ):
-            changes.append(f"{source} has changed")
-    if not changes:
-        return ""
-    more = f" and {len(changes) - 1} more" if len(changes) > 1 else ""
-    return f"is older than the corpus {root}: {changes[0]}{more}"

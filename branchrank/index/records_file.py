@@ -27,6 +27,7 @@ from branchrank.stores.arrays import mapped_arrays, write_arrays
 from branchrank.stores.strings import StringArrays, Strings
 
 R = TypeVar("R", Chunk, Node)
+S = TypeVar("S", bound=msgspec.Struct)
 
 LOOKUP = "lookup"
 _REMEDY = "rebuild the index: branchrank index"
@@ -68,8 +69,34 @@ class RecordsFile(Mapping[str, R], Generic[R]):
         self.source_rows, self.line_starts, self.line_ends = spans
         self._by_span: NDArray[np.int32] = by_span
         self._decoder: msgspec.json.Decoder[R] = msgspec.json.Decoder(record_type)
-        #: Decoded records by row. Not ``lru_cache``: it would keep the mapped files alive.
+        #: Decoded records by row, and by id. Not ``lru_cache``: it would keep the mapped files alive.
         self._kept: dict[int, R] = {}
+        self._known: dict[str, R] = {}
+
+    @property
+    def ties(self) -> NDArray[np.int32]:
+        """The place of each record in the order of the ids."""
+        return self.ids.ties
+
+    @property
+    def mapping(self) -> Mapping[str, R]:
+        """The records by id."""
+        return self
+
+    def row(self, key: str) -> int:
+        """The row of a record. Raises ``KeyError`` if the id is unknown."""
+        return self.ids.row(key)
+
+    def span(self, row: int) -> Span:
+        """The lines of a record, without decoding it."""
+        source = self.sources[int(self.source_rows[row])]
+        return Span(source=source, line_start=int(self.line_starts[row]), line_end=int(self.line_ends[row]))
+
+    @property
+    def has_lines(self) -> NDArray[np.bool_]:
+        """Whether each record has own lines; a folder and an empty section of the tree have none."""
+        found: NDArray[np.bool_] = (self.line_starts > 0) & (self.line_ends >= self.line_starts)
+        return found
 
     def at(self, row: int) -> R:
         """The record in a row."""
@@ -89,7 +116,12 @@ class RecordsFile(Mapping[str, R], Generic[R]):
             raise ArtifactError(f"{self.path}:{row + 1}: {error}", remedy=_REMEDY) from None
 
     def __getitem__(self, key: str) -> R:
-        return self.at(self.ids.row(key))
+        record = self._known.get(key)
+        if record is None:
+            if len(self._known) >= _KEPT:
+                self._known.clear()
+            record = self._known[key] = self.at(self.ids.row(key))
+        return record
 
     def __contains__(self, key: object) -> bool:
         return key in self.ids
@@ -116,6 +148,13 @@ class RecordsFile(Mapping[str, R], Generic[R]):
             for row, (begin, stop) in enumerate(pairwise(bounds), start=start):
                 yield self._decoded(self._content[begin:stop], row)
 
+    def decoded_as(self, record_type: type[S]) -> Iterator[S]:
+        """Every record as another type, which has some of its fields."""
+        decoder = msgspec.json.Decoder(record_type)
+        for start in range(0, len(self), _BLOCK):
+            for begin, stop in pairwise(self._starts[start : start + _BLOCK + 1].tolist()):
+                yield decoder.decode(self._content[begin:stop])
+
     def in_source(self, source: str) -> NDArray[np.int32]:
         """The rows of a source's records, sorted by first and last line."""
         number = self.sources.find(source)
@@ -123,6 +162,10 @@ class RecordsFile(Mapping[str, R], Generic[R]):
             return self._by_span[:0]
         first, last = np.searchsorted(self.source_rows, [number, number + 1], sorter=self._by_span)
         return self._by_span[first:last]
+
+    def of_sources(self, sources: Iterable[str]) -> Iterator[R]:
+        """The records of some sources."""
+        return (self.at(row) for source in sources for row in self.in_source(source).tolist())
 
     def overlapping(self, span: Span) -> list[R]:
         """The records that share lines with a span, sorted by first and last line."""
@@ -152,44 +195,64 @@ class _Items(ItemsView[str, R]):
 class RecordLines(NamedTuple):
     """Encoded records: their lines, the size of each in bytes, and what :class:`RecordsFile` finds them by.
 
-    ``places`` holds each record's source and its first and last own line, 0 for a node without lines.
+    ``ids`` are joined; ``id_sizes`` are their sizes in bytes. ``spans``, shape ``(3, n)``, holds the place of
+    each record's source in ``sources``, -1 for none, and its first and last own line, 0 for none.
     """
 
     content: bytes
-    sizes: list[int]
-    ids: list[str]
-    places: list[tuple[str, int, int]]
+    sizes: NDArray[np.int64]
+    ids: bytes
+    id_sizes: NDArray[np.int64]
+    sources: list[str]
+    spans: NDArray[np.int32]
+
+    def __len__(self) -> int:
+        return len(self.sizes)
 
 
 def encoded(records: Iterable[R]) -> RecordLines:
     """Encode records as JSON Lines."""
     encoder = msgspec.json.Encoder()
-    lines, ids, places = [], [], []
+    lines, ids, spans = [], [], []
+    sources = {"": -1}
     for record in records:
         lines.append(encoder.encode(record) + b"\n")
-        ids.append(record.id)
+        ids.append(record.id.encode("utf-8", "surrogatepass"))
+        number = sources.setdefault(record.source, len(sources) - 1)
         last = record.line_end if isinstance(record, Chunk) else record.own_line_end
-        places.append((record.source, record.line_start or 0, last or 0))
-    return RecordLines(b"".join(lines), list(map(len, lines)), ids, places)
+        spans.append((number, record.line_start or 0, last or 0))
+    return RecordLines(
+        b"".join(lines),
+        _sizes(lines),
+        b"".join(ids),
+        _sizes(ids),
+        list(sources)[1:],
+        np.array(spans, dtype=np.int32).reshape(-1, 3).T,
+    )
 
 
-def write_records(directory: Path, name: str, parts: Iterable[RecordLines]) -> Strings:
-    """Write parts of a JSON Lines file one after the other, then its arrays; return the ids.
+def _sizes(parts: list[bytes]) -> NDArray[np.int64]:
+    return np.fromiter(map(len, parts), np.int64, len(parts))
+
+
+def write_records(directory: Path, name: str, parts: Iterable[RecordLines]) -> None:
+    """Write parts of a JSON Lines file one after the other, then its arrays.
 
     Raises :class:`~branchrank.errors.StorageError`.
     """
-    sizes: list[NDArray[np.int64]] = [np.zeros(1, dtype=np.int64)]
+    sizes, id_sizes = [np.zeros(1, dtype=np.int64)], [np.empty(0, dtype=np.int64)]
     spans: list[NDArray[np.int32]] = [np.empty((3, 0), dtype=np.int32)]
-    ids: list[str] = []
-    numbers: dict[str, int] = {"": -1}
+    ids: list[bytes] = []
+    numbers: dict[str, int] = {}
     with atomic_writer(directory / name) as stream:
         for part in parts:
             stream.write(part.content)
-            sizes.append(np.array(part.sizes, dtype=np.int64))
-            ids += part.ids
-            rows = [(numbers.setdefault(source, len(numbers) - 1), a, b) for source, a, b in part.places]
-            spans.append(np.array(rows, dtype=np.int32).reshape(-1, 3).T)
-    table, sources = Strings.of(ids), Strings.of(list(numbers)[1:])
+            sizes.append(part.sizes)
+            ids.append(part.ids)
+            id_sizes.append(part.id_sizes)
+            places = [numbers.setdefault(source, len(numbers)) for source in part.sources]
+            spans.append(np.array([np.array([*places, -1], dtype=np.int32)[part.spans[0]], *part.spans[1:]]))
+    table, sources = Strings.joined(b"".join(ids), np.concatenate(id_sizes)), Strings.of(numbers)
     span = np.concatenate(spans, axis=1)
     by_span = np.lexsort(span[::-1]).astype(np.int32)
     keys, names = table.arrays, sources.arrays
@@ -202,4 +265,3 @@ def write_records(directory: Path, name: str, parts: Iterable[RecordLines]) -> S
                 *(keys.text, names.text),
             ],
         )
-    return table

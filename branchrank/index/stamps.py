@@ -38,7 +38,7 @@ def write_stamps(generation: Path, names: Iterable[str]) -> None:
 
 
 def check_digests(generation: Path, digests: Mapping[str, str], *, all_files: bool = False) -> None:
-    """Raise :class:`ArtifactError` that names the first file that is missing or not as it was built.
+    """Raise :class:`ArtifactError` that names the first file that is missing or has changed since the build.
 
     ``digests`` maps names of files below the generation to their SHA-256. Files that are in the state of
     their stamp are not read, unless ``all_files`` is true.

@@ -58,9 +58,9 @@ def given_chunks(path: Path, corpus: Corpus | CorpusOutline, tree: Tree) -> list
     for number, given in enumerate(read_jsonl(path, _GivenChunk, remedy=remedy), start=1):
         problem = ""
         if given.id in seen:
-            problem = f"the id {given.id!r} is there twice"
+            problem = f"the id {given.id!r} occurs twice"
         elif given.source not in line_counts:
-            problem = f"{given.source!r} is no document of the corpus {corpus.root}"
+            problem = f"{given.source!r} is not a document of the corpus {corpus.root}"
         elif not 1 <= given.line_start <= given.line_end <= line_counts[given.source]:
             problem = (
                 f"lines {given.line_start}-{given.line_end} of {given.source!r}, "

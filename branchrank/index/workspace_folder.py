@@ -282,7 +282,7 @@ class WorkspaceFolder:
         for link in self._foreign():
             if link.resolve() not in named:
                 raise ArtifactError(
-                    f"{link} is not a link to this workspace's index; it is yours, and stays as it is",
+                    f"{link} is not a link to this workspace's index; it is yours, so it was left unchanged",
                     remedy=self.adopting(corpus),
                 )
 

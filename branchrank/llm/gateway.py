@@ -178,7 +178,7 @@ class Gateway:
             f"{cassette.path} lacks a call of question {context.question_id or '(none)'!r}, stage "
             f"{request.stage!r}, predictor {context.predictor!r}, repeat {context.repeat}: "
             f"{cassette.difference(request, self.model)}",
-            remedy=f"repeat the recorded command as it was, or record anew with --llm-record {cassette.path}",
+            remedy=f"run the recorded command unchanged, or record again with --llm-record {cassette.path}",
         )
 
     @contextlib.contextmanager

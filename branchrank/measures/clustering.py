@@ -34,7 +34,7 @@ LEAST_PAGES = 5
 
 
 class Padding(NamedTuple):
-    """The effective ``questions`` added to a sample, each with this ``variance`` (...).
+    """The number of effective ``questions`` to add to a sample, and the ``variance`` (...) of each.
 
     ``icc`` is the intraclass correlation assumed for their pages.
     """

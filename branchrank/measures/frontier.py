@@ -5,8 +5,9 @@
 2. The cheapest not inferior: compare all with the one of the highest quality; among those whose interval
    excludes a loss of delta or more, take the lowest cost, then p95, then the higher quality. Choosing the
    best by its observed quality favours it, so the choice is biased towards quality.
-3. Of several with the highest quality the best is the preferred one, which a report takes to be the baseline:
-   there is no reason to change from it. Else it is the cheapest, the fastest, or the first by name.
+3. If several share the highest quality, the preferred one among them is the best; a report prefers the
+   baseline, since there is no reason to change from it. Otherwise the best is the cheapest, then the fastest,
+   then the first by name.
 """
 
 from __future__ import annotations

@@ -5,8 +5,8 @@ that the sample is worth (:mod:`branchrank.measures.clustering`); with one quest
 
 1. A rate: Wilson's score interval (Wilson 1927), at the effective size as in Korn and Graubard (1998) and
    Franco, Little, Louis and Slud (2019).
-2. A mean that is no rate: the normal interval after adding z**2 / 2 questions at either end of the scale, 0
-   and 1. For a rate that is the interval of Agresti and Coull (1998).
+2. A mean that is not a rate: the normal interval after adding z**2 / 2 questions at either end of the scale,
+   0 and 1. For a rate that is the interval of Agresti and Coull (1998).
 3. A difference of hits (all are -1, 0 or 1): Tango's score interval (Tango 1998). It holds the differences
    that the score test of paired proportions doesn't reject. Without any differing question it ends where
    Wilson's interval of 0 in n does.

@@ -1,10 +1,10 @@
 """Matching hits with the gold of a question, strictly or relaxed.
 
-1. Hits that lie inside one of the question's ``excluded_spans`` are dropped, before ranks are given.
+1. Hits that are inside one of the question's ``excluded_spans`` are dropped, before ranks are given.
 2. A hit's source is compared with the gold's; a source in ``source_aliases`` is treated as the source of the
    question's first gold item, line for line.
 3. Strict: the source matches and the spans overlap, or the source matches and the normalised
-   ``answer_quote`` lies in the hit's text. File-level gold (``gold_level`` is ``file``, or the item
+   ``answer_quote`` is in the hit's text. File-level gold (``gold_level`` is ``file``, or the item
    has neither lines nor a quote) names no lines, so there a matching source is strict.
 4. Half and full: the source matches, and the hit alone holds at least half, or all, of the item's lines.
    An item without lines has no parts: a hit that is strict for it is half and full as well.
@@ -71,7 +71,7 @@ def has_lines(item: GoldItem, question: Question) -> bool:
 
 
 def is_relaxed(hit: Hit, item: GoldItem, question: Question) -> bool:
-    """Whether the hit lies in the item's source (or an alias of it)."""
+    """Whether the hit is in the item's source (or an alias of it)."""
     return resolve_source(hit.source, question) == item.source_file
 
 
@@ -97,7 +97,7 @@ class JudgedHit(Record, frozen=True, kw_only=True):
 
     ``gain`` is 2, 1 or 0; ``gold`` the index (in ``Question.gold``) of the gold item credited to the
     hit, the first of them when it is the first to cover several; ``page`` the index (in
-    ``Judged.pages``) of the gold page that the hit lies on, credited or not. ``half`` and ``full``: it is
+    ``Judged.pages``) of the gold page that the hit is on, credited or not. ``half`` and ``full``: it is
     the first hit to hold at least half, or all, of the lines of a gold item.
     """
 

@@ -198,7 +198,7 @@ DEFINITIONS = (
         name="Bpref",
         aliases=("bpref", "BPref"),
         cutoff="none",
-        description="Whether right hits stand above those judged wrong; unjudged ones are passed over.",
+        description="Whether right hits rank above those judged wrong; unjudged ones are ignored.",
         formula="sum over relevant hits of (1 - min(n, R) / min(N, R)), divided by R; n: judged non-relevant "
         "hits above it, N: all of them in the judgements, R: relevant gold",
         source="Buckley and Voorhees, SIGIR 2004; trec_eval bpref",

@@ -116,7 +116,7 @@ class PageSize(Protocol):
 
 
 def pages_alone(pages: int) -> PageSize:
-    """Return page sizes for gold on this number of ``pages``, for any number of questions."""
+    """Return a function from a number of questions to their page size, for gold on ``pages`` pages."""
     return lambda n: max(1.0, (1 + PAGE_VARIATION) * n / pages)
 
 

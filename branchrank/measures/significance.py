@@ -1,6 +1,6 @@
 """Tests of significance for paired scores: could the difference between two predictors be chance?
 
-The unit is the question; questions whose gold lies in one source form a cluster, because they succeed
+The unit is the question; questions whose gold is in one source form a cluster, because they succeed
 and fail together. Every test here takes differences ``candidate - baseline`` and is two-sided.
 
 1. Hits, every cluster of one question: exact McNemar.

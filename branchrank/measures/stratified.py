@@ -109,7 +109,7 @@ def compare_strata(
     seed: int = 0,
     draws: int = DRAWS,
 ) -> tuple[StratifiedComparison, ...]:
-    """Compare every other system with the baseline over all datasets, in the first one's order.
+    """Compare every other system with the baseline over all datasets, in the order of the first dataset.
 
     Each stratum holds scores of the same systems, and has a question.
     """

@@ -176,12 +176,12 @@ def _place(item: GoldItem, lines: Lines, text_of: Callable[[str], NormalisedLine
         places = [(source, *found) for source in sources for found in text_of(source).quoted(quote)]
         if len(places) > 1:
             named = ", ".join(f"{source}:{first}" for source, first, _ in places[:3])
-            return f"the quote stands at {len(places)} places ({named}{', ...' if len(places) > 3 else ''})"
+            return f"the quote is at {len(places)} places ({named}{', ...' if len(places) > 3 else ''})"
         if places:
             source, first, last = places[0]
             start, end = _window(span, first, last, lines[source])
             return Span(source=source, line_start=start, line_end=end)
-    return "the quote stands nowhere in the corpus"
+    return "the quote is not in the corpus"
 
 
 def _window(before: Span | None, first: int, last: int, lines: Sequence[str]) -> tuple[int, int]:

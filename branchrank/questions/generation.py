@@ -1,8 +1,8 @@
 """Questions written by an LLM, each with gold that was found in the documents.
 
 1. Sections with enough text are taken in an order drawn by the seed, one call each, several at once, until
-   the requested number of questions is accepted or no section is left. The first call is made alone. Three
-   calls in a row that the server fails, or twenty in a row without a usable question, end the pass.
+   the requested number of questions is accepted or no section is left. The first call is made alone. The pass
+   ends after three failed calls in a row, or twenty in a row without a usable question.
 2. The quote of each question must be in the section's own lines, ignoring markup and layout; the lines that
    hold it are the gold. A quote that the model made up is rejected and counted.
 3. Leakage is measured: the share of the question's content words (stems, stop words left out) that the quoted

@@ -1,7 +1,7 @@
 """Labels that people or an LLM give to passages, stored in the question file beside the gold.
 
 1. A question's key ``labels`` lists them: the passage with a digest of its lines, the label, and who gave it.
-   ``yes``: the passage answers the question. ``partly``: it helps, and does not answer. ``no``: neither.
+   ``yes``: the passage answers the question. ``partly``: it helps but does not answer. ``no``: neither.
 2. A person's ``yes`` makes the passage gold, or only the lines of it that they name. Lines that overlap
    existing gold do not add gold, so that no place counts twice. ``partly`` and ``no`` never make gold.
 3. An LLM's label is a proposal. It makes gold only on request; the label and every report over these
@@ -57,7 +57,7 @@ def labels_of(question: Question) -> tuple[Label, ...]:
         return msgspec.convert(question.extra.get(LABELS, ()), tuple[Label, ...])
     except msgspec.ValidationError as error:
         raise QuestionError(
-            f"question {question.id!r}: `{LABELS}` holds what is no label: {error}",
+            f"question {question.id!r}: `{LABELS}` has an entry that is not a label: {error}",
             remedy="`branchrank questions label` writes this key; rename yours",
         ) from None
 

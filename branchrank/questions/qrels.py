@@ -69,4 +69,4 @@ def number_of(text: str, place: str, *, whole: bool = False) -> float:
             return value
     except (ValueError, OverflowError):  # a whole number of 400 digits is too large for a float
         pass
-    raise InputError(f"{place}: {text!r} is no {'whole ' if whole else ''}number")
+    raise InputError(f"{place}: {text!r} is not a {'whole ' if whole else ''}number")

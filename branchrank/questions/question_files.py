@@ -149,7 +149,7 @@ def _check_gold(item: GoldItem, level: GoldLevel) -> None:
     if start is not None and end is not None and not 1 <= start <= end:
         raise ValueError(f"lines {start}..{end} are not a span: 1 <= start <= end")
     if item.relevance is not None and item.relevance < 1:
-        raise ValueError(f"a relevance of {item.relevance} is no gold: it must be at least 1")
+        raise ValueError(f"a relevance of {item.relevance} is not gold: it must be at least 1")
     if level == "span" and start is None and not item.answer_quote:
         raise ValueError("gold of level `span` needs lines or an `answer_quote`")
 
@@ -311,7 +311,7 @@ def check_sources(questions: Sequence[Question], line_counts: dict[str, int]) ->
                 problems.append(f"question {question.id!r}: the corpus has no file {item.source_file!r}")
             elif count is not None and item.answer_line_end is not None and item.answer_line_end > count:
                 problems.append(
-                    f"question {question.id!r}: line {item.answer_line_end} lies past the end of "
+                    f"question {question.id!r}: line {item.answer_line_end} is past the end of "
                     f"{item.source_file} ({count} lines)"
                 )
     return problems

@@ -7,7 +7,7 @@
    get 0.5 of it.
 4. A node keeps the largest score that it receives, so the result does not depend on the order of processing.
 
-Root and folder nodes pass on no score and are never in the result.
+Root and folder nodes pass on no score. The result has only nodes with lines of their own, which can be hits.
 """
 
 from __future__ import annotations
@@ -17,9 +17,10 @@ from collections.abc import Sequence
 import numpy as np
 
 from branchrank.ranking.lists import RankedList
-from branchrank.ranking.neighbourhood import neighbourhood
+from branchrank.ranking.neighbourhood import Neighbourhood, Places, Scores
 from branchrank.records import Scored
 from branchrank.tree.navigate import Tree
+from branchrank.tree.rows import Rows
 
 FILE_ROOT_SHARE = 0.5
 
@@ -31,31 +32,45 @@ def expand(
 
     A seed keeps its own score unless a larger one reaches it. No score is larger than the best seed's.
     """
-    around = neighbourhood(tree, siblings)
-    nodes = around.nodes
+    around = Neighbourhood(tree, siblings)
     start = RankedList.of(seeds)
-    started = np.array([nodes.places[identifier] for identifier in start.ids], dtype=np.intp)
-    scores = np.zeros(len(nodes.ids))
-    scores[started] = start.scores
-    frontier = started
+    started = np.array([tree.table.row(identifier) for identifier in start.ids], dtype=np.intp)
+    order = np.argsort(started)
+    rows, scores = started[order], np.array(start.scores, dtype=np.float64)[order]
+    frontier = np.ones(len(rows), dtype=bool)
     for _ in range(depth):
-        before = scores.copy()
-        reached, passed = around.passed(frontier, before)
-        np.maximum.at(scores, reached, passed)
-        frontier = np.flatnonzero(scores > before)
-    for file, score in _best_files(nodes.files[started].tolist(), start.scores)[:file_roots]:
-        scores[file] = max(scores[file], FILE_ROOT_SHARE * score)
-    held = scores > 0.0
-    held[started] = True
-    found = np.flatnonzero(held)
-    # Places are sorted by id, so a stable sort breaks ties by key.
-    order = found[np.argsort(-scores[found], kind="stable")]
-    return RankedList(tuple(map(nodes.ids.__getitem__, order.tolist())), tuple(scores[order].tolist()))
+        rows, scores, frontier = _step(around, rows, scores, frontier)
+    found = dict(zip(rows.tolist(), scores.tolist(), strict=True))
+    ties = tree.table.ties
+    best = _best_files(around.files(started).tolist(), start.scores, ties)
+    for file, score in best[:file_roots]:
+        found[file] = max(found.get(file, 0.0), FILE_ROOT_SHARE * score)
+    seeded = set(started.tolist())
+    held = {row: score for row, score in found.items() if score > 0.0 or row in seeded}
+    rows, scores = np.array(list(held), dtype=np.intp), np.array(list(held.values()))
+    own = (tree.table.line_starts[rows] > 0) & (tree.table.line_ends[rows] >= tree.table.line_starts[rows])
+    rows, scores = rows[own], scores[own]
+    order = np.lexsort((ties[rows], -scores))
+    identifiers = tree.table.ids
+    return RankedList(tuple(identifiers[row] for row in rows[order].tolist()), tuple(scores[order].tolist()))
 
 
-def _best_files(files: Sequence[int], scores: Sequence[float]) -> list[tuple[int, float]]:
-    """The place of each file and its best score, best first; ties in the order of places."""
+def _step(
+    around: Neighbourhood, rows: Places, scores: Scores, frontier: np.ndarray[tuple[int], np.dtype[np.bool_]]
+) -> tuple[Places, Scores, np.ndarray[tuple[int], np.dtype[np.bool_]]]:
+    """Pass on the scores of the frontier; return the rows, their scores, and which of them rose."""
+    reached, passed = around.passed(rows[frontier], scores[frontier])
+    joined = np.unique(np.concatenate([rows, reached]))
+    before = np.zeros(len(joined))
+    before[np.searchsorted(joined, rows)] = scores
+    after = before.copy()
+    np.maximum.at(after, np.searchsorted(joined, reached), passed)
+    return joined, after, after > before
+
+
+def _best_files(files: Sequence[int], scores: Sequence[float], ties: Rows) -> list[tuple[int, float]]:
+    """The row of each file and its best score, best first; ties by id."""
     best: dict[int, float] = {}
     for file, score in zip(files, scores, strict=True):
         best[file] = max(best.get(file, score), score)
-    return sorted(best.items(), key=lambda entry: (-entry[1], entry[0]))
+    return sorted(best.items(), key=lambda entry: (-entry[1], ties[entry[0]]))

@@ -17,7 +17,7 @@ _NOT_STAGES = (TOTAL, COMPUTE, LLM_WAIT, CPU, "embed cpu")
 
 
 def latency(run: RunData) -> Section:
-    """Latency of the whole query and of each stage; the first query and LLM wait apart."""
+    """Latency of the whole query and of each stage; first query and LLM wait separately."""
     if not run.timed:
         return Section(
             title="Latency", blocks=(Paragraph(text="No latency pass was made (--latency-sample 0)."),)

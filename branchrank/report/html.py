@@ -72,7 +72,7 @@ def html(run: RunData, report: Report, drawings: Mapping[str, str], passages: Pa
         links="\n".join(
             f'<li><a href="#{escape(anchor)}">{escape(title)}</a></li>' for anchor, title in links
         ),
-        facts=escape(" · ".join(report.facts)),
+        facts=" · ".join(f"<span>{escape(fact)}</span>" for fact in report.facts),
         sections="\n".join(_section(section, drawings) for section in report.sections),
         run=script_json(about),
         questions="[\n" + ",\n".join(map(script_json, questions)) + "\n]",

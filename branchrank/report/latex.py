@@ -13,6 +13,7 @@ from collections.abc import Iterable
 
 from branchrank.runs.datasets import DatasetComparison
 from branchrank.runs.results_table import DAGGER, ResultsTable, SystemResult
+from branchrank.runs.words import plural
 
 _ESCAPED = {
     "\\": r"\textbackslash{}",
@@ -64,7 +65,10 @@ def datasets_latex(found: DatasetComparison, *, label: str = "tab:datasets") -> 
         if row.system in marked:
             cells[-1] += _raised(DAGGER)
         rows.append([escape(row.system), *cells])
-    words = f"{found.measure} on each dataset, and their macro average. Bold: the highest mean."
+    asked = [
+        f"{name} ({plural(n, 'question')})" for name, n in zip(found.datasets, found.questions, strict=True)
+    ]
+    words = f"{found.measure} on {', '.join(asked)}, and their macro average. Bold: the highest mean."
     if found.comparisons:
         first = found.comparisons[0]
         corrected = "" if first.family == 1 else f", Holm-corrected over {first.family} comparisons"

@@ -117,7 +117,7 @@ def legend(run: RunData) -> str:
         "R": "R@k relaxed hit@k, its page is",
     }
     letters = {_RATES[measure.name][0] for measure in _shown(run) if measure.name in _RATES}
-    parts = [text for letter, text in rates.items() if letter in letters]
+    parts = [text for letter, text in rates.items() if letter in letters] or ["means"]
     return (
         f"{'; '.join(parts)}, over {over(run)}; lines per hit; p50, p95 in ms of "
         f"{plural(run.summary_rows[0].timed_queries, 'timed query')}; LLM calls and tokens per query, over "

@@ -36,8 +36,7 @@ def gold_keys(question: Question, index: Index) -> frozenset[str]:
     keys: set[str] = set()
     for item in question.gold:
         sources = {item.source_file, *question.source_aliases}
-        chunks = [chunk for chunk in index.chunks.values() if chunk.source in sources]
-        for chunk in chunks:
+        for chunk in index.chunks.of_sources(sources):
             if is_strict(chunk_hit(chunk), item, question):
                 keys.add(chunk.id)
         keys |= _nodes(question, item, sources, index)
@@ -47,9 +46,9 @@ def gold_keys(question: Question, index: Index) -> frozenset[str]:
 def _nodes(question: Question, item: GoldItem, sources: set[str], index: Index) -> set[str]:
     quote = normalise(item.answer_quote or "")
     found = set()
-    for node in index.tree.sections:
+    for node in index.tree.of_sources(sources):
         own = node.own_span
-        if node.source not in sources or own is None:
+        if own is None:
             continue
         gold = item.span
         overlaps = gold is not None and own.line_start <= gold.line_end and gold.line_start <= own.line_end

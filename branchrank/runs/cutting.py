@@ -80,7 +80,7 @@ def _only(run: R, questions: tuple[Question, ...], conditions: Sequence[str]) ->
     ids = {question.id for question in questions}
     rows = tuple(row for row in run.rows if row.question_id in ids)
     cut = f"This is a cut of the run, {' and '.join(conditions)}: {len(questions)} of its "
-    cut += f"{len(run.asked)} questions. It was not declared before the run and carries no claim."
+    cut += f"{len(run.asked)} questions. It was not declared before the run, so it is not evidence."
     record = msgspec.structs.replace(
         run.record,
         question_ids=tuple(question.id for question in questions),

@@ -81,7 +81,7 @@ def read_results(frame: pd.DataFrame, name: str = "results") -> TrecRun:
         value = _number(score, f"{name}, row {row}")
         ranked = found.setdefault(str(qid), {})
         if str(docno) in ranked:
-            raise RunError(f"{name}, row {row}: {str(docno)!r} is there twice for the query {str(qid)!r}")
+            raise RunError(f"{name}, row {row}: {str(docno)!r} occurs twice for the query {str(qid)!r}")
         ranked[str(docno)] = value
     return {query: [Scored(*pair) for pair in scores.items()] for query, scores in found.items()}
 

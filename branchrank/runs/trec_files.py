@@ -124,9 +124,7 @@ def read_trec(path: Path) -> TrecRun:
         query, _, document, _, text, _ = columns
         value = number_of(text, f"{path}:{number}")
         if document in found[query]:
-            raise RunError(
-                f"{path}:{number}: the document {document!r} is there twice for the query {query!r}"
-            )
+            raise RunError(f"{path}:{number}: the document {document!r} occurs twice for the query {query!r}")
         found[query][document] = value
     return {query: [Scored(*pair) for pair in scores.items()] for query, scores in found.items()}
 

@@ -81,8 +81,8 @@ def shallow(top_k: int) -> list[str]:
     if top_k >= DEEPEST:
         return []
     return [
-        f"--top-k {top_k} keeps fewer hits than hit@{DEEPEST} and MRR@{DEEPEST} look at; what lies past them "
-        "counts as missed"
+        f"--top-k {top_k} keeps fewer hits than hit@{DEEPEST} and MRR@{DEEPEST} look at; what comes after "
+        "them counts as missed"
     ]
 
 
@@ -128,7 +128,7 @@ def lost_llms(rows: Sequence[Row], predictors: Sequence[PredictorRecord]) -> lis
             reasons = Counter(reason for row in fallen for reason in row.fallbacks)
             reason = min(reasons, key=lambda name: (-reasons[name], name))
             found.append(
-                f"{predictor.name}: the LLM gave way to a fallback in {len(fallen)} of {len(answered)} "
+                f"{predictor.name}: a fallback replaced the LLM in {len(fallen)} of {len(answered)} "
                 f"answers, most often by {reason!r}; the rates say little about {predictor.llm}"
             )
     return found

@@ -83,7 +83,7 @@ def access_for(
             )
     if host in ("0.0.0.0", "::", "") and not hosts:  # noqa: S104 - compared, not bound
         raise UsageError(
-            f"binding to {host or 'every address'}: under which name will it be asked?",
+            f"binding to {host or 'every address'} needs the host name that clients use",
             remedy="name it with --allowed-host",
         )
     own = LOOPBACK_NAMES if loopback else ()

@@ -87,47 +87,33 @@ class Answer(BaseModel):
 SearchAnswer = Annotated[CallToolResult, Answer]
 
 
-def mcp_server(service: Service, workers: Workers) -> MCPServer:
-    """Make a server with the search tools of a workspace, and one tool for its predictors."""
-    tools = service.workspace.tools
-    names = ", ".join(service.predictors)
-    server = MCPServer(
-        "branchrank", version=__version__, instructions=INSTRUCTIONS, log_level="ERROR", subscriptions=False
-    )
-    reads = ToolAnnotations(
-        read_only_hint=True, destructive_hint=False, idempotent_hint=True, open_world_hint=False
-    )
+class _Tools:
+    """The tools of a server. Clients see the names, signatures and docstrings of these methods."""
 
-    async def searched(search: Callable[[], ToolAnswer], filters: Sequence[str]) -> CallToolResult:
-        try:
-            check_filters(filters)
-        except FilterRefused as refusal:
-            raise ToolError(str(refusal)) from None
-        answer = await _run(workers, search)
-        data = Answer(results=[_result(found) for found in answer.results], status=answer.status.message)
-        return CallToolResult(
-            content=[TextContent(text=answer.text)], structured_content=data.model_dump(mode="json")
-        )
+    def __init__(self, service: Service, workers: Workers) -> None:
+        self._service = service
+        self._tools = service.workspace.tools
+        self._workers = workers
 
-    @server.tool(title="Grep search", annotations=reads)
     async def grep_search(
-        query: Text, ranking: Ranking | None = None, limit: Limit = 10, filters: FilterTexts = ()
+        self, query: Text, ranking: Ranking | None = None, limit: Limit = 10, filters: FilterTexts = ()
     ) -> SearchAnswer:
         """Passages that hold the query's words, quoted strings or identifiers, with the matched lines marked.
 
         Passages come in BM25 order; ranking "bm25" drops the lowest quarter.
         """
-        return await searched(
-            lambda: tools.grep_search(query, ranking=ranking, limit=limit, filters=filters), filters
+        return await self._searched(
+            lambda: self._tools.grep_search(query, ranking=ranking, limit=limit, filters=filters), filters
         )
 
-    @server.tool(title="Vector search", annotations=reads)
-    async def vector_search(query: Text, limit: Limit = 10, filters: FilterTexts = ()) -> SearchAnswer:
+    async def vector_search(self, query: Text, limit: Limit = 10, filters: FilterTexts = ()) -> SearchAnswer:
         """The passages nearest in meaning, those past the distance threshold left out."""
-        return await searched(lambda: tools.vector_search(query, limit=limit, filters=filters), filters)
+        return await self._searched(
+            lambda: self._tools.vector_search(query, limit=limit, filters=filters), filters
+        )
 
-    @server.tool(title="Hybrid search", annotations=reads)
     async def hybrid_search(
+        self,
         semantic_query: Text,
         exact_keywords: Annotated[str, Field(max_length=QUERY_CHARACTERS)] = "",
         ranking: Ranking | None = None,
@@ -138,28 +124,55 @@ def mcp_server(service: Service, workers: Workers) -> MCPServer:
 
         If no keywords are given, they are the identifiers, quoted strings and content words of the query.
         """
-        return await searched(
-            lambda: tools.hybrid_search(
+        return await self._searched(
+            lambda: self._tools.hybrid_search(
                 semantic_query, exact_keywords, ranking=ranking, limit=limit, filters=filters
             ),
             filters,
         )
 
-    @server.tool(title="Predictor search", annotations=reads, description=PREDICTOR_SEARCH.format(names))
     async def predictor_search(
-        query: Text, predictor: Name = "", limit: Limit = 10, filters: FilterTexts = ()
+        self, query: Text, predictor: Name = "", limit: Limit = 10, filters: FilterTexts = ()
     ) -> SearchAnswer:
-        return await searched(lambda: service.tool_search(query, predictor, limit, filters), filters)
+        return await self._searched(
+            lambda: self._service.tool_search(query, predictor, limit, filters), filters
+        )
 
-    @server.tool(title="Read file", annotations=reads, structured_output=False)
-    async def read_file(path: Annotated[str, Field(max_length=PATH_CHARACTERS)]) -> CallToolResult:
+    async def read_file(self, path: Annotated[str, Field(max_length=PATH_CHARACTERS)]) -> CallToolResult:
         """The text of an indexed file, by its path as the results name it."""
         try:
-            text = await _run(workers, lambda: tools.file_text(path))
+            text = await _run(self._workers, lambda: self._tools.file_text(path))
         except FileRefused as refusal:
             return CallToolResult(content=[TextContent(text=str(refusal))], is_error=True)
         return CallToolResult(content=[TextContent(text=text)])
 
+    async def _searched(self, search: Callable[[], ToolAnswer], filters: Sequence[str]) -> CallToolResult:
+        try:
+            check_filters(filters)
+        except FilterRefused as refusal:
+            raise ToolError(str(refusal)) from None
+        answer = await _run(self._workers, search)
+        data = Answer(results=[_result(found) for found in answer.results], status=answer.status.message)
+        return CallToolResult(
+            content=[TextContent(text=answer.text)], structured_content=data.model_dump(mode="json")
+        )
+
+
+def mcp_server(service: Service, workers: Workers) -> MCPServer:
+    """Make a server with the search tools of a workspace, and one tool for its predictors."""
+    server = MCPServer(
+        "branchrank", version=__version__, instructions=INSTRUCTIONS, log_level="ERROR", subscriptions=False
+    )
+    reads = ToolAnnotations(
+        read_only_hint=True, destructive_hint=False, idempotent_hint=True, open_world_hint=False
+    )
+    tools = _Tools(service, workers)
+    predictors = PREDICTOR_SEARCH.format(", ".join(service.predictors))
+    server.tool(title="Grep search", annotations=reads)(tools.grep_search)
+    server.tool(title="Vector search", annotations=reads)(tools.vector_search)
+    server.tool(title="Hybrid search", annotations=reads)(tools.hybrid_search)
+    server.tool(title="Predictor search", annotations=reads, description=predictors)(tools.predictor_search)
+    server.tool(title="Read file", annotations=reads, structured_output=False)(tools.read_file)
     return server
 
 

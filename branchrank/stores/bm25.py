@@ -33,7 +33,7 @@ from branchrank.settings import Bm25Settings
 from branchrank.stores.analyzer import analyzer
 from branchrank.stores.arrays import mapped_arrays, write_arrays
 from branchrank.stores.bm25_weights import Columns, TokenCounts, bm25_weights, count_tokens
-from branchrank.stores.ordering import best
+from branchrank.stores.ordering import best, scored
 from branchrank.stores.strings import StringArrays, Strings
 
 _SCHEMA = 2
@@ -109,7 +109,7 @@ class Bm25Index:
         scores = self.scores(query)
         scoring = np.flatnonzero(scores > 0)
         found = scoring[best(scores[scoring], self.ids.ties, n, rows=scoring)]
-        return [Scored(self.ids[row], float(scores[row])) for row in found.tolist()]
+        return scored(self.ids.take(found.tolist()), scores[found].tolist())
 
     def save(self, directory: Path, *, root: Path | None = None) -> None:
         """Write the index's files to ``directory``, the header last. No link is followed below ``root``.

@@ -1,6 +1,6 @@
 """How much each token adds to the BM25 score of each text that contains it, by the package bm25s.
 
-1. :func:`count_tokens` counts the tokens of texts into arrays. Parts of a corpus can be counted apart;
+1. :func:`count_tokens` counts the tokens of texts into arrays. Parts of a corpus can be counted separately;
    :func:`merged` joins them, and the result does not depend on how the corpus was divided.
 2. :func:`bm25_weights` gives the counts to bm25s, which computes one column of weights per token.
 
@@ -115,21 +115,22 @@ def count_tokens(texts: Iterable[str], analyze: Analyze) -> TokenCounts:
     )
 
 
-def merged(parts: Sequence[TokenCounts]) -> TokenCounts:
+def merged(parts: Iterable[TokenCounts]) -> TokenCounts:
     """The counts of all texts, those of the first part first."""
     numbers: defaultdict[str, int] = defaultdict()
     numbers.default_factory = numbers.__len__
-    starts, tokens = [np.zeros(1, dtype=np.int64)], []
+    starts, tokens, counts = [np.zeros(1, dtype=np.int64)], [], []
     for part in parts:
         renumbered = np.fromiter(map(numbers.__getitem__, part.vocabulary), np.int32, len(part.vocabulary))
         tokens.append(renumbered[part.tokens])
+        counts.append(part.counts)
         starts.append(part.starts[1:] + starts[-1][-1])
     none = np.empty(0, dtype=np.int32)
     return TokenCounts(
         list(numbers),
         np.concatenate(starts),
         np.concatenate([none, *tokens]),
-        np.concatenate([none, *(part.counts for part in parts)]),
+        np.concatenate([none, *counts]),
     )
 
 

@@ -7,12 +7,19 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
+from functools import partial
+
 import numpy as np
 from numpy.typing import NDArray
+
+from branchrank.records import Scored
 
 FloatArray = NDArray[np.floating]
 IntArray = NDArray[np.intp]
 TieOrder = NDArray[np.int32]
+
+_scored = partial(tuple.__new__, Scored)
 
 #: Rows rescored at once; limits the memory if very many rows tie.
 _BLOCK = 4096
@@ -34,6 +41,12 @@ def best(scores: FloatArray, ties: TieOrder, n: int, *, rows: IntArray | None = 
         pool = np.arange(len(scores))
     order = np.lexsort((ties[pool if rows is None else rows[pool]], -scores[pool]))
     return pool[order[:count]]
+
+
+def scored(keys: Iterable[str], scores: Iterable[float]) -> list[Scored]:
+    """The entries of a ranked list."""
+    # ``Scored(...)`` takes three times as long.
+    return list(map(_scored, zip(keys, scores, strict=True)))
 
 
 def cosines(matrix: FloatArray, rows: IntArray, vector: FloatArray) -> NDArray[np.float64]:

@@ -14,7 +14,7 @@ from typing import NamedTuple, overload
 import numpy as np
 from numpy.typing import NDArray
 
-#: Rows remembered by string; then the memory starts anew.
+#: Rows remembered by string; when it is full, the memory is cleared.
 _KEPT = 1 << 16
 
 
@@ -40,9 +40,11 @@ class Strings(Sequence[str]):
             raise ValueError("the parts of a table of strings do not fit together")
         #: The place of each row in the sorted strings: shape ``(n,)``.
         self.ties = ties
-        self._starts, self._order, self._text = starts, order, text.data
-        #: Rows of strings that were looked up; a query looks the same ones up again and again.
+        # Items of a memoryview are plain integers, which is quicker than NumPy's.
+        self._starts, self._order, self._text = starts.data, order.data, text.data
+        #: Strings that were looked up, and rows: queries look the same ones up again and again.
         self._found: dict[str, int] = {}
+        self._decoded: dict[int, str] = {}
 
     @classmethod
     def of(cls, strings: Iterable[str]) -> Strings:
@@ -50,13 +52,31 @@ class Strings(Sequence[str]):
         if isinstance(strings, Strings):
             return strings
         encoded = [string.encode("utf-8", "surrogatepass") for string in strings]
-        starts = np.zeros(len(encoded) + 1, dtype=np.int64)
-        np.cumsum(np.fromiter(map(len, encoded), np.int64, len(encoded)), out=starts[1:])
+        return cls.joined(b"".join(encoded), np.fromiter(map(len, encoded), np.int64, len(encoded)))
+
+    @classmethod
+    def joined(cls, text: bytes, sizes: NDArray[np.int64]) -> Strings:
+        """The table of strings that follow each other in ``text``, with their sizes in bytes."""
+        starts = np.concatenate([np.zeros(1, dtype=np.int64), np.cumsum(sizes)])
+        strings = [text[first:last] for first, last in pairwise(starts.tolist())]
         # UTF-8 sorts like the code points of the strings.
-        order = np.array(sorted(range(len(encoded)), key=encoded.__getitem__), dtype=np.int32)
-        ties = np.empty_like(order)
-        ties[order] = np.arange(len(order), dtype=np.int32)
-        return cls(StringArrays(starts, order, ties, np.frombuffer(b"".join(encoded), dtype=np.uint8)))
+        order = np.array(sorted(range(len(strings)), key=strings.__getitem__), dtype=np.int32)
+        return cls(StringArrays(starts, order, _inverse(order), np.frombuffer(text, dtype=np.uint8)))
+
+    def where(self, kept: NDArray[np.bool_]) -> Strings:
+        """The table of some of the strings, in the same order."""
+        starts, order, _, text = self.arrays
+        sizes = np.diff(starts)
+        rows = np.cumsum(kept, dtype=np.int32) - np.int32(1)
+        chosen = rows[order[kept[order]]]
+        return Strings(
+            StringArrays(
+                np.concatenate([np.zeros(1, dtype=np.int64), np.cumsum(sizes[kept])]),
+                chosen,
+                _inverse(chosen),
+                text[np.repeat(kept, sizes)],
+            )
+        )
 
     def __len__(self) -> int:
         return len(self._order)
@@ -70,15 +90,25 @@ class Strings(Sequence[str]):
     def __getitem__(self, row: int | slice) -> str | list[str]:
         if isinstance(row, slice):
             return [self[each] for each in range(*row.indices(len(self)))]
-        if row < 0:
-            row += len(self)
-        if not 0 <= row < len(self):
-            raise IndexError(row)
-        return self._bytes(row).decode("utf-8", "surrogatepass")
+        found = self._decoded.get(row)
+        if found is None:
+            if row < 0:
+                row += len(self)
+            if not 0 <= row < len(self):
+                raise IndexError(row)
+            if len(self._decoded) >= _KEPT:
+                self._decoded.clear()
+            found = self._decoded[row] = self._bytes(row).decode("utf-8", "surrogatepass")
+        return found
+
+    def take(self, rows: Iterable[int]) -> list[str]:
+        """The strings of some rows."""
+        known = self._decoded.get
+        return [known(row) or self[row] for row in rows]
 
     def __iter__(self) -> Iterator[str]:
         content = bytes(self._text)
-        for first, last in pairwise(self._starts.tolist()):
+        for first, last in pairwise(self._starts):
             yield content[first:last].decode("utf-8", "surrogatepass")
 
     def __contains__(self, string: object) -> bool:
@@ -89,7 +119,7 @@ class Strings(Sequence[str]):
             return tuple(self) == other
         if not isinstance(other, Strings):
             return NotImplemented
-        return np.array_equal(self._starts, other._starts) and self._text == other._text
+        return self._starts == other._starts and self._text == other._text
 
     __hash__ = None  # type: ignore[assignment]
 
@@ -113,16 +143,22 @@ class Strings(Sequence[str]):
                 low = middle + 1
             else:
                 high = middle
-        if low < len(self) and self._bytes(row := int(self._order[low])) == wanted:
+        if low < len(self) and self._bytes(row := self._order[low]) == wanted:
             return row
         return None
 
     def row(self, string: str) -> int:
         """The row of a string. Raises ``KeyError`` if it is not in the table."""
-        found = self.find(string)
-        if found is None:
+        found = self._found.get(string)
+        if found is None and (found := self.find(string)) is None:
             raise KeyError(string)
         return found
 
     def _bytes(self, row: int) -> bytes:
         return bytes(self._text[self._starts[row] : self._starts[row + 1]])
+
+
+def _inverse(order: NDArray[np.int32]) -> NDArray[np.int32]:
+    places = np.empty_like(order)
+    places[order] = np.arange(len(order), dtype=np.int32)
+    return places

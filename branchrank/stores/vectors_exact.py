@@ -22,7 +22,7 @@ from branchrank.errors import ArtifactError
 from branchrank.records import Scored
 from branchrank.safe_open import open_beneath
 from branchrank.stores.npy_file import map_npy
-from branchrank.stores.ordering import IntArray, best, cosines
+from branchrank.stores.ordering import IntArray, best, cosines, scored
 from branchrank.stores.strings import Strings
 from branchrank.stores.vectors import check_query
 
@@ -89,10 +89,8 @@ class ExactVectors:
     def rank(self, rows: IntArray, vector: Vectors, n: int) -> list[Scored]:
         """The best ``n`` of the given rows."""
         scores = self.score(rows, vector)
-        return [
-            Scored(self._ids[rows[index]], float(scores[index]))
-            for index in best(scores, self._ids.ties, n, rows=rows)
-        ]
+        order = best(scores, self._ids.ties, n, rows=rows)
+        return scored(self._ids.take(rows[order].tolist()), scores[order].tolist())
 
     def score(self, rows: IntArray, vector: Vectors) -> NDArray[np.float64]:
         """Cosine similarity of the given rows with a unit vector, shape ``(len(rows),)``."""

@@ -374,13 +374,12 @@ class Engine:
         return reached
 
     def _reached(self, seeds: Sequence[Scored], walk: Expand, query: Query) -> RankedList:
-        """The seeds and neighbours that can be hits: those with lines of their own that the query admits."""
+        """The seeds and neighbours that the query admits."""
         nodes = expand(
             seeds, self.index.tree, depth=walk.depth, siblings=walk.siblings, file_roots=walk.file_roots
         )
-        hittable = self.sources.hittable
         banned = self.sources.banned("node", query)
-        return nodes.where([key in hittable and key not in banned for key in nodes.ids])
+        return nodes.where([key not in banned for key in nodes.ids]) if banned else nodes
 
 
 def _asked(branch: Branch, query: Query, n: int) -> tuple[Hashable, ...]:

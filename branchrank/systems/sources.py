@@ -5,8 +5,7 @@ Results are memoised by everything they depend on, so systems that share a stage
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
-from functools import cached_property
+from collections.abc import Callable, Container, Iterator, Mapping, Sequence
 from pathlib import Path
 
 import numpy as np
@@ -17,10 +16,13 @@ from branchrank.index import Index
 from branchrank.records import Node, Span
 from branchrank.safe_open import read_beneath
 from branchrank.spec import Unit
+from branchrank.stores.strings import Strings
 from branchrank.systems.memo import Memo
 from branchrank.systems.query import Filter, Query
 from branchrank.tree.navigate import Tree
 
+#: Chunks whose nodes are remembered; then the memory starts anew.
+_KNOWN_CHUNKS = 1 << 14
 Vector = np.ndarray[tuple[int], np.dtype[np.float32]]
 
 
@@ -29,6 +31,26 @@ def span_of(key: str) -> Span:
     source, _, lines = key.rpartition(":")
     first, _, last = lines.partition("-")
     return Span(source=source, line_start=int(first), line_end=int(last))
+
+
+class PositiveScores(Mapping[str, float]):
+    """The scores above 0 of an array, by id; none is made an object before it is asked for."""
+
+    def __init__(self, ids: Strings, scores: np.ndarray[tuple[int], np.dtype[np.float32]]) -> None:
+        self._ids = ids
+        self._scores = scores
+
+    def __getitem__(self, key: str) -> float:
+        score = float(self._scores[self._ids.row(key)])
+        if score <= 0:
+            raise KeyError(key)
+        return score
+
+    def __iter__(self) -> Iterator[str]:
+        return map(self._ids.__getitem__, np.flatnonzero(self._scores > 0).tolist())
+
+    def __len__(self) -> int:
+        return int(np.count_nonzero(self._scores > 0))
 
 
 class Sources:
@@ -41,6 +63,7 @@ class Sources:
         self.corpus_root = corpus_root
         self.memo = memo
         self.cache = cache
+        self._nodes_of: dict[str, tuple[str, ...]] = {}
 
     def embedding(self, query: str) -> Vector:
         """The query's vector, shape ``(d,)``, computed once per distinct query."""
@@ -75,12 +98,17 @@ class Sources:
         return lambda key: key not in banned
 
     def _banned_chunks(self, query: Query) -> frozenset[str]:
-        sources = {span.source for span in query.excluded}
-        return frozenset(
-            key
-            for key, chunk in self.index.chunks.items()
-            if (query.filters or chunk.source in sources) and not query.admits(chunk.span)
-        )
+        chunks = self.index.chunks
+        # Without filters, only sources with an excluded span can hold such chunks.
+        sources = chunks.sources if query.filters else sorted({span.source for span in query.excluded})
+        banned: list[str] = []
+        for source in sources:
+            rows = chunks.in_source(source).tolist()
+            if not all(each.admits(source) for each in query.filters):
+                banned += (chunks.ids[row] for row in rows)
+            else:
+                banned += (chunks.ids[row] for row in rows if not query.admits(chunks.span(row)))
+        return frozenset(banned)
 
     def _banned_nodes(self, query: Query) -> frozenset[str]:
         chunks = self.banned("chunk", query)
@@ -94,6 +122,14 @@ class Sources:
 
     def nodes_of(self, chunk_id: str) -> tuple[str, ...]:
         """The nodes of a chunk: its own node, else those that its lines overlap, else its file's node."""
+        known = self._nodes_of.get(chunk_id)
+        if known is None:
+            if len(self._nodes_of) >= _KNOWN_CHUNKS:
+                self._nodes_of.clear()
+            known = self._nodes_of[chunk_id] = self._found_nodes(chunk_id)
+        return known
+
+    def _found_nodes(self, chunk_id: str) -> tuple[str, ...]:
         chunk = self.index.chunks[chunk_id]
         if chunk.node_id in self.index.tree.nodes:
             return (chunk.node_id,)
@@ -109,24 +145,20 @@ class Sources:
         scores = self.memo.get(("bm25 scores", query), lambda: bm25.scores(query))
         return {chunk: float(scores[bm25.ids.row(chunk)]) for chunk in chunks}
 
-    @cached_property
-    def hittable(self) -> frozenset[str]:
+    @property
+    def hittable(self) -> Container[str]:
         """The nodes that can be hits: those with lines of their own."""
-        return frozenset(self.index.bm25_nodes.ids)
+        return self.index.bm25_nodes.ids
 
     def cosines(self, query: str, chunks: Sequence[str]) -> dict[str, float]:
         """Cosine similarities of the query to the given chunks, equal to those of a vector search."""
         scores = self.index.vectors.scores(self.embedding(query), chunks)
         return dict(zip(chunks, scores.tolist(), strict=True))
 
-    def own_scores(self, query: str) -> dict[str, float]:
+    def own_scores(self, query: str) -> Mapping[str, float]:
         """BM25 scores of the nodes' own texts, for the nodes that score above 0."""
-        return self.memo.get(("own scores", query), lambda: self._own_scores(query))
-
-    def _own_scores(self, query: str) -> dict[str, float]:
         bm25 = self.index.bm25_nodes
-        scores = bm25.scores(query)
-        return {bm25.ids[row]: float(scores[row]) for row in np.flatnonzero(scores > 0).tolist()}
+        return PositiveScores(bm25.ids, self.memo.get(("own scores", query), lambda: bm25.scores(query)))
 
     def tree(self, filters: tuple[Filter, ...]) -> Tree:
         """The tree of the documents that pass every filter."""
@@ -139,36 +171,21 @@ class Sources:
     ) -> Callable[[Sequence[Node]], dict[str, float]]:
         """Return a scorer of nodes: the best BM25 score in each one's subtree, after the filters."""
         best = self.memo.get(("subtree scores", query, filters), lambda: self._subtree_best(query, filters))
-        rows = self._rows
-        return lambda nodes: {node.id: float(best[rows[node.id]]) for node in nodes}
-
-    @cached_property
-    def _rows(self) -> dict[str, int]:
-        return {node_id: row for row, node_id in enumerate(self.index.tree.nodes)}
-
-    @cached_property
-    def _bm25_rows(self) -> np.ndarray[tuple[int], np.dtype[np.intp]]:
-        """The pre-order row of each node that the BM25 index holds."""
-        return np.array([self._rows[node_id] for node_id in self.index.bm25_nodes.ids], dtype=np.intp)
-
-    @cached_property
-    def _subtree_ends(self) -> np.ndarray[tuple[int], np.dtype[np.intp]]:
-        """For each pre-order row, one past the last row of its subtree."""
-        ends = np.zeros(len(self._rows), dtype=np.intp)
-        order = list(self.index.tree.nodes.values())
-        for row in range(len(order) - 1, -1, -1):
-            children = order[row].children
-            ends[row] = ends[self._rows[children[-1]]] if children else row + 1
-        return ends
+        row = self.index.tree.table.row
+        return lambda nodes: {node.id: float(best[row(node.id)]) for node in nodes}
 
     def _subtree_best(
         self, query: str, filters: tuple[Filter, ...]
     ) -> np.ndarray[tuple[int], np.dtype[np.float64]]:
-        own = np.zeros(len(self._rows) + 1)
-        own[self._bm25_rows] = self.index.bm25_nodes.scores(query)
+        table, ends = self.index.tree.table, self.index.tree.rows.ends
+        own = np.zeros(len(ends) + 1)
+        # The BM25 index holds the nodes with own lines, in pre-order.
+        held = (table.line_starts > 0) & (table.line_ends >= table.line_starts)
+        own[:-1][held] = self.index.bm25_nodes.scores(query)
         if filters:
             admitted = self.admitted_sources(filters)
-            own[[self._rows[node.id] for node in self.index.tree.sections if node.source not in admitted]] = 0
-        bounds = np.column_stack([np.arange(len(self._rows)), self._subtree_ends]).ravel()
+            for source in {entry.source for entry in self.index.manifest.files} - admitted:
+                own[table.in_source(source)] = 0
+        bounds = np.column_stack([np.arange(len(ends)), ends]).ravel()
         best: np.ndarray[tuple[int], np.dtype[np.float64]] = np.maximum.reduceat(own, bounds)[::2]
         return best

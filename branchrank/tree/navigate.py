@@ -1,28 +1,18 @@
-"""The tree in memory: the parent, children and siblings of a node, and the sections at given lines.
+"""Move in the tree: the parent, children and siblings of a node, and the sections at given lines.
 
-1. Nodes are sorted into pre-order once, so a subtree is a slice.
-2. The own spans of one source partition its lines, so the sections that overlap a span are consecutive in
-   line order and are found by bisection.
+1. Nodes are in pre-order, so a subtree is a range of rows; see :mod:`branchrank.tree.rows`.
+2. A tree is made from nodes in memory, or opened over a table that decodes nodes one by one.
 """
 
 from __future__ import annotations
 
-from bisect import bisect_right
-from collections.abc import Collection, Iterable, Mapping
-from functools import cached_property
-from types import MappingProxyType
-from typing import NamedTuple
+from collections.abc import Collection, Iterable, Iterator, Mapping
 
 import msgspec
+import numpy as np
 
 from branchrank.records import Node, Span
-
-
-class _SourceSections(NamedTuple):
-    """The nodes of one source in line order, and their first lines."""
-
-    starts: list[int]
-    nodes: list[Node]
+from branchrank.tree.rows import NodeList, NodeTable, TreeRows
 
 
 class Tree:
@@ -30,30 +20,49 @@ class Tree:
 
     def __init__(self, nodes: Iterable[Node]) -> None:
         by_id = {node.id: node for node in nodes}
-        self.root: Node = next(node for node in by_id.values() if node.parent_id is None)
+        root = next(node for node in by_id.values() if node.parent_id is None)
         ordered: dict[str, Node] = {}
-        waiting = [self.root.id]
+        depths: list[int] = []
+        waiting = [(root.id, 0)]
         while waiting:
-            identifier = waiting.pop()
+            identifier, depth = waiting.pop()
             node = by_id[identifier]
             ordered[identifier] = node
-            waiting.extend(reversed(node.children))
-        self._nodes = ordered
+            depths.append(depth)
+            waiting.extend((child, depth + 1) for child in reversed(node.children))
+        table = NodeList(ordered)
+        self._open(table, TreeRows.of(np.array(depths, dtype=np.int32), table.source_rows, table.line_starts))
+
+    @classmethod
+    def opened(cls, table: NodeTable, rows: TreeRows) -> Tree:
+        """The tree of nodes that are not in memory, with their links."""
+        tree = cls.__new__(cls)
+        tree._open(table, rows)
+        return tree
+
+    def _open(self, table: NodeTable, rows: TreeRows) -> None:
+        self.table = table
+        self.rows = rows
+
+    @property
+    def root(self) -> Node:
+        """The node above all others."""
+        return self.table.at(0)
 
     @property
     def nodes(self) -> Mapping[str, Node]:
         """Every node by id, in pre-order."""
-        return MappingProxyType(self._nodes)
+        return self.table.mapping
 
-    @cached_property
-    def sections(self) -> tuple[Node, ...]:
+    @property
+    def sections(self) -> Iterator[Node]:
         """Every node that has lines (files and their sections), in pre-order."""
-        return tuple(node for node in self._nodes.values() if node.line_start is not None)
+        return (node for node in self.table.stream() if node.line_start is not None)
 
     def only(self, sources: Collection[str]) -> Tree:
         """The part of the tree with these sources. Pages of other sources above them are kept as folders."""
         kept = {node.id for node in self.sections if node.source in sources} | {self.root.id}
-        for node in reversed(self._pre_order):
+        for node in reversed(list(self.table.stream())):
             if node.id in kept and node.parent_id is not None:
                 kept.add(node.parent_id)
         return Tree(
@@ -61,80 +70,54 @@ class Tree:
                 node if node.source in sources else _as_folder(node),
                 children=tuple(child for child in node.children if child in kept),
             )
-            for node in self._pre_order
+            for node in self.table.stream()
             if node.id in kept
         )
 
     def node(self, identifier: str) -> Node:
         """The node with this id. All methods that take an id raise ``KeyError`` if it is unknown."""
-        return self._nodes[identifier]
+        return self.table.at(self.table.row(identifier))
 
     def parent(self, identifier: str) -> Node | None:
         """The node's parent, ``None`` for the root."""
-        parent_id = self._nodes[identifier].parent_id
-        return None if parent_id is None else self._nodes[parent_id]
+        row = int(self.rows.parents[self.table.row(identifier)])
+        return None if row < 0 else self.table.at(row)
 
     def children(self, identifier: str) -> tuple[Node, ...]:
         """The node's children, in order."""
-        return tuple(self._nodes[child] for child in self._nodes[identifier].children)
+        return tuple(map(self.table.at, self.rows.children_of(self.table.row(identifier))))
 
     def siblings(self, identifier: str) -> tuple[Node, ...]:
         """The other children of the node's parent, in order."""
         parent = self.parent(identifier)
         if parent is None:
             return ()
-        return tuple(self._nodes[child] for child in parent.children if child != identifier)
+        return tuple(child for child in self.children(parent.id) if child.id != identifier)
 
     def height(self, identifier: str) -> int:
         """The number of levels below the node, 0 for a leaf."""
-        return self._heights[identifier]
+        row = self.table.row(identifier)
+        depths = self.rows.depths[row : self.rows.ends[row]]
+        return int(depths.max() - depths[0])
 
     def file_node(self, source: str) -> Node | None:
         """The node of a whole file, ``None`` if the source is not in the tree."""
-        node = self._nodes.get(source)
+        node = self.table.mapping.get(source)
         return node if node is not None and node.kind == "file" else None
+
+    def of_sources(self, sources: Iterable[str]) -> Iterator[Node]:
+        """The files and sections of some sources."""
+        return (self.table.at(row) for source in sources for row in self.table.in_source(source).tolist())
 
     def overlapping(self, span: Span) -> tuple[Node, ...]:
         """The nodes whose own span shares lines with ``span``: most shared lines first, ties by id."""
-        sections = self._by_source.get(span.source)
-        if sections is None:
-            return ()
-        found: list[tuple[int, str, Node]] = []
-        first = max(0, bisect_right(sections.starts, span.line_start) - 1)
-        for node in sections.nodes[first : bisect_right(sections.starts, span.line_end)]:
-            own = node.own_span
-            assert own is not None
-            if shared := own.overlap(span):
-                found.append((-shared, node.id, node))
-        return tuple(node for _, _, node in sorted(found, key=lambda entry: entry[:2]))
-
-    @cached_property
-    def _pre_order(self) -> tuple[Node, ...]:
-        return tuple(self._nodes.values())
-
-    @cached_property
-    def _positions(self) -> dict[str, int]:
-        return {identifier: position for position, identifier in enumerate(self._nodes)}
-
-    @cached_property
-    def _heights(self) -> dict[str, int]:
-        heights: dict[str, int] = {}
-        for node in reversed(self._pre_order):
-            heights[node.id] = max((heights[child] + 1 for child in node.children), default=0)
-        return heights
-
-    @cached_property
-    def _by_source(self) -> dict[str, _SourceSections]:
-        by_source: dict[str, _SourceSections] = {}
-        for node in self.sections:
-            own = node.own_span
-            assert own is not None
-            if own.lines < 1:
-                continue
-            entry = by_source.setdefault(node.source, _SourceSections([], []))
-            entry.starts.append(own.line_start)
-            entry.nodes.append(node)
-        return by_source
+        rows = self.table.in_source(span.source)
+        first = np.maximum(self.table.line_starts[rows], span.line_start)
+        last = np.minimum(self.table.line_ends[rows], span.line_end)
+        shared = last - first + 1
+        found = shared > 0
+        order = np.lexsort((self.table.ties[rows[found]], -shared[found]))
+        return tuple(map(self.table.at, rows[found][order].tolist()))
 
 
 def _as_folder(node: Node) -> Node:

@@ -363,7 +363,7 @@ def test_links_and_too_much_are_refused(tmp_path: Path, monkeypatch: pytest.Monk
     [
         ("nonsense\n", "chunks.jsonl:1"),
         ('{"id": "a", "text": "x"}\n[]\n', "chunks.jsonl:2"),
-        ('{"id": "a", "text": "Teapot"}\n' * 2, "'a' is there twice"),
+        ('{"id": "a", "text": "Teapot"}\n' * 2, "'a' occurs twice"),
         ('{"id": "a", "source": "index.rst", "text": "not there"}\n', "none of the 1 chunks"),
         ("", "none of the 0 chunks"),
     ],

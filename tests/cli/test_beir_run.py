@@ -12,6 +12,7 @@ from support.commands import invoke
 
 from branchrank import Run, Workspace, library
 from branchrank.library import run_table
+from branchrank.report.terminal import print_summary
 
 SYSTEMS = ("bm25", "dense", "local", "late-interaction")
 
@@ -117,6 +118,11 @@ def test_the_report_calls_means_and_judged_documents_by_their_names(run: Run) ->
     assert "What the first five hits cost, over the 24 questions with an answer:" in text
     for words in ("Hit rates", "Strict", "Relaxed", "gold on", "gold source", "span precision", "same page"):
         assert words not in text, words
+
+
+def test_the_terminal_says_what_its_columns_are(run: Run, capsys: pytest.CaptureFixture[str]) -> None:
+    print_summary(run)
+    assert "\nmeans, over the 24 questions with an answer; lines per hit" in capsys.readouterr().out
 
 
 def test_all_pairs_are_compared(home: Path) -> None:

@@ -87,11 +87,11 @@ def test_the_printed_commands_work_in_their_order(project: Path) -> None:
 def test_nothing_is_overwritten() -> None:
     Path("experiment.toml").write_text("mine\n")
     first = invoke("init")
-    assert "kept, as it was there already: experiment.toml" in first.output
+    assert "kept, already exists: experiment.toml" in first.output
     before = {name: Path(name).read_bytes() for name in FILES}
     again = invoke("init")
     assert again.exit_code == 0
-    assert again.output.count("kept, as it was there already") == 3
+    assert again.output.count("kept, already exists") == 3
     assert {name: Path(name).read_bytes() for name in FILES} == before
     assert before["experiment.toml"] == b"mine\n"
 

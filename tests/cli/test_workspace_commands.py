@@ -61,6 +61,7 @@ def test_a_wrong_exclude_is_not_kept(tmp_path: Path) -> None:
 
 
 def test_a_model_that_is_not_there_is_not_kept(tmp_path: Path) -> None:
+    pytest.importorskip("torch")
     project = make_project(tmp_path)
     config = project / "data" / "branchrank.toml"
     before = config.read_bytes()

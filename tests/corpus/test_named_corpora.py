@@ -239,7 +239,7 @@ def test_a_path_works_everywhere_a_name_does(tmp_path: Path, monkeypatch: pytest
     monkeypatch.chdir(tmp_path)
     assert corpora_home() == tmp_path / "home"
     name = next(iter(known_corpora()))
-    with pytest.raises(CorpusError, match="is not here yet") as caught:
+    with pytest.raises(CorpusError, match="is not downloaded yet") as caught:
         locate_corpus(name)
     assert caught.value.remedy == f"branchrank corpus add {name}"
     (tmp_path / "home" / name).mkdir(parents=True)

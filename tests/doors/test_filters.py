@@ -196,5 +196,5 @@ def test_a_predictor_that_searches_by_itself_takes_no_filter(library: Library, t
     def mine(query: str, k: int) -> list[object]:
         return []
 
-    with pytest.raises(errors.UsageError, match="mine searches by itself"):
+    with pytest.raises(errors.UsageError, match="mine is not a system"):
         library().benchmark(["local", mine], questions=asked(tmp_path), filters=ONLY)

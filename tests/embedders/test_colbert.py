@@ -198,6 +198,7 @@ def test_what_can_not_be_loaded_safely_is_a_model_error(tmp_path: Path, spoil: A
 
 @pytest.mark.parametrize("missing", ["artifact.metadata", "linear.weight"])
 def test_stanfords_format_without_metadata_or_projection_is_refused(tmp_path: Path, missing: str) -> None:
+    pytest.importorskip("torch")
     from safetensors.numpy import load_file, save_file
 
     folder = save_colbert(tmp_path / "stanford", "stanford")
@@ -226,6 +227,7 @@ class Lines(logging.Handler):
 def test_the_projection_is_not_reported_as_unused_and_a_missing_weight_is(
     tmp_path: Path, lost: bool, reported: bool
 ) -> None:
+    pytest.importorskip("torch")
     from safetensors.numpy import load_file, save_file
 
     folder = save_colbert(tmp_path / "stanford", "stanford")

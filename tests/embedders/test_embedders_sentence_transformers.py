@@ -229,6 +229,7 @@ def test_what_can_not_be_loaded_safely_is_a_model_error(
 
 @pytest.mark.parametrize("name", ["./absent", "/absent/model", "~/absent", "a/b/c"])
 def test_a_missing_folder_is_not_looked_for_on_the_hub(name: str) -> None:
+    pytest.importorskip("torch")
     with pytest.raises(ModelError, match="no model folder"):
         open_embedder(IndexSettings(embedder=name))
 
@@ -340,6 +341,7 @@ def test_a_colbert_checkpoint_of_the_hub_comes_with_its_markers(hub: Hub, tmp_pa
 
 
 def test_pickled_weights_are_not_even_fetched(hub: Hub) -> None:
+    pytest.importorskip("torch")
     hub.files = {"config.json": b"{}", "pytorch_model.bin": b"pickle"}
     with pytest.raises(ModelError, match="no safetensors"):
         open_embedder(IndexSettings(embedder="tiny/model"))
@@ -347,11 +349,13 @@ def test_pickled_weights_are_not_even_fetched(hub: Hub) -> None:
 
 
 def test_a_model_that_the_hub_lacks_is_a_model_error(hub: Hub) -> None:
+    pytest.importorskip("torch")
     with pytest.raises(ModelError, match="no public model 'tiny/absent'"):
         open_embedder(IndexSettings(embedder="tiny/absent"))
 
 
 def test_a_hub_that_refuses_is_asked_once(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    pytest.importorskip("torch")
     with socket.socket() as free:
         free.bind(("127.0.0.1", 0))
         use_hub(monkeypatch, f"http://127.0.0.1:{free.getsockname()[1]}", tmp_path)
@@ -361,6 +365,7 @@ def test_a_hub_that_refuses_is_asked_once(monkeypatch: pytest.MonkeyPatch, tmp_p
 
 
 def test_a_hub_that_is_silent_is_asked_once(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    pytest.importorskip("torch")
     from branchrank.embedders import hub as hub_module
 
     monkeypatch.setattr(hub_module, "TIMEOUT", 0.2)
@@ -375,6 +380,7 @@ def test_a_hub_that_is_silent_is_asked_once(monkeypatch: pytest.MonkeyPatch, tmp
 
 
 def test_what_is_no_name_at_all_is_a_model_error() -> None:
+    pytest.importorskip("torch")
     with pytest.raises(ModelError, match="not a model's name"):
         open_embedder(IndexSettings(embedder="two words"))
 

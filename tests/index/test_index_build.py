@@ -206,7 +206,7 @@ def test_every_file_is_checked_before_it_answers(tmp_path: Path) -> None:
     workspace = small_workspace(tmp_path)
     with build_index(workspace) as index:
         files = [index.directory / name for name in [*index.manifest.digests, "manifest.json", "build.json"]]
-    assert len(files) == 3 + 2 + 4 + 2
+    assert len(files) == 3 + 3 + 4 + 2
     for path in files:
         original = path.read_bytes()
         for damaged in (original[:-1], original[: len(original) // 2], b""):
@@ -333,8 +333,8 @@ class TestGivenFiles:
     @pytest.mark.parametrize(
         ("changes", "message"),
         [
-            ({"id": "m2"}, "chunk 2: the id 'm2' is there twice"),
-            ({"source": "missing.md"}, "chunk 1: 'missing.md' is no document"),
+            ({"id": "m2"}, "chunk 2: the id 'm2' occurs twice"),
+            ({"source": "missing.md"}, "chunk 1: 'missing.md' is not a document"),
             ({"line_end": 99}, "chunk 1: lines 3-99"),
             ({"line_start": 0}, "chunk 1: lines 0-6"),
             ({"text": " "}, "chunk 1: the chunk 'm1' has no text"),

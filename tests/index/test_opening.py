@@ -5,13 +5,20 @@ from __future__ import annotations
 import os
 from pathlib import Path
 
+import msgspec
 import pytest
 from support.commands import invoke
 from support.small_corpus import small_workspace
 
+from branchrank.corpus import discovery
 from branchrank.errors import ArtifactError
 from branchrank.index import build_index, open_index, records_file, stamps
+from branchrank.index.manifest import Manifest, read_record, write_record
+from branchrank.index.tree_file import TREE
 from branchrank.index.workspace_folder import WorkspaceFolder
+from branchrank.ranking.expansion import expand
+from branchrank.records import Scored
+from branchrank.tree.store import load_nodes
 
 
 @pytest.fixture
@@ -48,6 +55,50 @@ def test_no_record_is_decoded_until_it_is_asked_for(
         assert decoded == []
         assert index.chunks[found[0].key].id == found[0].key
         assert len(decoded) == 1
+
+
+def test_moving_in_the_tree_decodes_no_node(
+    workspace: WorkspaceFolder, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    with open_index(workspace) as index:
+        section = next(iter(index.bm25_nodes.ids))
+        monkeypatch.setattr(
+            records_file.RecordsFile, "_decoded", lambda *_: pytest.fail("a node was decoded")
+        )
+        assert len(expand([Scored(section, 1.0)], index.tree, depth=2)) > 1
+        assert index.tree.height(index.tree.table.ids[0]) > 1
+
+
+@pytest.mark.parametrize("older", [False, True], ids=["links from the file", "an index without that file"])
+def test_a_mapped_tree_is_the_tree_of_its_nodes(workspace: WorkspaceFolder, older: bool) -> None:
+    with open_index(workspace) as index:
+        directory = index.directory
+    if older:
+        (directory / TREE).unlink()
+        manifest = read_record(directory / "manifest.json", Manifest)
+        kept = {name: digest for name, digest in manifest.digests.items() if name != TREE}
+        write_record(directory / "manifest.json", msgspec.structs.replace(manifest, digests=kept))
+    expected = load_nodes(directory / "pageindex" / "nodes.jsonl")
+    with open_index(workspace) as index:
+        tree = index.tree
+        assert list(tree.nodes.items()) == list(expected.nodes.items())
+        assert list(tree.sections) == list(expected.sections)
+        for key, node in expected.nodes.items():
+            assert tree.parent(key) == expected.parent(key)
+            assert tree.children(key) == expected.children(key)
+            assert tree.siblings(key) == expected.siblings(key)
+            assert tree.height(key) == expected.height(key)
+            if node.own_span is not None:
+                assert tree.overlapping(node.own_span) == expected.overlapping(node.own_span)
+                seed = [Scored(key, 1.0)]
+                assert expand(seed, tree, depth=3, siblings=2) == expand(seed, expected, depth=3, siblings=2)
+
+
+def test_documents_of_an_unchanged_corpus_are_not_opened(
+    workspace: WorkspaceFolder, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(discovery, "open_beneath", lambda *_: pytest.fail("a document was opened"))
+    open_index(workspace).close()
 
 
 def test_an_unchanged_file_is_not_read_again(

@@ -21,7 +21,9 @@ def coverage() -> ModuleType:
     assert spec.loader is not None
     module = importlib.util.module_from_spec(spec)
     sys.modules[spec.name] = module
-    spec.loader.exec_module(module)
+    with pytest.MonkeyPatch.context() as patched:
+        patched.syspath_prepend(str(path.parent))
+        spec.loader.exec_module(module)
     return module
 
 

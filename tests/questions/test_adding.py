@@ -45,7 +45,7 @@ def test_the_line_has_the_digest_of_its_lines(project: Path, tmp_path: Path, add
         "kind": "lookup",
     }
     checked = invoke("questions", "check", tmp_path / "q.jsonl", "--data-dir", project / "data")
-    assert (checked.exit_code, "all gold holds" in checked.output) == (0, True)
+    assert (checked.exit_code, "all gold is right" in checked.output) == (0, True)
 
 
 def test_the_lines_before_stay_byte_for_byte(tmp_path: Path, add) -> None:
@@ -161,5 +161,5 @@ def test_leaving_the_terminal_ui_adds_nothing(project: Path, tmp_path: Path) -> 
     finally:
         terminal.close()
     assert terminal.process.returncode == 0
-    assert b"nothing was added" in terminal.output
+    assert b"no question was added" in terminal.output
     assert not file.exists()

@@ -172,9 +172,9 @@ def test_the_own_file_is_preferred_to_another() -> None:
 @pytest.mark.parametrize(
     ("gold", "reason"),
     [
-        (item(1, 1, "port 9090"), "the quote stands nowhere in the corpus"),
+        (item(1, 1, "port 9090"), "the quote is not in the corpus"),
         (item(1, 99), "it has no quote to look for"),
-        (item(5, 5, "s"), "the quote stands at "),
+        (item(5, 5, "s"), "the quote is at "),
     ],
 )
 def test_what_cannot_be_mended_stays_and_is_reported(gold: GoldItem, reason: str) -> None:

@@ -7,6 +7,7 @@ import re
 import shutil
 import signal
 import sys
+import time
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -164,7 +165,7 @@ def test_what_cannot_be_labelled_is_refused(made: tuple[Path, Path], label, tmp_
     refused = label("y\n", output="other.jsonl")
     assert (refused.exit_code, "has another question 'api'" in refused.output) == (3, True)
     write_lines(tmp_path / "own.jsonl", [{**other[0], "question": "HTTP API", "labels": ["mine"]}])
-    assert "`labels` holds what is no label" in label("y\n", output="own.jsonl").output
+    assert "`labels` has an entry that is not a label" in label("y\n", output="own.jsonl").output
     shutil.copytree(project, tmp_path / "edited", symlinks=True)
     (tmp_path / "edited" / "docs" / "install.rst").write_text("Changed\n=======\n\nAll of it.\n")
     verb = ("questions", "label", run, "--data-dir", tmp_path / "edited" / "data", "--annotator", "ada")
@@ -195,6 +196,7 @@ def test_on_a_terminal(made: tuple[Path, Path], tmp_path: Path) -> None:
         assert terminal.read_until(lambda: b"answers it? " in terminal.output)
         terminal.send(b"y\r")
         assert terminal.read_until(lambda: terminal.output.count(b"answers it? ") == 2)
+        time.sleep(0.5)  # a signal between the prompt and the wait for input is noticed with the next line
         terminal.process.send_signal(signal.SIGINT)
         assert terminal.read_until(lambda: terminal.process.poll() is not None)
     finally:
@@ -266,7 +268,7 @@ def test_agreement_of_two_files(label, tmp_path: Path) -> None:
     assert f"{count} passages labelled by both" in done.output
     assert f"they agree on {(count - 2) / count:.0%}" in done.output
     same = invoke("questions", "agreement", files[0], files[0])
-    assert "kappa is not defined, as both gave one label alone" in same.output
+    assert "kappa is not defined, because both used only one label" in same.output
     label("n\n" * 99, who="cy")  # a second annotator in the first file
     several = invoke("questions", "agreement", *files)
     assert (several.exit_code, "has labels of ada, cy" in several.output) == (2, True)
@@ -318,7 +320,7 @@ def test_kappa_at_its_ends() -> None:
 
 def test_a_label_that_is_none_is_refused(tmp_path: Path) -> None:
     write_lines(tmp_path / "q.jsonl", [{**QUESTIONS[0], "labels": [{"label": "maybe"}]}])
-    with pytest.raises(QuestionError, match="holds what is no label"):
+    with pytest.raises(QuestionError, match="has an entry that is not a label"):
         labels_of(load_questions(tmp_path / "q.jsonl")[0])
 
 

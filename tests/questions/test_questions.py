@@ -230,7 +230,7 @@ def test_gold_outside_the_corpus_is_reported() -> None:
     good = [asked("a.md", 10), asked("b.md", None), asked("moved.md", 2, ("b.md",))]
     assert check_sources(good, counts) == []
     assert check_sources([asked("a.md", 11), asked("c.md", 1), *good], counts) == [
-        "question 'a.md:11': line 11 lies past the end of a.md (10 lines)",
+        "question 'a.md:11': line 11 is past the end of a.md (10 lines)",
         "question 'c.md:1': the corpus has no file 'c.md'",
     ]
 
@@ -245,7 +245,7 @@ def test_only_whole_files_that_the_question_lists_may_be_absent() -> None:
     assert check_sources([asked("file", ["gone.md"])], {"a.md": 10}) == []
     for level, listed in (("span", ["gone.md"]), ("file", ["other.md"]), ("file", None), ("file", "gone.md")):
         assert check_sources([asked(level, listed)], {"a.md": 10}) == [error]
-    past = "question 'q': line 2 lies past the end of gone.md (1 lines)"
+    past = "question 'q': line 2 is past the end of gone.md (1 lines)"
     assert check_sources([asked("file", ["gone.md"])], {"a.md": 10, "gone.md": 1}) == [past]
 
 

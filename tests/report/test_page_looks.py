@@ -98,13 +98,14 @@ _SHRUNK = """[...document.querySelectorAll('.plot svg')].filter((each) => each.g
   .map((each) => each.getBoundingClientRect().width / Number(each.getAttribute('width')))
   .filter((share) => share < 0.85)"""
 
-#: Words of short names and headings that are broken over two lines.
+#: Words of short names and headings, and dates, that are broken over two lines.
 _BROKEN = """(() => {
   const found = [];
-  for (const cell of document.querySelectorAll('th, figcaption, h1, h2, .callout p, .cautions li, nav a')) {
+  const short = 'th, figcaption, h1, h2, .facts, .callout p, .cautions li, nav a';
+  for (const cell of document.querySelectorAll(short)) {
     const walker = document.createTreeWalker(cell, NodeFilter.SHOW_TEXT);
     for (let node = walker.nextNode(); node; node = walker.nextNode()) {
-      for (const { 0: word, index } of node.textContent.matchAll(/[A-Za-z]{2,24}/g)) {
+      for (const { 0: word, index } of node.textContent.matchAll(/[A-Za-z]{2,24}|[0-9-]{10}/g)) {
         const range = document.createRange();
         range.setStart(node, index);
         range.setEnd(node, index + word.length);

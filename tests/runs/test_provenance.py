@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import subprocess
+from importlib.util import find_spec
 from pathlib import Path
 
 import pytest
@@ -38,5 +39,6 @@ def test_the_machine_is_described_and_nobody_is_named() -> None:
     made = provenance.gather()
     assert made.cores >= 1
     assert made.memory_bytes > 0
-    assert {"numpy", "bm25s", "torch"} <= set(made.packages)
+    installed = {"torch"} if find_spec("torch") else set()
+    assert {"numpy", "bm25s"} | installed <= set(made.packages)
     assert str(Path.home()) not in str(made)

@@ -169,8 +169,8 @@ def test_queries_that_nobody_judged_change_nothing(folder: Path, tmp_path: Path)
     ("line", "message"),
     [
         ("q1 Q0 d1 1 0.5", "bad.run:2: 5 columns; a line is `query Q0 document rank score tag`"),
-        ("q1 Q0 d1 1 high x", "bad.run:2: 'high' is no number"),
-        ("q0 Q0 d1 2 1 x", "bad.run:2: the document 'd1' is there twice for the query 'q0'"),
+        ("q1 Q0 d1 1 high x", "bad.run:2: 'high' is not a number"),
+        ("q0 Q0 d1 2 1 x", "bad.run:2: the document 'd1' occurs twice for the query 'q0'"),
     ],
 )
 def test_a_wrong_line_is_named_by_file_and_number(

@@ -145,9 +145,9 @@ def test_tab_separated_qrels_with_a_header(tmp_path: Path) -> None:
     ("lines", "message"),
     [
         (["1 Q0 a 1 0.5"], ":1: 5 columns"),
-        (["1 Q0 a 1 0.5 x", "1 Q0 b 2 nan x"], ":2: 'nan' is no number"),
-        (["1 Q0 a 1 inf x"], ":1: 'inf' is no number"),
-        (["1 Q0 a 1 best x"], ":1: 'best' is no number"),
+        (["1 Q0 a 1 0.5 x", "1 Q0 b 2 nan x"], ":2: 'nan' is not a number"),
+        (["1 Q0 a 1 inf x"], ":1: 'inf' is not a number"),
+        (["1 Q0 a 1 best x"], ":1: 'best' is not a number"),
     ],
 )
 def test_lines_that_are_no_run_are_named(tmp_path: Path, lines: list[str], message: str) -> None:
@@ -156,7 +156,7 @@ def test_lines_that_are_no_run_are_named(tmp_path: Path, lines: list[str], messa
 
 
 def test_a_document_twice_is_refused(tmp_path: Path) -> None:
-    with pytest.raises(RunError, match=":2: the document 'a' is there twice for the query '1'"):
+    with pytest.raises(RunError, match=":2: the document 'a' occurs twice for the query '1'"):
         read_trec(write(tmp_path / "run", "1 Q0 a 1 2 x", "1 Q0 a 2 1 x"))
     with pytest.raises(InputError, match=":2: 'a' is judged twice"):
         read_qrels(write(tmp_path / "qrels", "1 0 a 1", "1 0 a 0"))
@@ -170,5 +170,5 @@ def test_unreadable_and_empty_files_are_errors(tmp_path: Path) -> None:
         read_trec(tmp_path / "binary")
     with pytest.raises(InputError, match="judges nothing"):
         read_qrels(write(tmp_path / "empty"))
-    with pytest.raises(InputError, match=r"'1\.5' is no whole number"):
+    with pytest.raises(InputError, match=r"'1\.5' is not a whole number"):
         read_qrels(write(tmp_path / "qrels", "1 0 a 1.5"))

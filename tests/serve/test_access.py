@@ -156,7 +156,7 @@ def test_an_address_is_answered_to_by_its_name_alone() -> None:
     access = access_for("192.168.1.2", token=TOKEN, allowed_hosts=("Docs.example",))
     assert access.hosts == ("192.168.1.2", "docs.example")
     assert not access.answers_host(["localhost"])
-    with pytest.raises(UsageError, match="under which name"):
+    with pytest.raises(UsageError, match="needs the host name"):
         access_for("0.0.0.0", token=TOKEN)
 
 

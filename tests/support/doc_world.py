@@ -106,7 +106,8 @@ def qdrant_points(checkout: Path) -> list[models.PointStruct]:
 
 def fill_qdrant(folder: Path, points: list[models.PointStruct]) -> None:
     """The collection ``docs`` of qdrant-client's local mode."""
-    client = QdrantClient(path=str(folder))
+    # Without this option qdrant-client opens a database that it never closes; Python 3.13 warns of it.
+    client = QdrantClient(path=str(folder), force_disable_check_same_thread=True)
     client.create_collection("docs", models.VectorParams(size=384, distance=models.Distance.COSINE))
     client.upsert("docs", points)
     client.close()

@@ -71,7 +71,10 @@ class FactsTask:
 
 
 def _loaded() -> bool:
-    import torch
+    try:
+        import torch
+    except ModuleNotFoundError:  # there is no build without CUDA for this version of Python
+        return False
 
     from branchrank.execution.threads import limit_torch
 

@@ -52,7 +52,8 @@ def sparse_of(text: str) -> tuple[list[int], list[float]]:
 
 def local_mode(folder: Path, kind: str) -> list[str]:
     """A collection of qdrant-client's local mode; the flags that name it."""
-    client = QdrantClient(path=str(folder))
+    # Without this option qdrant-client opens a database that it never closes; Python 3.13 warns of it.
+    client = QdrantClient(path=str(folder), force_disable_check_same_thread=True)
     size = models.VectorParams(size=64, distance=models.Distance.COSINE)
     named = kind == "hybrid"
     client.create_collection(
@@ -372,7 +373,7 @@ def with_tokens(place: str, tmp_path: Path, server: FakeQdrant, tokens: list[Any
         points = {n: {"id": n, "vector": each, "payload": payload(n)} for n, each in enumerate(vectors)}
         server.collections = {"theirs": {"layout": {"vectors": layout}, "points": points}}
         return ["--qdrant-url", server.url]
-    client = QdrantClient(path=str(tmp_path / "qdrant"))
+    client = QdrantClient(path=str(tmp_path / "qdrant"), force_disable_check_same_thread=True)
     client.create_collection(
         "theirs",
         vectors_config={

@@ -69,6 +69,15 @@ def test_relatives() -> None:
         assert TREE.height(node.id) == max(below, default=0)
 
 
+def test_a_subtree_is_a_range_of_rows() -> None:
+    def below(key: str) -> list[str]:
+        return [key, *(each for child in TREE.node(key).children for each in below(child))]
+
+    keys = list(TREE.table.ids)
+    for row, key in enumerate(keys):
+        assert keys[row : TREE.rows.ends[row]] == below(key)
+
+
 def test_unknown_ids_and_sources() -> None:
     with pytest.raises(KeyError):
         TREE.node("x")

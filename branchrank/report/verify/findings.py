@@ -55,7 +55,9 @@ def compare_csv(name: str, found: str | None, expected: str) -> list[Finding]:
                 place = f"line {number} ({our[0]}), column {heading}"
                 message = f"is {their_cell!r}, should be {our_cell!r}"
                 findings.append(Finding(file=name, place=place, message=message))
-    return some(name, findings) or [Finding(file=name, place="", message="is not written as it should be")]
+    return some(name, findings) or [
+        Finding(file=name, place="", message="is not formatted as this version writes it")
+    ]
 
 
 def _other_columns(header: list[list[str]], ours: list[str]) -> str:

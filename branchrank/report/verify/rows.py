@@ -38,7 +38,7 @@ def check_rows(run: RunData) -> list[Finding]:
         for repeat in range(min(predictor.repeats, len(rows) + 1))
     }
     findings = some(names.ROWS, [row_finding(key, "is missing") for key in sorted(wanted - found.keys())])
-    findings += [row_finding(key, "is there twice") for key, count in found.items() if count > 1]
+    findings += [row_finding(key, "occurs twice") for key, count in found.items() if count > 1]
     findings += [row_finding(key, "was not asked for") for key in found.keys() - wanted]
     questions = run.scores.questions
     filters = read_filters(record.filters)

@@ -263,8 +263,8 @@ _PLAN = (
     Mutant(
         "candidate-files-not-produced",
         "branchrank/ranking/expansion.py",
-        "_best_files(nodes.files[started].tolist(), start.scores)[:file_roots]:",
-        "_best_files(nodes.files[started].tolist(), start.scores)[:0]:",
+        "in best[:file_roots]:",
+        "in best[:0]:",
         (f"{PLAN}::TestStageAVectorShortlist::test_output_candidate_nodes_and_candidate_files",),
     ),
     Mutant(

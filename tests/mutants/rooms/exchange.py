@@ -66,6 +66,13 @@ MUTANTS = (
         (f"{TEST_LATEX}::test_a_runs_report_has_a_latex_table",),
     ),
     Mutant(
+        "latex-of-datasets-without-denominators",
+        LATEX,
+        """{', '.join(asked)}""",
+        """{', '.join(found.datasets)}""",
+        ("tests/report/test_datasets.py::test_the_table_as_latex",),
+    ),
+    Mutant(
         "latex-bold-is-the-lowest",
         TABLE,
         "system.means[measure].value >= max(",

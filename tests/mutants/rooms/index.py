@@ -47,6 +47,20 @@ MUTANTS = (
         (f"{TEST_OPENING}::test_no_record_is_decoded_until_it_is_asked_for",),
     ),
     Mutant(
+        "documents-opened-at-opening",
+        "branchrank/index/corpus_changes.py",
+        "discover(root, workspace.exclude, states)",
+        "discover(root, workspace.exclude)",
+        (f"{TEST_OPENING}::test_documents_of_an_unchanged_corpus_are_not_opened",),
+    ),
+    Mutant(
+        "tree-of-objects",
+        "branchrank/index/tree_file.py",
+        "    return Tree.opened(nodes, links)",
+        "    return Tree(nodes.values())",
+        (f"{TEST_OPENING}::test_moving_in_the_tree_decodes_no_node",),
+    ),
+    Mutant(
         "token-vectors-of-another-precision-copied",
         "branchrank/index/token_vectors.py",
         "if manifest.settings.token_vectors != precision:",
@@ -104,14 +118,14 @@ MUTANTS = (
     ),
     Mutant(
         "changed-files-of-the-same-size-unnoticed",
-        READER,
+        "branchrank/index/corpus_changes.py",
         "elif file.size != entry.size or (",
         "elif file.size != entry.size and (",
         (f"{TEST_BUILD}::test_only_a_changed_document_is_embedded_again",),
     ),
     Mutant(
         "excludes-unchecked",
-        READER,
+        "branchrank/index/corpus_changes.py",
         "if manifest.exclude != workspace.exclude:",
         "if False:",
         (f"{TEST_BUILD}::test_an_exclude_is_part_of_the_index",),

@@ -157,8 +157,8 @@ MUTANTS = (
     Mutant(
         "preceding-sibling-preferred",
         AROUND,
-        "[*range(1, count + 1), *range(-1, -count - 1, -1)]",
-        "[*range(-1, -count - 1, -1), *range(1, count + 1)]",
+        "[*range(1, siblings + 1), *range(-1, -siblings - 1, -1)]",
+        "[*range(-1, -siblings - 1, -1), *range(1, siblings + 1)]",
         (
             "tests/ranking/test_neighbourhood.py::test_of_two_siblings_at_the_same_distance_the_following_one_comes_first",
         ),
@@ -166,8 +166,8 @@ MUTANTS = (
     Mutant(
         "file-roots-of-the-worst-files",
         "branchrank/ranking/expansion.py",
-        "key=lambda entry: (-entry[1], entry[0])",
-        "key=lambda entry: (entry[1], entry[0])",
+        "key=lambda entry: (-entry[1], ties[entry[0]])",
+        "key=lambda entry: (entry[1], ties[entry[0]])",
         (f"{TEST_TREE}::test_file_roots_come_from_the_best_files_first",),
     ),
     Mutant(

@@ -96,8 +96,8 @@ MUTANTS = (
     Mutant(
         "ties-by-row-not-by-id",
         "branchrank/stores/strings.py",
-        "ties[order] = np.arange(len(order), dtype=np.int32)",
-        "ties[:] = np.arange(len(order), dtype=np.int32)",
+        "places[order] = np.arange(len(order), dtype=np.int32)",
+        "places[:] = np.arange(len(order), dtype=np.int32)",
         (f"{TEST_VECTORS}::test_equal_scores_come_by_id_also_at_the_cut",),
     ),
     Mutant(

@@ -1,0 +1,264 @@
+"""Writes ``docs/results/scale.md`` from the results of ``benchmarks/scale.py``."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from itertools import pairwise
+from pathlib import Path
+from typing import Any
+
+Result = dict[str, Any]
+
+DIMENSION = 384
+_GB = 1e9
+_MISSING = "not measured"
+
+_HEAD = """# How far one machine goes
+
+```console
+$ python benchmarks/scale.py --sizes 10000 100000 1000000 --folder FOLDER --write
+```
+
+Documents and vectors are synthetic and seeded: about 550 characters a chunk, 20 chunks a document, 384
+dimensions, and no model runs. {machine} Memory and CPU time hardly depend on other work on the machine, wall
+times do.
+
+- **Build**: CPU seconds of one process, the embedding cache and all files included, the model's own time not.
+- **Memory**: the peak of the process (`VmHWM`), in which mapped pages of the index count, too.
+- **Open**: the least of five, with the comparison of every document's size and time, and without it.
+- **Queries**: one at a time, no memo, the query's vector at no cost; 100 questions after three.
+"""
+
+
+def write_page(result: Result, path: Path) -> None:
+    """Write the page."""
+    sizes = {
+        int(size): found for size, found in sorted(result["sizes"].items(), key=lambda item: int(item[0]))
+    }
+    parts = [
+        _HEAD.format(machine=_machine(result["machine"])),
+        "## Measured\n",
+        *_measured(sizes),
+        *_floors(sizes, result["floors"]),
+        *_growth(sizes),
+        *_projected(sizes, result["model"]),
+        *_further(sizes),
+        *_profiles(result),
+    ]
+    path.write_text("\n".join(parts), encoding="utf-8")
+
+
+def _table(head: Sequence[str], rows: Iterable[Sequence[str]]) -> str:
+    lines = [head, ["---"] * len(head), *rows]
+    return "\n".join(f"| {' | '.join(line)} |" for line in lines) + "\n"
+
+
+def _machine(machine: Result) -> str:
+    memory = machine["memory_bytes"] / 2**30
+    return f"The machine has {machine['cores']} cores and {memory:.0f} GiB of memory; {machine['date']}."
+
+
+def _measured(sizes: dict[int, Result]) -> list[str]:
+    columns = [f"{size:,} chunks" for size in sizes]
+    each = list(sizes.values())
+
+    def row(name: str, *path: str, form: str = "{:.1f}", scale: float = 1.0) -> list[str]:
+        return [name, *(_shown(found, path, form, scale) for found in each)]
+
+    stages = ("discover", "read", "write", "embed", "calibrate", "vectors", "chroma", "bm25", "digests")
+    build = [
+        ["vector stores", *(_stores(found) for found in each)],
+        row("build, CPU s", "build", "cpu_seconds"),
+        *(row(f"of it {stage}", "build", "cpu_by_stage", stage) for stage in stages),
+        row("build, wall s under load", "build", "seconds", form="{:.0f}"),
+        row("memory of the build, GB", "build", "own_peak_bytes", form="{:.2f}", scale=_GB),
+        row("the index on disk, GB", "disk_bytes", form="{:.2f}", scale=_GB),
+        row("the embedding cache on disk, GB", "cache_bytes", form="{:.2f}", scale=_GB),
+    ]
+    query = [
+        row("open, ms", "open", "seconds", scale=1e-3),
+        row("open without the comparison of documents, ms", "open", "without_corpus_check", scale=1e-3),
+        row("memory once opened, GB", "open", "opened_bytes", form="{:.2f}", scale=_GB),
+        row("first query by `local` with exact search, ms", "open", "first_query_seconds", scale=1e-3),
+        row("first query by `hybrid`, ms", "query", "hybrid_first_seconds", scale=1e-3),
+    ]
+    names = {"bm25": "BM25", "exact": "exact search", "local exact": "`local`", "hybrid exact": "`hybrid`"}
+    for key, name in names.items():
+        query.append([f"{name}, p50 / p95 ms", *(_percentiles(found, "query", key) for found in each)])
+        query.append(row(f"{name}, CPU ms", "query", key, "cpu_ms", form="{:.2f}"))
+    for key, name in {"chroma": "Chroma", "local chroma": "`local` with Chroma"}.items():
+        query.append([f"{name}, p50 / p95 ms", *(_percentiles(found, "chroma", key) for found in each)])
+    query += [
+        row("recall@10 of Chroma against exact search", "chroma", "recall@10", form="{:.3f}"),
+        row(
+            "memory of queries with exact search, GB",
+            "query",
+            "with_hybrid_peak_bytes",
+            form="{:.2f}",
+            scale=_GB,
+        ),
+        row("memory of queries with Chroma, GB", "chroma", "own_peak_bytes", form="{:.2f}", scale=_GB),
+        row("load average before the queries", "query", "load"),
+    ]
+    return [
+        _table(["build", *columns], build),
+        _table(["open and query", *columns], query),
+        *_benchmark(sizes),
+    ]
+
+
+def _stores(found: Result) -> str:
+    return "exact and Chroma" if found.get("store") == "chroma" else "exact, memory-mapped"
+
+
+def _benchmark(sizes: dict[int, Result]) -> list[str]:
+    texts = []
+    for size, found in sizes.items():
+        if bench := found.get("benchmark"):
+            texts.append(
+                f"A benchmark of {bench['questions']} questions with `local`, `hybrid` and `pageindex` over "
+                f"{size:,} chunks took {bench['cpu_seconds']:.0f} CPU seconds and "
+                f"{bench['own_peak_bytes'] / _GB:.2f} GB of memory.\n"
+            )
+        if jobs := found.get("jobs"):
+            texts.append(
+                f"Reading, chunking and counting the words of {size:,} chunks took {jobs['1']:.1f} s in one "
+                f"process and {jobs['2']:.1f} s with `--jobs 2`, {jobs['1'] / jobs['2']:.2f} times as fast, "
+                f"with a load average of {jobs['load']:.1f}.\n"
+            )
+    return texts
+
+
+def _shown(found: Result, path: Sequence[str], form: str, scale: float) -> str:
+    value: Any = found
+    for key in path:
+        value = value.get(key) if isinstance(value, dict) else None
+    return _MISSING if value is None else form.format(value / scale)
+
+
+def _percentiles(found: Result, step: str, key: str) -> str:
+    timed = found.get(step, {}).get(key)
+    return _MISSING if timed is None else f"{timed['p50_ms']:.1f} / {timed['p95_ms']:.1f}"
+
+
+def _floors(sizes: dict[int, Result], floors: Result) -> list[str]:
+    """What the hardware needs at least, measured in the same run, beside what was measured."""
+    rows = []
+    for size, found in sizes.items():
+        chunks = found.get("build", {}).get("chunks", size)
+        if "query" in found:
+            floor = 1000 * 4 * DIMENSION * chunks / floors["memory"]
+            taken = found["query"]["exact"]["p50_ms"]
+            rows.append((size, "exact search: read every vector", floor, taken, "ms"))
+        if "open" in found:
+            floor = 1000 * found["build"]["documents"] * floors["stat_seconds"]
+            rows.append((size, "open: one `stat` per document", floor, 1000 * found["open"]["seconds"], "ms"))
+        if "build" in found:
+            floor = found["disk_bytes"] / floors["disk_write"] + found["disk_bytes"] / floors["sha256"]
+            taken = sum(
+                found["build"]["cpu_by_stage"].get(stage, 0) for stage in ("write", "vectors", "digests")
+            )
+            rows.append((size, "write and digest the index", floor, taken, "s"))
+    intro = (
+        f"Memory is read at {floors['memory'] / _GB:.1f} GB/s, the disk is written at "
+        f"{floors['disk_write'] / _GB:.2f} GB/s, SHA-256 takes {floors['sha256'] / _GB:.2f} GB/s, one `stat` "
+        f"{1e6 * floors['stat_seconds']:.1f} µs; each is the best of five in the same run.\n"
+    )
+    shown = (
+        [f"{size:,}", what, f"{floor:.2f} {unit}", f"{taken:.2f} {unit}", f"{taken / floor:.1f}"]
+        for size, what, floor, taken, unit in rows
+    )
+    return ["## Physical floors\n", intro, _table(["chunks", "what", "floor", "measured", "ratio"], shown)]
+
+
+def _growth(sizes: dict[int, Result]) -> list[str]:
+    """The cost of each further question and chunk, from neighbouring sizes."""
+    rows = []
+    known = [(size, found) for size, found in sizes.items() if "build" in found]
+    for (size, small), (larger, large) in pairwise(known):
+        more = large["build"]["chunks"] - small["build"]["chunks"]
+        cpu = sum(_without_chroma(large)) - sum(_without_chroma(small))
+        memory = large["build"]["own_peak_bytes"] - small["build"]["own_peak_bytes"]
+        row = [f"{size:,} to {larger:,}", f"{1e3 * cpu / more:.2f} ms", f"{memory / more:,.0f} bytes"]
+        if "query" in small and "query" in large:
+            query = large["query"]["local exact"]["cpu_ms"] - small["query"]["local exact"]["cpu_ms"]
+            row.append(f"{1e6 * query / more:.0f} ns")
+        else:
+            row.append(_MISSING)
+        rows.append(row)
+    head = ["from", "build without Chroma, CPU", "memory of the build", "each query by `local`, CPU"]
+    return ["## The cost of a further chunk\n", _table(head, rows)]
+
+
+def _without_chroma(found: Result) -> Iterable[float]:
+    stages: dict[str, float] = found["build"]["cpu_by_stage"]
+    return (seconds for stage, seconds in stages.items() if stage != "chroma")
+
+
+def _projected(sizes: dict[int, Result], model: Result) -> list[str]:
+    """The model's time, which is calculated."""
+    rate = model["texts_per_second"]
+    rows = [
+        [
+            f"{size:,}",
+            f"{found.get('build', {}).get('chunks', size):,}",
+            f"{_hours(found, size, rate):.1f} hours",
+        ]
+        for size, found in sizes.items()
+    ]
+    text = (
+        f"Calculated, not measured: {model['name']} embedded {rate:.0f} texts of 84 words per second in this "
+        "run, and its time is proportional to the number of texts.\n"
+    )
+    return ["## Projected: the model\n", text, _table(["size", "texts", "embedding on this machine"], rows)]
+
+
+def _hours(found: Result, size: int, rate: float) -> float:
+    return float(found.get("build", {}).get("chunks", size) / rate / 3600)
+
+
+def _further(sizes: dict[int, Result]) -> list[str]:
+    rows = [
+        [
+            f"{size:,}",
+            *(f"{found['query'][f'{name} exact']['cpu_ms']:.1f} ms" for name in ("local", "hybrid")),
+        ]
+        for size, found in sizes.items()
+        if "query" in found
+    ]
+    head = ["chunks", "each further question by `local`", "by `hybrid`"]
+    text = "CPU time with exact search, without the query's embedding and without an LLM.\n"
+    return ["## The cost of a further question\n", text, _table(head, rows)]
+
+
+def _profiles(result: Result) -> list[str]:
+    """Where the time goes, under the profiler; with an earlier version beside it if it was measured."""
+    sides = {"before": result.get("before"), "now": _profiled(result)}
+    found = {side: profile for side, profile in sides.items() if profile}
+    if not found:
+        return []
+    rows = []
+    for what in next(iter(found.values())):
+        for side, profile in found.items():
+            if not isinstance(profile.get(what), dict):
+                continue
+            most = ", ".join(
+                f"`{name}` {seconds:.2f} s" for name, _, seconds in profile[what]["functions"][:3]
+            )
+            calls = f"{profile[what]['calls']:,}"
+            rows.append([what, side, f"{profile[what]['seconds']:.1f}", calls, most])
+    head = ["what", "version", "seconds under cProfile", "calls", "most time of their own"]
+    return ["## Profiles\n", _PROFILE_TEXT, _table(head, rows)]
+
+
+_PROFILE_TEXT = """At the smallest size above. The profiler makes calls of Python functions slower; the
+numbers of calls are exact. *before* is the version that loaded the tree as objects.
+"""
+
+
+def _profiled(result: Result) -> Result | None:
+    for found in result["sizes"].values():
+        if "profile" in found:
+            profile: Result = found["profile"]
+            return profile
+    return None

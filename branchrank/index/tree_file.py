@@ -1,0 +1,58 @@
+"""The links of an index's tree, in ``lookup/tree.npy``: opening the tree reads nothing, whatever its size.
+
+An index of a version that did not write this file has the same nodes; their links are computed on first use.
+"""
+
+from __future__ import annotations
+
+from functools import partial
+from pathlib import Path
+
+import msgspec
+import numpy as np
+
+from branchrank.artifacts import NOT_JSON, atomic_writer
+from branchrank.errors import ArtifactError
+from branchrank.index.records_file import LOOKUP, RecordsFile
+from branchrank.records import Node
+from branchrank.safe_open import open_beneath
+from branchrank.stores.arrays import mapped_arrays, write_arrays
+from branchrank.tree.navigate import Tree
+from branchrank.tree.rows import Rows, TreeRows
+
+TREE = f"{LOOKUP}/tree.npy"
+
+
+class _Depth(msgspec.Struct):
+    """The part of a node that its links are computed from."""
+
+    depth: int
+
+
+def write_links(directory: Path, nodes: RecordsFile[Node], depths: Rows) -> None:
+    """Write the links of a generation's nodes. Raises :class:`~branchrank.errors.StorageError`."""
+    links = TreeRows.of(depths, nodes.source_rows, nodes.line_starts)
+    with atomic_writer(directory / TREE) as stream:
+        write_arrays(stream, links)
+
+
+def open_tree(directory: Path, nodes: RecordsFile[Node]) -> Tree:
+    """The tree of a generation. Raises :class:`~branchrank.errors.ArtifactError` if its file is damaged."""
+    try:
+        links = TreeRows(*mapped_arrays(partial(open_beneath, directory), TREE, len(TreeRows._fields)))
+        _check(links, len(nodes))
+    except FileNotFoundError:
+        depths = np.array([each.depth for each in nodes.decoded_as(_Depth)], dtype=np.int32)
+        links = TreeRows.of(depths, nodes.source_rows, nodes.line_starts)
+    except (OSError, ValueError, *NOT_JSON) as error:
+        raise ArtifactError(
+            f"cannot read {directory / TREE}: {error}", remedy="rebuild the index: branchrank index"
+        ) from error
+    return Tree.opened(nodes, links)
+
+
+def _check(links: TreeRows, count: int) -> None:
+    """Raise ``ValueError`` unless the arrays fit together. Reads only their shapes."""
+    shapes = [array.shape for array in links]
+    if {array.dtype for array in links} != {np.dtype(np.int32)} or shapes != [(count,)] * 5 + [(count + 1,)]:
+        raise ValueError(f"its arrays do not fit to {count} nodes: {shapes}")

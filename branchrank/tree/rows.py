@@ -1,0 +1,137 @@
+"""The links of a tree as arrays, which can be mapped from a file.
+
+1. A node's row is its place in pre-order, so a subtree is a range of rows.
+2. The rows are also listed by parent, then by source, then by first line. In this list the children of a node
+   follow each other, and so do those of one file, in the order of their lines.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from types import MappingProxyType
+from typing import NamedTuple, Protocol
+
+import numpy as np
+from numpy.typing import NDArray
+
+from branchrank.records import Node
+
+Rows = NDArray[np.int32]
+
+
+class TreeRows(NamedTuple):
+    """The links of ``n`` nodes; every array has the shape ``(n,)``, except ``children`` with ``(n + 1,)``.
+
+    ``depths`` are the levels below the root. ``parents`` are rows, -1 for the root. The subtree of row ``r``
+    is the range ``r`` to ``ends[r] - 1``. ``families`` lists the rows as above, ``places`` is its inverse,
+    and the children of row ``r`` are ``families[children[r] : children[r + 1]]``.
+    """
+
+    depths: Rows
+    parents: Rows
+    ends: Rows
+    families: Rows
+    places: Rows
+    children: Rows
+
+    @classmethod
+    def of(cls, depths: Rows, sources: Rows, lines: Rows) -> TreeRows:
+        """The links of nodes in pre-order, by their depths, the numbers of their sources and first lines."""
+        count = len(depths)
+        parents = np.full(count, -1, dtype=np.int32)
+        ends = np.full(count, count, dtype=np.int32)
+        above = np.empty(0, dtype=np.intp)
+        for depth in range(int(depths.max(initial=-1)) + 1):
+            rows = np.flatnonzero(depths == depth)
+            if depth:
+                parents[rows] = above[np.searchsorted(above, rows) - 1]
+            higher = np.append(np.flatnonzero(depths <= depth), count)
+            ends[rows] = higher[np.searchsorted(higher, rows) + 1]
+            above = rows
+        families = np.lexsort((lines, sources, parents)).astype(np.int32)
+        places = np.empty_like(families)
+        places[families] = np.arange(count, dtype=np.int32)
+        children = np.searchsorted(parents[families], np.arange(count + 1)).astype(np.int32)
+        return cls(depths, parents, ends, families, places, children)
+
+    def children_of(self, row: int) -> list[int]:
+        """The rows of a node's children, in pre-order."""
+        found: list[int] = np.sort(self.families[self.children[row] : self.children[row + 1]]).tolist()
+        return found
+
+
+class NodeTable(Protocol):
+    """The nodes of a tree in pre-order, with the columns that links are made from.
+
+    ``source_rows`` numbers the source of each node, -1 for none. ``line_starts`` and ``line_ends`` are its
+    first and last own line, 0 for none. ``ties`` is its place in the order of the ids.
+    """
+
+    @property
+    def ids(self) -> Sequence[str]: ...
+
+    @property
+    def ties(self) -> Rows: ...
+
+    @property
+    def source_rows(self) -> Rows: ...
+
+    @property
+    def line_starts(self) -> Rows: ...
+
+    @property
+    def line_ends(self) -> Rows: ...
+
+    @property
+    def mapping(self) -> Mapping[str, Node]:
+        """Every node by id."""
+
+    def at(self, row: int) -> Node:
+        """The node in a row."""
+
+    def row(self, identifier: str) -> int:
+        """The row of a node. Raises ``KeyError`` if the id is unknown."""
+
+    def in_source(self, source: str) -> Rows:
+        """The rows of a source's nodes."""
+
+    def stream(self) -> Iterator[Node]:
+        """Every node in pre-order; none is kept."""
+
+
+class NodeList:
+    """A :class:`NodeTable` of nodes in memory, which are given in pre-order."""
+
+    def __init__(self, nodes: dict[str, Node]) -> None:
+        self.mapping: Mapping[str, Node] = MappingProxyType(nodes)
+        self.ids = tuple(nodes)
+        self._nodes = tuple(nodes.values())
+        self._rows = {identifier: row for row, identifier in enumerate(nodes)}
+        self.ties = _column(range(len(nodes)))
+        self.ties[[self._rows[identifier] for identifier in sorted(nodes)]] = _column(range(len(nodes)))
+        self._sources = {"": -1}
+        for node in self._nodes:
+            self._sources.setdefault(node.source, len(self._sources) - 1)
+        self.source_rows = _column([self._sources[node.source] for node in self._nodes])
+        self.line_starts = _column([node.line_start or 0 for node in self._nodes])
+        self.line_ends = _column([node.own_line_end or 0 for node in self._nodes])
+
+    def at(self, row: int) -> Node:
+        """The node in a row."""
+        return self._nodes[row]
+
+    def row(self, identifier: str) -> int:
+        """The row of a node. Raises ``KeyError`` if the id is unknown."""
+        return self._rows[identifier]
+
+    def in_source(self, source: str) -> Rows:
+        """The rows of a source's nodes."""
+        return np.flatnonzero(self.source_rows == self._sources.get(source, -2)).astype(np.int32)
+
+    def stream(self) -> Iterator[Node]:
+        """Every node in pre-order."""
+        return iter(self._nodes)
+
+
+def _column(values: Sequence[int]) -> Rows:
+    return np.array(values, dtype=np.int32)
