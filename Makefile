@@ -58,7 +58,7 @@ axe: setup
 # What takes too long for each change; CONTRIBUTING.md has its parts and what each takes. The counts of faults,
 # secrets, sockets, fuzzing and damaged files go to build/harness/. Meant to stay under 80 minutes on two cores.
 test-full: setup
-	$(BIN)/python -m pytest -m full -n 2 --dist load
+	$(BIN)/python -m pytest -m full -n 2 --dist worksteal --durations=30
 	$(MAKE) test-corpora
 	PYTHONPATH=tests $(BIN)/python -m mutants --room faults security --sample 60
 

@@ -9,7 +9,7 @@
 5. Recovery is the time from the end of the load until a lone request takes at most twice as long as the
    median of 20 lone requests before the load.
 
-    python benchmarks/http_load.py [--seconds 60] [--write]
+    python -m benchmarks.http_load [--seconds 60] [--write]
 
 The loads: 8 clients and 50 clients with the default settings, and 50 clients where 10 queries may wait.
 """

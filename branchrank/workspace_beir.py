@@ -103,7 +103,7 @@ def beir_plan(
     _check(planned)
     if _is_large(planned, len(made.questions)):
         run_settings["benchmark.rows"] = "compact"
-        notify("note: the run is large: its rows are compressed, rows.jsonl.zst (--rows plain: rows.jsonl)")
+        notify("note: its rows are compressed, because the run is large; --rows plain writes rows.jsonl")
     Workspace.build(folder, place, settings=index, notify=notify, progress=progress).close()
     write_questions(questions, made.questions)
     return plan(WorkspaceFolder.open(place, flags={**kept, **run_settings}, notify=notify))

@@ -59,7 +59,7 @@ def latency_pass(
 
 
 def _medians(asked: Iterable[Sequence[Timing]]) -> list[Timing]:
-    """Keep, for each predictor and question, the answer with the median total; of two, the lower one."""
+    """Keep, for each predictor and question, the answer with the median total (of two, the lower)."""
     found: dict[tuple[str, str], list[Sequence[Timing]]] = {}
     for answer in asked:
         found.setdefault((answer[0].predictor, answer[0].question_id), []).append(answer)

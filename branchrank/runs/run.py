@@ -294,13 +294,15 @@ def _check(run: RunData) -> None:
         raise RunError(f"{path} names no predictor or no question")
     golds = {question.id: len(question.gold) for question in run.asked}
     rows = run.directory / run.record.rows_file
+    known = {each.name for each in run.record.predictors}
     for row in run.rows:
+        if row.predictor not in known:
+            raise RunError(f"{rows}: a row of the unknown predictor {row.predictor!r}")
         if row.question_id not in golds:
             raise RunError(f"{rows}: a row of the unknown question {row.question_id!r}")
         if any(hit.gold is not None and hit.gold >= golds[row.question_id] for hit in row.hits):
             raise RunError(f"{rows}: a hit of {row.question_id!r} covers gold that it does not have")
     if not run.rows:
         raise RunError(f"{rows} holds no row")
-    known = {each.name for each in run.record.predictors}
     if len(known) < len(run.record.predictors) or len(set(run.record.question_ids)) < len(run.asked):
         raise RunError(f"{path} names a predictor or a question twice")

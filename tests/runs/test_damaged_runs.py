@@ -171,6 +171,7 @@ DAMAGES: dict[str, Damage] = {
     "negative repeats": predictors(repeats=-1),
     "a row of another type": content(names.ROWS, b"[]\n"),
     "a row of an unknown question": lines(names.ROWS, lambda row: row | {"question_id": "unknown"}),
+    "a row of a predictor without a name": lines(names.ROWS, lambda row: row | {"predictor": ""}),
     "a row of an unknown predictor": lines(names.ROWS, lambda row: row | {"predictor": "unknown"}),
     "a huge repeat": lines(names.ROWS, lambda row: row | {"repeat": 10**15}),
     "a negative repeat": lines(names.ROWS, lambda row: row | {"repeat": -1}),
