@@ -1,4 +1,4 @@
-"""``benchmarks/coverage.py``, briefly: intervals hold, tests and verdicts keep their level."""
+"""``benchmarks/interval_coverage.py``, briefly: intervals hold, tests and verdicts keep their level."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ SAMPLES = 400
 
 @pytest.fixture(scope="module")
 def coverage() -> ModuleType:
-    path = Path(__file__).parents[2] / "benchmarks" / "coverage.py"
+    path = Path(__file__).parents[2] / "benchmarks" / "interval_coverage.py"
     spec = importlib.util.spec_from_file_location("benchmark_of_coverage", path)
     assert spec is not None
     assert spec.loader is not None

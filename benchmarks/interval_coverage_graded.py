@@ -1,7 +1,7 @@
 """How often the interval of a difference holds for graded measures: AP and nDCG on few queries.
 
-    python benchmarks/coverage_graded.py                  # every cell; about 2 minutes
-    python benchmarks/coverage_graded.py --samples 300    # quicker, noisier
+    python benchmarks/interval_coverage_graded.py                  # every cell; about 2 minutes
+    python benchmarks/interval_coverage_graded.py --samples 300    # quicker, noisier
 
 1. Both systems' scores are beta-distributed and correlated (a Gaussian copula); either may find nothing and
    score 0, and a share of the queries are ties. Each query is a page of its own. In half of the cells both
@@ -19,7 +19,7 @@ import argparse
 from typing import NamedTuple
 
 import numpy as np
-from coverage_shares import Floats, beside_verdicts, holds, padded, rejected, short, table, width
+from interval_coverage_shares import Floats, beside_verdicts, holds, padded, rejected, short, table, width
 
 from branchrank.measures.clustering import PageTotals
 from branchrank.measures.intervals import difference_bounds

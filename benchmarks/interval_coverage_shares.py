@@ -1,4 +1,4 @@
-"""What the simulations of intervals count, and their tables: for coverage.py and coverage_graded.py."""
+"""What the simulations of intervals count, and their tables; ``interval_coverage*.py`` share it."""
 
 from __future__ import annotations
 

@@ -1,7 +1,7 @@
 """How often intervals hold the true value, tests reject a true null, and planned power arrives.
 
-    python benchmarks/coverage.py                  # every cell; about 5 minutes
-    python benchmarks/coverage.py --samples 300    # quicker, noisier
+    python benchmarks/interval_coverage.py                  # every cell; about 5 minutes
+    python benchmarks/interval_coverage.py --samples 300    # quicker, noisier
 
 1. Questions lie on pages as those of the bundled sample (154 on 29) or of a set of questions on Symfony's
    documentation (100 on 83): n of them are drawn, beyond those more are added to the same pages.
@@ -21,7 +21,7 @@
    Cells whose test rejects in more than 5% of them are drawn again, with ten times as many other samples.
 6. Last come the intervals of a few differing questions, each on a page of its own, padded and now.
 
-``benchmarks/coverage_graded.py`` does the same for AP and nDCG on few queries.
+``benchmarks/interval_coverage_graded.py`` does the same for AP and nDCG on few queries.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ import argparse
 from typing import NamedTuple
 
 import numpy as np
-from coverage_shares import (
+from interval_coverage_shares import (
     ALPHA,
     Bounds,
     Floats,
