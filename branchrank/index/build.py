@@ -201,7 +201,9 @@ def _write(
         write_record(generation / MANIFEST, manifest)
     chroma_digests = _chroma_digests(generation)
     with storage_errors(generation):
-        write_stamps(generation, [*manifest.digests, *(f"{CHROMA}/{name}" for name in chroma_digests)])
+        write_stamps(
+            generation, [MANIFEST, *manifest.digests, *(f"{CHROMA}/{name}" for name in chroma_digests)]
+        )
     report = BuildReport(
         created_at=datetime.now(UTC).isoformat(timespec="seconds"),
         seconds={stage: round(value, 3) for stage, value in seconds.items()},
@@ -213,6 +215,7 @@ def _write(
         modified_ns={file.source: file.mtime_ns for file in contents.files},
         notes=contents.notes,
         token_texts=len(vectors),
+        manifest_digest=digest_file(generation / MANIFEST),
     )
     write_record(generation / BUILD, report)
 

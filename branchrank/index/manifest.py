@@ -89,7 +89,7 @@ class BuildReport(Record, frozen=True, kw_only=True):
     computed, ``reused`` ones came from the cache; the token vectors of ``token_texts`` were computed.
     ``modified_ns`` is each file's modification time when it was read. ``collection`` names the Chroma
     collection; ``chroma_digests`` are the digests of those of its files that Chroma does not change when it
-    only reads.
+    only reads. ``manifest_digest`` is the SHA-256 of the manifest, empty in indexes of older versions.
     """
 
     created_at: str
@@ -102,6 +102,7 @@ class BuildReport(Record, frozen=True, kw_only=True):
     modified_ns: dict[str, int]
     notes: tuple[str, ...] = ()
     token_texts: int = 0
+    manifest_digest: str = ""
 
 
 def write_record(path: Path, record: Record) -> None:

@@ -275,7 +275,7 @@ def open_index(workspace: WorkspaceFolder, *, check_corpus: bool = True) -> Inde
             reason = corpus_change(workspace, manifest, report)
         if reason:
             raise ArtifactError(f"the index in {workspace.data_dir} {reason}", remedy=remedy)
-        check_digests(pin.directory, _tokens(manifest.digests, of_tokens=False))
+        check_digests(pin.directory, _of_manifest(report) | _tokens(manifest.digests, of_tokens=False))
         if manifest.chroma == "embedded" and not searches_exactly(workspace.index_settings, manifest.chunks):
             _check_collection(workspace, pin.directory / CHROMA, report, remedy)
     except BaseException:
@@ -284,13 +284,17 @@ def open_index(workspace: WorkspaceFolder, *, check_corpus: bool = True) -> Inde
     return Index(pin, manifest, report, workspace)
 
 
+def _of_manifest(report: BuildReport) -> dict[str, str]:
+    return {MANIFEST: report.manifest_digest} if report.manifest_digest else {}
+
+
 def check_index(workspace: WorkspaceFolder) -> CheckedIndex:
     """Read every file of the index and compare it with its digest, even if it has a stamp.
 
     Raises what :func:`open_index` raises.
     """
     with open_index(workspace) as index:
-        digests = dict(index.manifest.digests)
+        digests = _of_manifest(index.report) | index.manifest.digests
         if index.manifest.chroma == "embedded":
             digests |= {f"{CHROMA}/{name}": digest for name, digest in index.report.chroma_digests.items()}
         check_digests(index.directory, digests, all_files=True)
