@@ -160,7 +160,8 @@ def _chroma(data_dir: Path) -> Result:
     workspace = _workspace(data_dir, "chroma")
     asked = queries(QUESTIONS)
     engine, system = _engine(workspace, "local")
-    found: Result = {"local chroma": _timed(lambda text: engine.retrieve(system, text, 10), asked)}
+    found: Result = {"load": _load()}
+    found |= {"local chroma": _timed(lambda text: engine.retrieve(system, text, 10), asked)}
     index = engine.index
     embed = index.embedder.embed_query
     found["chroma"] = _timed(lambda text: index.vectors.search(embed(text), 10), asked)
