@@ -19,9 +19,6 @@ from typing import Any
 import numpy as np
 from scale_corpus import SyntheticEmbedder, queries, source_of
 
-# A module of this folder (``coverage``) has the name of a package that others import.
-sys.path.remove(str(Path(__file__).resolve().parent))
-
 QUESTIONS = 100
 Result = dict[str, Any]
 
