@@ -37,9 +37,6 @@ from scale_corpus import Words, write_corpus
 from scale_page import write_page
 
 HERE = Path(__file__).resolve().parent
-# A module of this folder (``coverage``) has the name of a package that others import.
-sys.path.remove(str(HERE))
-
 STEPS = ("build", "open", "query", "chroma", "benchmark", "jobs", "profile")
 Result = dict[str, Any]
 

@@ -22,12 +22,14 @@ $ python benchmarks/scale.py --sizes 10000 100000 1000000 --folder FOLDER --writ
 Documents and vectors are synthetic and seeded: about 550 characters a chunk, 20 chunks a document, 384
 dimensions, and no model runs.
 {machine}
-Memory and CPU time depend little on other work on the machine, wall times depend on it a lot.
+Other work on the machine lengthens wall times, and CPU times by up to two thirds: a build whose wall time is
+a multiple of its CPU time was not alone. Steps can be measured apart, with `--steps`.
 
 - **Build**: CPU seconds of one process, the embedding cache and all files included, the model's own time not.
 - **Memory**: the peak of the process (`VmHWM`), in which mapped pages of the index count, too.
 - **Open**: the least of five, with the comparison of every document's size and time, and without it.
-- **Queries**: one at a time, no memo, the query's vector at no cost; 100 questions after three.
+- **Queries**: one at a time, no memo, the query's vector at no cost; 100 questions after three. The
+  first query reads what it needs of the vectors and columns from the disk, unless they are in memory.
 """
 
 
@@ -69,7 +71,7 @@ def _measured(sizes: dict[int, Result]) -> list[str]:
     stages = ("discover", "read", "write", "embed", "calibrate", "vectors", "chroma", "bm25", "digests")
     build = [
         ["vector stores", *(_stores(found) for found in each)],
-        row("texts embedded; the others were in the cache", "build", "embedded", form="{:,}"),
+        row("texts embedded; the others were in the cache", "build", "embedded", form="{:,.0f}"),
         row("build, CPU s", "build", "cpu_seconds"),
         *(row(f"of it {stage}", "build", "cpu_by_stage", stage) for stage in stages),
         row("build, wall s, other work on the machine", "build", "seconds", form="{:.0f}"),
@@ -101,6 +103,7 @@ def _measured(sizes: dict[int, Result]) -> list[str]:
         ),
         row("memory of queries with Chroma, GB", "chroma", "own_peak_bytes", form="{:.2f}", scale=_GB),
         row("load average before the queries", "query", "load"),
+        row("load average before the queries with Chroma", "chroma", "load"),
     ]
     return [
         _table(["build", *columns], build),
