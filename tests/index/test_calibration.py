@@ -5,10 +5,13 @@ from __future__ import annotations
 import json
 from pathlib import Path
 
+import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from support.small_index import without_manifest_digest
 from support.worlds import PAGES, make_workspace
 
+from branchrank.errors import ArtifactError
 from branchrank.index import build_index, open_index
 from branchrank.index.calibration import calibrate, distance_calibration, probe_queries, probe_title
 from branchrank.index.manifest import DistanceCalibration
@@ -68,6 +71,7 @@ def without_calibration(workspace: WorkspaceFolder) -> None:
     content = json.loads(path.read_text())
     assert content.pop("distance")["probes"] > 0
     path.write_text(json.dumps(content))
+    without_manifest_digest(path.parent)
 
 
 def test_an_index_of_an_older_version_opens_with_the_default_threshold(tmp_path: Path) -> None:
@@ -75,6 +79,17 @@ def test_an_index_of_an_older_version_opens_with_the_default_threshold(tmp_path:
     without_calibration(workspace)
     with open_index(workspace) as index:
         assert index.manifest.distance == DistanceCalibration(probes=0, losing=0, threshold=0.5)
+
+
+def test_a_changed_threshold_is_found(tmp_path: Path) -> None:
+    workspace = make_workspace(tmp_path)
+    with build_index(workspace) as index:
+        path = index.directory / "manifest.json"
+    content = json.loads(path.read_text())
+    content["distance"]["threshold"] += 0.1
+    path.write_text(json.dumps(content))
+    with pytest.raises(ArtifactError, match=r"manifest\.json is damaged"):
+        open_index(workspace)
 
 
 def test_indexing_again_measures_an_older_index_and_embeds_no_document(tmp_path: Path) -> None:

@@ -9,6 +9,7 @@ import msgspec
 import pytest
 from support.commands import invoke
 from support.small_corpus import small_workspace
+from support.small_index import without_manifest_digest
 
 from branchrank.corpus import discovery
 from branchrank.errors import ArtifactError
@@ -78,6 +79,7 @@ def test_a_mapped_tree_is_the_tree_of_its_nodes(workspace: WorkspaceFolder, olde
         manifest = read_record(directory / "manifest.json", Manifest)
         kept = {name: digest for name, digest in manifest.digests.items() if name != TREE}
         write_record(directory / "manifest.json", msgspec.structs.replace(manifest, digests=kept))
+        without_manifest_digest(directory)
     expected = load_nodes(directory / "pageindex" / "nodes.jsonl")
     with open_index(workspace) as index:
         tree = index.tree

@@ -110,6 +110,13 @@ MUTANTS = (
         (f"{TEST_ARTIFACTS}::test_a_write_that_fails_leaves_the_old_file_and_nothing_else",),
     ),
     Mutant(
+        "manifest-unchecked",
+        "branchrank/index/reader.py",
+        "return {MANIFEST: report.manifest_digest} if report.manifest_digest else {}",
+        "return {}",
+        ("tests/index/test_calibration.py::test_a_changed_threshold_is_found",),
+    ),
+    Mutant(
         "digests-unchecked",
         "branchrank/index/stamps.py",
         "        if found != digest:\n",
