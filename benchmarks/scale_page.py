@@ -22,8 +22,9 @@ $ python benchmarks/scale.py --sizes 10000 100000 1000000 --folder FOLDER --writ
 Documents and vectors are synthetic and seeded: about 550 characters a chunk, 20 chunks a document, 384
 dimensions, and no model runs.
 {machine}
-Other work on the machine lengthens wall times, and CPU times by up to two thirds: a build whose wall time is
-a multiple of its CPU time was not alone. Steps can be measured apart, with `--steps`.
+If other programs are running, wall times are longer, and CPU times up to two thirds longer. A wall time
+several times the CPU time means that other programs were running during the build. Steps can be measured
+apart, with `--steps`.
 
 - **Build**: CPU seconds of one process, the embedding cache and all files included, the model's own time not.
 - **Memory**: the peak of the process (`VmHWM`), in which mapped pages of the index count, too.

@@ -190,7 +190,8 @@ class WorkspaceQuestions:
     def label_proposals(self, *, base_url: str, model: str = "") -> Iterator[Proposals]:
         """Yield a function that lets an LLM propose labels for passages.
 
-        Raises the errors of an endpoint that can't be used.
+        Raises :class:`~branchrank.errors.UsageError` if the URL is missing or invalid, and
+        :class:`~branchrank.errors.LLMError` if the endpoint does not answer or refuses the key.
         """
         from branchrank.llm.session import open_gateway
         from branchrank.questions.proposals import Proposals

@@ -70,7 +70,8 @@ first version of `verify` found it. All example runs in `reports/examples` verif
 
 TAIL = """
 The last lines are beyond any tool that has the run alone: a run that was made up whole, with times that
-nobody measured, contradicts nothing. Ask for the seal, ask questions again, and repeat the run.
+nobody measured, contradicts nothing. To check such a run, ask its author for the seal, answer a sample of its
+questions again (`branchrank verify RUN --rerun 20`), or repeat the whole benchmark.
 
 This page is made by `python docs/verification_page.py`.
 """

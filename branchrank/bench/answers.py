@@ -23,7 +23,7 @@ FATAL = (BudgetError, ReplayError, StorageError, UsageError)
 def answer(
     predictor: BenchmarkPredictor, question: Question, top_k: int, repeat: int = 0, trace_depth: int = 20
 ) -> Row:
-    """One row. Anything but a fatal error becomes a failed row."""
+    """One row. Any exception but a fatal one becomes a failed row."""
     try:
         retrieval = predictor.predict(question, top_k, repeat)
     except FATAL:

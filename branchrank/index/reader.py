@@ -376,7 +376,7 @@ def chroma_place(settings: IndexSettings) -> str:
 
 
 def given_digest(path: Path | None) -> str:
-    """SHA-256 of a file of the user; empty for ``None``. Raises :class:`CorpusError`."""
+    """SHA-256 of a file that the user supplied; empty for ``None``. Raises :class:`CorpusError`."""
     if path is None:
         return ""
     try:

@@ -209,7 +209,7 @@ class Cassette:
         near = [row for row in rows if row[1:3] == rows[0][1:3]]
         contents = [content for row in near if (content := _content(row[3])) is not None]
         if not contents:
-            return "no readable call is near it"
+            return "the most similar recorded calls are damaged and can't be compared"
         nearest = max(contents, key=lambda content: _likeness(wanted, content))
         return "; ".join(_differences(wanted, nearest))
 

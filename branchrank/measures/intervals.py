@@ -17,8 +17,8 @@ that the sample is worth (:mod:`branchrank.measures.clustering`); with one quest
 If few questions fail or differ, a sample can't show how strongly questions of one page correlate. So added
 questions count in that estimate, with an assumed correlation within pages: for rates and means z**2 of them
 with 0.4, for differences half as many with 0.2. Without them, the interval with one differing question would
-be much wider than with none. ``benchmarks/interval_coverage.py`` simulates how often each interval holds the
-truth.
+be much wider than with none. ``benchmarks/interval_coverage.py`` simulates how often each interval
+contains the true value.
 """
 
 from __future__ import annotations

@@ -121,8 +121,11 @@ def pages_alone(pages: int) -> PageSize:
 
 
 def pages_as_in(sizes: Sequence[int]) -> PageSize:
-    """Return page sizes for questions drawn as in a pilot with ``sizes`` questions per page: two random
-    questions share a page as often as in the pilot (Simpson 1949)."""
+    """Return a function from a number of questions to the expected number of questions on a question's page.
+
+    ``sizes`` are the numbers of questions per page of a pilot. Two random questions share a page as often as
+    in the pilot (Simpson 1949).
+    """
     n = sum(sizes)
     together = sum(size * (size - 1) for size in sizes) / (n * (n - 1)) if n > 1 else 0.0
     return lambda questions: 1 + (questions - 1) * together

@@ -115,7 +115,7 @@ def _question(line: bytes) -> Question:
     if known.answerable and not gold:
         raise ValueError("no gold: give `source_file`, or say `answerable: false`")
     if not known.answerable and gold:
-        raise ValueError("`answerable: false` contradicts the gold it gives")
+        raise ValueError("the question has gold, but says `answerable: false`: remove one of them")
     for item in gold:
         _check_gold(item, known.gold_level)
     return Question(
@@ -265,7 +265,7 @@ def check_wording(questions: Sequence[Question], path: Path) -> None:
     if any(question.question.startswith(HASHED) for question in questions):
         raise QuestionError(
             f"{path} holds digests of its questions, not their wording",
-            remedy="name the file that the run was made from; runs keep wording with --question-text keep",
+            remedy="pass the file that the run was made from: --questions FILE",
         )
 
 

@@ -152,7 +152,9 @@ def _tie(run: RunData, name: str, rivals: list[_Rival]) -> tuple[Cell, ...]:
     closest, beaten = unsettled[0], len(rivals) - len(unsettled)
     text = f"{_found(run, name)}, {_unclear(closest)}"
     if others := len(unsettled) - 1:
-        text += f", nor from {'1 other system' if others == 1 else f'{others} other systems'}"
+        counted = "1 other system" if others == 1 else f"{others} other systems"
+        tied = closest.verdict == "equivalent within delta"
+        text += f", and no clear win over {counted}" if tied else f", nor from {counted}"
     if beaten:
         text += f", and better than {'1 system' if beaten == 1 else f'{beaten} systems'}"
     text += f", {_cost(_row(run, name), against=_row(run, closest.name))}."

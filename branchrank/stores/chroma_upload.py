@@ -53,8 +53,9 @@ def build_collection(
 ) -> None:
     """Create the collection ``name`` with unit vectors ``(len(ids), d)``, or complete it on a server.
 
-    For ``root`` and ``made_for`` see :class:`~branchrank.stores.vectors_chroma.ChromaVectors`. A collection
-    on a server that was made for something else is replaced; one that BranchRank did not make is an error.
+    For ``root`` and ``made_for`` see :class:`~branchrank.stores.vectors_chroma.ChromaVectors`. If a
+    collection of this name on a server holds another index's vectors, it is replaced. If BranchRank did not
+    create it, that is an error.
 
     The collection is checked after the build; if vectors are unreachable in the graph, or an interrupted
     upload left a wrong vector, it is built again. Raises :class:`ArtifactError`.

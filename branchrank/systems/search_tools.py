@@ -64,7 +64,7 @@ Listener = Callable[[SearchStatus], None]
 
 
 class Found(Record, frozen=True, kw_only=True):
-    """One result. ``lines`` are the lines of the file if the hit has matched lines, else empty."""
+    """One result. ``lines`` is the text of the hit's lines; empty if it has no matched lines."""
 
     hit: Hit
     lines: str = ""

@@ -2,7 +2,7 @@
 
 1. The token vectors of a query are computed once per distinct query.
 2. The token vectors of a candidate are read from the index, if it contains them. Otherwise they are computed
-   when a query first meets the candidate, and cached in the workspace as int8.
+   the first time that a query retrieves the candidate, and cached in the workspace as int8.
 3. If the system searches a store that has the token vectors, such as Qdrant, the store compares them.
 4. Stored and computed vectors have the same precision, so stored int8 vectors give the same scores as
    computed ones.
