@@ -114,7 +114,10 @@ def test_a_run_of_failures_keeps_what_was_made(
     assert result.exit_code == 7
     assert "3 of 10 questions were written" in result.output
     assert len(load_questions(output)) == 3
-    assert 8 <= len(server.requests) <= 9
+    if concurrency == "1":
+        assert len(server.requests) == 8
+    else:  # failures may be counted in another order than the requests arrived in
+        assert 6 <= len(server.requests) <= 11
     server.script = author
     again = run(server, workspace, "questions", "generate", str(output), *flags)
     assert again.exit_code == 0, again.output
