@@ -107,7 +107,7 @@ def test_an_unreadable_table_is_an_error_with_a_fix() -> None:
     assert "Traceback" not in done.stderr
 
 
-def test_both_sides_are_timed_alternately_and_the_ratio_is_of_medians() -> None:
+def test_both_sides_are_timed_alternately_and_the_ratio_is_the_median_of_rounds() -> None:
     order: list[str] = []
     seconds = {"ours": iter([1.0, 1.0, 9.0, 1.0, 1.0]), "theirs": iter([2.0, 2.0, 2.0, 2.0, 90.0])}
 

@@ -15,9 +15,9 @@ $ make bench WRITE=--write
 ```
 
 Each row times BranchRank and another library on the same work, alternately, in one process. The ratio is
-the median time of the other over the median time of BranchRank: above 1, BranchRank is quicker. The interval
-is a 95% interval for the median ratio of a round, from order statistics; with five rounds, it is the smallest
-and the largest. Times depend on the machine and its load, ratios much less, which is why they are compared.
+the median, over the rounds, of the other's time over BranchRank's: above 1, BranchRank is quicker. The
+interval is a 95% interval for it, from order statistics; with five rounds, it is the smallest and the
+largest. Times depend on the machine and its load, ratios much less, which is why they are compared.
 
 - **Embedding**: `SentenceTransformer.encode` with its defaults (batches of 32). CodeRankEmbed has the
   published configuration and random weights, because time does not depend on their values.

@@ -59,7 +59,8 @@ def measure(pair: Pair) -> Row:
         sides = [(pair.ours, ours), (pair.theirs, theirs)]
         for call, taken in sides if len(ours) % 2 == 0 else reversed(sides):
             taken.append(clock(call))
-    low, high = median_interval([b / a for a, b in zip(ours, theirs, strict=True)])
+    ratios = [b / a for a, b in zip(ours, theirs, strict=True)]
+    low, high = median_interval(ratios)
     return Row(
         group=pair.group,
         what=pair.what,
@@ -67,7 +68,7 @@ def measure(pair: Pair) -> Row:
         unit=pair.unit,
         ours_ms=round(1000 * float(np.median(ours)) / pair.number, 4),
         theirs_ms=round(1000 * float(np.median(theirs)) / pair.number, 4),
-        ratio=round(float(np.median(theirs)) / float(np.median(ours)), 3),
+        ratio=round(float(np.median(ratios)), 3),
         low=round(low, 3),
         high=round(high, 3),
         rounds=len(ours),

@@ -13,9 +13,9 @@ _REWRITE = "fix: make bench WRITE=--write"
 
 
 class Row(msgspec.Struct, frozen=True, kw_only=True):
-    """One comparison. Times are medians in milliseconds per ``unit``; ``ratio`` is theirs over ours.
+    """One comparison. Times are medians in milliseconds per ``unit``.
 
-    ``low`` and ``high`` are a 95% interval for the median ratio of a round.
+    ``ratio`` is the median of a round's ratio, theirs over ours; ``low`` and ``high`` are its 95% interval.
     """
 
     group: str
