@@ -20,7 +20,7 @@ DRAWS = 1_999
 
 
 def holds(bounds: Bounds | None, truth: float) -> float:
-    """The share of the intervals that hold the truth; none where there are no intervals."""
+    """The share of the intervals that contain the true value; NaN without intervals."""
     if bounds is None:
         return float("nan")
     return float(np.mean((bounds[0] <= truth + 1e-12) & (truth - 1e-12 <= bounds[1])))
