@@ -1,10 +1,10 @@
 """Find the documents below a folder, in a fixed order, and note which files were skipped and why.
 
-1. Hidden names, excluded paths and the directories of benchmark runs (whose reports would change the corpus
-   that they measure) are skipped without a note. Links, and entries that are neither files nor folders, are
-   skipped with a note, so the walk never leaves the root and never loops.
-2. A file is a document if a reader exists for its suffix. Binary and very large files are skipped with a
-   note.
+1. Files and folders with hidden names, excluded paths and folders of benchmark runs are skipped without a
+   note. (The reports of a run would change the corpus that the run measures.) Symbolic links and special
+   files, such as pipes, are skipped with a note. The search therefore never leaves the root folder or loops.
+2. A file is a document if BranchRank has a reader for its suffix. Binary files and files larger than 64 MiB
+   are skipped with a note.
 """
 
 from __future__ import annotations
@@ -28,7 +28,11 @@ _RUN_FILES = ({"run.json", "rows.jsonl"}, {"run.json", "rows.jsonl.zst"})
 
 
 class CorpusFile(Record, frozen=True, kw_only=True):
-    """A document's file: ``source`` relative to the corpus with ``/``, ``size`` in bytes."""
+    """The file of a document.
+
+    ``source`` is the file's path relative to the corpus, with ``/``. ``size`` is in bytes, and ``mtime_ns``
+    is the modification time in nanoseconds.
+    """
 
     source: str
     path: str
@@ -46,14 +50,13 @@ class Discovery(Record, frozen=True, kw_only=True):
 def discover(
     root: Path, exclude: Collection[str] = (), known: Mapping[str, tuple[int, int]] = _NOTHING
 ) -> Discovery:
-    """Return the documents below ``root``.
+    """Return the documents below the folder ``root``.
 
     ``exclude`` contains paths relative to ``root`` (``docs/results``) or shell patterns (``*/drafts/*``).
-    ``known`` are the sizes and modification times (in ns) of files that were documents before; a file that
-    still has them is not opened.
+    ``known`` maps the documents of an earlier build to their size (bytes) and modification time (ns). A file
+    with the same size and modification time is not opened.
 
-    Raises:
-        CorpusError: ``root`` does not exist, is not a folder, or contains no documents.
+    Raises :class:`CorpusError` if ``root`` does not exist, is not a folder, or contains no documents.
     """
     if not root.is_dir():
         state = "is not a folder" if root.exists() else "does not exist"
@@ -70,7 +73,7 @@ def discover(
             with os.scandir(root / folder) as scan:
                 entries = list(scan)
         except OSError as error:
-            notes.append(f"{folder!a}: left out, {error.strerror}")
+            notes.append(f"{folder!a}: skipped because it can't be read ({error.strerror})")
             continue
         if any({entry.name for entry in entries} >= files for files in _RUN_FILES):
             continue
@@ -81,13 +84,13 @@ def discover(
             if entry.is_dir(follow_symlinks=False):
                 pending.append(source)
             elif entry.is_symlink():
-                notes.append(f"{source!a}: left out, a symbolic link")
+                notes.append(f"{source!a}: skipped because it is a symbolic link")
             elif is_document(source) and not _is_known(root, source, entry, known, files):
                 _examine(root, source, files, notes)
     if not files:
         raise CorpusError(
-            f"the corpus {root} holds no document ({', '.join(SUFFIXES)})",
-            remedy="give a folder that holds documents, and see what its excludes leave out",
+            f"the corpus {root} contains no documents ({', '.join(SUFFIXES)})",
+            remedy="give a folder that contains documents, and check `exclude` in branchrank.toml",
         )
     return Discovery(
         files=tuple(sorted(files, key=lambda file: file.source)),
@@ -102,7 +105,10 @@ def _is_known(
     known: Mapping[str, tuple[int, int]],
     files: list[CorpusFile],
 ) -> bool:
-    """Add the file to ``files`` if it is as it was when it was a document."""
+    """Add a known document to ``files`` if its size and modification time have not changed.
+
+    Return whether the file was added.
+    """
     before = known.get(source)
     if before is None:
         return False
@@ -122,7 +128,7 @@ def _excluded(source: str, patterns: list[str]) -> bool:
 
 
 def _examine(root: Path, source: str, files: list[CorpusFile], notes: list[str]) -> None:
-    """Add the file to ``files``, or add a note that says why it was skipped."""
+    """Add the file to ``files``, or a note with the reason for skipping the file."""
     reason = ""
     try:
         source.encode("utf-8")
@@ -132,14 +138,14 @@ def _examine(root: Path, source: str, files: list[CorpusFile], notes: list[str])
     except UnicodeEncodeError:
         reason = "its name is not UTF-8"
     except OSError as error:
-        reason = (error.strerror or str(error)).lower()
+        reason = f"it can't be read ({(error.strerror or str(error)).lower()})"
     else:
         if b"\0" in head:
-            reason = "a binary file"
+            reason = "it is a binary file"
         elif status.st_size > MAX_FILE_BYTES:
-            reason = f"{status.st_size} bytes are more than {MAX_FILE_BYTES}"
+            reason = f"it has {status.st_size} bytes, more than the limit of {MAX_FILE_BYTES}"
     if reason:
-        notes.append(f"{source!a}: left out, {reason}")
+        notes.append(f"{source!a}: skipped because {reason}")
         return
     files.append(
         CorpusFile(
