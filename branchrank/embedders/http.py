@@ -60,8 +60,8 @@ class Endpoint:
         self.url = urlunsplit((parts.scheme, netloc, parts.path.rstrip("/"), "", ""))
         if parts.scheme not in ("http", "https") or not parts.hostname or parts.query:
             raise UsageError(
-                f"{url_to_show(url)!r} is not the base URL of an embedding server",
-                remedy="give an http or https URL without `?`, such as --embedding-url http://127.0.0.1:8080/v1",
+                f"{url_to_show(url)!r} is not the base URL of an embedding endpoint",
+                remedy="use an http or https URL without `?`: --embedding-url http://127.0.0.1:8080/v1",
             )
         self.has_path = bool(parts.path.strip("/"))
         self._timeout = timeout

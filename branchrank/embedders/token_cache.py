@@ -1,8 +1,8 @@
 """A cache of token vectors, for candidates whose token vectors are not stored in the index.
 
 1. A key is a hash of the embedder's identity and the exact text with prefix, as in the embedding cache.
-2. The vectors are stored as int8 (:func:`branchrank.ranking.maxsim.quantise`). The vectors of a chunk of
-   about 180 tokens with 384 dimensions take about 70 kB.
+2. The vectors are stored as int8 (:func:`branchrank.ranking.maxsim.quantise`). The vectors of 256 tokens
+   with 384 dimensions take about 100 kB.
 3. The file stays smaller than :data:`LIMIT_BYTES`, because the oldest vectors are deleted to make room.
 """
 

@@ -61,8 +61,8 @@ def quantise(rows: NDArray[np.float32], precision: TokenPrecision) -> TokenVecto
 def unit_tokens(vectors: TokenVectors) -> NDArray[np.float32]:
     """Return stored token vectors as rows of unit length, float32 ``(tokens, d)``.
 
-    >>> unit_tokens(quantise(np.array([[0.6, 0.8]], dtype=np.float32), "int8")).round(3).tolist()
-    [[0.599, 0.801]]
+    >>> unit_tokens(quantise(np.array([[0.6, 0.8]], dtype=np.float32),
+    "int8")).astype(float).round(3).tolist() [[0.599, 0.801]]
     """
     rows: NDArray[np.float32] = vectors.values.astype(np.float32) * vectors.scales[:, np.newaxis]
     return rows
