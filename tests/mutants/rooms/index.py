@@ -126,8 +126,8 @@ MUTANTS = (
     Mutant(
         "changed-files-of-the-same-size-unnoticed",
         "branchrank/index/corpus_changes.py",
-        "if file.size != entry.size:",
-        "if file.size == entry.size:",
+        "return file.mtime_ns != mtime_ns and digest_file(Path(file.path)) != entry.digest",
+        "return False",
         (f"{TEST_BUILD}::test_only_a_changed_document_is_embedded_again",),
     ),
     Mutant(
