@@ -157,7 +157,7 @@ def read_toml(path: Path) -> dict[str, Any]:
     except FileNotFoundError:
         return {}
     except (ValueError, RecursionError) as error:  # a number of 5,000 digits is a plain ValueError
-        raise UsageError(f"{path} is not valid TOML: {error}", remedy=f"correct {path}") from None
+        raise UsageError(f"{path} is not TOML: {error}", remedy=f"correct {path}") from None
     except OSError as error:
         raise UsageError(f"cannot read {path}: {error.strerror}", remedy=f"make {path} readable") from None
 
