@@ -222,7 +222,7 @@ def test_what_is_no_collection_is_refused(tmp_path: Path, server: FakeQdrant) ->
     with pytest.raises(ArtifactError, match="404"):
         ServerCollection(server.url, "missing")
     server.collections["other"] = {"layout": {"vectors": {"size": 3, "distance": "Dot"}}, "points": {}}
-    with pytest.raises(ArtifactError, match="named vector"):
+    with pytest.raises(ArtifactError, match="no vector with the name"):
         ServerCollection(server.url, "other")
 
 
