@@ -40,11 +40,11 @@ def command(folder: str | None, data_dir: Path) -> None:
     click.echo("\nnext:")
     for line in (
         f'branchrank retrieve{place} "something that you always have to look up"',
-        "branchrank run experiment.toml",
         f"branchrank questions add questions.jsonl{place}",
+        "branchrank run experiment.toml",
     ):
         click.echo(safe(f"  {line}"))
     click.echo(
-        "\nThe first of them builds the index. Replace the examples in questions.jsonl before you believe"
+        "\nThe first command builds the index. Replace the examples in questions.jsonl before you trust"
     )
-    click.echo("a rate: only questions that your readers ask show which system is better.")
+    click.echo("the results: only questions that your readers ask show which system is better.")

@@ -178,7 +178,7 @@ def test_a_large_beir_run_says_that_its_rows_are_compact(
 
     said, files = kept("--top-k", 5)
     assert files == [names.COMPACT_ROWS]
-    assert "its rows are compressed" in said
+    assert "the rows are compressed" in said
     assert kept("--top-k", 4)[1] == [names.ROWS]
     said, files = kept("--top-k", 5, "--rows", "plain")
     assert files == [names.ROWS]
