@@ -153,7 +153,7 @@ def test_a_killed_run_is_resumed_with_the_same_rows(tmp_path: Path) -> None:
     path.write_bytes(path.read_bytes() + zstandard.compress(kept[0])[:-5])  # a row that was cut short
     done = run(0)
     assert done.returncode == 0, done.stderr
-    assert "the last row was cut short" in done.stderr
+    assert "the last row is incomplete" in done.stderr
     assert read_run(directory).status == "finished"
     local = [line + b"\n" for line in read_lines(path) if b'"predictor":"local"' in line]
     assert b"".join(local) == (plain / names.ROWS).read_bytes()
