@@ -1,4 +1,4 @@
-"""Compare a whole benchmark with LangChain's EnsembleRetriever and LlamaIndex's QueryFusionRetriever.
+"""Compare a whole benchmark with retrievers of LangChain (Ensemble) and LlamaIndex (QueryFusion).
 
 1. All three systems fuse BM25 and vectors by reciprocal ranks with k = 60, from 40 candidates of each search
    (``local`` uses 80 BM25 candidates), over the same chunks and vectors. All other settings are the
@@ -85,7 +85,7 @@ class Retriever:
 
 
 def retrievers(world: World) -> Iterator[Retriever | Any]:
-    """Return the retrievers of the installed frameworks, and a skipped comparison for each other framework."""
+    """Return the retrievers of the installed frameworks, and a skipped comparison for the others."""
     known = Known(world)
     for package, module, build in (
         ("langchain-classic", "langchain_classic", _langchain),
