@@ -154,8 +154,10 @@ def test_build_writes_a_tree_elsewhere_and_check_reads_it(project: Path, tmp_pat
     output = tmp_path / "nodes.jsonl"
     ran("pageindex", "build", "--data-dir", project / "data", "--output", output)
     assert output.read_bytes() == (project / "data" / "pageindex" / "nodes.jsonl").read_bytes()
-    assert "links and spans are right" in ran("pageindex", "check", output, "--data-dir", project / "data")
-    assert "links and spans are right" in ran("pageindex", "check", "--data-dir", project / "data")
+    assert "all links and lines are correct" in ran(
+        "pageindex", "check", output, "--data-dir", project / "data"
+    )
+    assert "all links and lines are correct" in ran("pageindex", "check", "--data-dir", project / "data")
     assert "nodes" in ran("pageindex", "build", "--data-dir", project / "data")
 
 
