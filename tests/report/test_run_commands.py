@@ -128,7 +128,7 @@ def test_other_questions_are_refused(tmp_path: Path, verb: str) -> None:
     b = make_run(tmp_path / "b", questions=make_questions(11), latency_sample=0).directory
     result = invoke(verb, a, *(["--baseline"] if verb == "gate" else []), b)
     assert result.exit_code == 3
-    assert "1 are in one of them only (q0010" in result.output
+    assert "1 are in one of the runs only (q0010" in result.output
 
 
 def test_other_gold_is_refused(tmp_path: Path) -> None:
@@ -136,7 +136,7 @@ def test_other_gold_is_refused(tmp_path: Path) -> None:
     b = make_run(tmp_path / "b", questions=make_questions(10, per_page=2), latency_sample=0).directory
     result = invoke("compare", a, b)
     assert result.exit_code == 3
-    assert "other text or gold: q0001" in result.output
+    assert "a different text or gold in the two runs: q0001" in result.output
 
 
 def test_explain_follows_the_gold(runs: dict[str, Path]) -> None:
@@ -228,7 +228,7 @@ def test_power_takes_the_pages_or_a_pilot(tmp_path: Path) -> None:
 def test_power_refuses_a_difference_beyond_the_disagreement() -> None:
     result = invoke("power", "--difference", "0.5", "--disagreement", "0.2")
     assert result.exit_code == 2
-    assert "can't come from a disagreement" in result.output
+    assert "is larger than the disagreement" in result.output
 
 
 @pytest.fixture(scope="module")
@@ -256,8 +256,8 @@ def test_compare_takes_one_run_and_every_pair_or_several_baselines(three: Path) 
     ("words", "says"),
     [
         (("--baseline", "bets"), "did you mean"),
-        (("--baseline", "best", "--all-pairs"), "leave out one"),
-        (("--predictor", "best"), "name the second run"),
+        (("--baseline", "best", "--all-pairs"), "remove --baseline or --all-pairs"),
+        (("--predictor", "best"), "add the second run"),
         (("--primary", "nonsense"), "nonsense"),
         (("--measure", "AP"), "--primary"),
     ],
@@ -271,4 +271,4 @@ def test_flags_of_compare_that_do_not_fit_one_run(three: Path, words: tuple[str,
 def test_baselines_are_of_one_run(runs: dict[str, Path]) -> None:
     result = invoke("compare", runs["good"], runs["poor"], "--all-pairs")
     assert result.exit_code == 2
-    assert "leave out the second run" in result.output
+    assert "remove the second run" in result.output
