@@ -10,11 +10,9 @@
 from __future__ import annotations
 
 import os
-import stat
-from collections.abc import Collection, Mapping
+from collections.abc import Collection, Iterator
 from fnmatch import fnmatchcase
 from pathlib import Path
-from types import MappingProxyType
 
 from branchrank.corpus.reading import SUFFIXES, is_document
 from branchrank.errors import CorpusError, nearest_path
@@ -23,7 +21,6 @@ from branchrank.safe_open import open_beneath
 
 MAX_FILE_BYTES = 64 * 2**20
 _PROBE_BYTES = 8192
-_NOTHING: Mapping[str, tuple[int, int]] = MappingProxyType({})
 _RUN_FILES = ({"run.json", "rows.jsonl"}, {"run.json", "rows.jsonl.zst"})
 
 
@@ -43,17 +40,37 @@ class Discovery(Record, frozen=True, kw_only=True):
     notes: tuple[str, ...]
 
 
-def discover(
-    root: Path, exclude: Collection[str] = (), known: Mapping[str, tuple[int, int]] = _NOTHING
-) -> Discovery:
+def discover(root: Path, exclude: Collection[str] = ()) -> Discovery:
     """Return the documents below ``root``.
 
     ``exclude`` contains paths relative to ``root`` (``docs/results``) or shell patterns (``*/drafts/*``).
-    ``known`` are the sizes and modification times (in ns) of files that were documents before; a file that
-    still has them is not opened.
 
     Raises:
         CorpusError: ``root`` does not exist, is not a folder, or contains no documents.
+    """
+    notes: list[str] = []
+    files: list[CorpusFile] = []
+    for source, _ in walk(root, exclude, notes):
+        found = examine(root, source)
+        if isinstance(found, CorpusFile):
+            files.append(found)
+        else:
+            notes.append(found)
+    if not files:
+        raise without_documents(root)
+    return Discovery(
+        files=tuple(sorted(files, key=lambda file: file.source)),
+        notes=tuple(sorted(notes)),
+    )
+
+
+def walk(root: Path, exclude: Collection[str], notes: list[str]) -> Iterator[tuple[str, os.DirEntry[str]]]:
+    """Yield the source and the directory entry of every file that a reader exists for, in no fixed order.
+
+    Files are not opened. ``notes`` gets a line for each folder that can't be listed and each symbolic link.
+
+    Raises:
+        CorpusError: ``root`` does not exist or is not a folder.
     """
     if not root.is_dir():
         state = "is not a folder" if root.exists() else "does not exist"
@@ -61,8 +78,6 @@ def discover(
             f"the corpus {root} {state}{nearest_path(root)}", remedy="give the path of a folder of documents"
         )
     patterns = [pattern.strip("/") for pattern in exclude]
-    files: list[CorpusFile] = []
-    notes: list[str] = []
     pending = [""]
     while pending:
         folder = pending.pop()
@@ -72,58 +87,30 @@ def discover(
         except OSError as error:
             notes.append(f"{folder!a}: left out, {error.strerror}")
             continue
-        if any({entry.name for entry in entries} >= files for files in _RUN_FILES):
+        names = {entry.name for entry in entries}
+        if any(names >= files for files in _RUN_FILES):
             continue
+        prefix = f"{folder}/" if folder else ""
         for entry in entries:
-            source = f"{folder}/{entry.name}" if folder else entry.name
-            if entry.name.startswith(".") or _excluded(source, patterns):
+            if entry.name.startswith("."):
+                continue
+            source = prefix + entry.name
+            if patterns and _excluded(source, patterns):
                 continue
             if entry.is_dir(follow_symlinks=False):
                 pending.append(source)
             elif entry.is_symlink():
                 notes.append(f"{source!a}: left out, a symbolic link")
-            elif is_document(source) and not _is_known(root, source, entry, known, files):
-                _examine(root, source, files, notes)
-    if not files:
-        raise CorpusError(
-            f"the corpus {root} holds no document ({', '.join(SUFFIXES)})",
-            remedy="give a folder that holds documents, and see what its excludes leave out",
-        )
-    return Discovery(
-        files=tuple(sorted(files, key=lambda file: file.source)),
-        notes=tuple(sorted(notes)),
-    )
-
-
-def _is_known(
-    root: Path,
-    source: str,
-    entry: os.DirEntry[str],
-    known: Mapping[str, tuple[int, int]],
-    files: list[CorpusFile],
-) -> bool:
-    """Add the file to ``files`` if it is as it was when it was a document."""
-    before = known.get(source)
-    if before is None:
-        return False
-    try:
-        status = entry.stat(follow_symlinks=False)
-    except OSError:
-        return False
-    if (status.st_size, status.st_mtime_ns) != before or not stat.S_ISREG(status.st_mode):
-        return False
-    size, mtime_ns = before
-    files.append(CorpusFile(source=source, path=f"{root}/{source}", size=size, mtime_ns=mtime_ns))
-    return True
+            elif is_document(source):
+                yield source, entry
 
 
 def _excluded(source: str, patterns: list[str]) -> bool:
     return any(source == pattern or fnmatchcase(source, pattern) for pattern in patterns)
 
 
-def _examine(root: Path, source: str, files: list[CorpusFile], notes: list[str]) -> None:
-    """Add the file to ``files``, or add a note that says why it was skipped."""
-    reason = ""
+def examine(root: Path, source: str) -> CorpusFile | str:
+    """Return the file ``source`` below ``root``, or a note that says why it is not a document."""
     try:
         source.encode("utf-8")
         with open_beneath(root, source) as stream:
@@ -138,14 +125,19 @@ def _examine(root: Path, source: str, files: list[CorpusFile], notes: list[str])
             reason = "a binary file"
         elif status.st_size > MAX_FILE_BYTES:
             reason = f"{status.st_size} bytes are more than {MAX_FILE_BYTES}"
-    if reason:
-        notes.append(f"{source!a}: left out, {reason}")
-        return
-    files.append(
-        CorpusFile(
-            source=source,
-            path=str(root / source),
-            size=status.st_size,
-            mtime_ns=status.st_mtime_ns,
-        )
+        else:
+            return CorpusFile(
+                source=source,
+                path=str(root / source),
+                size=status.st_size,
+                mtime_ns=status.st_mtime_ns,
+            )
+    return f"{source!a}: left out, {reason}"
+
+
+def without_documents(root: Path) -> CorpusError:
+    """Return the error for a corpus that contains no documents."""
+    return CorpusError(
+        f"the corpus {root} holds no document ({', '.join(SUFFIXES)})",
+        remedy="give a folder that holds documents, and see what its excludes leave out",
     )

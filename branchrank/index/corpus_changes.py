@@ -1,36 +1,69 @@
-"""How a corpus differs from the one that was indexed."""
+"""How a corpus differs from the one that was indexed.
+
+One ``stat`` per document is enough if the corpus is unchanged: a document is opened only if its size or its
+modification time differs from that of the build.
+"""
 
 from __future__ import annotations
 
+import os
 from pathlib import Path
+from stat import S_ISREG
 
 from branchrank.artifacts import digest_file
-from branchrank.corpus.discovery import discover
-from branchrank.index.manifest import BuildReport, Manifest
+from branchrank.corpus.discovery import CorpusFile, examine, walk, without_documents
+from branchrank.index.manifest import BuildReport, CorpusEntry, Manifest
 from branchrank.index.workspace_folder import WorkspaceFolder
 
 
 def corpus_change(workspace: WorkspaceFolder, manifest: Manifest, report: BuildReport) -> str:
-    """How the corpus differs from the one that was indexed; empty when it doesn't.
+    """Return how the corpus differs from the one that was indexed; empty when it doesn't.
 
-    Raises :class:`CorpusError` when it is missing.
+    Raises :class:`CorpusError` when it is missing or contains no documents.
     """
     if manifest.exclude != workspace.exclude:
         return f"was built with exclude = {list(manifest.exclude)}, not {list(workspace.exclude)}"
     root = workspace.corpus_root
-    known = {entry.source: entry for entry in manifest.files}
-    states = {source: (entry.size, report.modified_ns.get(source, -1)) for source, entry in known.items()}
-    found = {file.source: file for file in discover(root, workspace.exclude, states).files}
-    changes = [f"{source} is new" for source in found if source not in known]
-    for source, entry in known.items():
-        file = found.get(source)
-        if file is None:
-            changes.append(f"{source} is gone")
-        elif file.size != entry.size or (
-            file.mtime_ns != report.modified_ns.get(source) and digest_file(Path(file.path)) != entry.digest
-        ):
-            changes.append(f"{source} has changed")
+    gone = {entry.source: entry for entry in manifest.files}
+    modified_ns = report.modified_ns
+    documents = 0
+    new: list[str] = []
+    changed: list[str] = []
+    for source, found in walk(root, workspace.exclude, notes=[]):
+        entry = gone.get(source)
+        if entry is None:
+            if isinstance(examine(root, source), CorpusFile):
+                new.append(source)
+        elif _has_state(found, entry.size, modified_ns.get(source)):
+            documents += 1
+            del gone[source]
+        elif isinstance(file := examine(root, source), CorpusFile):
+            documents += 1
+            del gone[source]
+            if _differs(file, entry, modified_ns.get(source)):
+                changed.append(source)
+    if not documents and not new:
+        raise without_documents(root)
+    changes = [f"{source} is new" for source in sorted(new)]
+    changes += [f"{source} is gone" for source in sorted(gone)]
+    changes += [f"{source} has changed" for source in sorted(changed)]
     if not changes:
         return ""
     more = f" and {len(changes) - 1} more" if len(changes) > 1 else ""
     return f"is older than the corpus {root}: {changes[0]}{more}"
+
+
+def _has_state(found: os.DirEntry[str], size: int, mtime_ns: int | None) -> bool:
+    """Whether the entry is a regular file of this size and modification time."""
+    try:
+        status = found.stat(follow_symlinks=False)
+    except OSError:
+        return False
+    return status.st_size == size and status.st_mtime_ns == mtime_ns and S_ISREG(status.st_mode)
+
+
+def _differs(file: CorpusFile, entry: CorpusEntry, mtime_ns: int | None) -> bool:
+    """Whether the content of a file differs from that of the build; it is read only if its time differs."""
+    if file.size != entry.size:
+        return True
+    return file.mtime_ns != mtime_ns and digest_file(Path(file.path)) != entry.digest

@@ -58,6 +58,8 @@ class HitMaker:
         self.expanded = frozenset(label(branch) for branch in system.searched if branch.expand is not None)
         self.placed: dict[str, dict[str, Placement]] = {}
         self.reached: dict[str, dict[str, str]] = {}
+        self.passages: dict[str, str | None] = {}
+        self.distances: dict[str, float] = {}
 
     def hits(
         self, candidates: Sequence[Scored], k: int, members: Mapping[str, Sequence[Scored]]
@@ -78,8 +80,11 @@ class HitMaker:
     def _made(self, candidates: Sequence[Scored], groups: Mapping[str, Sequence[Scored]]) -> list[Hit]:
         """Return one hit for each candidate."""
         shown = {self.sections.get(candidate.key, candidate.key) for candidate in candidates}
-        shown |= {each.key for candidate in candidates for each in groups.get(candidate.key, ())}
+        grouped = {each.key for candidate in candidates for each in groups.get(candidate.key, ())}
+        shown |= grouped
         self.placed = {name: self._placements(name, ranking, shown) for name, ranking in self.lists.items()}
+        self.passages = {key: self._passage_of(key) for key in (*(each.key for each in candidates), *grouped)}
+        self.distances = self._distances([chunk for chunk in self.passages.values() if chunk is not None])
         return [
             self._hit(candidate, tuple(self._hit(each) for each in groups.get(candidate.key, ())))
             for candidate in candidates
@@ -108,14 +113,21 @@ class HitMaker:
     def _hit(self, candidate: Scored, members: tuple[Hit, ...] = ()) -> Hit:
         if self.system.unit == "span":
             return self._span(candidate)
-        if self.system.unit == "chunk" or candidate.key in self.sections:
-            return self._passage(candidate, candidate.key, members)
-        if self.system.returns == "passage":
-            key = ("passage", candidate.key, self.query.text, self.evidence, self.banned)
-            chunk_id = self.sources.memo.get(key, lambda: self._best(candidate.key))
-            if chunk_id is not None:
-                return self._passage(candidate, chunk_id)
-        return self._section(candidate, self.index.tree.node(candidate.key))
+        chunk_id = self.passages[candidate.key]
+        if chunk_id is None:
+            return self._section(candidate, self.index.tree.node(candidate.key))
+        return self._passage(candidate, chunk_id, members)
+
+    def _passage_of(self, key: str) -> str | None:
+        """Return the chunk that a candidate's hit shows, or ``None`` if the hit shows a span or a section."""
+        if self.system.unit == "span":
+            return None
+        if self.system.unit == "chunk" or key in self.sections:
+            return key
+        if self.system.returns != "passage":
+            return None
+        known = ("passage", key, self.query.text, self.evidence, self.banned)
+        return self.sources.memo.get(known, lambda: self._best(key))
 
     def _best(self, node_id: str) -> str | None:
         """Return the node's best chunk for the query, by the kinds of evidence that the system uses."""
@@ -135,7 +147,7 @@ class HitMaker:
         return chunk_hit(
             chunk,
             candidate.score,
-            distance=self._distance(chunk.id),
+            distance=self.distances.get(chunk_id),
             branches=self._branches(found),
             notes=self._notes(found),
             matched=self._matched(found),
@@ -184,14 +196,13 @@ class HitMaker:
         found = {line for result in self.results.values() for line in result.matched.get(key, ())}
         return tuple(sorted(found))
 
-    def _distance(self, chunk_id: str) -> float | None:
-        if "vectors" not in self.evidence:
-            return None
-        text = self.query.text
-        return self.sources.memo.get(
-            ("distance", chunk_id, text),
-            lambda: squared_distance(self.sources.cosines(text, [chunk_id])[chunk_id]),
-        )
+    def _distances(self, chunks: Sequence[str]) -> dict[str, float]:
+        """Return the squared distances of the chunks to the query; empty for a system without vectors."""
+        if not chunks or "vectors" not in self.evidence:
+            return {}
+        # One call for all hits: each call costs as much as the cosines of a hundred chunks.
+        found = self.sources.cosines(self.query.text, chunks)
+        return {chunk: squared_distance(cosine) for chunk, cosine in found.items()}
 
 
 def chunk_hit(chunk: Chunk, score: float = 0.0, **more: object) -> Hit:

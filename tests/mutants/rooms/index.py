@@ -49,8 +49,8 @@ MUTANTS = (
     Mutant(
         "documents-opened-at-opening",
         "branchrank/index/corpus_changes.py",
-        "discover(root, workspace.exclude, states)",
-        "discover(root, workspace.exclude)",
+        "elif _has_state(found, entry.size, modified_ns.get(source)):",
+        "elif False:",
         (f"{TEST_OPENING}::test_documents_of_an_unchanged_corpus_are_not_opened",),
     ),
     Mutant(
@@ -126,8 +126,8 @@ MUTANTS = (
     Mutant(
         "changed-files-of-the-same-size-unnoticed",
         "branchrank/index/corpus_changes.py",
-        "elif file.size != entry.size or (",
-        "elif file.size != entry.size and (",
+        "return file.mtime_ns != mtime_ns and digest_file(Path(file.path)) != entry.digest",
+        "return False",
         (f"{TEST_BUILD}::test_only_a_changed_document_is_embedded_again",),
     ),
     Mutant(
