@@ -325,7 +325,7 @@ def test_splits_that_are_missing_or_empty_are_refused(tmp_path: Path) -> None:
     with pytest.raises(QuestionError, match="has no relevant document for any query"):
         beir_questions(folder, "test")
     (folder / "qrels" / "test.tsv").write_text("query-id\tcorpus-id\tscore\nq1\td1\n")
-    with pytest.raises(InputError, match=":2: 2 columns"):
+    with pytest.raises(InputError, match=":2: the line has 2 columns"):
         beir_questions(folder, "test")
 
 

@@ -144,7 +144,7 @@ def test_tab_separated_qrels_with_a_header(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("lines", "message"),
     [
-        (["1 Q0 a 1 0.5"], ":1: 5 columns"),
+        (["1 Q0 a 1 0.5"], ":1: the line has 5 columns"),
         (["1 Q0 a 1 0.5 x", "1 Q0 b 2 nan x"], ":2: 'nan' is not a number"),
         (["1 Q0 a 1 inf x"], ":1: 'inf' is not a number"),
         (["1 Q0 a 1 best x"], ":1: 'best' is not a number"),
