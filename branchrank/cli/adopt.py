@@ -1,4 +1,4 @@
-"""``branchrank adopt``: make a workspace of chunks, vectors and nodes that another program made."""
+"""``branchrank adopt``: make a workspace from the chunks, vectors and nodes of another program."""
 
 from __future__ import annotations
 
@@ -24,17 +24,18 @@ _FOLDER = click.Path(path_type=Path, exists=True, file_okay=False)
 @data_dir_option
 @click.option(
     "--corpus",
-    help="The documents that the chunks were cut from: a folder, or a corpus's name. "
-    "Default: the corpus that branchrank.toml in DATA_DIR or in FOLDER names.",
+    help="The documents that the chunks come from: a folder or a corpus name. "
+    "Default: the corpus in branchrank.toml of the workspace or of FOLDER.",
 )
-@click.option("--collection", default="", help="The Chroma collection, where there are several.")
-@click.option("--quiet", is_flag=True, help="No progress.")
+@click.option("--collection", default="", help="Name of the Chroma collection, if chroma/ has several.")
+@click.option("--quiet", is_flag=True, help="Show no progress.")
 @settings_options(IndexSettings, Bm25Settings, CacheSettings, EngineSettings)
 def command(folder: Path, data_dir: Path, corpus: str | None, collection: str, quiet: bool) -> None:
-    """Make a workspace of the chunks.jsonl, chroma/ and pageindex/nodes.jsonl in FOLDER.
+    """Make a workspace from the chunks.jsonl, chroma/ and pageindex/nodes.jsonl in FOLDER.
 
-    FOLDER is only read. Chunks without lines are looked for in the documents. The vectors are reused if 20
-    chunks that are embedded again by --embedder agree with them at cosine 0.999.
+    FOLDER is not changed. The documents are searched for the text of each chunk that has no line numbers.
+    To check the stored vectors, 20 chunks are embedded again with --embedder. If every cosine with the stored
+    vector is at least 0.999, the stored vectors are reused.
     """
     with branchrank.Workspace.adopt(
         folder,
@@ -55,15 +56,15 @@ def _print_adopted(data_dir: Path, adoption: Adoption, documents: int) -> None:
         click.echo(f"note: left out {safe(reason)}", err=True)
     if len(adoption.left_out) > _SHOWN:
         click.echo(f"note: left out {len(adoption.left_out) - _SHOWN} more", err=True)
-    lines = f"{adoption.by_lines} by their lines, {adoption.anchored} by their text"
+    lines = f"{adoption.by_lines} located by line numbers, {adoption.anchored} by text"
     if adoption.unconfirmed:
-        lines += f", {adoption.unconfirmed} by lines that do not hold their text"
+        lines += f", {adoption.unconfirmed} by line numbers whose text differs"
     click.echo(f"{data_dir}: {documents} documents, {adoption.chunks} chunks: {lines}")
     click.echo(f"left out: {len(adoption.left_out)} chunks, {adoption.nodes_left_out} nodes")
     if adoption.collection:
         click.echo(
             f"vectors: {adoption.reused} reused, {adoption.embedded} embedded; "
-            f"{adoption.sampled} sampled ones agree at cosine {adoption.least_cosine:.4f} or more"
+            f"the lowest cosine of {adoption.sampled} sampled vectors is {adoption.least_cosine:.4f}"
         )
-    trees = {"own": "yours", "summaries": f"built; {adoption.nodes} of your nodes give their summaries"}
+    trees = {"own": "yours", "summaries": f"built, with the summaries of {adoption.nodes} of your nodes"}
     click.echo(f"tree: {trees.get(adoption.tree, 'built')}")

@@ -1,4 +1,4 @@
-"""``branchrank beir``: benchmarks on BEIR folders, and questions from them."""
+"""``branchrank beir``: benchmark predictors on BEIR folders, and convert BEIR queries to questions."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ from branchrank.settings import (
 
 _BENCHMARK = ("sample_size", "sample_seed", "top_k", "latency_sample", "baseline", "delta", "alpha", "rows")
 _SYSTEMS = ("fusion", "rrf_k", "bm25_weight", "vector_weight", "maxsim_candidates", "maxsim_weight")
-#: The settings of a benchmark and of its systems that a ranking of documents leaves open.
+#: The settings of the benchmark and of its systems that can be changed when documents are ranked.
 OPEN_SETTINGS = frozenset(
     [f"benchmark.{name}" for name in _BENCHMARK]
     + [f"{section}.{name}" for section in ("local", "late_interaction") for name in _SYSTEMS]
@@ -39,19 +39,20 @@ OPEN_SETTINGS = frozenset(
 
 @click.group("beir", cls=Group)
 def command() -> None:
-    """Use BEIR folders: `beir run` benchmarks predictors on one, `beir questions` makes its questions."""
+    """Benchmark predictors on a BEIR folder, or convert its queries to questions."""
 
 
 @command.command("run", help_name="beir run", resumes=True)
 @click.argument("folder", type=click.Path(path_type=Path, file_okay=False))
-@click.option("--split", default="test", show_default=True, help="The qrels: qrels/SPLIT.tsv.")
+@click.option("--split", default="test", show_default=True, help="Read the judgements in qrels/SPLIT.tsv.")
 @click.option(
     "--predictor",
     "predictors",
     multiple=True,
     default=("bm25",),
     show_default=True,
-    help="bm25, dense, local, late-interaction, another system, or your own as module:Class. Repeatable.",
+    help="Predictor to run: bm25, dense, local, late-interaction, another system, or your own class as "
+    "module:Class. Repeatable.",
 )
 @click.option(
     "--measure",
@@ -60,14 +61,14 @@ def command() -> None:
     multiple=True,
     default=("nDCG@10", "R@100", "AP"),
     show_default=True,
-    help="A measure as ir-measures names it; the first is the primary one. Repeatable.",
+    help="Measure, by its name in ir-measures. The first one is the primary measure. Repeatable.",
 )
 @click.option(
     "--data-dir",
     type=click.Path(path_type=Path, file_okay=False),
-    help="The workspace. Default: data/ and the folder's name.",
+    help="Workspace for the index. Default: data/NAME, where NAME is the name of FOLDER.",
 )
-@click.option("--remove-query", is_flag=True, help="Leave out the document that has the query's own id.")
+@click.option("--remove-query", is_flag=True, help="Remove the document that has the same id as the query.")
 @all_pairs_option
 @latex_option
 @REPORTS
@@ -87,19 +88,19 @@ def run(
     fresh: bool,
     quiet: bool,
 ) -> None:
-    """Benchmark predictors on FOLDER, a BEIR folder: index it, ask its queries, print the table.
+    """Index FOLDER, a BEIR folder, run predictors on its queries, and print the table of results.
 
-    FOLDER may be ir:ID, a dataset of the package ir-datasets, such as ir:beir/scifact/test. Its data must be
-    on this machine; `branchrank corpus add ir:ID` downloads them.
+    FOLDER can also be ir:ID, a dataset of the package ir-datasets, such as ir:beir/scifact/test. Download it
+    first with `branchrank corpus add ir:ID`.
 
-    Each predictor ranks whole documents and is tested against the baseline, the first predictor unless
-    --baseline names another; with --all-pairs, against every other one. An existing index is used, and an
-    interrupted run is resumed.
+    Each predictor ranks whole documents. It is tested against the baseline, which is the first predictor
+    unless you give --baseline. With --all-pairs, every two predictors are tested against each other. An
+    existing index is reused, and an interrupted run is resumed.
 
-    Defaults other than those of the flags: a new workspace gets --embedder none, --vector-store exact,
-    --bm25-stop-words english and --no-bm25-split-identifiers; a run --top-k 1000, --delta 0.02, no latency
-    pass, and --rows compact where it keeps 100,000 hits or more. dense, local and late-interaction need a
-    model, such as --embedder all-MiniLM-L6-v2.
+    Some defaults differ from those of the flags. A new workspace gets --embedder none, --vector-store exact,
+    --bm25-stop-words english and --no-bm25-split-identifiers. A run gets --top-k 1000, --delta 0.02, no
+    latency pass, and --rows compact if it keeps 100,000 hits or more. The predictors dense, local and
+    late-interaction need an embedding model, such as --embedder all-MiniLM-L6-v2.
     """
     from branchrank import library
 
@@ -127,23 +128,24 @@ def run(
     write_latex(latex, table)
     if made.failed:
         raise FailedRunError(
-            "the figures mean nothing for " + ", ".join(line.partition(":")[0] for line in made.failed),
-            remedy="correct the cause and run again",
+            "ignore the results of these predictors, as all their queries or LLM calls failed: "
+            + ", ".join(line.partition(":")[0] for line in made.failed),
+            remedy="correct the cause of the errors and run the command again",
         )
 
 
 @command.command("questions")
 @click.argument("folder", type=click.Path(path_type=Path, file_okay=False))
-@click.option("--split", default="test", show_default=True, help="The qrels: qrels/SPLIT.tsv.")
+@click.option("--split", default="test", show_default=True, help="Read the judgements in qrels/SPLIT.tsv.")
 @click.option(
     "--output",
     type=click.Path(path_type=Path, dir_okay=False),
     required=True,
     help="The question file to write.",
 )
-@click.option("--remove-query", is_flag=True, help="Leave out the document that has the query's own id.")
+@click.option("--remove-query", is_flag=True, help="Remove the document that has the same id as the query.")
 def questions(folder: Path, split: str, output: Path, remove_query: bool) -> None:
-    """Make questions of the queries of FOLDER and their relevance judgements."""
+    """Convert the queries of FOLDER, a BEIR folder, and their relevance judgements to questions."""
     from branchrank import library
 
     made = library.import_beir(folder, output, split=split, remove_query=remove_query)

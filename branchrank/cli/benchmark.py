@@ -1,4 +1,4 @@
-"""``branchrank benchmark`` and ``benchmark_run.py``: predictors over the same seeded questions."""
+"""``branchrank benchmark`` and ``benchmark_run.py``: run predictors on the same sample of questions."""
 
 from __future__ import annotations
 
@@ -40,24 +40,24 @@ from branchrank.settings import (
     multiple=True,
     default=("all",),
     show_default=True,
-    help="local, pageindex, hybrid, grep, qdrant, sqlite, late-interaction, all (the first three), "
-    "family (all seven), bm25, dense, api, or your own as module:Class. Repeatable.",
+    help="Predictor to run: local, pageindex, hybrid, grep, qdrant, sqlite, late-interaction, all (the first "
+    "three), family (all seven), bm25, dense, api, or your own class as module:Class. Repeatable.",
 )
 @click.option(
     "--questions",
     "questions_file",
     type=click.Path(path_type=Path, dir_okay=False),
-    help="The question file. Default: the workspace's.",
+    help="The question file. Default: the question file of the workspace.",
 )
-@click.option("--experiment", default="benchmark", show_default=True, help="Name in the run's directory.")
-@click.option("--split", default="", help="Name of the split that the questions are, such as tuning or test.")
+@click.option("--experiment", default="benchmark", show_default=True, help="Name of the experiment.")
+@click.option("--split", default="", help="Name of the questions' split, such as tuning or test.")
 @click.option(
     "--api-endpoint",
     default="",
-    help="URL of the POST /retrieve endpoint of --predictor api; "
-    "BRANCHRANK_API_TOKEN in the environment is sent to it as a bearer token.",
+    help="URL of the endpoint for --predictor api, which must answer POST /retrieve. The environment "
+    "variable BRANCHRANK_API_TOKEN is sent as its bearer token.",
 )
-@click.option("--api-predictor", default="", help="Predictor to ask that endpoint for.")
+@click.option("--api-predictor", default="", help="Predictor that the API endpoint runs.")
 @filter_option
 @running_options
 @settings_options(
@@ -90,9 +90,9 @@ def command(
     seal: Path | None,
     quiet: bool,
 ) -> None:
-    """Run predictors over the same seeded questions, and report quality, latency and LLM cost.
+    """Run predictors on the same questions, and report quality, latency and LLM cost.
 
-    An interrupted run of the same plan is resumed where it stopped.
+    If a run with the same plan was interrupted, it is resumed.
     """
     from branchrank.cli.benchmarking import run_and_report
     from branchrank.library import plan_from_names

@@ -1,4 +1,4 @@
-"""What ``benchmark``, ``run`` and ``resume`` share: run a plan and print its table, or its estimated cost."""
+"""Code shared by ``benchmark``, ``run`` and ``resume``, which runs a plan or estimates its cost."""
 
 from __future__ import annotations
 
@@ -20,19 +20,20 @@ def run_and_report(
     dry_run: bool = False,
     seal: Path | None = None,
 ) -> None:
-    """Run a plan, write its report and print its table; for a dry run print what it would ask.
+    """Run a plan, write its report and print its table. With ``dry_run``, print only the estimated cost.
 
-    Where ``seal`` names a new file, the plan is written down there and not run.
+    If the file ``seal`` does not exist, the plan is written to it, and is not run.
 
-    Raises :class:`FailedRunError`, after the report is written, when a predictor or its LLM always failed.
+    Raises :class:`FailedRunError`, after the report is written, if every call of a predictor or its LLM
+    failed.
     """
     if dry_run:
         print_estimate(branchrank.library.estimate_plan(plan))
         return
     if seal is not None and not seal.exists():
         made = branchrank.library.seal_plan(plan, seal)
-        click.echo(f"sealed in {safe(str(seal))}, digest {made.digest}; nothing was run")
-        click.echo("keep a copy elsewhere: only that proves when it was made")
+        click.echo(f"the plan is sealed in {safe(str(seal))} (digest {made.digest}); nothing was run")
+        click.echo("publish a copy of this file before the run to prove that the plan came first")
         return
     run = branchrank.library.run_benchmark(
         plan, fresh=fresh, resume=resume, seal=seal, notify=say, progress=not quiet
@@ -44,13 +45,14 @@ def run_and_report(
     click.echo(f"report: {report}, report.html")
     if run.failed:
         raise FailedRunError(
-            "the run's figures mean nothing for " + ", ".join(line.partition(":")[0] for line in run.failed),
-            remedy=f"look at the errors in {report}, correct their cause and run again",
+            "ignore the results of these predictors, as all their queries or LLM calls failed: "
+            + ", ".join(line.partition(":")[0] for line in run.failed),
+            remedy=f"read the errors in {report}, correct their cause and run the command again",
         )
 
 
 def print_estimate(estimate: branchrank.library.PlanEstimate) -> None:
-    """Print every predictor with its queries and the upper bounds of its LLM calls and tokens."""
+    """Print for each predictor the number of queries and the upper bounds of its LLM calls and tokens."""
     click.echo(f"{safe(estimate.experiment)}: {estimate.questions} questions")
     for row in estimate.predictors:
         where = f" on index {safe(row.index)}" if row.index else ""
@@ -60,6 +62,6 @@ def print_estimate(estimate: branchrank.library.PlanEstimate) -> None:
         line = f"    at most {row.llm.calls} LLM calls and {row.llm.tokens} tokens at {safe(row.model)}"
         if estimate.prices is not None:
             known = row.cost is not None
-            priced = f"{row.cost:.4f} {estimate.prices.currency}" if known else "no price known"
+            priced = f"{row.cost:.4f} {estimate.prices.currency}" if known else "no price for this model"
             line += f": {priced}, prices of {estimate.prices.date}"
         click.echo(line)

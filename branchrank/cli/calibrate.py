@@ -1,4 +1,4 @@
-"""``branchrank calibrate``: the distance threshold that suits the model at hand."""
+"""``branchrank calibrate``: suggest a distance threshold for the index's embedding model."""
 
 from __future__ import annotations
 
@@ -19,17 +19,18 @@ from branchrank.settings import GrepSettings, IndexSettings
     "--questions",
     "questions_file",
     type=click.Path(path_type=Path, dir_okay=False),
-    help="Questions to learn from; default: the workspace's. Their gold is not looked at.",
+    help="The questions whose distances are measured; their gold is not used. Default: the question file of "
+    "the workspace.",
 )
 @click.option("--json", "as_json", is_flag=True, help="Print one JSON object.")
-@click.option("--quiet", is_flag=True, help="No progress.")
+@click.option("--quiet", is_flag=True, help="Show no progress.")
 @settings_options(
     GrepSettings, IndexSettings, only=frozenset({"grep.vector_score_threshold", "index.embedder"})
 )
 def command(data_dir: Path, questions_file: Path | None, as_json: bool, quiet: bool) -> None:
-    """Suggest a vector_score_threshold: the one that keeps the nearest chunk of 95 in 100 questions.
+    """Suggest the vector_score_threshold that keeps the nearest chunk of 95% of the questions.
 
-    Distances are squared L2 between unit vectors, 0 to 4, and their scale is the model's own.
+    Distances are squared L2 distances of unit vectors, from 0 to 4. Typical distances differ between models.
     """
     with open_workspace(data_dir, given_flags(), quiet=quiet) as workspace:
         found = workspace.calibrate(questions_file)
@@ -41,7 +42,8 @@ def command(data_dir: Path, questions_file: Path | None, as_json: bool, quiet: b
     median = found.best[len(found.best) // 2]
     click.echo(f"{len(found.best)} questions, {model}")
     click.echo(
-        f"nearest chunk: {found.best[0]:.3f} at best, {median:.3f} median, {found.best[-1]:.3f} at worst"
+        f"distance of the nearest chunk: minimum {found.best[0]:.3f}, median {median:.3f}, "
+        f"maximum {found.best[-1]:.3f}"
     )
-    click.echo(f"at the threshold {threshold:g}, {found.losing} questions lose every chunk")
+    click.echo(f"with the threshold {threshold:g}, {found.losing} questions have no chunk left")
     click.echo(f"\n[grep]\nvector_score_threshold = {found.suggested:g}")

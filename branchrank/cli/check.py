@@ -1,4 +1,4 @@
-"""``branchrank check``: compare every file of the index with the digest it was built with."""
+"""``branchrank check``: compare every file of the index with the digest from its build."""
 
 from __future__ import annotations
 
@@ -18,14 +18,14 @@ from branchrank.settings import IndexSettings
 @click.option("--json", "as_json", is_flag=True, help="Print one JSON object.")
 @settings_options(IndexSettings, only=frozenset({"index.embedder", "index.vector_store"}))
 def command(data_dir: Path, as_json: bool) -> None:
-    """Read every file of the index and compare it with the digest it was built with.
+    """Read every file of the index and compare it with the digest from its build.
 
-    Other commands read a file only if it has changed since it was last compared. Damage below the file
-    system, such as a bad sector, is found by this command alone.
+    Other commands compare a file only if its size or time of change differs from the last comparison. They
+    do not notice a bad sector or other damage below the file system; this command does.
     """
     with open_workspace(data_dir, given_flags(), quiet=True) as workspace:
         found = workspace.check()
     if as_json:
         click.echo(msgspec.json.encode(found))
         return
-    click.echo(f"{found.directory}: {found.files} files, {found.bytes:,} bytes, as they were built")
+    click.echo(f"{found.directory}: {found.files} files, {found.bytes:,} bytes, no damage found")

@@ -1,4 +1,4 @@
-"""``branchrank compare`` and ``gate``: two runs over the same questions, or the predictors of one run."""
+"""``branchrank compare`` and ``gate``: compare two runs on the same questions, or two predictors of a run."""
 
 from __future__ import annotations
 
@@ -12,16 +12,20 @@ from branchrank.cli.terminal import Command
 from branchrank.errors import UsageError
 
 PRIMARY = click.option(
-    "--primary", default="", help="Measure that is tested, such as strict_hit@5. Default: the run's own."
+    "--primary",
+    default="",
+    help="Measure to test, such as strict_hit@5. Default: the primary measure of the run.",
 )
 MEASURES = click.option(
     "--measure",
     "measures",
     multiple=True,
-    help="Another measure to show, such as nDCG@10, with its interval and without a test. Repeatable.",
+    help="Additional measure, such as nDCG@10, shown with an interval but not tested. Repeatable.",
 )
 BASELINE_PREDICTOR = click.option(
-    "--baseline-predictor", default="", help="Predictor of the baseline. Default: the same one."
+    "--baseline-predictor",
+    default="",
+    help="Predictor of the baseline run. Default: the predictor of the same name.",
 )
 FILE = click.Path(path_type=Path, dir_okay=False)
 EXIT_CODES = {"pass": 0, "fail": 1, "undecided": 10}
@@ -30,21 +34,23 @@ EXIT_CODES = {"pass": 0, "fail": 1, "undecided": 10}
 @click.command("compare", cls=Command)
 @click.argument("baseline", type=RUN)
 @click.argument("candidate", type=RUN, required=False)
-@click.option("--predictor", default="", help="Predictor of CANDIDATE. Default: each that both runs have.")
+@click.option(
+    "--predictor", default="", help="Predictor of CANDIDATE. Default: all predictors that both runs have."
+)
 @BASELINE_PREDICTOR
 @click.option(
     "--baseline",
     "baselines",
     multiple=True,
-    help="Of one run: the predictor to compare the others with. Repeatable. Default: the declared one.",
+    help="With one run: the predictor to compare the others with. Repeatable. Default: the run's baseline.",
 )
-@click.option("--all-pairs", is_flag=True, help="Of one run: compare every pair of predictors.")
+@click.option("--all-pairs", is_flag=True, help="With one run: compare every pair of predictors.")
 @PRIMARY
 @MEASURES
 @click.option(
     "--delta",
     type=click.FloatRange(0, 1, min_open=True),
-    help="Largest difference that counts as none. Default: 0.02; of one run, the declared one.",
+    help="Largest difference that counts as equivalent. Default: 0.02; with one run, the run's delta.",
 )
 @WHERE
 @latex_option
@@ -61,10 +67,10 @@ def compare(
     where: tuple[str, ...],
     latex: Path | None,
 ) -> None:
-    """Compare a CANDIDATE run with a BASELINE run, question by question, and list the questions that flipped.
+    """Compare a CANDIDATE run with a BASELINE run, and list the questions whose result changed.
 
-    The baseline comes first. A positive difference means that the candidate is better. Both runs must have
-    asked the same questions. With one run only, its predictors are compared with each other.
+    A positive difference means that the candidate is better. Both runs must have the same questions. If you
+    give only one run, its predictors are compared with each other.
     """
     from branchrank.library import comparison_table
     from branchrank.run import Run
@@ -74,8 +80,8 @@ def compare(
     if candidate is None:
         if measures or latex is not None:
             raise UsageError(
-                "--measure and --latex need two runs, and only one was given",
-                remedy="name the tested measure with --primary; `branchrank show` prints the others",
+                "--measure and --latex need two runs, but only one was given",
+                remedy="give the measure to test with --primary; `branchrank show` prints the other measures",
             )
         chosen = "all-pairs" if all_pairs else baselines
         click.echo(str(first.compare_all(chosen, primary, delta=delta)))
@@ -97,41 +103,43 @@ def compare(
 
 
 def _check_compared(candidate: Path | None, named: bool, baselines: tuple[str, ...], all_pairs: bool) -> None:
-    """Refuse flags of two runs for one, flags of one run for two, and both ways to name the baselines."""
+    """Raise UsageError for flags that don't fit the number of runs or contradict each other."""
     if candidate is None and named:
         raise UsageError(
-            "--predictor and --baseline-predictor need two runs, and only one was given",
-            remedy="name the second run, or the baseline with --baseline",
+            "--predictor and --baseline-predictor need two runs, but only one was given",
+            remedy="add the second run, or choose a predictor as the baseline with --baseline",
         )
     if candidate is not None and (baselines or all_pairs):
         raise UsageError(
-            "--baseline and --all-pairs compare the predictors of one run, and two are given",
-            remedy="leave out the second run, or name predictors with --baseline-predictor",
+            "--baseline and --all-pairs need exactly one run, but two were given",
+            remedy="remove the second run, or choose predictors with --predictor and --baseline-predictor",
         )
     if baselines and all_pairs:
         raise UsageError(
-            "--all-pairs compares every pair of predictors, so no --baseline can be named with it",
-            remedy="leave out one of the two",
+            "--baseline and --all-pairs cannot be given together",
+            remedy="remove --baseline or --all-pairs",
         )
 
 
 @click.command("gate", cls=Command)
 @click.argument("run", type=RUN)
-@click.option("--baseline", type=RUN, required=True, help="The run to compare it with.")
+@click.option("--baseline", type=RUN, required=True, help="The baseline run.")
 @click.option(
     "--delta",
     type=click.FloatRange(0, 1),
     default=0.02,
     show_default=True,
-    help="Loss that is acceptable, in the measure's units.",
+    help="Largest acceptable loss, in units of the measure (0.02 is 2 points of a hit rate).",
 )
-@click.option("--predictor", default="", help="Predictor of RUN. Default: each that both runs have.")
+@click.option(
+    "--predictor", default="", help="Predictor of RUN. Default: all predictors that both runs have."
+)
 @BASELINE_PREDICTOR
 @PRIMARY
 @MEASURES
 @WHERE
-@click.option("--junit", type=FILE, help="Write the decision as JUnit XML.")
-@click.option("--summary", type=FILE, help="Write the decision as Markdown, for a pull request.")
+@click.option("--junit", type=FILE, help="Write the result to this file as JUnit XML.")
+@click.option("--summary", type=FILE, help="Write the result to this file as Markdown, for a pull request.")
 @click.pass_context
 def gate(
     ctx: click.Context,
@@ -146,9 +154,11 @@ def gate(
     junit: Path | None,
     summary: Path | None,
 ) -> None:
-    """Exit with 0 when RUN is not worse than the baseline by delta or more, 1 when it is, 10 when undecided.
+    """Check RUN for a loss of delta or more compared with the baseline.
 
-    With several predictors, the gate fails if any of them fails, and is undecided if any of them is.
+    The exit code is 0 if there is no such loss, 1 if there is one, and 10 if the questions are too few to
+    decide. With several predictors, the exit code is 1 if any predictor has such a loss, and else 10 if any
+    predictor is undecided.
     """
     from branchrank import library
     from branchrank.run import Run

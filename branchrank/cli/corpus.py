@@ -1,4 +1,4 @@
-"""``branchrank corpus``: documentation sets by name."""
+"""``branchrank corpus``: fetch and list corpora by name."""
 
 from __future__ import annotations
 
@@ -9,16 +9,16 @@ from branchrank.cli.terminal import Group, progress_bars
 
 @click.group("corpus", cls=Group)
 def command() -> None:
-    """Fetch and list corpora by name. A folder works everywhere a name does."""
+    """Fetch and list corpora by name. Every command that takes a corpus name also takes a folder."""
 
 
 @command.command("add")
 @click.argument("name")
-@click.option("--quiet", is_flag=True, help="No progress.")
+@click.option("--quiet", is_flag=True, help="Show no progress.")
 def add(name: str, quiet: bool) -> None:
-    """Fetch the corpus NAME, check it, and keep its documents. Nothing fetched is executed.
+    """Download the corpus NAME, check its digest, and store its documents. No downloaded code is executed.
 
-    ir:ID is a dataset of the package ir-datasets, such as ir:beir/scifact/test.
+    NAME can also be ir:ID, a dataset of the package ir-datasets, such as ir:beir/scifact/test.
     """
     from branchrank.library import add_corpus
 
@@ -29,7 +29,7 @@ def add(name: str, quiet: bool) -> None:
 
 @command.command("list")
 def show() -> None:
-    """List the corpora that can be fetched, and the folders of those that were fetched."""
+    """List the available corpora, with the folder of each corpus that was fetched."""
     from branchrank.library import list_corpora
 
     for corpus in list_corpora():

@@ -1,4 +1,4 @@
-"""``branchrank datasets``: runs of the same systems over several datasets, as one table."""
+"""``branchrank datasets``: compare systems over several datasets in one table."""
 
 from __future__ import annotations
 
@@ -17,12 +17,16 @@ Form = Literal["text", "markdown", "csv"]
 
 @click.command("datasets", cls=Command)
 @click.argument("runs", nargs=-1, required=True, metavar="[NAME=]RUN...")
-@click.option("--primary", default="", help="The measure, such as nDCG@10. Default: the runs' own.")
-@click.option("--baseline", default="", help="The system to compare with. Default: the first run's baseline.")
+@click.option("--primary", default="", help="Measure, such as nDCG@10. Default: the runs' primary measure.")
+@click.option(
+    "--baseline",
+    default="",
+    help="System to compare the others with. Default: the first run's baseline.",
+)
 @click.option(
     "--delta",
     type=click.FloatRange(0, 1, min_open=True),
-    help="Largest difference that counts as none. Default: the first run's.",
+    help="Largest difference that counts as equivalent. Default: the first run's delta.",
 )
 @click.option(
     "--format",
@@ -30,9 +34,13 @@ Form = Literal["text", "markdown", "csv"]
     type=click.Choice(["text", "markdown", "csv"]),
     default="text",
     show_default=True,
-    help="How to print it.",
+    help="Format of the table.",
 )
-@click.option("--output", type=click.Path(path_type=Path, dir_okay=False), help="Write it to a file instead.")
+@click.option(
+    "--output",
+    type=click.Path(path_type=Path, dir_okay=False),
+    help="Write the table to this file instead of printing it.",
+)
 @latex_option
 def datasets(
     runs: tuple[str, ...],
@@ -43,19 +51,24 @@ def datasets(
     output: Path | None,
     latex: Path | None,
 ) -> None:
-    """Compare systems over several datasets: the macro average with its interval, and a stratified test.
+    """Compare systems over several datasets by their macro average, with an interval and a stratified test.
 
-    Each RUN is over a dataset of its own; NAME is the name of its column (default: that of its experiment or
-    corpus). Only systems that every run has are compared.
+    Give one RUN for each dataset. NAME is the heading of the dataset's column (default: the name of the run's
+    experiment or corpus). Only systems that every run has are compared.
     """
     from branchrank import library
 
     named = [_named(run) for run in runs]
     if any(name for name, _ in named) and not all(name for name, _ in named):
-        raise UsageError("some runs have a name and some have none", remedy="write NAME=RUN for each")
+        raise UsageError(
+            "some runs are given with a name (NAME=RUN) and others without",
+            remedy="write NAME=RUN for every run, or for none",
+        )
     names = [name for name, _ in named if name]
     if twice := [name for name in names if names.count(name) > 1]:
-        raise UsageError(f"two runs are named {twice[0]!r}", remedy="give each dataset a name of its own")
+        raise UsageError(
+            f"the name {twice[0]!r} is given to two runs", remedy="give each run a different name"
+        )
     found = library.compare_datasets(
         dict(named) if named[0][0] else [run for _, run in named],
         measure=primary,
@@ -73,6 +86,6 @@ def datasets(
 
 
 def _named(run: str) -> tuple[str, str]:
-    """The name and the directory of ``NAME=RUN``; an existing directory is not a name."""
+    """Split ``NAME=RUN`` into name and directory; the name is empty if ``run`` is an existing directory."""
     name, equals, directory = run.partition("=")
     return (name, directory) if equals and not Path(run).exists() else ("", run)

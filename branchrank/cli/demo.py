@@ -1,4 +1,4 @@
-"""``branchrank demo``: the bundled sample, indexed and measured."""
+"""``branchrank demo``: index the bundled sample and benchmark three systems on it."""
 
 from __future__ import annotations
 
@@ -15,14 +15,14 @@ from branchrank.cli.terminal import Command, safe, say
 @click.command("demo", cls=Command, resumes=True)
 @click.argument("folder", default=DEMO_FOLDER, type=click.Path(path_type=Path, file_okay=False))
 @click.option("--open", "open_report", is_flag=True, help="Open the report in the browser.")
-@click.option("--fresh", is_flag=True, help="Measure again where a finished run exists.")
-@click.option("--quiet", is_flag=True, help="No progress.")
+@click.option("--fresh", is_flag=True, help="Run the benchmark again even if a finished run exists.")
+@click.option("--quiet", is_flag=True, help="Show no progress.")
 def command(folder: Path, open_report: bool, fresh: bool, quiet: bool) -> None:
     """Compare three systems on the bundled sample, in FOLDER (default: branchrank-demo).
 
-    The sample is 31 documents with 161 questions about them. It is copied into FOLDER, indexed, and searched
-    by the predictors local, pageindex and hybrid, without an LLM and without the network.
-    A second call finishes what was interrupted. Nothing that is in FOLDER is overwritten.
+    The sample has 31 documents and 161 questions about them. The command copies it into FOLDER, indexes it,
+    and runs the predictors local, pageindex and hybrid, without an LLM and without the network. If the
+    command is interrupted, run it again to resume. Existing files in FOLDER are not overwritten.
     """
     from branchrank import library
 

@@ -1,4 +1,4 @@
-"""``branchrank explain``: one question of a run, stage by stage."""
+"""``branchrank explain``: show the candidates of one question after every stage."""
 
 from __future__ import annotations
 
@@ -13,12 +13,12 @@ from branchrank.cli.terminal import Command
 @click.command("explain", cls=Command)
 @click.argument("run", type=RUN)
 @click.argument("question_id", metavar="QUESTION")
-@click.option("--predictor", "predictors", multiple=True, help="Only this predictor. Repeatable.")
+@click.option("--predictor", "predictors", multiple=True, help="Show only this predictor. Repeatable.")
 @click.option(
-    "--top", type=click.IntRange(0, 100), default=3, show_default=True, help="Entries shown per stage."
+    "--top", type=click.IntRange(0, 100), default=3, show_default=True, help="Candidates shown per stage."
 )
 def explain(run: Path, question_id: str, predictors: tuple[str, ...], top: int) -> None:
-    """Show the gold's rank through every stage, the stage that lost it, and each stage's first entries."""
+    """Show the rank of the gold after every stage, the stage that lost it, and the first candidates."""
     from branchrank.run import Run
 
     click.echo(str(Run.load(run).explain(question_id, predictors, top=top)))

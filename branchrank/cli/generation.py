@@ -1,4 +1,4 @@
-"""``branchrank questions generate`` and ``branchrank pageindex summarise``: what an LLM writes."""
+"""``branchrank questions generate`` and ``branchrank pageindex summarise``, which need an LLM."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ OUTPUT = click.argument("output", type=click.Path(path_type=Path, dir_okay=False
 
 
 def llm_options(*, required: bool) -> Callable[[F], F]:
-    """Add the endpoint, the seed and the LLM client's settings."""
+    """Add the flags for the LLM endpoint, the seed and the settings of the LLM client."""
 
     def decorate(function: F) -> F:
         # --on-llm-failure does not apply to calls without a fallback.
@@ -30,18 +30,18 @@ def llm_options(*, required: bool) -> Callable[[F], F]:
         function = settings_options(CacheSettings)(function)
         function = settings_options(LLMSettings, only=named)(function)
         for option in (
-            click.option("--quiet", is_flag=True, help="No progress."),
+            click.option("--quiet", is_flag=True, help="Show no progress."),
             click.option(
-                "--seed", type=click.IntRange(0), default=42, show_default=True, help="Seed of the draw."
+                "--seed", type=click.IntRange(0), default=42, show_default=True, help="Random seed."
             ),
             click.option(
-                "--model", default="", help="The model. Default: the only one that the endpoint lists."
+                "--model", default="", help="Name of the model. Not needed if the endpoint has only one."
             ),
             click.option(
                 "--base-url",
                 required=required,
                 default=None if required else "",
-                help="OpenAI-compatible endpoint.",
+                help="Base URL of an OpenAI-compatible endpoint.",
             ),
         ):
             function = option(function)
@@ -53,18 +53,22 @@ def llm_options(*, required: bool) -> Callable[[F], F]:
 @click.command("generate", cls=Command, resumes=True)
 @OUTPUT
 @data_dir_option
-@click.option("--count", type=click.IntRange(1), default=100, show_default=True, help="Questions wanted.")
+@click.option("--count", type=click.IntRange(1), default=100, show_default=True, help="Questions to write.")
 @click.option(
-    "--per-section", type=click.IntRange(1, 10), default=1, show_default=True, help="Asked for per section."
+    "--per-section",
+    type=click.IntRange(1, 10),
+    default=1,
+    show_default=True,
+    help="Questions to request for each section.",
 )
 @click.option(
     "--max-leakage",
     type=click.FloatRange(0, 1),
     default=0.8,
     show_default=True,
-    help="Largest share of a question's content words that its quoted answer may have.",
+    help="Reject a question if a larger share of its content words occurs in its quoted answer.",
 )
-@click.option("--dry-run", is_flag=True, help="Print the estimated calls and tokens; make none.")
+@click.option("--dry-run", is_flag=True, help="Print the estimated LLM calls and tokens, and stop.")
 @llm_options(required=True)
 @settings_options(EngineSettings)
 def generate(
@@ -79,11 +83,11 @@ def generate(
     seed: int,
     quiet: bool,
 ) -> None:
-    """Let an LLM write questions about the workspace's corpus to OUTPUT, with gold that was found there.
+    """Let an LLM write questions about the corpus of the workspace to the file OUTPUT.
 
-    An interrupted pass resumes where it stopped; finished calls are kept and cost nothing. The pass
-    ends, and keeps what it has, after three calls in a row that the server fails, or twenty in a row without
-    a usable question.
+    The gold of each question is an exact quotation from the corpus. If the command is interrupted, run it
+    again to resume: finished calls are not repeated. The command stops after three failed calls in a row, or
+    after twenty calls in a row without a usable question. It then keeps the questions that it has.
     """
     with (
         branchrank.Workspace.open(data_dir, settings=given_flags(), notify=say) as opened,
@@ -105,7 +109,7 @@ def generate(
             progress=bars,
         )
     click.echo(_cost(spent))
-    click.echo(f"{result.sections_asked} sections asked, {result.failed_calls} calls failed")
+    click.echo(f"{result.sections_asked} sections sent to the LLM, {result.failed_calls} calls failed")
     for reason, number in result.rejected.items():
         click.echo(f"  rejected, {reason}: {number}")
     if result.questions:
@@ -113,14 +117,16 @@ def generate(
     if result.stopped:
         raise LLMError(
             f"{result.stopped}; {len(result.questions)} of {count} questions were written",
-            remedy="correct what the server says, and run the command again; finished calls are kept",
+            remedy="correct the cause, and run the command again; finished calls are not repeated",
         )
     if not result.questions:
-        raise InputError("no question was accepted", remedy="try a larger model, or --max-leakage 1")
+        raise InputError(
+            "all questions of the LLM were rejected", remedy="try a larger model, or --max-leakage 1"
+        )
 
 
 def _print_estimate(estimate: branchrank.library.GenerationEstimate) -> None:
-    click.echo(f"{estimate.sections} sections have enough text")
+    click.echo(f"{estimate.sections} sections have enough text for a question")
     for bound, what in ((estimate.least, "if every question is accepted"), (estimate.most, "at most")):
         click.echo(f"  {what}: {bound.calls} LLM calls, about {bound.tokens} tokens")
 
@@ -131,10 +137,10 @@ def _print_estimate(estimate: branchrank.library.GenerationEstimate) -> None:
 @llm_options(required=True)
 @settings_options(EngineSettings)
 def summarise(output: Path, data_dir: Path, base_url: str, model: str, seed: int, quiet: bool) -> None:
-    """Let an LLM summarise every node of the workspace's tree, and write the nodes to OUTPUT.
+    """Let an LLM summarise every node of the workspace's tree, and write the nodes to the file OUTPUT.
 
-    Name OUTPUT as `nodes` in branchrank.toml to use it. After an edit of the corpus the same command asks
-    for the edited sections and those above them alone.
+    To use the summaries, set `nodes` in branchrank.toml to OUTPUT. After an edit of the corpus, run the same
+    command again: it summarises only the edited sections and the sections above them.
     """
     with (
         branchrank.Workspace.open(data_dir, settings=given_flags(), notify=say) as opened,

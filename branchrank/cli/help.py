@@ -1,8 +1,8 @@
-"""Grouped help: ``--help`` shows the common flags, ``--help-all`` all of them.
+"""Grouped help, where ``--help`` shows the common flags and ``--help-all`` shows all of them.
 
-1. A command with an entry in :data:`COMMON` shows those flags on ``--help``, below their headings.
-2. ``--help-all`` adds every other flag: settings below the title of their part, the rest below "Other".
-3. A command without an entry shows all its flags in one list.
+1. ``--help`` of a command in :data:`COMMON` shows the flags of its entry, below their headings.
+2. ``--help-all`` adds every other flag, below the title of its settings part or below "Other".
+3. A command that is not in :data:`COMMON` shows all its flags in one list.
 """
 
 from __future__ import annotations
@@ -37,8 +37,14 @@ COMMON: dict[str, Headings] = {
         "Output": ("--reports", "--fresh", "--dry-run", "--jobs", "--quiet"),
     },
     "resume": {
-        "What the run used": ("--data-dir", "--questions", "--predictor", "--api-endpoint", "--allow"),
-        "Its models and servers": (
+        "Files and predictors of the run": (
+            "--data-dir",
+            "--questions",
+            "--predictor",
+            "--api-endpoint",
+            "--allow",
+        ),
+        "Models and servers of the run": (
             "--embedder",
             "--embedding-url",
             "--hybrid-base-url",
@@ -97,12 +103,12 @@ _EVERYTHING = "branchrank.help_all"
 
 
 def entry_name(command: click.Command) -> str:
-    """Return a command's name in :data:`COMMON`; for a command of a group, with the group's name."""
+    """Return the key of a command in :data:`COMMON`, which contains the group's name for subcommands."""
     return str(getattr(command, "help_name", "") or command.name)
 
 
 def help_all_option() -> click.Option:
-    """The flag ``--help-all``."""
+    """Return the flag ``--help-all``."""
 
     def show(context: click.Context, _parameter: click.Parameter, asked: bool) -> None:
         if asked and not context.resilient_parsing:
@@ -116,7 +122,7 @@ def help_all_option() -> click.Option:
 
 
 def write_options(command: click.Command, context: click.Context, formatter: click.HelpFormatter) -> None:
-    """Write the flags of a command that has an entry in :data:`COMMON`, grouped."""
+    """Write the flags of a command below the headings of its entry in :data:`COMMON`."""
     everything = bool(context.meta.get(_EVERYTHING))
     for heading, options in grouped(command, context, everything=everything):
         with formatter.section(heading):
@@ -126,7 +132,7 @@ def write_options(command: click.Command, context: click.Context, formatter: cli
 def grouped(
     command: click.Command, context: click.Context, *, everything: bool
 ) -> Iterator[tuple[str, list[click.Parameter]]]:
-    """Return a command's flags by heading: the common ones, then, with ``everything``, the others."""
+    """Yield each heading with its flags, first the common flags and, with ``everything``, all others."""
     by_flag = {flag: option for option in command.get_params(context) for flag in option.opts}
     last = {HELP_ALL, *command.get_help_option_names(context)}
     shown = set(last)
@@ -140,7 +146,7 @@ def grouped(
 
 
 def _others(by_flag: Mapping[str, click.Parameter], shown: set[str]) -> dict[str, list[str]]:
-    """The flags that are not shown yet, by the title of their part."""
+    """Return the flags that are not in ``shown``, grouped by the title of their settings part."""
     titles = {setting.flag: part.title for part in PARTS for setting in settings_of(part)}
     found: dict[str, list[str]] = {}
     for flag, option in by_flag.items():

@@ -14,7 +14,7 @@ from branchrank.settings import Bm25Settings, CacheSettings, HybridSettings, Ind
 
 @click.command("hybrid", cls=Command)
 @query_options
-@click.option("--no-llm", is_flag=True, help="No LLM rerank; the same as --hybrid-no-llm.")
+@click.option("--no-llm", is_flag=True, help="Do not rerank with an LLM (same as --hybrid-no-llm).")
 @settings_options(HybridSettings, LLMSettings, Bm25Settings, IndexSettings, CacheSettings)
 def command(
     query: str | None,
@@ -25,9 +25,9 @@ def command(
     quiet: bool,
     no_llm: bool,
 ) -> None:
-    """Search with the hybrid predictor: vector shortlist, tree neighbours, BM25 over nodes, RRF, LLM rerank.
+    """Search with the hybrid predictor (vectors, tree neighbours, BM25 over nodes, RRF, LLM reranking).
 
-    Without QUERY a prompt opens that keeps everything warm.
+    If you give no QUERY, the command prompts for queries and keeps the index loaded between them.
     """
     settings = dict(given_flags())
     if no_llm:

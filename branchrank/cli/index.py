@@ -1,4 +1,4 @@
-"""``branchrank index``: make a workspace of a documentation folder and build its index."""
+"""``branchrank index``: make a workspace for a documentation folder and build its index."""
 
 from __future__ import annotations
 
@@ -17,10 +17,10 @@ OWN_FILE = click.Path(path_type=Path, exists=True, dir_okay=False)
 @click.command("index", cls=Command, resumes=True)
 @click.argument("corpus", required=False)
 @data_dir_option
-@click.option("--exclude", multiple=True, help="Glob of sources to leave out. Repeatable.")
-@click.option("--chunks", type=OWN_FILE, help="Your own chunks.jsonl to index.")
-@click.option("--nodes", type=OWN_FILE, help="Your own nodes.jsonl to use as the tree.")
-@click.option("--quiet", is_flag=True, help="No progress.")
+@click.option("--exclude", multiple=True, help="Leave out the documents that match this glob. Repeatable.")
+@click.option("--chunks", type=OWN_FILE, help="Index this chunks.jsonl instead of new chunks.")
+@click.option("--nodes", type=OWN_FILE, help="Use this nodes.jsonl as the tree.")
+@click.option("--quiet", is_flag=True, help="Show no progress.")
 @settings_options(IndexSettings, Bm25Settings, CacheSettings, EngineSettings)
 def command(
     corpus: str | None,
@@ -30,11 +30,11 @@ def command(
     nodes: Path | None,
     quiet: bool,
 ) -> None:
-    """Index CORPUS, a folder or a corpus's name, into a workspace.
+    """Index CORPUS, a folder or a corpus name, into a workspace.
 
-    The documents of a BEIR folder are unpacked into the workspace first, one file each.
-    The corpus and the flags given are stored in the workspace's branchrank.toml, if they are valid. Without
-    CORPUS the workspace's own is indexed again; unchanged documents cost no embedding.
+    The corpus and the flags are stored in branchrank.toml of the workspace. If you give no CORPUS, the corpus
+    of the workspace is indexed again, and only changed documents are embedded. If CORPUS is a BEIR folder,
+    its documents are first written to the workspace, one file each.
     """
     with branchrank.Workspace.build(
         corpus,

@@ -1,4 +1,4 @@
-"""``branchrank init``: what a benchmark of one's own documents starts from."""
+"""``branchrank init``: write the first files for a benchmark of your own documents."""
 
 from __future__ import annotations
 
@@ -17,10 +17,11 @@ from branchrank.errors import CorpusError
 @click.argument("folder", required=False)
 @data_dir_option
 def command(folder: str | None, data_dir: Path) -> None:
-    """Start a benchmark of the documents in FOLDER (default: docs or doc), in the working directory.
+    """Start a benchmark of the documents in FOLDER (default: docs or doc in the working directory).
 
-    Writes branchrank.toml into the workspace, questions.jsonl with three example questions about these
-    documents, and experiment.toml, which compares three systems. Files that exist are kept.
+    The command writes branchrank.toml into the workspace. Into the working directory it writes
+    questions.jsonl, with three example questions about these documents, and experiment.toml, which compares
+    three systems. Existing files are not changed.
     """
     from branchrank import library
 
@@ -45,6 +46,6 @@ def command(folder: str | None, data_dir: Path) -> None:
     ):
         click.echo(safe(f"  {line}"))
     click.echo(
-        "\nThe first of them builds the index. Replace the examples in questions.jsonl before you believe"
+        "\nThe first command builds the index. Replace the examples in questions.jsonl with questions that"
     )
-    click.echo("a rate: only questions that your readers ask show which system is better.")
+    click.echo("your readers ask: only these show which system is better for you.")

@@ -1,4 +1,4 @@
-"""``branchrank questions label`` and ``agreement``: label the passages that systems found."""
+"""``branchrank questions label`` and ``agreement``: label passages, and compare two annotators."""
 
 from __future__ import annotations
 
@@ -22,10 +22,10 @@ if TYPE_CHECKING:
     from branchrank.questions.proposals import Proposals
     from branchrank.runs.labelling import Labelling, Passage
 
-#: The input that a person can type, and the label that it means.
+#: Typed input -> label.
 KEYS = {"y": "yes", "yes": "yes", "p": "partly", "partly": "partly", "n": "no", "no": "no"}
-HINT = "y(es), p(artly), n(o), s(kip), q(uit); y 12-14: only these lines answer"
-#: How many lines of a passage are shown.
+HINT = "y(es), p(artly), n(o), s(kip), q(uit); y 12-14 if only lines 12 to 14 answer the question"
+#: The maximum number of lines shown of a passage.
 MOST_LINES = 60
 
 
@@ -36,26 +36,26 @@ MOST_LINES = 60
     "--output",
     type=click.Path(path_type=Path, dir_okay=False),
     required=True,
-    help="The question file that gets the labels; one that exists is continued.",
+    help="The question file to add the labels to. It is created if it does not exist.",
 )
-@click.option("--annotator", required=True, help="Who labels. Kept with each label.")
+@click.option("--annotator", required=True, help="Your name, which is stored with each label.")
 @click.option(
     "--depth",
     type=click.IntRange(1, 1000),
     default=5,
     show_default=True,
-    help="Number of first hits of each system to label.",
+    help="Label the first hits of each system, up to this rank.",
 )
 @click.option(
     "--questions",
     "questions_file",
     type=click.Path(path_type=Path, dir_okay=False),
-    help="The question file, if the run does not store the wording.",
+    help="The question file, needed if the run does not store the text of its questions.",
 )
 @click.option(
     "--accept-proposals",
     is_flag=True,
-    help="Take the LLM's labels without a person. They are marked as the LLM's, in reports too.",
+    help="Use the LLM's labels without asking you. Reports mark them as labels of an LLM.",
 )
 @llm_options(required=False)
 def label(
@@ -71,12 +71,12 @@ def label(
     seed: int,
     quiet: bool,
 ) -> None:
-    """Label what the systems of RUN found: does the passage answer the question?
+    """Label whether the passages that the systems of RUN returned answer their questions.
 
-    The first hits of all systems are pooled and shown in an order drawn by the seed, without the systems that
-    found them. Passages that touch gold are left out. `yes` makes the passage gold in the file --output;
-    `partly` and `no` are recorded. Answers are read line by line, from a terminal or a pipe. Every label is
-    saved immediately: the same command resumes where it was interrupted.
+    The first hits of all systems are pooled and shown in random order, without the names of the systems.
+    Passages that overlap the gold are left out. `yes` adds the passage to the gold in the file --output;
+    `partly` and `no` are only recorded. Labels are read line by line, from a terminal or a pipe. Every label
+    is saved immediately. If the command is interrupted, run it again to resume.
 
     With --base-url an LLM proposes a label for each passage.
     """
@@ -146,7 +146,7 @@ def _ask(labelling: Labelling, proposals: Proposals | None, *, quiet: bool) -> N
 
 
 def _accept(labelling: Labelling, proposals: Proposals) -> None:
-    """Take the LLM's label of every passage."""
+    """Label every passage with the LLM's proposal; passages whose call failed stay unlabelled."""
     for passage in labelling.waiting():
         proposed = proposals(passage.question, passage.heading, passage.text)
         if proposed is not None:
@@ -167,16 +167,16 @@ def _answers() -> Iterator[str]:
 
 def _label(word: str) -> branchrank.library.LabelChoice:
     if word not in KEYS:
-        raise UsageError(f"{word!r} is no answer: {HINT}")
+        raise UsageError(f"{word!r} is not a label; type {HINT}")
     return KEYS[word]  # type: ignore[return-value]
 
 
 def _narrowed(passage: Passage, word: str, lines: str) -> Span | None:
-    """The lines that a person names after their yes."""
+    """Return the lines that were typed after ``yes``, or ``None`` if there are none."""
     if not lines:
         return None
     if KEYS.get(word) != "yes":
-        raise UsageError(f"only a yes takes lines, not {word!r}")
+        raise UsageError(f"line numbers can only follow y or yes, not {word!r}")
     try:
         start, end = branchrank.library.read_lines(lines)
     except BranchRankError as error:
@@ -200,9 +200,9 @@ def _print_counts(labelling: Labelling) -> None:
     counts, left = labelling.counts(), len(labelling.waiting())
     done = ", ".join(f"{count} {name}" for name, count in counts.items())
     if not sum(counts.values()):
-        click.echo("nothing was labelled" if left else "no passage needs a label")
+        click.echo("no passage was labelled" if left else "all passages are labelled already")
         return
-    click.echo(safe(f"{labelling.output}: labels of {labelling.annotator}: {done}; {left} passages left"))
+    click.echo(safe(f"{labelling.output}: labels by {labelling.annotator}: {done}; {left} passages left"))
 
 
 @click.command("agreement", cls=Command)
@@ -212,16 +212,17 @@ def _print_counts(labelling: Labelling) -> None:
     "--annotator",
     "annotators",
     multiple=True,
-    help="Annotator to compare, if a file has labels of several. Give it twice: for FIRST and for SECOND.",
+    help="Annotator to compare, if a file has labels by several. Give it twice, for FIRST and for SECOND.",
 )
 def agreement(first: Path, second: Path, annotators: tuple[str, ...]) -> None:
-    """Print how far the annotators of two question files agree beyond chance: Cohen's kappa.
+    """Print Cohen's kappa of two annotators, which measures how often they agree beyond chance.
 
-    Compared are the passages that both have labelled. The intervals take the passages as independent.
+    FIRST and SECOND are question files with labels. Only passages that both annotators labelled are compared.
+    The intervals assume that the passages are independent.
     """
     labels, gold = branchrank.library.agreement(first, second, annotators)
     click.echo(
-        f"{labels.n} passages labelled by both; rows: {safe(str(first))}, columns: {safe(str(second))}"
+        f"{labels.n} passages are labelled by both; rows: {safe(str(first))}, columns: {safe(str(second))}"
     )
     click.echo("".join(f"{name:>8}" for name in ("", *labels.categories)))
     for name, row in zip(labels.categories, labels.table, strict=True):
@@ -233,5 +234,5 @@ def agreement(first: Path, second: Path, annotators: tuple[str, ...]) -> None:
 def _kappa(found: branchrank.library.Agreement) -> str:
     agreed = f"they agree on {found.observed:.0%}"
     if found.kappa is None or found.low is None or found.high is None:
-        return f"{agreed}; kappa is not defined, because both used only one label"
+        return f"{agreed}; kappa is not defined, because both annotators used the same single label"
     return f"kappa {found.kappa:.2f} (95% interval {found.low:.2f} to {found.high:.2f}); {agreed}"

@@ -1,4 +1,4 @@
-"""``--latex FILE``, for every command that prints a table of results."""
+"""The flag ``--latex FILE`` of the commands that print a table of results."""
 
 from __future__ import annotations
 
@@ -21,12 +21,12 @@ def latex_option(function: F) -> F:
     return click.option(
         "--latex",
         type=click.Path(path_type=Path, dir_okay=False),
-        help="Also write the table as LaTeX (booktabs) into this file.",
+        help="Also write the table to this file as LaTeX (booktabs).",
     )(function)
 
 
 def write_latex(path: Path | None, table: ResultsTable) -> None:
-    """Write the table where ``--latex`` was given."""
+    """Write the table as LaTeX to ``path``, the value of ``--latex``; do nothing if it is ``None``."""
     if path is not None:
         from branchrank import library
 

@@ -1,4 +1,4 @@
-"""The ``branchrank`` command: one verb per module, imported when it is used."""
+"""The ``branchrank`` command, whose subcommands are imported when they are used."""
 
 from __future__ import annotations
 
@@ -9,45 +9,45 @@ import click
 from branchrank import __version__
 from branchrank.cli.terminal import Group
 
-#: Verb -> where in ``branchrank.cli`` its command is (``module`` or ``module:name``), and ``--help``'s line.
+#: Command -> its place in ``branchrank.cli`` (``module`` or ``module:name``), and its line in ``--help``.
 VERBS: dict[str, tuple[str, str]] = {
-    "demo": ("demo", "Benchmark the bundled sample: the first thing to try."),
-    "init": ("init", "Start a benchmark of your own documents."),
+    "demo": ("demo", "Benchmark three systems on the bundled sample. Try this first."),
+    "init": ("init", "Write the first files for a benchmark of your documents."),
     "index": ("index", "Build the index of a documentation folder."),
-    "adopt": ("adopt", "Take over chunks, a Chroma collection and nodes of your own."),
+    "adopt": ("adopt", "Make a workspace from your own chunks, vectors and nodes."),
     "corpus": ("corpus", "Fetch and list corpora by name."),
     "retrieve": ("retrieve", "Search with the local predictor."),
     "hybrid": ("hybrid", "Search with the hybrid predictor."),
-    "benchmark": ("benchmark", "Run predictors over the same questions and report."),
-    "pageindex": ("pageindex", "Build, show, check, import and export the PageIndex tree."),
-    "questions": ("questions", "Write, label, check, re-anchor, mine, split and generate questions."),
-    "run": ("run", "Run an experiment file."),
-    "tune": ("tune", "Choose weights by cross-validation on mined questions."),
+    "benchmark": ("benchmark", "Run predictors on the same questions, and write a report."),
+    "pageindex": ("pageindex", "Build, show, check, summarise, import or export the PageIndex tree."),
+    "questions": ("questions", "Add, label, check, re-anchor, mine, split or generate questions."),
+    "run": ("run", "Run the experiment in a TOML file."),
+    "tune": ("tune", "Tune weights by cross-validation on mined questions."),
     "resume": ("resume", "Resume an interrupted run."),
     "list": ("runs:list_runs", "List the runs."),
     "show": ("runs:show_run", "Print a run's table."),
-    "search": ("search", "Search the SQLite file: keyword, semantic or hybrid."),
-    "check": ("check", "Compare every file of the index with its digest."),
+    "search": ("search", "Search documents in SQLite: keyword, semantic or hybrid."),
+    "check": ("check", "Check the files of the index for damage."),
     "calibrate": ("calibrate", "Suggest a distance threshold for the embedding model."),
     "compare": ("compare:compare", "Compare two runs question by question."),
-    "datasets": ("datasets:datasets", "Compare systems over several datasets: macro average and test."),
-    "gate": ("compare:gate", "Check a run for regressions against a baseline: exit code 0, 1 or 10."),
-    "explain": ("explain:explain", "Show one question of a run stage by stage."),
-    "verify": ("verify:verify", "Recompute every printed number of a run."),
-    "report": ("verify:report", "Regenerate a report."),
+    "datasets": ("datasets:datasets", "Compare systems over several datasets."),
+    "gate": ("compare:gate", "Check a run for regressions against a baseline run."),
+    "explain": ("explain:explain", "Show the candidates of one question after every stage."),
+    "verify": ("verify:verify", "Recompute every number of a run and report contradictions."),
+    "report": ("verify:report", "Regenerate the report of a run."),
     "power": ("power:power", "Power analysis: what can n questions detect?"),
     "serve": ("serve", "Serve retrieval over HTTP."),
-    "export-trec": ("trec:export_trec", "Write a run as TREC runs and qrels."),
-    "score-trec": ("trec:score_trec", "Score TREC runs with qrels."),
-    "compare-trec": ("trec:compare_trec", "Compare TREC runs: tests, intervals, a LaTeX table."),
-    "beir": ("beir", "Benchmark on BEIR folders, and make questions from them."),
-    "mcp": ("mcp", "Offer the search tools over the Model Context Protocol."),
-    "tui": ("tui", "Search in the terminal."),
-    "settings": ("settings", "List every setting with its default and range."),
+    "export-trec": ("trec:export_trec", "Export a run as TREC run files and qrels."),
+    "score-trec": ("trec:score_trec", "Score TREC run files with qrels."),
+    "compare-trec": ("trec:compare_trec", "Compare TREC run files, with tests and intervals."),
+    "beir": ("beir", "Benchmark on a BEIR folder, or convert its queries to questions."),
+    "mcp": ("mcp", "Serve the search tools over the Model Context Protocol (MCP)."),
+    "tui": ("tui", "Search in a terminal UI."),
+    "settings": ("settings", "List every setting with its value and range."),
 }
 
 
-#: Heading of ``--help`` -> its verbs. Every verb is below one of them.
+#: Heading of ``--help`` -> the commands below it. Every command is below one heading.
 HEADINGS: dict[str, tuple[str, ...]] = {
     "Start": ("demo", "init"),
     "Index documents": ("index", "pageindex", "corpus", "adopt", "check", "calibrate"),
@@ -60,14 +60,14 @@ HEADINGS: dict[str, tuple[str, ...]] = {
 
 
 class LazyGroup(Group):
-    """A group that imports a verb's module only when the verb is used."""
+    """A group that imports the module of a command only when the command is used."""
 
     def list_commands(self, ctx: click.Context) -> list[str]:
-        """The verbs in the order of the table."""
+        """Return the names of all commands."""
         return list(VERBS)
 
     def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:
-        """Import the verb's module."""
+        """Import the module of a command and return the command."""
         if cmd_name not in VERBS:
             return None
         module, _, name = VERBS[cmd_name][0].partition(":")
@@ -77,7 +77,7 @@ class LazyGroup(Group):
         return command
 
     def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
-        """List the verbs below their headings, without importing any."""
+        """List the commands below their headings, without importing their modules."""
         widest = max(map(len, VERBS))
         for heading, verbs in HEADINGS.items():
             with formatter.section(heading):

@@ -1,4 +1,4 @@
-"""``branchrank mcp``: the search tools over the Model Context Protocol."""
+"""``branchrank mcp``: serve the search tools over the Model Context Protocol."""
 
 from __future__ import annotations
 
@@ -17,12 +17,12 @@ from branchrank.cli.serve import address_options, predictor_option
 from branchrank.cli.terminal import Command
 from branchrank.settings import CacheSettings, GrepSettings, IndexSettings
 
-#: Searches that may wait for a thread.
+#: The maximum number of searches that wait for a thread.
 QUEUE = 64
 
 
 def _end(number: int, _frame: FrameType | None) -> None:
-    """Exit at once: a thread that waits for standard input would block a normal exit."""
+    """Exit at once, because a thread that waits for standard input would block a normal exit."""
     os._exit(128 + number)
 
 
@@ -33,11 +33,11 @@ def _end(number: int, _frame: FrameType | None) -> None:
     type=click.Choice(["stdio", "http"]),
     default="stdio",
     show_default=True,
-    help="stdio: a client starts this command; http: clients connect to /mcp.",
+    help="stdio: an MCP client starts this command; http: MCP clients connect to the URL path /mcp.",
 )
 @predictor_option
 @address_options(port=8001)
-@click.option("--quiet", is_flag=True, help="No progress.")
+@click.option("--quiet", is_flag=True, help="Show no progress.")
 @settings_options(GrepSettings, IndexSettings, CacheSettings)
 def command(
     data_dir: Path,
@@ -50,10 +50,10 @@ def command(
     allowed_origins: tuple[str, ...],
     quiet: bool,
 ) -> None:
-    """Offer the search tools, read_file and predictor_search to a program that speaks MCP.
+    """Serve the search tools, read_file and predictor_search to an MCP client.
 
-    The tools read the workspace's corpus and nothing else. The flags about addresses and tokens are for
-    --transport http; there the rules are those of `branchrank serve`.
+    The tools read only the corpus of the workspace. The flags for addresses and tokens apply to
+    --transport http, and mean the same as in `branchrank serve`.
     """
     from branchrank.serve.access import access_for, read_token
     from branchrank.serve.mcp import PATH, mcp_application, mcp_server

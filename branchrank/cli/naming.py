@@ -1,4 +1,4 @@
-"""Flags of ``resume`` and ``verify`` that name what a run uses outside its directory."""
+"""Flags of ``resume`` and ``verify`` for the files, hosts and classes that a run uses."""
 
 from __future__ import annotations
 
@@ -20,31 +20,33 @@ _ENGINE = f"{EngineSettings.section}."
 
 
 def naming_options(function: F) -> F:
-    """Add the flags; :func:`given_names` takes the values of all but the settings."""
+    """Add the flags whose values :func:`given_names` takes, and flags for settings that a run can't set."""
     for option in (
         settings_options(*PARTS, only=frozenset(reaching_settings())),
         click.option(
             "--allow",
             "allowed",
             multiple=True,
-            help="A host, model or file that a system or an index of the run's experiment file names. "
-            "Repeatable.",
+            help="Allow this host, model or file from the run's experiment file. Repeatable.",
         ),
-        click.option("--api-endpoint", default="", help="The URL of the run's predictor api."),
+        click.option("--api-endpoint", default="", help="The URL of the endpoint for predictor api."),
         click.option(
-            "--predictor", "predictors", multiple=True, help="A class module:Class of the run. Repeatable."
+            "--predictor",
+            "predictors",
+            multiple=True,
+            help="Allow this class of the run, given as module:Class, to be imported. Repeatable.",
         ),
         click.option(
             "--questions",
             "questions_file",
             type=click.Path(path_type=Path, dir_okay=False),
-            help="The question file, if the run does not store the wording. Default: the run's copy or the "
-            "workspace's.",
+            help="The question file, needed if the run does not store the text of its questions. Default: "
+            "the copy in the run, or the question file of the workspace.",
         ),
         click.option(
             "--data-dir",
             type=click.Path(path_type=Path, file_okay=False),
-            help="The workspace of the run. Default: data, if the run was made there.",
+            help="The workspace of the run. Default: data, if that is the workspace of the run.",
         ),
     ):
         function = option(function)
@@ -58,7 +60,7 @@ def given_names(
     api_endpoint: str,
     allowed: tuple[str, ...],
 ) -> Named:
-    """Return what the flags of the running command name."""
+    """Return the files, hosts, classes and settings that the flags of the running command name."""
     from branchrank.library import Named
 
     if any(":" in name for name in predictors):

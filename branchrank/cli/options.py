@@ -1,4 +1,4 @@
-"""Flags made from the settings records, so that flags, TOML keys and docs can't drift apart."""
+"""Flags made from the settings records, so that flags, TOML keys and docs always agree."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from branchrank.settings import Setting, Settings, settings_of
 
 F = TypeVar("F", bound=Callable[..., Any])
 
-#: Click's context key under which the flags that were given are collected.
+#: Key in click's context for the settings that were given as flags.
 _GIVEN = "branchrank.settings"
 DEFAULT_DATA_DIR = Path("data")
 DEFAULT_REPORTS = Path("reports")
@@ -22,7 +22,7 @@ DEMO_FOLDER = Path("branchrank-demo")
 
 
 def settings_options(*parts: type[Settings], only: frozenset[str] | None = None) -> Callable[[F], F]:
-    """Add a flag for every setting of the parts (of those named in ``only``, as ``section.name``)."""
+    """Add a flag for every setting of the parts, or for those in ``only``, named ``section.name``."""
 
     def decorate(function: F) -> F:
         for part in reversed(parts):
@@ -48,7 +48,7 @@ def _option(setting: Setting) -> Callable[[F], F]:
 
 
 def opposite(flag: str) -> str:
-    """The flag that switches off what ``flag`` switches on: ``--hybrid-llm`` for ``--hybrid-no-llm``."""
+    """Return the flag with the opposite effect, such as ``--hybrid-llm`` for ``--hybrid-no-llm``."""
     return flag.replace("-no-", "-", 1) if "-no-" in flag else flag.replace("--", "--no-", 1)
 
 
@@ -61,8 +61,13 @@ def _click_type(setting: Setting) -> Any:
 
 
 def _help(setting: Setting) -> str:
-    default = "" if setting.default in ("", False, None) else f" Default {setting.default}."
-    allowed = "" if setting.low is None else f" {setting.allowed[:1].upper()}{setting.allowed[1:]}."
+    default = "" if setting.default in ("", False, None) else f" Default: {setting.default}."
+    if setting.low is None:
+        allowed = ""
+    elif setting.high is None:
+        allowed = f" {setting.allowed[:1].upper()}{setting.allowed[1:]}."
+    else:
+        allowed = f" Range: {setting.allowed}."
     text = setting.description[:1].upper() + setting.description[1:]
     return f"{text}.{default}{allowed}{' Repeatable.' if setting.several else ''}"
 
@@ -77,12 +82,11 @@ def _collect(setting: Setting) -> Callable[[click.Context, click.Parameter, Any]
 
 
 def _give(context: click.Context, key: str, value: Any) -> None:
-    """Store the value of a flag; of two flags for one setting, only one can be given."""
+    """Store the value of a flag. Raises an error if another flag has set the same setting."""
     given = context.meta.setdefault(_GIVEN, {})
     if key in given:
         raise click.UsageError(
-            "--all-pairs compares every pair of predictors, so no --baseline can be named with it: "
-            "leave out one of the two"
+            "--baseline and --all-pairs cannot be given together: remove --baseline or --all-pairs"
         )
     given[key] = value
 
@@ -99,12 +103,12 @@ def all_pairs_option(function: F) -> F:
         is_flag=True,
         expose_value=False,
         callback=callback,
-        help="Compare every pair of predictors, not only each with the baseline.",
+        help="Compare every pair of predictors, instead of each predictor with the baseline.",
     )(function)
 
 
 def given_flags() -> Mapping[str, Any]:
-    """The settings that the running command's flags gave, by ``section.name``."""
+    """Return the settings that were given as flags of the running command, by ``section.name``."""
     given: Mapping[str, Any] = click.get_current_context().meta.get(_GIVEN, {})
     return given
 
@@ -116,7 +120,7 @@ def data_dir_option(function: F) -> F:
         type=click.Path(path_type=Path, file_okay=False),
         default=DEFAULT_DATA_DIR,
         show_default=True,
-        help="The workspace: indexes, tree, questions and caches of one corpus.",
+        help="The workspace, a folder with the indexes, tree, questions and caches of one corpus.",
     )(function)
 
 
@@ -127,8 +131,8 @@ def filter_option(function: F) -> F:
         "filters",
         multiple=True,
         metavar="KEY=VALUE",
-        help="Search only documents whose file_path (or source) is VALUE or matches it as a glob. "
-        "Repeatable: a document must pass every filter.",
+        help="Search only documents whose KEY (file_path or source) matches VALUE, a path or a glob. "
+        "Repeatable; a document must match every filter.",
     )(function)
 
 
@@ -137,30 +141,32 @@ def typed_command() -> str:
     return shlex.join([Path(sys.argv[0]).name, *sys.argv[1:]])
 
 
-QUIET = click.option("--quiet", is_flag=True, help="No progress.")
-FRESH = click.option("--fresh", is_flag=True, help="Start over where an interrupted run of this plan exists.")
+QUIET = click.option("--quiet", is_flag=True, help="Show no progress.")
+FRESH = click.option("--fresh", is_flag=True, help="Start over instead of resuming an interrupted run.")
 REPORTS = click.option(
     "--reports",
     type=click.Path(path_type=Path, file_okay=False),
     default=Path("reports"),
     show_default=True,
-    help="Where the run's directory is made.",
+    help="The folder in which the run's directory is created.",
 )
 
 
 def running_options(function: F) -> F:
-    """The flags of the commands that start a run."""
+    """Add the flags of the commands that start a run."""
     for option in (
         all_pairs_option,
         QUIET,
         click.option(
             "--seal",
             type=click.Path(path_type=Path, dir_okay=False),
-            help="If FILE does not exist: write the plan to it and stop. If it exists: refuse any other "
-            "plan, and say in the report that the run matches it.",
+            help="If FILE does not exist: write the plan to FILE and stop. If FILE exists: run only if the "
+            "plan is the one in FILE, and say so in the report.",
         ),
         click.option(
-            "--dry-run", is_flag=True, help="Print the plan and its estimated LLM cost; run nothing."
+            "--dry-run",
+            is_flag=True,
+            help="Print the number of queries and the estimated LLM cost, and stop.",
         ),
         FRESH,
         REPORTS,

@@ -1,4 +1,4 @@
-"""``branchrank pageindex`` and ``pageindex_common.py``: the PageIndex tree that predictors share."""
+"""``branchrank pageindex`` and ``pageindex_common.py``: build, show and convert the PageIndex tree."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 
 @click.group("pageindex", cls=Group)
 def command() -> None:
-    """Build, show, check, summarise, import and export the PageIndex tree."""
+    """Build, show, check, summarise, import or export the PageIndex tree."""
 
 
 command.add_command(summarise)
@@ -33,10 +33,11 @@ command.add_command(summarise)
 @click.option(
     "--output",
     type=click.Path(path_type=Path, dir_okay=False),
-    help="Where to write nodes.jsonl. Default: pageindex/nodes.jsonl of the workspace, with its index.",
+    help="Write the nodes to this file. Default: pageindex/nodes.jsonl of the workspace, which is built "
+    "together with the index.",
 )
 def build(data_dir: Path, output: Path | None) -> None:
-    """Build the tree of the workspace's corpus."""
+    """Build the tree of the workspace's corpus, in the format nodes.jsonl."""
     with _opened(data_dir) as workspace:
         if output is None:
             path, nodes = data_dir / "pageindex" / "nodes.jsonl", len(workspace.tree.nodes)
@@ -49,16 +50,18 @@ def build(data_dir: Path, output: Path | None) -> None:
 
 
 def _opened(data_dir: Path) -> branchrank.Workspace:
-    """The workspace; an index that is missing or stale is built when the tree is asked for."""
+    """Open the workspace; if its index is missing or stale, it is built when the tree is first used."""
     return open_workspace(data_dir, given_flags(), quiet=False)
 
 
 @command.command("show")
 @click.argument("node", required=False)
 @data_dir_option
-@click.option("--depth", type=click.IntRange(1), default=3, show_default=True, help="Levels to print.")
+@click.option(
+    "--depth", type=click.IntRange(1), default=3, show_default=True, help="Number of levels to print."
+)
 def show(node: str | None, data_dir: Path, depth: int) -> None:
-    """Print the subtree of NODE (an id, or a file's path), or of the root."""
+    """Print the subtree of NODE, which is a node's id or a file's path. Default: the whole tree."""
     with _opened(data_dir) as workspace:
         tree = workspace.tree
     start = _find(tree, node) if node else tree.root
@@ -69,7 +72,8 @@ def _find(tree: Tree, name: str) -> Node:
     if name in tree.nodes:
         return tree.node(name)
     raise InputError(
-        f"the tree has no node {name!r}", remedy="`branchrank pageindex show` prints the first levels"
+        f"the tree has no node {name!r}",
+        remedy="`branchrank pageindex show` prints the ids of the first levels",
     )
 
 
@@ -85,7 +89,7 @@ def _print(tree: Tree, node: Node, depth: int, level: int) -> None:
 @data_dir_option
 @click.argument("nodes", required=False, type=click.Path(path_type=Path, dir_okay=False))
 def check(nodes: Path | None, data_dir: Path) -> None:
-    """Check spans and links of the workspace's tree, or of the file NODES, against the corpus."""
+    """Check the lines and links of the tree against the corpus. NODES is a nodes.jsonl to check instead."""
     with _opened(data_dir) as workspace:
         tree = workspace.tree_tools.load(nodes) if nodes is not None else workspace.tree
         found = workspace.tree_tools.check(tree)
@@ -93,17 +97,17 @@ def check(nodes: Path | None, data_dir: Path) -> None:
         click.echo(safe(problem))
     if found:
         raise InputError(f"the tree has {len(found)} problems", remedy="branchrank pageindex build")
-    click.echo(f"{len(tree.nodes)} nodes: links and spans are right")
+    click.echo(f"{len(tree.nodes)} nodes: all links and lines are correct")
 
 
 @command.command("export")
 @click.argument("source")
 @click.argument("output", type=click.Path(path_type=Path, dir_okay=False))
 @data_dir_option
-@click.option("--summaries/--no-summaries", default=True, help="Write summaries.")
-@click.option("--text/--no-text", default=True, help="Write the text of each section.")
+@click.option("--summaries/--no-summaries", default=True, help="Include summaries.")
+@click.option("--text/--no-text", default=True, help="Include the text of each section.")
 def export(source: str, output: Path, data_dir: Path, summaries: bool, text: bool) -> None:
-    """Write the tree of the file SOURCE as the JSON that PageIndex writes for Markdown."""
+    """Write the tree of the document SOURCE to the file OUTPUT, in PageIndex's JSON format for Markdown."""
     with _opened(data_dir) as workspace:
         tree = workspace.tree if summaries else None
         workspace.tree_tools.export(source, output, tree=tree, with_text=text)
@@ -116,9 +120,9 @@ def export(source: str, output: Path, data_dir: Path, summaries: bool, text: boo
 @click.argument("output", type=click.Path(path_type=Path, dir_okay=False))
 @data_dir_option
 def import_(json_file: Path, source: str, output: Path, data_dir: Path) -> None:
-    """Turn PageIndex's JSON for the corpus's file SOURCE into nodes.jsonl at OUTPUT.
+    """Convert JSON_FILE, PageIndex's JSON for the document SOURCE, to the file OUTPUT (nodes.jsonl).
 
-    Spans are computed again from the source; what the format dropped is reported.
+    Line numbers are recomputed from SOURCE. The command lists the information that the JSON does not have.
     """
     with _opened(data_dir) as workspace:
         made = workspace.tree_tools.import_json(json_file, source, output)

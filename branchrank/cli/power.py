@@ -1,4 +1,4 @@
-"""``branchrank power``: what a benchmark can detect, before it is run."""
+"""``branchrank power``: the differences that a benchmark can detect."""
 
 from __future__ import annotations
 
@@ -21,17 +21,17 @@ SHARE = click.FloatRange(0, 1)
     show_default=True,
     help="Number of questions. Repeatable.",
 )
-@click.option("--rate", type=SHARE, help="Hit rate that you expect.  [default: 0.7]")
+@click.option("--rate", type=SHARE, help="Expected hit rate, 0 to 1.  [default: 0.7]")
 @click.option(
     "--disagreement",
     type=SHARE,
-    help="Share of the questions that the two predictors answer differently.  [default: 0.2]",
+    help="Share of the questions on which exactly one of two predictors has a hit.  [default: 0.2]",
 )
-@click.option("--difference", type=SHARE, help="Difference in hit rate that you want to confirm.")
+@click.option("--difference", type=SHARE, help="Difference in hit rate that you want to confirm, 0 to 1.")
 @click.option(
     "--candidates",
     type=click.IntRange(1, 1000),
-    help="Predictors compared with the baseline.  [default: 1]",
+    help="Number of predictors that are compared with the baseline.  [default: 1]",
 )
 @click.option(
     "--alpha",
@@ -43,24 +43,25 @@ SHARE = click.FloatRange(0, 1)
 @click.option(
     "--sources",
     type=click.IntRange(1, 1_000_000),
-    help="Pages that hold the gold of the questions. Questions of one page count as fewer.  "
+    help="Number of pages that contain the gold. Questions that share a page give less information.  "
     "[default: one page per question]",
 )
 @click.option(
     "--icc",
     type=SHARE,
-    help="Correlation of the differences of one page: 0 independent, 1 all alike.  [default: 0.1]",
+    help="Correlation of the differences within a page, from 0 (independent) to 1 (identical).  "
+    "[default: 0.1]",
 )
 @click.option(
     "--run",
     "run",
     type=click.Path(path_type=Path),
-    help="Pilot: take rate, disagreement, candidates, pages and their correlation from this run.",
+    help="Pilot run from which rate, disagreement, candidates, sources and icc are taken.",
 )
 @click.option(
     "--measure",
     default="",
-    help="Hit rate of the pilot, such as strict_hit@5.  [default: its primary measure]",
+    help="Hit rate of the pilot run to use, such as strict_hit@5.  [default: its primary measure]",
 )
 def power(
     questions: tuple[int, ...],
@@ -74,11 +75,10 @@ def power(
     run: Path | None,
     measure: str,
 ) -> None:
-    """Power analysis: which differences in hit rate a number of questions can detect, before any query is
-    run.
+    """Compute which differences in hit rate a benchmark with a given number of questions can detect.
 
-    For the tests of a report at 80% power, with Holm's correction for the candidates. "Worth" is the
-    equivalent number of independent questions where questions share pages.
+    The power analysis is for the tests of a report at 80% power, with Holm's correction for the candidates.
+    If several questions share a page, the column "worth" is the equivalent number of independent questions.
     """
     analysis = branchrank.library.power(
         questions,

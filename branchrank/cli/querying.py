@@ -1,4 +1,4 @@
-"""Code shared by the two retrieval commands: one query, or a prompt that keeps everything loaded."""
+"""Code shared by ``retrieve`` and ``hybrid``, which answer one query or prompt for queries."""
 
 from __future__ import annotations
 
@@ -22,26 +22,26 @@ from branchrank.settings import BenchmarkSettings, Resolved
 if TYPE_CHECKING:
     from branchrank import Workspace
 
-#: Lines of a passage shown for a hit.
+#: The number of lines shown of each hit.
 SHOWN_LINES = 4
 
 
 def open_workspace(data_dir: Path, settings: Mapping[str, object], *, quiet: bool) -> Workspace:
-    """The workspace under the command's flags; an index that is missing or stale is built first."""
+    """Open the workspace with the command's settings; if its index is missing or stale, build it."""
     from branchrank import Workspace
 
     return Workspace.open(data_dir, settings=settings, rebuild=True, notify=say, progress=not quiet)
 
 
 def workspace_settings(data_dir: Path) -> Resolved:
-    """The workspace's settings under the command's flags."""
+    """Return the workspace's settings, overridden by the command's flags."""
     from branchrank import Workspace
 
     return Workspace.open(data_dir, settings=given_flags(), notify=say).settings
 
 
 class Answer(Record, frozen=True, kw_only=True):
-    """What ``--json`` prints for a query."""
+    """The object that ``--json`` prints for a query."""
 
     query: str
     predictor: str
@@ -54,14 +54,14 @@ class Answer(Record, frozen=True, kw_only=True):
 def answer_queries(
     query: str | None, predictor: str, retrieve: Callable[[str], Retrieval], *, as_json: bool
 ) -> None:
-    """Answer ``query``, or without one every line of a prompt, until an empty line or end of input."""
+    """Answer ``query``, or if it is ``None``, each line of the input until an empty line or its end."""
     if query is not None:
         _answer(query, predictor, retrieve, as_json)
         return
     interactive = sys.stdin.isatty()
     if interactive:
         _history()
-        click.echo(f"{predictor}: ask a question; an empty line ends", err=True)
+        click.echo(f"{predictor}: type a question; an empty line ends the command", err=True)
     while True:
         try:
             line = input("> " if interactive else "").strip()
@@ -76,7 +76,7 @@ def answer_queries(
 
 
 def _history() -> None:
-    """Line editing, where the platform has it."""
+    """Turn on line editing, if the platform has it."""
     try:
         import readline
     except ImportError:
@@ -110,7 +110,7 @@ def _answer(query: str, predictor: str, retrieve: Callable[[str], Retrieval], as
 
 
 def show_hit(rank: int, hit: Hit) -> None:
-    """Print one hit: its place, the reason for its rank, and its first lines."""
+    """Print one hit with its lines, its score, its rank in each branch, and the beginning of its text."""
     place = click.style(f"{safe_line(hit.source)}:{hit.line_start}-{hit.line_end}", bold=True)
     click.echo(f"{rank:>2}. {place}  {safe_line(hit.breadcrumb)}")
     reasons = safe(", ".join(hit.reasons))
@@ -119,7 +119,7 @@ def show_hit(rank: int, hit: Hit) -> None:
 
 
 def show_passage(text: str, indent: int = 4) -> None:
-    """Print the first lines of a passage, and how many more there are."""
+    """Print the first lines of a passage, and the number of lines that are not printed."""
     margin = " " * indent
     width = max(20, min(100, shutil.get_terminal_size((104, 24)).columns - indent))
     lines = [line for line in text.splitlines() if line.strip()]
@@ -130,21 +130,21 @@ def show_passage(text: str, indent: int = 4) -> None:
 
 
 def query_text(_context: click.Context, _parameter: click.Parameter, text: str | None) -> str | None:
-    """A click callback: refuse an empty query, and make it encodable as UTF-8."""
+    """Refuse an empty query, and make the query encodable as UTF-8 (a click callback)."""
     if text is not None and not text.strip():
-        raise click.BadParameter("it is empty; write the question in quotes")
+        raise click.BadParameter("the query is empty; write the question in quotes")
     return None if text is None else encodable(text)
 
 
 def query_options(function: Callable[..., None]) -> Callable[..., None]:
-    """The argument and flags that both retrieval commands take."""
+    """Add the argument and the flags that ``retrieve`` and ``hybrid`` share."""
     for decorate in (
-        click.option("--quiet", is_flag=True, help="No progress."),
+        click.option("--quiet", is_flag=True, help="Show no progress."),
         click.option("--json", "as_json", is_flag=True, help="Print one JSON object per query."),
         settings_options(BenchmarkSettings, only=frozenset({"benchmark.returns", "benchmark.passage_lines"})),
         filter_option,
         click.option(
-            "--top-k", type=click.IntRange(1, 1000), default=5, show_default=True, help="Hits to return."
+            "--top-k", type=click.IntRange(1, 1000), default=5, show_default=True, help="Number of hits."
         ),
         click.option(
             "--data-dir",

@@ -1,4 +1,4 @@
-"""``branchrank questions``: write, label, check, re-anchor, mine, split and generate questions."""
+"""``branchrank questions``: add, label, check, re-anchor, mine, split or generate questions."""
 
 from __future__ import annotations
 
@@ -19,13 +19,13 @@ QUESTIONS = click.argument(
     "questions", required=False, type=click.Path(path_type=Path, dir_okay=False, exists=False)
 )
 
-#: How far a split may be off its share without a warning.
+#: Warn if the share of a split differs from the requested share by more.
 WARN_BEYOND = 0.05
 
 
 @click.group("questions", cls=Group)
 def command() -> None:
-    """Write, label, check, re-anchor, mine, split and generate questions."""
+    """Add, label, check, re-anchor, mine, split or generate questions."""
 
 
 for each in (add, label, agreement, generate):
@@ -36,9 +36,10 @@ for each in (add, label, agreement, generate):
 @QUESTIONS
 @data_dir_option
 def check(questions: Path | None, data_dir: Path) -> None:
-    """Check QUESTIONS (default: the workspace's) against the corpus.
+    """Check the gold of QUESTIONS (default: the question file of the workspace) against the corpus.
 
-    Gold that is no longer right is an error (exit code 3). Leakage and duplicates are warnings.
+    Gold whose lines have changed or are missing is an error (exit code 3). Leakage and duplicates are
+    warnings.
     """
     with branchrank.Workspace.open(data_dir) as workspace:
         checked = workspace.questions.check(questions)
@@ -50,28 +51,32 @@ def check(questions: Path | None, data_dir: Path) -> None:
     found = result.coverage
     click.echo(
         f"{path}: {found.questions} questions, {found.unanswerable} unanswerable, "
-        f"{found.file_level} with a page as gold"
+        f"{found.file_level} with a whole page as gold"
     )
     click.echo(
-        f"they ask about {found.documents_asked} of {found.documents} documents "
+        f"the gold covers {found.documents_asked} of {found.documents} documents "
         f"and {found.sections_asked} of {found.sections} sections"
     )
     if found.leakage is not None:
         click.echo(f"{found.leakage:.0%} of a question's content words are in its gold, on average")
     if result.errors:
         raise QuestionError(
-            f"{path}: {result.errors} gold items are not right",
+            f"{path}: {result.errors} gold items do not match the corpus",
             remedy=f"branchrank questions reanchor {path} --data-dir {data_dir}",
         )
-    click.echo(f"all gold is right; {len(result.findings)} warnings")
+    click.echo(f"all gold matches the corpus; {len(result.findings)} warnings")
 
 
 @command.command("reanchor")
 @QUESTIONS
 @data_dir_option
-@click.option("--output", type=click.Path(path_type=Path, dir_okay=False), help="Default: QUESTIONS itself.")
+@click.option(
+    "--output",
+    type=click.Path(path_type=Path, dir_okay=False),
+    help="Write to this file. Default: QUESTIONS.",
+)
 def reanchor(questions: Path | None, data_dir: Path, output: Path | None) -> None:
-    """Move the gold of QUESTIONS to where its lines or quotes are now."""
+    """Update the line numbers of the gold of QUESTIONS after the corpus was edited."""
     with branchrank.Workspace.open(data_dir) as workspace:
         result = workspace.questions.reanchor(questions, output)
     for move in result.moved:
@@ -80,7 +85,10 @@ def reanchor(questions: Path | None, data_dir: Path, output: Path | None) -> Non
     for problem in result.problems:
         click.echo(safe(str(problem)))
     if result.problems:
-        raise QuestionError(f"{len(result.problems)} gold items could not be found again", remedy="edit them")
+        raise QuestionError(
+            f"{len(result.problems)} gold items could not be found again",
+            remedy=f"correct them in {result.path}",
+        )
     click.echo(f"{result.path}: {len(result.moved)} gold items moved")
 
 
@@ -94,21 +102,24 @@ def reanchor(questions: Path | None, data_dir: Path, output: Path | None) -> Non
     help="The question file to write.",
 )
 def mine(corpus: str | None, data_dir: Path, output: Path) -> None:
-    """Make navigational questions from the cross references of CORPUS (default: the workspace's)."""
+    """Make questions from the cross references of CORPUS (default: the corpus of the workspace).
+
+    The text of a link becomes the question, and the section that it links to becomes the gold.
+    """
     with branchrank.Workspace.open(data_dir) as workspace:
         mined = workspace.questions.mine(output, corpus)
         place = corpus or workspace.folder.corpus_root
-    click.echo(f"{mined.links} links with a text of their own")
+    click.echo(f"{mined.links} links with their own text")
     click.echo(f"  dropped: {_counts(mined.dropped_links)}")
     click.echo(f"{mined.queries} distinct texts")
     click.echo(f"  dropped: {_counts(mined.dropped_queries)}")
     if not mined.questions:
         raise QuestionError(
-            f"the corpus {place} has no cross reference that makes a question",
-            remedy="write questions yourself, or `branchrank questions generate`",
+            f"the corpus {place} has no cross reference that can become a question",
+            remedy="write questions with `branchrank questions add` or `branchrank questions generate`",
         )
     pages = sum(question.gold_level == "file" for question in mined.questions)
-    click.echo(f"{len(mined.questions)} questions, {pages} with a page as gold")
+    click.echo(f"{len(mined.questions)} questions, {pages} with a whole page as gold")
     click.echo(f"  overlap with the heading: {_counts(mined.overlaps)}")
     click.echo(f"written to {output}")
 
@@ -125,11 +136,15 @@ def _counts(counts: Mapping[str, int]) -> str:
     type=click.FloatRange(0, 1, min_open=True, max_open=True),
     default=0.3,
     show_default=True,
-    help="Share of the questions that is for tuning.",
+    help="Share of the questions for the tuning file.",
 )
-@click.option("--seed", type=int, default=42, show_default=True, help="Seed of the draw.")
+@click.option("--seed", type=int, default=42, show_default=True, help="Random seed.")
 def split(questions: Path | None, data_dir: Path, share: float, seed: int) -> None:
-    """Split QUESTIONS (default: the workspace's) by document into FILE-tuning.jsonl and FILE-test.jsonl."""
+    """Split QUESTIONS by document into the files NAME-tuning.jsonl and NAME-test.jsonl.
+
+    NAME is the name of QUESTIONS (default: the question file of the workspace). All questions about a
+    document are in the same file.
+    """
     with branchrank.Workspace.open(data_dir) as workspace:
         made = workspace.questions.split(questions, share=share, seed=seed)
     for part in made.parts:
@@ -137,7 +152,8 @@ def split(questions: Path | None, data_dir: Path, share: float, seed: int) -> No
     if abs(made.share - share) > WARN_BEYOND:
         total = sum(part.questions for part in made.parts)
         click.echo(
-            f"warning: {made.share:.0%} of the questions are for tuning instead of {share:.0%}, as questions "
-            f"that share documents stay together; the largest group has {made.largest_group} of {total}",
+            f"warning: the tuning file has {made.share:.0%} of the questions instead of {share:.0%}, because "
+            f"questions that share documents stay together, and the largest such group has "
+            f"{made.largest_group} of {total} questions",
             err=True,
         )

@@ -1,11 +1,11 @@
-"""The fix of an error, rewritten for the flags of the running command.
+"""Rewrite the fix of an error for the flags of the running command.
 
-Errors are raised in the library, so a fix may mention flags that the running command does not have:
+Errors are raised in the library, so a fix may mention flags that the running command does not have.
 
-1. Of alternatives (``--a or --b``), only the flags that the command has are kept.
-2. If the command has none of them, the fix names the setting's key in ``branchrank.toml``.
-3. A command that names its own LLM (``--base-url``) has no systems, so clauses about their settings go.
-4. A command that is quoted in the fix (``branchrank index ...``) stays as it is.
+1. In a list of flags (``--a or --b``), only the flags that the command has are kept.
+2. If the command has none of the flags, the fix names the setting's key in ``branchrank.toml``.
+3. A command with the flag ``--base-url`` runs no systems, so clauses about settings of systems are removed.
+4. A command that is quoted in the fix (``branchrank index ...``) is not changed.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ _PLACE = "of branchrank.toml"
 
 
 def remedy_for(remedy: str, command: click.Command) -> str:
-    """The remedy with flags that ``command`` has."""
+    """Return the fix with only those flags that ``command`` has."""
     has = {flag for option in command.params for flag in (*option.opts, *option.secondary_opts)}
     settings = {setting.flag: setting for part in PARTS for setting in settings_of(part)}
 
@@ -38,7 +38,7 @@ def remedy_for(remedy: str, command: click.Command) -> str:
 
 
 def _fitted(text: str, has: set[str], settings: dict[str, Setting]) -> str:
-    """A piece of a remedy: alternatives among flags, or a quoted command."""
+    """Rewrite a piece of a fix, which is a list of flags or a quoted command."""
     if not text.startswith("--"):
         return text
     flags = re.findall(_FLAG, text)

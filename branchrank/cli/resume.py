@@ -1,4 +1,4 @@
-"""``branchrank resume``: an interrupted run."""
+"""``branchrank resume``: resume an interrupted run."""
 
 from __future__ import annotations
 
@@ -17,13 +17,14 @@ from branchrank.settings import EngineSettings
 @click.argument("run", type=click.Path(path_type=Path, file_okay=False))
 @naming_options
 @settings_options(EngineSettings)
-@click.option("--quiet", is_flag=True, help="No progress.")
+@click.option("--quiet", is_flag=True, help="Show no progress.")
 def command(run: Path, quiet: bool, **named: Any) -> None:
-    """Resume an interrupted RUN: every finished row is kept.
+    """Resume an interrupted RUN and keep its finished rows.
 
-    Numbers and choices are read from the run. Hosts, models, files and classes are not: name those that the
-    run used; nothing else is contacted, opened or imported. If one is missing, the error prints the whole
-    command. A run whose corpus, questions, index or settings have changed is refused.
+    Numbers and choices are read from the run. For your safety, hosts, models, files and classes are not: give
+    those that the run used as flags. No other host is contacted, and no other file or class is loaded. If one
+    is missing, the error prints the complete command. If the corpus, questions, index or settings have
+    changed since the run started, it cannot be resumed.
     """
     from branchrank.cli.benchmarking import run_and_report
     from branchrank.library import plan_from_run

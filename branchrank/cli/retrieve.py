@@ -22,9 +22,7 @@ from branchrank.settings import (
 
 @click.command("retrieve", cls=Command)
 @query_options
-@click.option(
-    "--predictor", default="local", show_default=True, help="Search with this predictor instead of local."
-)
+@click.option("--predictor", default="local", show_default=True, help="The predictor to search with.")
 @settings_options(
     LocalSettings,
     GrepSettings,
@@ -43,9 +41,9 @@ def command(
     quiet: bool,
     predictor: str,
 ) -> None:
-    """Search with the local predictor: vectors and BM25 over chunks, fused by RRF.
+    """Search with the local predictor, which fuses vectors and BM25 over chunks by RRF.
 
-    Without QUERY a prompt opens that keeps everything warm.
+    If you give no QUERY, the command prompts for queries and keeps the index loaded between them.
     """
     with open_workspace(data_dir, given_flags(), quiet=quiet) as workspace:
         answer_queries(

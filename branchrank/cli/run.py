@@ -1,4 +1,4 @@
-"""``branchrank run``: an experiment file, whole."""
+"""``branchrank run``: run the systems of an experiment file."""
 
 from __future__ import annotations
 
@@ -18,7 +18,10 @@ from branchrank.settings import BenchmarkSettings, CacheSettings, EngineSettings
 def command(
     experiment: Path, reports: Path, fresh: bool, dry_run: bool, seal: Path | None, quiet: bool
 ) -> None:
-    """Run the systems of EXPERIMENT, a TOML file. Every problem of the file is reported before any work."""
+    """Run the systems of EXPERIMENT, a TOML file, and write a report.
+
+    The whole file is checked first, and all its problems are reported together.
+    """
     from branchrank.cli.benchmarking import run_and_report
     from branchrank.library import plan_from_experiment
 

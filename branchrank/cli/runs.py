@@ -1,4 +1,4 @@
-"""``branchrank list`` and ``show``: the runs in a folder, and the table of one."""
+"""``branchrank list`` and ``show``: list the runs in a folder, and print the table of a run."""
 
 from __future__ import annotations
 
@@ -14,7 +14,8 @@ WHERE = click.option(
     "--where",
     metavar="SLICE=VALUE",
     multiple=True,
-    help="Only questions of this slice: gold, kind, difficulty, overlap, content, size or depth.",
+    help="Use only the questions of this slice. SLICE is gold, kind, difficulty, overlap, content, size or "
+    "depth. Repeatable.",
 )
 
 
@@ -22,16 +23,16 @@ WHERE = click.option(
 @click.option(
     "--reports",
     type=click.Path(path_type=Path, file_okay=False),
-    help="Where the runs are. Default: reports, and that of the demo in branchrank-demo.",
+    help="The folder that contains the runs. Default: reports and branchrank-demo/reports.",
 )
 def list_runs(reports: Path | None) -> None:
-    """List the runs, oldest first: directory, status, questions, predictors."""
+    """List the runs, oldest first, with their directory, status, questions and predictors."""
     from branchrank import library
 
     folders = (DEFAULT_REPORTS, DEMO_FOLDER / DEFAULT_REPORTS) if reports is None else (reports,)
     runs = [run for folder in folders for run in library.list_runs(folder)]
     if not runs:
-        say(f"there are no runs in {folders[0]}; --reports names the folder that holds them")
+        say(f"there are no runs in {folders[0]}; use --reports to give the folder that contains the runs")
     for run in runs:
         click.echo(str(run))
 
@@ -42,12 +43,12 @@ def list_runs(reports: Path | None) -> None:
 @click.option(
     "--output",
     type=click.Path(path_type=Path, file_okay=False),
-    help="Also write report.md and report.html into this directory.",
+    help="Also write report.md and report.html to this folder.",
 )
 def show_run(run: Path, where: tuple[str, ...], output: Path | None) -> None:
-    """Print a run's table again, from its rows.
+    """Print the table of results of RUN.
 
-    With --where, everything is computed from the questions of a slice alone, the report under --output too.
+    With --where, the table and the report in --output are computed from the questions of one slice.
     """
     from branchrank.run import Run
 

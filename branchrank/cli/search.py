@@ -1,4 +1,4 @@
-"""``branchrank search``: keyword, semantic and hybrid search, grouped by document, scores in 0..1."""
+"""``branchrank search``: keyword, semantic and hybrid search for documents, with scores from 0 to 1."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ Mode = Literal["keyword", "semantic", "hybrid"]
 
 
 class SearchAnswer(Record, frozen=True, kw_only=True):
-    """What ``--json`` prints."""
+    """The object that ``--json`` prints."""
 
     query: str
     mode: Mode
@@ -34,12 +34,12 @@ class SearchAnswer(Record, frozen=True, kw_only=True):
     type=click.Choice(["keyword", "semantic", "hybrid"]),
     default="keyword",
     show_default=True,
-    help="keyword: exact words and their beginnings; semantic: nearest embeddings; hybrid: both, fused.",
+    help="keyword: words and word beginnings; semantic: nearest embeddings; hybrid: both, fused.",
 )
 @filter_option
-@click.option("--explain", is_flag=True, help="Show every part of each score.")
+@click.option("--explain", is_flag=True, help="Show how each score was computed.")
 @click.option("--json", "as_json", is_flag=True, help="Print one JSON object.")
-@click.option("--quiet", is_flag=True, help="No progress.")
+@click.option("--quiet", is_flag=True, help="Show no progress.")
 @settings_options(RetrievalSettings)
 @settings_options(EmbeddingSettings, IndexSettings, only=frozenset({"embedding.model", "index.embedder"}))
 def command(
@@ -51,7 +51,7 @@ def command(
     as_json: bool,
     quiet: bool,
 ) -> None:
-    """Search the workspace for QUERY; a document is represented by its best chunks.
+    """Search the workspace for QUERY, and print documents with their best chunks.
 
     The modes semantic and hybrid need an [embedding] section in branchrank.toml.
     """
@@ -67,7 +67,7 @@ def command(
 
 
 def _show(rank: int, hit: Hit, explain: bool) -> None:
-    """One document: its score, then each of its chunks, the best with its beginning."""
+    """Print a document with its score, its chunks, and the beginning of its best chunk."""
     grouped = bool(hit.members)
     title = hit.source if grouped else hit.id
     click.echo(f"{rank:>2}. {click.style(safe_line(title), bold=True)}  {hit.score:.4f}")
@@ -80,7 +80,7 @@ def _show(rank: int, hit: Hit, explain: bool) -> None:
 
 
 def _explanation(chunk: Hit) -> str:
-    """Describe each part of the score."""
+    """Describe the parts of a chunk's score."""
     parts = [f"score {chunk.score:.4f}"]
     for name, word, measured in (
         ("fts5", "keyword", "score"),

@@ -1,4 +1,4 @@
-"""``branchrank serve``: retrieval over HTTP."""
+"""``branchrank serve``: serve retrieval over HTTP."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ from branchrank.settings import (
 
 
 def address_options(port: int) -> Callable[[Callable[..., None]], Callable[..., None]]:
-    """Where a server listens, and who may reach it."""
+    """Return a decorator that adds the flags for a server's address, its token and its allowed hosts."""
 
     def decorate(function: Callable[..., None]) -> Callable[..., None]:
         for option in (
@@ -36,28 +36,31 @@ def address_options(port: int) -> Callable[[Callable[..., None]], Callable[..., 
                 "--allowed-origin",
                 "allowed_origins",
                 multiple=True,
-                help="Origin of web pages that may send requests.",
+                help="Origin of web pages that may send requests, such as http://localhost:3000. Repeatable.",
             ),
             click.option(
-                "--allowed-host", "allowed_hosts", multiple=True, help="Host name to answer to besides."
+                "--allowed-host",
+                "allowed_hosts",
+                multiple=True,
+                help="Additional host name that clients may use for this server. Repeatable.",
             ),
             click.option(
                 "--token-file",
                 type=click.Path(path_type=Path, dir_okay=False),
-                help="File with the token that requests must carry; else $BRANCHRANK_TOKEN.",
+                help="File with the token that requests must send. Default: the value of BRANCHRANK_TOKEN.",
             ),
             click.option(
                 "--port",
                 type=click.IntRange(0, 65_535),
                 default=port,
                 show_default=True,
-                help="Port; 0: a free one.",
+                help="Port to listen on; 0: any free port.",
             ),
             click.option(
                 "--host",
                 default="127.0.0.1",
                 show_default=True,
-                help="Address to listen on; any other than loopback needs a token.",
+                help="Address to listen on. An address other than loopback needs a token.",
             ),
         ):
             function = option(function)
@@ -72,7 +75,7 @@ predictor_option = click.option(
     multiple=True,
     default=("all",),
     show_default="all",
-    help="Predictor to serve; repeatable. The first is the default of requests.",
+    help="Predictor to serve. Requests that name no predictor use the first one. Repeatable.",
 )
 
 
@@ -81,16 +84,16 @@ predictor_option = click.option(
 @predictor_option
 @address_options(port=8000)
 @click.option(
-    "--threads", type=click.IntRange(1, 64), default=2, show_default=True, help="Queries answered at once."
+    "--threads", type=click.IntRange(1, 64), default=2, show_default=True, help="Queries to run in parallel."
 )
 @click.option(
     "--queue",
     type=click.IntRange(0, 10_000),
     default=64,
     show_default=True,
-    help="Queries that may wait; further ones get status 503.",
+    help="Queries that may wait for a thread. When the queue is full, the answer is status 503.",
 )
-@click.option("--quiet", is_flag=True, help="No progress.")
+@click.option("--quiet", is_flag=True, help="Show no progress.")
 @settings_options(
     LocalSettings,
     PageindexSettings,
@@ -117,9 +120,10 @@ def command(
     queue: int,
     quiet: bool,
 ) -> None:
-    """Serve retrieval over HTTP: POST /retrieve, GET /health, GET /openapi.json.
+    """Serve retrieval over HTTP with POST /retrieve, GET /health and GET /openapi.json.
 
-    Listens on the loopback interface. Every other address needs a token, in a file or in BRANCHRANK_TOKEN.
+    By default the server listens on the loopback interface only. Any other address needs a token, in
+    --token-file or in the environment variable BRANCHRANK_TOKEN.
     """
     from branchrank.serve.access import access_for, read_token
     from branchrank.serve.http import application

@@ -1,4 +1,4 @@
-"""``branchrank settings``: every setting, generated from the records."""
+"""``branchrank settings``: list every setting of the settings records."""
 
 from __future__ import annotations
 
@@ -17,14 +17,14 @@ from branchrank.settings import DEFAULT, PARTS, resolve, settings_of
 @click.command("settings", cls=Command)
 @data_dir_option
 def command(data_dir: Path) -> None:
-    """List every setting: its value in this workspace, where that came from, range and meaning."""
+    """List every setting with its value in this workspace, the origin of the value, its range and meaning."""
     wrong: UsageError | None = None
     calibrated = ""
     try:
         workspace = Workspace.open(data_dir)
         resolved, calibrated = workspace.settings, workspace.calibrated_distance
     except UsageError as error:
-        # Its remedy is this list, which then shows the defaults.
+        # The fix of this error is `branchrank settings`, so the list is shown with the defaults.
         wrong, resolved = error, resolve(environment={})
     for part in PARTS:
         click.secho(f"[{part.section}]", bold=True)

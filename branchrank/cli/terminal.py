@@ -1,4 +1,4 @@
-"""Terminal output: safe text, progress, errors, exit codes."""
+"""Base classes of the commands, with safe terminal output, error messages and exit codes."""
 
 from __future__ import annotations
 
@@ -28,30 +28,30 @@ if TYPE_CHECKING:
 INTERRUPTED = 130
 TERMINATED = 143
 HELP = ["-h", "--help"]
-#: Error numbers of a full disk; standard output may be a file on one.
+#: Error numbers of a full or failing disk, to which standard output may be redirected.
 FULL = (errno.ENOSPC, errno.EDQUOT, errno.EROFS, errno.EIO)
 
 
 def say(line: str) -> None:
-    """Print a message to the user, separate from the output."""
+    """Print a message to standard error."""
     click.echo(safe(line), err=True)
 
 
 def _nearest(name: str, known: list[str]) -> str:
-    """``Did you mean `local`?`` as a sentence after a space, or nothing."""
+    """Return a space and a sentence such as ``Did you mean `local`?``, or an empty text."""
     near = suggestion(name, known)
     return f" {near[:1].upper()}{near[1:]}" if near else ""
 
 
 def import_from_here() -> None:
-    """Let ``module:Class`` name a module in the working directory, as ``python -m`` does."""
+    """Add the working directory to the import path, as ``python -m`` does, for ``module:Class``."""
     here = os.getcwd()
     if here not in sys.path:
         sys.path.insert(0, here)
 
 
 def show_error(error: BranchRankError, command: click.Command) -> None:
-    """Print the error, and its fix with flags that the command has, without the environment's keys."""
+    """Print an error and its fix, with flags that the command has and without API keys."""
     redact = _redactor()
     click.secho(f"error: {safe(redact(error.message))}", fg="red", err=True)
     if remedy := remedy_for(error.remedy, command):
@@ -65,19 +65,19 @@ def _redactor() -> Redactor:
 
 
 def _print_fault(kind: type[BaseException], error: BaseException, trace: TracebackType | None) -> None:
-    """Print the traceback of a fault of the program, without the environment's keys."""
+    """Print the traceback of an unexpected exception, without API keys."""
     sys.stderr.write(_redactor()("".join(traceback.format_exception(kind, error, trace))))
 
 
 def _end_without_reader(ctx: click.Context) -> NoReturn:
-    """End with 0 and no message: the reader of the output is gone, as with ``| head``."""
-    with contextlib.suppress(OSError):  # what is still buffered goes nowhere at the exit
+    """Exit with 0 and no message, because the reader of the output has closed it, as ``| head`` does."""
+    with contextlib.suppress(OSError):  # discards the output that is still buffered
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
     ctx.exit(0)
 
 
 class Terminated(SystemExit):
-    """SIGTERM arrived."""
+    """Raised when the process receives SIGTERM."""
 
 
 def _terminate(_signal: int, _frame: FrameType | None) -> None:
@@ -85,7 +85,7 @@ def _terminate(_signal: int, _frame: FrameType | None) -> None:
 
 
 def _open_closed_streams() -> None:
-    """Replace a standard stream that was closed before the start by the null device."""
+    """Replace each standard stream that was closed before the start by the null device."""
     for name, mode in (("stdin", "r"), ("stdout", "w"), ("stderr", "w")):
         if getattr(sys, name) is None:
             setattr(sys, name, open(os.devnull, mode, encoding="utf-8"))  # noqa: SIM115 - for the process
@@ -93,7 +93,7 @@ def _open_closed_streams() -> None:
 
 @contextlib.contextmanager
 def _suggestions(command: click.Command, ctx: click.Context) -> Iterator[None]:
-    """Add the nearest flag or choice to click's refusal of an unknown one; help may lose its reader."""
+    """Add the nearest known flag or choice to click's error for an unknown flag or choice."""
     try:
         yield
     except click.NoSuchOption as error:
@@ -107,15 +107,15 @@ def _suggestions(command: click.Command, ctx: click.Context) -> Iterator[None]:
             near = _nearest(given[1], [str(each) for each in kind.choices])
             raise click.BadParameter(f"{error.message}{near}", ctx, error.param) from None
         raise
-    except BrokenPipeError:  # of --help
+    except BrokenPipeError:  # the reader of --help has closed it
         _end_without_reader(ctx)
 
 
 class Command(click.Command):
-    """A click command whose errors are a message, a remedy and an exit code, never a traceback.
+    """A click command whose errors are a message, a fix and an exit code, never a traceback.
 
-    ``help_name`` is the whole name of a command of a group, where its help has headings. ``resumes`` says
-    that the same command, run again after Ctrl-C, continues where it was interrupted.
+    ``help_name`` is the name of a command with its group, such as ``beir run``, if its help is grouped.
+    ``resumes`` is true if the command, run again after Ctrl-C, resumes the interrupted work.
     """
 
     def __init__(self, *arguments: Any, help_name: str = "", resumes: bool = False, **named: Any) -> None:
@@ -127,7 +127,7 @@ class Command(click.Command):
             self.params.append(help_all_option())
 
     def format_options(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
-        """Write the flags, grouped where the command has many."""
+        """Write the flags, below headings if the command has an entry in ``COMMON``."""
         if entry_name(self) in COMMON:
             write_options(self, ctx, formatter)
         else:
@@ -139,20 +139,20 @@ class Command(click.Command):
             return super().parse_args(ctx, args)
 
     def invoke(self, ctx: click.Context) -> Any:
-        """Run the command; a user's mistake ends it with its exit code."""
+        """Run the command. A :class:`BranchRankError` is printed and ends it with the error's exit code."""
         with contextlib.suppress(ValueError):  # not the main thread
             signal.signal(signal.SIGTERM, _terminate)
         _open_closed_streams()
         sys.excepthook = _print_fault
         for stream in (sys.stdin, sys.stdout, sys.stderr):
             if isinstance(stream, TextIOWrapper):
-                stream.reconfigure(errors="replace")  # what a terminal can't show is a question mark
+                stream.reconfigure(errors="replace")  # prints ? for a character the terminal can't show
         try:
             return super().invoke(ctx)
         except BranchRankError as error:
             show_error(error, self)
             ctx.exit(error.exit_code)
-        except (KeyboardInterrupt, click.Abort):  # a prompt raises the second, at the end of the input too
+        except (KeyboardInterrupt, click.Abort):  # a prompt raises Abort for Ctrl-C and the end of input
             click.echo(self._interrupted(ctx), err=True)
             ctx.exit(INTERRUPTED)
         except BrokenPipeError:
@@ -167,7 +167,7 @@ class Command(click.Command):
         if not self.resumes:
             return "interrupted"
         fresh = " without --fresh" if ctx.params.get("fresh") else ""
-        return f"interrupted; run the same command again{fresh} to continue: finished work is kept"
+        return f"interrupted; to resume, run the same command again{fresh} (finished work is kept)"
 
 
 class Group(click.Group):

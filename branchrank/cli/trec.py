@@ -1,4 +1,4 @@
-"""``branchrank export-trec``, ``score-trec`` and ``compare-trec``: TREC runs and qrels, out and in."""
+"""``branchrank export-trec``, ``score-trec`` and ``compare-trec``: write and read TREC runs and qrels."""
 
 from __future__ import annotations
 
@@ -16,17 +16,20 @@ from branchrank.cli.terminal import Command, safe
 @click.command("export-trec", cls=Command)
 @click.argument("run", type=RUN)
 @click.option(
-    "--output", type=click.Path(path_type=Path, file_okay=False), required=True, help="Folder for the files."
+    "--output",
+    type=click.Path(path_type=Path, file_okay=False),
+    required=True,
+    help="The folder to write the files to.",
 )
 @click.option(
     "--ids",
     type=click.Choice(["gold", "document"]),
     default="gold",
     show_default=True,
-    help="What a document id is: the gold that a hit was credited with, or the hit's file.",
+    help="Document ids in the files. gold: the gold that the hit matches; document: the hit's file.",
 )
 def export_trec(run: Path, output: Path, ids: Literal["gold", "document"]) -> None:
-    """Write the finished RUN as TREC files: qrels.txt, and a run file for each predictor."""
+    """Write RUN, a finished run, as TREC files (qrels.txt, and a run file for each predictor)."""
     from branchrank.run import Run
 
     for path in Run.load(run).export_trec(output, ids):
@@ -46,19 +49,19 @@ FILE = click.Path(path_type=Path, dir_okay=False)
     multiple=True,
     default=branchrank.library.TREC_MEASURES,
     show_default=True,
-    help="A measure as ir-measures names it. Repeatable.",
+    help="Measure, by its name in ir-measures. Repeatable.",
 )
-@click.option("--by-query", is_flag=True, help="Print each query's values, too.")
+@click.option("--by-query", is_flag=True, help="Also print the values of each query.")
 def score_trec(runs: tuple[Path, ...], qrels: Path, names: tuple[str, ...], by_query: bool) -> None:
-    """Score RUNS, TREC run files from anywhere, with QRELS, averaged over all judged queries."""
+    """Score RUNS, TREC run files of any program, with QRELS, and average over all judged queries."""
     for scored in branchrank.library.score_trec(runs, qrels, names):
         path = safe(str(scored.path))
         judged = len(next(iter(scored.by_query.values())))
         if scored.unmatched:
             click.echo(
-                f"note: {path} has no document judged in {safe(str(qrels))} for {len(scored.unmatched)} of "
-                f"{judged} queries (the first: {safe(scored.unmatched[0])}); if that is unexpected, compare "
-                "how both spell ids",
+                f"note: for {len(scored.unmatched)} of {judged} queries (the first: "
+                f"{safe(scored.unmatched[0])}), {path} has no document that is judged in {safe(str(qrels))}; "
+                "if this is unexpected, check that both files use the same document ids",
                 err=True,
             )
         for measure, mean in scored.means.items():
@@ -78,31 +81,33 @@ def score_trec(runs: tuple[Path, ...], qrels: Path, names: tuple[str, ...], by_q
     multiple=True,
     default=branchrank.library.COMPARED_MEASURES,
     show_default=True,
-    help="A measure as ir-measures names it. Repeatable.",
+    help="Measure, by its name in ir-measures. Repeatable.",
 )
-@click.option("--baseline", default="", help="The run that the others are compared with. Default: the first.")
+@click.option(
+    "--baseline", default="", help="The run to compare the others with. Default: the first of RUNS."
+)
 @click.option("--all-pairs", is_flag=True, help="Compare every pair of runs.")
 @click.option(
     "--missing-is-zero",
     is_flag=True,
-    help="Score 0 for a judged query that a run lacks, instead of an error.",
+    help="Score 0 for a judged query that is missing in a run, instead of an error.",
 )
 @click.option(
     "--delta",
     type=click.FloatRange(0, 1, min_open=True),
     default=branchrank.library.DELTA,
     show_default=True,
-    help="Largest difference that counts as none.",
+    help="Largest difference that counts as equivalent.",
 )
 @click.option(
     "--alpha",
     type=click.FloatRange(0, 1, min_open=True, max_open=True),
     default=branchrank.library.ALPHA,
     show_default=True,
-    help="Family-wise error rate of the comparisons of one measure.",
+    help="Family-wise error rate of all comparisons of a measure.",
 )
 @click.option(
-    "--seed", type=click.IntRange(min=0), default=42, show_default=True, help="Seed of the tests' draws."
+    "--seed", type=click.IntRange(min=0), default=42, show_default=True, help="Random seed of the tests."
 )
 @latex_option
 def compare_trec(
@@ -117,10 +122,11 @@ def compare_trec(
     seed: int,
     latex: Path | None,
 ) -> None:
-    """Compare RUNS, TREC run files from anywhere, on the queries that QRELS judges.
+    """Compare RUNS, TREC run files of any program, on the queries that are judged in QRELS.
 
-    Each run is tested against the baseline, paired over the queries, corrected by Holm over the comparisons
-    of each measure. Ties in a run are settled as trec_eval does: by document id, descending.
+    Each run is compared with the baseline by paired tests on the queries, with Holm's correction over the
+    comparisons of each measure. Documents of a run with equal scores are ordered by descending document id,
+    as in trec_eval.
     """
     table = branchrank.library.compare_trec(
         qrels,

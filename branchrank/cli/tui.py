@@ -1,4 +1,4 @@
-"""``branchrank tui``: search a workspace in the terminal."""
+"""``branchrank tui``: search a workspace in a terminal UI."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ def on_terminal() -> bool:
 def search_on_terminal(
     workspace: Workspace, *, mode: str = "", query: str = "", choosing: bool = False
 ) -> Choice | None:
-    """Run the terminal UI to its end. With ``choosing``, return the result that the user picked, if any."""
+    """Run the terminal UI until the user quits. With ``choosing``, return the result that the user picked."""
     from branchrank.serve.service import Service
     from branchrank.serve.tui.app import SearchApp
     from branchrank.serve.tui.searching import Searches
@@ -51,20 +51,23 @@ def search_on_terminal(
 @click.option(
     "--mode",
     type=click.Choice(["grep", "vector", "hybrid", *(f"predictor-{name}" for name in PREDICTORS)]),
-    help="How to search at first; F2 switches. Default: predictor-late-interaction where the index keeps "
-    "token vectors, else predictor-hybrid where its LLM is named, else predictor-local.",
+    help="First search mode; F2 switches to the next. Default: predictor-late-interaction if the index has "
+    "token vectors, else predictor-hybrid if you give its LLM, else predictor-local.",
 )
-@click.option("--quiet", is_flag=True, help="No progress.")
+@click.option("--quiet", is_flag=True, help="Show no progress.")
 @settings_options(GrepSettings, LocalSettings, HybridSettings, LLMSettings, IndexSettings, CacheSettings)
 def command(query: str, data_dir: Path, mode: str | None, quiet: bool) -> None:
-    """Search in the terminal: results with marked lines, the source beside them, a log of what was found.
+    """Search in a terminal UI that shows the results, the source of the selected result, and a log.
 
-    Modes: grep, vectors, both fused (with separate keywords for grep), and the predictors local,
+    The modes are grep, vectors, both fused (with separate keywords for grep), and the predictors local,
     hybrid and late-interaction.
     """
-    import branchrank.serve.tui.app  # noqa: F401  # a missing extra is the first thing to fix
+    import branchrank.serve.tui.app  # noqa: F401 - report a missing extra before any other problem
 
     if not on_terminal():
-        raise UsageError("the terminal UI needs a terminal", remedy="branchrank search QUERY")
+        raise UsageError(
+            "the terminal UI needs a terminal, but the input or output is not one",
+            remedy="branchrank search QUERY",
+        )
     with open_workspace(data_dir, given_flags(), quiet=quiet) as workspace:
         search_on_terminal(workspace, mode=mode or "", query=query)

@@ -1,4 +1,4 @@
-"""``branchrank tune``: choose the continuous settings of an experiment's systems on mined questions."""
+"""``branchrank tune``: tune the weights of an experiment's systems on mined questions."""
 
 from __future__ import annotations
 
@@ -19,24 +19,24 @@ from branchrank.settings import BenchmarkSettings, EngineSettings
     "questions_file",
     type=click.Path(path_type=Path, dir_okay=False),
     required=True,
-    help="Questions to tune on, such as those of `branchrank questions mine`.",
+    help="The question file to tune on, such as the output of `branchrank questions mine`.",
 )
 @click.option(
     "--folds",
     type=click.IntRange(2, 100),
     default=branchrank.library.TUNING_FOLDS,
     show_default=True,
-    help="Folds of the cross-validation.",
+    help="Number of folds of the cross-validation.",
 )
 @click.option(
     "--budget",
     type=click.IntRange(2, 1000),
     default=branchrank.library.TUNING_BUDGET,
     show_default=True,
-    help="Combinations of values tried for each system.",
+    help="Number of combinations of values to try for each system.",
 )
 @click.option("--write", is_flag=True, help="Add the tuned systems to EXPERIMENT.")
-@click.option("--quiet", is_flag=True, help="No progress.")
+@click.option("--quiet", is_flag=True, help="Show no progress.")
 @settings_options(EngineSettings)
 @settings_options(
     BenchmarkSettings,
@@ -45,11 +45,11 @@ from branchrank.settings import BenchmarkSettings, EngineSettings
 def command(
     experiment: Path, questions_file: Path, folds: int, budget: int, write: bool, quiet: bool
 ) -> None:
-    """Choose the BM25 and MaxSim weights, k1 and b of every system of EXPERIMENT by cross-validation.
+    """Tune the BM25 and MaxSim weights, k1 and b of every system of EXPERIMENT by cross-validation.
 
-    The folds are made of whole documents. Prints the expected gain of each system with its 95% interval,
-    and TOML tables of the tuned systems. They are added to EXPERIMENT only with --write, beside the untuned
-    ones.
+    All questions about a document are in the same fold. The command prints the expected gain of each system
+    with its 95% interval, and the TOML tables of the tuned systems. With --write, the tuned systems are added
+    to EXPERIMENT; the untuned systems stay in the file.
     """
     tuning = branchrank.library.tune(
         experiment,
@@ -64,16 +64,16 @@ def command(
     click.echo(f"{asked}, {tuning.folds} folds, {tuning.measure}")
     for each in tuning.systems:
         changes = ", ".join(f"{name} {each.own[name]:g} -> {value:g}" for name, value in each.changes.items())
-        click.echo(f"{safe(each.system)}: {changes or 'keeps its values'}")
+        click.echo(f"{safe(each.system)}: {changes or 'no change'}")
         click.echo(
-            f"  {each.before:.3f} -> {each.validated:.3f} on documents not tuned on: "
+            f"  {each.before:.3f} -> {each.validated:.3f} on held-out documents: "
             f"{each.gain:+.3f} {each.interval_words}; "
             f"{each.agreeing} of {tuning.folds} folds chose these values; {each.points} combinations tried"
         )
     if not tuning.toml:
-        click.echo("no system is better with other values")
+        click.echo("no system improves with other values")
         return
     click.echo(f"\n{safe(tuning.toml)}", nl=False)
     if write:
         branchrank.library.write_tuned(experiment, tuning)
-        say(f"added to {experiment}")
+        say(f"the tuned systems were added to {experiment}")

@@ -1,4 +1,4 @@
-"""``branchrank verify`` and ``report``: check a run's files, or write its report again."""
+"""``branchrank verify`` and ``report``: check the files of a run, or regenerate its report."""
 
 from __future__ import annotations
 
@@ -20,31 +20,32 @@ from branchrank.cli.terminal import Command, safe, say
     type=click.IntRange(min=0),
     default=0,
     metavar="N",
-    help="Ask N questions again, drawn by the run's seed, and compare.",
+    help="Retrieve the hits of N questions again, sampled with the run's seed, and compare them.",
 )
 @click.option(
     "--corpus",
     type=click.Path(path_type=Path, file_okay=False),
-    help="Where the corpus is now. Default: where it was when the run was made.",
+    help="The folder of the corpus, if it has moved since the run.",
 )
 @click.option(
     "--seal",
     type=click.Path(path_type=Path, dir_okay=False),
-    help="A copy of the file that sealed the run's plan.",
+    help="The file, or a copy of it, that --seal wrote before the run. Check that the run has this plan.",
 )
 @naming_options
 @click.pass_context
 def verify(
     ctx: click.Context, /, run: Path, rerun: int, corpus: Path | None, seal: Path | None, **named: Any
 ) -> None:
-    """Compute every printed number of RUN again, and look for contradictions within RUN; print each finding,
-    and exit with 1 if there is any.
+    """Recompute every number in the reports of RUN, and check its files for contradictions.
 
-    --rerun retrieves again over the workspace's index, which must be the run's. Classes, endpoints, models
-    and the cassette of an LLM (--llm-replay) must be named here; systems that need others are not asked
-    again.
+    The command prints each problem that it finds. The exit code is 1 if there is a problem.
 
-    Digests find damage and careless edits, not someone who rewrites the digests too.
+    --rerun needs the index that the run used. Give the classes, endpoints, models and the LLM cassette
+    (--llm-replay) of the run as flags. Systems for which one of these is missing are not run again.
+
+    Digests detect damage and accidental edits. They do not detect changes by someone who also rewrites the
+    digests.
     """
     from branchrank import library
 
@@ -59,22 +60,23 @@ def verify(
         click.echo("\n".join(map(safe, str(verified.rerun).split("\n"))))
     if verified.findings:
         ctx.exit(1)
-    click.echo(f"{safe(str(run))}: every number follows from rows, timings and questions")
+    click.echo(f"{safe(str(run))}: all numbers agree with the rows, timings and questions")
 
 
 @click.command("report", cls=Command)
 @click.argument("run", type=RUN)
-@click.option("--no-text", is_flag=True, help="Leave the documents' text out of report.html.")
+@click.option("--no-text", is_flag=True, help="Leave the text of the documents out of report.html.")
 @click.option(
     "--corpus",
     type=click.Path(path_type=Path, file_okay=False),
-    help="Where the corpus is now. Default: where it was when the run was made.",
+    help="The folder of the corpus, if it has moved since the run.",
 )
 @latex_option
 def report(run: Path, no_text: bool, corpus: Path | None, latex: Path | None) -> None:
-    """Write report.md and report.html of RUN again.
+    """Regenerate report.md and report.html of RUN.
 
-    The table of --latex has the measures that the run was asked for by name, else those of the report.
+    The table of --latex has the measures that were requested with --measure, or if there are none, the
+    measures of the report.
     """
     from branchrank.library import run_table
     from branchrank.run import Run

@@ -1,4 +1,4 @@
-"""``branchrank questions add``: add one question; its gold is picked in the terminal UI or given by flags."""
+"""``branchrank questions add``: add a question, with gold from flags or picked in the terminal UI."""
 
 from __future__ import annotations
 
@@ -14,27 +14,37 @@ from branchrank.cli.tui import on_terminal, search_on_terminal
 from branchrank.errors import BranchRankError, UsageError
 from branchrank.records import Span
 
-#: The flags to suggest when there is no terminal to pick a passage in.
+#: The flags that an error suggests if there is no terminal for the terminal UI.
 FLAGS = "--question TEXT --source FILE --lines 5-8"
 
 
 @click.command("add", cls=Command)
 @click.argument("questions", required=False, type=click.Path(path_type=Path, dir_okay=False))
 @data_dir_option
-@click.option("--question", default="", help="The question. Without --source: what to search for first.")
+@click.option(
+    "--question", default="", help="The text of the question. Without --source, it is also the first query."
+)
 @click.option(
     "--source",
     "sources",
     multiple=True,
-    help="The file that answers it, below the corpus's folder. Repeatable, each with its own --lines.",
+    help="The file that answers the question, relative to the corpus folder. Repeatable; each needs --lines.",
 )
-@click.option("--lines", "lines", multiple=True, metavar="A-B", help="The lines that answer it, such as 5-8.")
-@click.option("--unanswerable", is_flag=True, help="Nothing in the corpus answers the question.")
-@click.option("--quote", default="", help="A few words of the lines, which find them again after an edit.")
-@click.option("--id", "id_", default="", help="Default: made from the question and its files.")
-@click.option("--kind", default="", help="Its kind, such as how-to, concept, lookup, error.")
-@click.option("--difficulty", default="", help="Its difficulty, such as easy, medium, hard.")
-@click.option("--quiet", is_flag=True, help="No progress.")
+@click.option(
+    "--lines",
+    "lines",
+    multiple=True,
+    metavar="A-B",
+    help="The lines of the file that answer the question, such as 5-8. Repeatable.",
+)
+@click.option(
+    "--unanswerable", is_flag=True, help="Mark the question as one that the corpus does not answer."
+)
+@click.option("--quote", default="", help="A few words of these lines, used to find them after an edit.")
+@click.option("--id", "id_", default="", help="The question's id. Default: made from its text and files.")
+@click.option("--kind", default="", help="The question's kind, such as how-to, concept, lookup or error.")
+@click.option("--difficulty", default="", help="The question's difficulty, such as easy, medium or hard.")
+@click.option("--quiet", is_flag=True, help="Show no progress.")
 def add(
     questions: Path | None,
     data_dir: Path,
@@ -48,15 +58,22 @@ def add(
     difficulty: str,
     quiet: bool,
 ) -> None:
-    """Add a question to QUESTIONS (default: the workspace's), with a digest of the lines that answer it.
+    """Add a question to QUESTIONS (default: the question file of the workspace).
 
-    Without --source you search in the terminal UI: F4 picks a passage, then you type the question and may
-    narrow the lines. The file is made if it is missing; its other lines stay as they are.
+    Without --source, the terminal UI opens. Search for the passage that answers the question, press F4, and
+    type the question and its lines. A digest of the lines is stored with the question. If QUESTIONS does not
+    exist, it is created.
     """
     if len(sources) != len(lines):
-        raise UsageError("each --source needs its own --lines", remedy=FLAGS)
+        raise UsageError(
+            f"there are {len(sources)} --source and {len(lines)} --lines; each --source needs one --lines",
+            remedy=FLAGS,
+        )
     if unanswerable and sources:
-        raise UsageError("--unanswerable contradicts --source", remedy="leave one of them out")
+        raise UsageError(
+            "--unanswerable and --source cannot be given together",
+            remedy="remove --unanswerable or --source",
+        )
     gold = [
         _span(source, *branchrank.library.read_lines(each))
         for source, each in zip(sources, lines, strict=True)
@@ -64,7 +81,7 @@ def add(
     if (sources or unanswerable) and not question:
         raise UsageError("the question is missing", remedy='--question "how do I ..."')
     if not sources and not unanswerable and not on_terminal():
-        raise UsageError("without a terminal, flags say what answers the question", remedy=FLAGS)
+        raise UsageError("without a terminal, the question and its gold must be given as flags", remedy=FLAGS)
     with open_workspace(data_dir, {}, quiet=quiet) as workspace:
         if not sources and not unanswerable:
             picked = _pick(workspace, question)
@@ -82,7 +99,7 @@ def add(
 
 
 def _pick(workspace: branchrank.Workspace, query: str) -> tuple[str, Span] | None:
-    """Return a question's wording and the lines picked for it; ``None`` if nothing was picked."""
+    """Ask for a question and its lines in the terminal UI; return ``None`` if the user picked no passage."""
     choice = search_on_terminal(workspace, query=query, choosing=True)
     if choice is None:
         return None

@@ -1,11 +1,11 @@
-"""Settings: one frozen record per part, resolved as defaults < TOML < environment < flags.
+"""Settings, in one frozen record per part, resolved as defaults < TOML < environment < flags.
 
-1. A part's record defines the type, default, range and meaning of each setting in one place. A setting that
-   is an alias of a field of a built-in system takes them from that field.
+1. A part's record defines the type, default, range and meaning of each setting. If a setting is an alias of a
+   field of a built-in system, that field defines them.
 2. :func:`resolve` merges the four layers, checks every value, and reports all problems together.
-3. The commands make their flags from the same records; the docs and ``run.json`` list them.
+3. The flags of the commands, the settings page of the docs and ``run.json`` are made from the same records.
 
-A setting ``vector_top_n`` of the section ``local`` is ``[local] vector_top_n`` in TOML,
+The setting ``vector_top_n`` of the section ``local`` is ``[local] vector_top_n`` in TOML,
 ``BRANCHRANK_LOCAL_VECTOR_TOP_N`` in the environment and ``--local-vector-top-n`` on the command line.
 """
 

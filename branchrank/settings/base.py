@@ -1,4 +1,4 @@
-"""The base of every part's record."""
+"""The base class of all settings records."""
 
 from __future__ import annotations
 
@@ -10,22 +10,22 @@ from branchrank.records import Record
 
 
 def reaches(role: str) -> Meta:
-    """Mark a setting whose value refers to something outside the workspace: a host, a model or a file.
+    """Mark a setting whose value refers to a host, a model or a file outside the workspace.
 
-    A run directory may not set such a value; the person who resumes the run must give it.
+    When a run is resumed, such a value is never read from the run; it must be given as a flag.
     """
     return Meta(extra={"reaches": role})
 
 
-#: Marks a text of several comma-separated values: its flag can be repeated, and TOML may give a list.
+#: Marks a text of comma-separated values, whose flag can be repeated and which may be a list in TOML.
 SEVERAL = Meta(extra={"several": True})
 
 
 class Settings(Record, frozen=True, kw_only=True):
-    """Base of every part's settings. ``section`` is the TOML table and the flag prefix."""
+    """Base class of all settings records. ``section`` is the TOML table and the flag prefix."""
 
     section: ClassVar[str] = ""
     #: Heading of the part's flags in ``--help``.
     title: ClassVar[str] = ""
-    #: Fields whose flag has another name than ``--<section>-<field>``.
+    #: Field -> flag, for flags that are not named ``--<section>-<field>``.
     flag_names: ClassVar[dict[str, str]] = {}

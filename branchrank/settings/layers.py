@@ -1,4 +1,4 @@
-"""Settings from four layers: defaults < TOML < environment < flags. The origin of each value is kept."""
+"""Resolve settings from four layers (defaults < TOML < environment < flags), with each value's origin."""
 
 from __future__ import annotations
 
@@ -21,15 +21,15 @@ from branchrank.settings.systems import SystemSettings
 from branchrank.spec import RECOMMENDED
 
 S = TypeVar("S", bound=Settings)
-#: The origin of a value that nobody set.
+#: The origin of a value that no layer sets.
 DEFAULT = "default"
 
 
 class Setting(Record, frozen=True, kw_only=True):
     """The description of one setting, for flags, docs and error messages.
 
-    ``reaches`` names what the value refers to outside the workspace, such as ``Qdrant server``; it is empty
-    when the value refers to nothing outside.
+    If the value refers to something outside the workspace, ``reaches`` says what, such as ``Qdrant server``.
+    Otherwise ``reaches`` is empty.
     """
 
     section: str
@@ -41,11 +41,11 @@ class Setting(Record, frozen=True, kw_only=True):
     low: float | None = None
     high: float | None = None
     choices: tuple[str, ...] = ()
-    #: Whether the value is a text of several comma-separated values.
+    #: Whether the value is a text of comma-separated values.
     several: bool = False
     #: Values outside this range are allowed, with a warning.
     recommended: tuple[float, float] | None = None
-    #: Address of the field of the built-in system that it sets; empty when it is not an alias.
+    #: Address of the field of the built-in system that this setting sets; empty if it is not an alias.
     address: str = ""
     reaches: str = ""
 
@@ -56,7 +56,7 @@ class Setting(Record, frozen=True, kw_only=True):
 
     @property
     def allowed(self) -> str:
-        """The allowed values in words, empty when anything of the type is allowed."""
+        """Return the allowed values in words; empty if every value of the type is allowed."""
         if self.choices:
             return ", ".join(self.choices)
         if self.low is not None and self.high is not None:
@@ -68,13 +68,13 @@ class Setting(Record, frozen=True, kw_only=True):
 
 
 def _number(value: float) -> str:
-    """A bound in digits, without an exponent."""
+    """Format a bound in digits, without an exponent."""
     return str(int(value)) if value == int(value) else str(value)
 
 
 @cache
 def _hints(part: type[Settings]) -> dict[str, Any]:
-    """The types of a part's fields with their ranges; evaluating them is slow."""
+    """Return the annotations of a part's fields, cached because evaluating them is slow."""
     return get_type_hints(part, include_extras=True)
 
 
@@ -125,14 +125,14 @@ class Resolved(Record, frozen=True, kw_only=True):
     origins: dict[str, str]
 
     def part(self, record_type: type[S]) -> S:
-        """The settings of one part."""
+        """Return the settings of one part."""
         value = self.parts[record_type.section]
         assert isinstance(value, record_type)
         return value
 
     @property
     def warnings(self) -> list[str]:
-        """A line for each value that was set outside its recommended range."""
+        """A warning for each value outside its recommended range."""
         found = []
         for part in PARTS:
             for setting in settings_of(part):
@@ -150,7 +150,7 @@ class Resolved(Record, frozen=True, kw_only=True):
 def read_toml(path: Path) -> dict[str, Any]:
     """Read a TOML file; a missing file counts as empty.
 
-    Raises :class:`UsageError`, which names the file and line.
+    Raises :class:`UsageError` with the file and line if the file cannot be read or is not TOML.
     """
     try:
         return tomllib.loads(read_file(path).decode("utf-8"))
@@ -171,8 +171,8 @@ def resolve(
 ) -> Resolved:
     """Merge the four layers into every part's settings.
 
-    ``flags`` maps ``"section.name"`` to the values given on the command line or by the caller. Raises one
-    :class:`UsageError` that lists every unknown name, and every wrong value with its origin and the allowed
+    ``flags`` maps ``"section.name"`` to the values given on the command line or by the caller. Raises a
+    :class:`UsageError` that lists every unknown name, and every invalid value with its origin and the allowed
     range.
     """
     toml = toml or {}
@@ -208,7 +208,7 @@ def resolve(
     if problems:
         raise UsageError(
             "wrong settings:\n" + "\n".join(f"  - {problem}" for problem in problems),
-            remedy="correct them; `branchrank settings` lists every name, default and range",
+            remedy="correct the settings; `branchrank settings` lists all names, values and ranges",
         )
     return Resolved(parts=parts, origins=origins)
 
@@ -225,7 +225,7 @@ def _layered(
     environment: Mapping[str, str],
     flags: Mapping[str, Any],
 ) -> tuple[Any, str]:
-    """The setting's value in the highest layer that sets it, and the name of that layer."""
+    """Return the setting's value in the highest layer that sets it, and the name of that layer."""
     key = f"{setting.section}.{setting.name}"
     if key in flags:
         return flags[key], f"flag {setting.flag}"
@@ -237,7 +237,7 @@ def _layered(
 
 
 def checked(part: type[Settings], setting: Setting, value: object) -> Any:
-    """Convert a value to the setting's type within its range, or raise ``ValueError``."""
+    """Convert a value to the setting's type. Raises ``ValueError`` if that fails or it is out of range."""
     hint = _hints(part)[setting.name]
     if isinstance(value, str) and setting.type is bool:
         words = {"true": True, "1": True, "yes": True, "false": False, "0": False, "no": False}

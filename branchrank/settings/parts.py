@@ -1,4 +1,4 @@
-"""Settings of the parts that are not systems, each with its type, default, range and description."""
+"""Settings of all parts except the built-in systems, with type, default, range and description."""
 
 from __future__ import annotations
 
@@ -34,38 +34,43 @@ class IndexSettings(Settings, frozen=True, kw_only=True):
         str,
         reaches("embedding model"),
         Meta(
-            description="embedding model: all-MiniLM-L6-v2 (from a package), a sentence-transformers name "
-            "or path, openai:MODEL or ollama:MODEL (see --embedding-url), fake, or none: words only"
+            description="embedding model: all-MiniLM-L6-v2 (included), the name or path of a "
+            "sentence-transformers model, openai:MODEL or ollama:MODEL (with --embedding-url), fake (for "
+            "tests), or none (search by words only)"
         ),
     ] = "nomic-ai/CodeRankEmbed"
     embedder_precision: Annotated[
         Precision,
         Meta(
-            description="number format of all-MiniLM-L6-v2 and CodeRankEmbed; bfloat16 needs the extra "
-            "openvino and a CPU with such instructions; int8: quickest, with less exact vectors"
+            description="number format in which all-MiniLM-L6-v2 and CodeRankEmbed compute; bfloat16 needs "
+            "the extra openvino and a CPU with bfloat16 instructions; int8 is fastest, but less exact"
         ),
     ] = "float32"
     embedding_url: Annotated[
-        str, reaches("embedding endpoint"), Meta(description="base URL of the embedding endpoint")
+        str,
+        reaches("embedding endpoint"),
+        Meta(description="base URL of the endpoint for openai:MODEL or ollama:MODEL"),
     ] = ""
     embedding_revision: Annotated[
-        str, reaches("embedding model"), Meta(description="model revision on the hub; empty: its default")
+        str,
+        reaches("embedding model"),
+        Meta(description="revision of the model on its hub; empty: the default"),
     ] = ""
     vector_store: Annotated[
         Literal["auto", "chroma", "exact"],
         Meta(
-            description="vector store; chroma: its candidates, ordered by exact cosine; exact: every vector "
-            "is compared; auto: exact up to 50,000 chunks, Chroma above"
+            description="vector store; chroma: find candidates with Chroma, then sort them by exact cosine; "
+            "exact: compare the query with every vector; auto: exact up to 50,000 chunks, else chroma"
         ),
     ] = "chroma"
     chroma_url: Annotated[
-        str, reaches("Chroma server"), Meta(description="URL of a Chroma server; empty: embedded")
+        str, reaches("Chroma server"), Meta(description="URL of a Chroma server; empty: embedded Chroma")
     ] = ""
     token_vectors: Annotated[
         Literal["none", "int8", "fp16"],
         Meta(
-            description="token vectors kept in the index for late interaction; none: a candidate's are "
-            "computed when a query first meets it"
+            description="number format of the token vectors in the index, for late interaction; none: "
+            "compute the token vectors of a chunk when a query first retrieves it"
         ),
     ] = "none"  # noqa: S105 - no secret
     chunk_tokens: Annotated[int, Meta(ge=32, le=8192, description="target size of a chunk in tokens")] = 256
@@ -73,12 +78,15 @@ class IndexSettings(Settings, frozen=True, kw_only=True):
 
     @property
     def token_precision(self) -> Literal["int8", "fp16"] | None:
-        """The precision of the token vectors that the index keeps; ``None`` where it keeps none."""
+        """The number format of the index's token vectors; ``None`` if it stores none."""
         return None if self.token_vectors == "none" else self.token_vectors  # noqa: S105 - no secret
 
 
 class Bm25Settings(Settings, frozen=True, kw_only=True):
-    """The BM25 analyzer and weights (Robertson & Zaragoza 2009; variants in Kamphuis et al. 2020)."""
+    """Settings of the BM25 analyzer and weights.
+
+    BM25 is described by Robertson & Zaragoza (2009), and its variants by Kamphuis et al. (2020).
+    """
 
     section: ClassVar[str] = "bm25"
     title: ClassVar[str] = "BM25"
@@ -88,29 +96,29 @@ class Bm25Settings(Settings, frozen=True, kw_only=True):
     stop_words: Annotated[
         Literal["questions", "english", "none"],
         Meta(
-            description="stop words; english: Lucene's list; "
-            "questions: also drops question words (how, what, should)"
+            description="stop words to ignore; english: Lucene's list; "
+            "questions: the same list and question words (how, what, should)"
         ),
     ] = "questions"
     split_identifiers: Annotated[
         bool, Meta(description="also index the words inside camelCase, snake_case and dotted names")
     ] = True
     k1: Annotated[float, Meta(ge=0.0, le=10.0, description="term frequency saturation")] = 0.9
-    b: Annotated[float, Meta(ge=0.0, le=1.0, description="length normalisation")] = 0.4
+    b: Annotated[float, Meta(ge=0.0, le=1.0, description="length normalisation; 0: none, 1: full")] = 0.4
     idf: Annotated[
         Literal["lucene", "robertson", "atire", "bm25+", "bm25l"], Meta(description="BM25 variant")
     ] = "lucene"
 
 
 class CacheSettings(Settings, frozen=True, kw_only=True):
-    """The cache of embeddings and LLM decisions. It changes no vector, so it is not part of an index."""
+    """Settings of the cache of embeddings and LLM decisions. They change no result."""
 
     section: ClassVar[str] = "cache"
     title: ClassVar[str] = "Caches"
     redis_url: Annotated[
         str,
         reaches("Redis"),
-        Meta(description="Redis that caches embeddings and LLM decisions; empty: SQLite files"),
+        Meta(description="URL of a Redis that caches embeddings and LLM decisions; empty: SQLite files"),
     ] = ""
 
 
@@ -130,30 +138,38 @@ class LLMSettings(Settings, frozen=True, kw_only=True):
     on_failure: Annotated[
         Literal["refuse", "fallback"],
         Meta(
-            description="an endpoint that does not answer before the first question; refuse: an error, "
-            "fallback: each of its stages takes its fallback"
+            description="what to do if the LLM endpoint does not answer before the first question; refuse: "
+            "stop with an error; fallback: use the fallback of each stage"
         ),
     ] = "refuse"
     deadline_s: Annotated[
-        float, Meta(gt=0, le=3600, description="seconds for one call, including retries and waits")
+        float, Meta(gt=0, le=3600, description="maximum seconds for one call, including retries and waits")
     ] = 60.0
-    retries: Annotated[int, Meta(ge=0, le=10, description="retries of one call")] = 2
-    retry_budget: Annotated[int, Meta(ge=0, le=1_000_000, description="retries in one run")] = 100
+    retries: Annotated[int, Meta(ge=0, le=10, description="maximum retries of one call")] = 2
+    retry_budget: Annotated[
+        int, Meta(ge=0, le=1_000_000, description="maximum retries of all calls of a run")
+    ] = 100
     concurrency: Annotated[int, Meta(ge=1, le=64, description="maximum concurrent calls")] = 4
-    repeats: Annotated[int, Meta(ge=1, le=50, description="runs of each LLM predictor per question")] = 1
+    repeats: Annotated[
+        int, Meta(ge=1, le=50, description="times that each predictor with an LLM answers each question")
+    ] = 1
     max_calls: Annotated[int, Meta(ge=0, description="maximum LLM calls sent to a server; 0: no limit")] = 0
-    max_tokens: Annotated[int, Meta(ge=0, description="maximum tokens spent at a server; 0: no limit")] = 0
+    max_tokens: Annotated[int, Meta(ge=0, description="maximum LLM tokens used at a server; 0: no limit")] = 0
     completion_tokens: Annotated[
         int, Meta(ge=16, le=100_000, description="maximum completion tokens per call")
     ] = 512
     record: Annotated[
-        str, reaches("cassette"), Meta(description="cassette: the file in which every LLM call is recorded")
+        str, reaches("cassette"), Meta(description="record every LLM call in this file, a cassette")
     ] = ""
     replay: Annotated[
-        str, reaches("cassette"), Meta(description="cassette that answers every LLM call, without a server")
+        str,
+        reaches("cassette"),
+        Meta(description="answer every LLM call from this cassette, without a server"),
     ] = ""
     price_table: Annotated[
-        str, reaches("price table"), Meta(description="TOML file with prices per million tokens and a date")
+        str,
+        reaches("price table"),
+        Meta(description="TOML file with the prices of models per million tokens, and their date"),
     ] = ""
 
 
@@ -180,74 +196,87 @@ class BenchmarkSettings(Settings, frozen=True, kw_only=True):
         "measures": "--measure",
         "baseline": "--baseline",
     }
-    mode: Annotated[Literal["strict", "relaxed", "both"], Meta(description="scorings to report")] = "both"
-    sample_size: Annotated[int, Meta(ge=0, description="number of questions to draw; 0: all")] = 0
-    sample_seed: Annotated[int, Meta(ge=0, description="seed of the sample and of every random draw")] = 42
+    mode: Annotated[Literal["strict", "relaxed", "both"], Meta(description="hit rates to report")] = "both"
+    sample_size: Annotated[int, Meta(ge=0, description="number of questions to sample; 0: all")] = 0
+    sample_seed: Annotated[
+        int, Meta(ge=0, description="random seed of the sample and of the statistical tests")
+    ] = 42
     top_k: Annotated[
         int,
         Meta(
             ge=1,
             le=1000,
-            description="hits kept per question; where it is not set, more if a measure is deeper",
+            description="hits stored per question; if not set, a measure such as R@100 raises it",
         ),
     ] = 10
     returns: Annotated[Returns, hint_at(LOCAL, "returns")[1]] = LOCAL.returns
     passage_lines: Annotated[int, hint_at(LOCAL, "passages.lines")[1]] | None = None
     latency_sample: Annotated[
-        int, Meta(ge=0, description="questions timed one at a time; 0: no latency pass")
+        int, Meta(ge=0, description="number of questions in the latency pass; 0: no latency pass")
     ] = 60
     latency_repeats: Annotated[
-        int, Meta(ge=1, le=1000, description="times that each of them is timed; the median is kept")
+        int,
+        Meta(
+            ge=1,
+            le=1000,
+            description="times that the latency pass runs each question; the median latency is used",
+        ),
     ] = 1
     trace_depth: Annotated[
-        int, Meta(ge=0, le=100_000, description="entries of each stage's list kept in a row")
+        int, Meta(ge=0, le=100_000, description="candidates per stage that a row's trace stores")
     ] = 20
     question_text: Annotated[
         Literal["keep", "hash"],
-        Meta(description="store the text of the questions in the run, or only its SHA-256"),
+        Meta(description="keep: store the text of the questions in the run; hash: store only its SHA-256"),
     ] = "keep"
     rows: Annotated[
         Literal["plain", "compact"],
         Meta(
-            description="file of the rows; plain: rows.jsonl, compact: rows.jsonl.zst, compressed, and a "
-            "report.html with the first 100 hits of each answer"
+            description="format of the rows; plain: rows.jsonl; compact: rows.jsonl.zst (compressed), and "
+            "only the first 100 hits of each question in report.html"
         ),
     ] = "plain"
-    primary: Annotated[str, Meta(description="primary measure")] = "strict_hit@1"
+    primary: Annotated[
+        str, Meta(description="primary measure, which is tested, such as strict_hit@1 or nDCG@10")
+    ] = "strict_hit@1"
     measures: Annotated[
         str,
         SEVERAL,
         Meta(
-            description="another measure for every table, such as nDCG@10 or relaxed_RR, by its name in "
-            "ir-measures; it gets an interval, and only the primary one is tested"
+            description="additional measure for every table, by its name in ir-measures, such as nDCG@10 or "
+            "relaxed_RR; shown with an interval but not tested"
         ),
     ] = ""
     baseline: Annotated[
         str | tuple[str, ...],
         SEVERAL,
         Meta(
-            description="predictor that the others are compared with, or several of them; all-pairs: each "
-            "with every other; empty: the first"
+            description="predictor that the others are compared with; all-pairs: compare every pair of "
+            "predictors; empty: the first predictor"
         ),
     ] = ""
-    delta: Annotated[float, Meta(gt=0, lt=1, description="largest difference that is equivalent")] = 0.05
-    alpha: Annotated[float, Meta(gt=0, lt=1, description="family-wise error rate")] = 0.05
+    delta: Annotated[float, Meta(gt=0, lt=1, description="largest difference that counts as equivalent")] = (
+        0.05
+    )
+    alpha: Annotated[float, Meta(gt=0, lt=1, description="family-wise error rate of the tests of a run")] = (
+        0.05
+    )
 
 
 class EmbeddingSettings(Settings, frozen=True, kw_only=True):
-    """The embeddings of the ``sqlite`` predictor; without a model it answers keyword queries only."""
+    """Settings of the predictor sqlite, which needs an embedding model for semantic and hybrid search."""
 
     section: ClassVar[str] = "embedding"
     title: ClassVar[str] = "Embeddings of document search"
     model: Annotated[
         str,
         reaches("embedding model"),
-        Meta(description="the model of the index, named as for --embedder; empty: none"),
+        Meta(description="embedding model of the index, as in --embedder; empty: keyword search only"),
     ] = ""
 
 
 class EngineSettings(Settings, frozen=True, kw_only=True):
-    """Where the work runs. It changes no result, so it is neither part of an index nor of a run's plan."""
+    """Settings of the processes and machines that do the work. They change no result."""
 
     section: ClassVar[str] = "engine"
     title: ClassVar[str] = "Processes and machines"
@@ -259,15 +288,15 @@ class EngineSettings(Settings, frozen=True, kw_only=True):
     }
     kind: Annotated[
         Literal["local", "ray"],
-        Meta(description="where work is done; local: on this machine; ray: by actors of a Ray cluster"),
+        Meta(description="where the work runs; local: on this machine; ray: in actors of a Ray cluster"),
     ] = "local"
     jobs: Annotated[
         int,
         Meta(
             ge=0,
             le=4096,
-            description="number of processes, or of Ray actors; 0: this process alone, or one actor for each "
-            "CPU of the cluster",
+            description="number of worker processes or Ray actors; 0: this process alone, or one Ray actor "
+            "for each CPU of the cluster",
         ),
     ] = 0
     threads: Annotated[
@@ -275,18 +304,26 @@ class EngineSettings(Settings, frozen=True, kw_only=True):
         Meta(
             ge=0,
             le=1024,
-            description="threads of each process for embedding; 0: what one process would use",
+            description="threads for embedding in each process; 0: the default of a single process",
         ),
     ] = 0
     ray_address: Annotated[
-        str, Meta(description="HOST:PORT of a Ray cluster, or auto; empty: a cluster of this machine")
+        str,
+        Meta(
+            description="HOST:PORT of a Ray cluster, or auto (find a running one); empty: start a cluster on "
+            "this machine"
+        ),
     ] = ""
     ray_ship: Annotated[
-        bool, Meta(description="send the index and the corpus to the Ray actors, which read them otherwise")
+        bool,
+        Meta(
+            description="send the index and the corpus to the Ray actors, instead of reading them from a "
+            "shared disk"
+        ),
     ] = False
 
 
-#: The record of every part, in the order of the docs and of ``run.json``.
+#: All settings records, in the order of the docs and of ``run.json``.
 PARTS: tuple[type[Settings], ...] = (
     IndexSettings,
     Bm25Settings,

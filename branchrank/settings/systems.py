@@ -1,9 +1,9 @@
 """The built-in systems with their defaults, and the settings that change them.
 
-1. A built-in system is a record; the default of each of its settings is the value in that record.
-2. Most settings are aliases of an address: ``[local] rrf_k`` is ``fuse.k`` of the system ``local``. Their
-   type, range and description are those of the field at that address.
-3. Settings that do not correspond to one address are declared here, in the part's class.
+1. A built-in system is a record, which contains the default value of each of its settings.
+2. Most settings are aliases of an address. For example, ``[local] rrf_k`` is ``fuse.k`` of the system
+   ``local``. Such a setting has the type, range and description of the field at its address.
+3. Settings that do not correspond to one address are declared in the classes below.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from branchrank.addresses import hint_at, value_at
 from branchrank.settings.base import Settings, reaches
 from branchrank.spec import Branch, Expand, Fuse, Group, Passages, Rerank, Rescore, System, TreeSearch
 
-#: Squared L2 distance of unit vectors at or above which the dense branch of ``grep`` drops a chunk.
+#: The dense branch of ``grep`` drops chunks at or above this squared L2 distance of unit vectors.
 DISTANCE_THRESHOLD = 0.5
 
 LOCAL = System(
@@ -72,24 +72,24 @@ DENSE = System(name="dense", branches=(Branch(kind="dense", top_n=40),))
 
 
 class SystemSettings(Settings, frozen=True, kw_only=True):
-    """Settings of one built-in system. The aliases become fields in addition to those of the class."""
+    """Settings of one built-in system, with a field for each alias and the fields of the class."""
 
-    #: The system with its defaults.
+    #: The built-in system, which contains the defaults.
     system: ClassVar[System]
-    #: Setting -> address of the field that it sets.
+    #: Setting -> address of the field of the system that the setting sets.
     aliases: ClassVar[dict[str, str]]
 
     if TYPE_CHECKING:
 
         def __getattr__(self, name: str) -> Any:
-            """Tell type checkers that the aliases are fields; they exist only at run time."""
+            """Declare the aliases, which become fields at run time, for type checkers."""
 
 
 S = TypeVar("S", bound=SystemSettings)
 
 
 def alias_fields(system: System, **aliases: str) -> Callable[[type[S]], type[S]]:
-    """Give a part a field for each alias, with the default, type and range of the address."""
+    """Return a decorator that adds a field for each alias, with its type, range and default."""
 
     def complete(part: type[S]) -> type[S]:
         fields = [
@@ -110,7 +110,7 @@ def alias_fields(system: System, **aliases: str) -> Callable[[type[S]], type[S]]
 
 
 def _hint(system: System, address: str) -> Any:
-    """The annotation of the field at an address; for a branch's field the description names the branch."""
+    """Return the annotation of the field at an address, with the branch's name in its description."""
     bare, meta = hint_at(system, address)
     slot, _, rest = address.partition(".")
     named = f"the {rest.split('.')[0]} branch" if slot == "branches" else ""
@@ -129,7 +129,7 @@ def _hint(system: System, address: str) -> Any:
     vector_weight="branches.dense.weight",
 )
 class LocalSettings(SystemSettings, frozen=True, kw_only=True):
-    """The local predictor: vectors and BM25 over chunks, fused by RRF."""
+    """Settings of the predictor local, which fuses vectors and BM25 over chunks by RRF."""
 
     section: ClassVar[str] = "local"
     title: ClassVar[str] = "Predictor local"
@@ -157,7 +157,7 @@ class LocalSettings(SystemSettings, frozen=True, kw_only=True):
     passage_order="passages.order",
 )
 class HybridSettings(SystemSettings, frozen=True, kw_only=True):
-    """The hybrid predictor: vectors, tree expansion, RRF with BM25 over nodes, reranking, passages."""
+    """Settings of the predictor hybrid, which ranks sections by vectors, the tree, BM25 and an LLM."""
 
     section: ClassVar[str] = "hybrid"
     title: ClassVar[str] = "Predictor hybrid"
@@ -175,11 +175,11 @@ class HybridSettings(SystemSettings, frozen=True, kw_only=True):
     model="llm.model",
 )
 class PageindexSettings(SystemSettings, frozen=True, kw_only=True):
-    """The pageindex predictor: a search down the tree from the roots."""
+    """Settings of the predictor pageindex, which searches the tree from the root downwards."""
 
     section: ClassVar[str] = "pageindex"
     title: ClassVar[str] = "Predictor pageindex"
-    no_llm: Annotated[bool, Meta(description="search the tree by words, without the LLM")] = False
+    no_llm: Annotated[bool, Meta(description="search the tree by words, without an LLM")] = False
     llm_final_only: Annotated[
         bool, Meta(description="search the tree by words; use the LLM for the final ranking only")
     ] = False
@@ -192,59 +192,63 @@ class PageindexSettings(SystemSettings, frozen=True, kw_only=True):
     rrf_k="fuse.k",
 )
 class GrepSettings(SystemSettings, frozen=True, kw_only=True):
-    """The grep predictor: grep passages and vectors under a distance threshold."""
+    """Settings of the predictor grep, which fuses grep passages with vectors below a distance threshold."""
 
     section: ClassVar[str] = "grep"
     title: ClassVar[str] = "Predictor grep"
-    context_lines: Annotated[int, Meta(ge=0, le=100, description="lines before and after a match")] = 10
+    context_lines: Annotated[int, Meta(ge=0, le=100, description="lines shown before and after a match")] = 10
     ranking: Annotated[
         Literal["none", "bm25"],
-        Meta(description="filter of grep passages, which are in BM25 order; bm25: drop the lowest quarter"),
+        Meta(description="filter of the grep passages; bm25: drop the quarter with the lowest BM25 scores"),
     ] = "none"
 
 
 @alias_fields(QDRANT, fusion="fuse.method", rrf_k="fuse.k")
 class QdrantSettings(SystemSettings, frozen=True, kw_only=True):
-    """The qdrant predictor: dense and sparse vectors in one collection, fused by weighted RRF."""
+    """Settings of the predictor qdrant, which fuses dense and sparse vectors by weighted RRF."""
 
     section: ClassVar[str] = "qdrant"
     title: ClassVar[str] = "Predictor qdrant"
     url: Annotated[
-        str, reaches("Qdrant server"), Meta(description="URL of a Qdrant server; empty: embedded")
+        str, reaches("Qdrant server"), Meta(description="URL of a Qdrant server; empty: embedded Qdrant")
     ] = ""
     collection: Annotated[
         str,
         reaches("Qdrant collection"),
-        Meta(description="existing collection to search, at the URL or in the path; it is only read"),
+        Meta(description="name of an existing collection to search; it is not changed"),
     ] = ""
     path: Annotated[
         str,
         reaches("Qdrant collection"),
-        Meta(description="folder of the existing collection: a shard, or qdrant-client's local mode"),
+        Meta(description="folder of an existing collection (a shard, or the local mode of qdrant-client)"),
     ] = ""
     fusion_weight: Annotated[
         float,
-        Meta(ge=0.0, le=1.0, description="weight of dense; 0: sparse only, 1: dense only"),
+        Meta(ge=0.0, le=1.0, description="weight of the dense vectors; 0: sparse only, 1: dense only"),
     ] = QDRANT.branches[0].weight
-    enable_hybrid: Annotated[bool, Meta(description="search sparse vectors besides the dense ones")] = True
+    enable_hybrid: Annotated[
+        bool, Meta(description="search the sparse vectors in addition to the dense vectors")
+    ] = True
     shards: Annotated[
         int,
-        Meta(ge=0, le=1024, description="shards of a new collection on a server; 0: the server's default"),
+        Meta(ge=0, le=1024, description="shards of a new collection on a server; 0: default of the server"),
     ] = 0
     replication_factor: Annotated[
-        int, Meta(ge=0, le=64, description="copies of each shard on a server; 0: the server's default")
+        int, Meta(ge=0, le=64, description="copies of each shard on a server; 0: default of the server")
     ] = 0
     write_consistency: Annotated[
         int,
-        Meta(ge=0, le=64, description="copies on a server that must confirm a write; 0: its default"),
+        Meta(
+            ge=0, le=64, description="copies of a shard that must confirm a write; 0: default of the server"
+        ),
     ] = 0
     on_disk: Annotated[
-        bool, Meta(description="a new collection on a server keeps its vectors on disk, not in memory")
+        bool, Meta(description="store the vectors of a new collection on the server's disk, not in memory")
     ] = False
 
     @property
     def is_existing(self) -> bool:
-        """Whether an existing collection is searched, instead of one made from the index's chunks."""
+        """Whether the predictor searches an existing collection, instead of one made from the index."""
         return bool(self.collection or self.path)
 
 
@@ -259,14 +263,16 @@ class QdrantSettings(SystemSettings, frozen=True, kw_only=True):
     rrf_k="fuse.k",
 )
 class RetrievalSettings(SystemSettings, frozen=True, kw_only=True):
-    """The sqlite predictor: FTS5 and vectors, fused by weighted RRF, grouped by document."""
+    """Settings of the predictor sqlite, which fuses FTS5 and vectors by weighted RRF, grouped by document."""
 
     section: ClassVar[str] = "retrieval"
     title: ClassVar[str] = "Predictor sqlite and document search"
     flag_names: ClassVar[dict[str, str]] = {"hybrid_alpha": "--hybrid-alpha"}
-    final_limit: Annotated[int, Meta(ge=1, le=1000, description="results returned")] = 12
+    final_limit: Annotated[
+        int, Meta(ge=1, le=1000, description="number of documents or chunks to return")
+    ] = 12
     hybrid_alpha: Annotated[
-        float, Meta(ge=0.0, le=1.0, description="weight of vectors; 0: keyword only, 1: semantic only")
+        float, Meta(ge=0.0, le=1.0, description="weight of the vectors; 0: keyword only, 1: semantic only")
     ] = SQLITE.branches[1].weight
 
 
@@ -288,14 +294,14 @@ class RetrievalSettings(SystemSettings, frozen=True, kw_only=True):
     context_tokens="rerank.context_tokens",
 )
 class LateInteractionSettings(SystemSettings, frozen=True, kw_only=True):
-    """The late-interaction predictor: score fusion, then MaxSim of token vectors, then grown passages."""
+    """Settings of the predictor late-interaction, which reorders candidates by MaxSim of token vectors."""
 
     section: ClassVar[str] = "late_interaction"
     title: ClassVar[str] = "Predictor late-interaction"
     no_llm: Annotated[bool, Meta(description="do not rerank with the LLM")] = False
 
 
-#: The parts that set a system.
+#: The settings records of the built-in systems.
 SYSTEM_PARTS: tuple[type[SystemSettings], ...] = (
     LocalSettings,
     HybridSettings,
@@ -305,5 +311,5 @@ SYSTEM_PARTS: tuple[type[SystemSettings], ...] = (
     RetrievalSettings,
     LateInteractionSettings,
 )
-#: Setting -> address, for all parts. The same name has the same address in every part.
+#: Setting -> address, for all systems. A name has the same address in every system.
 ALIASES: dict[str, str] = {name: address for part in SYSTEM_PARTS for name, address in part.aliases.items()}

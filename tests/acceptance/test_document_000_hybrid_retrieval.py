@@ -126,7 +126,7 @@ class TestVectorSearchThreshold:
     def test_requirement(self, command: Command) -> None:
         shown = command("settings")
         assert re.search(r"vector_score_threshold\s+.*4\.0", shown.stdout), "the project's own"
-        assert "Default 0.5" in " ".join(command("mcp", "--help").stdout.split())
+        assert "Default: 0.5" in " ".join(command("mcp", "--help").stdout.split())
 
     def test_vector_search_with_results_below_threshold(self, mcp: Mcp) -> None:
         text = "Clearing the Cache"

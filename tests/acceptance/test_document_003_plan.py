@@ -184,7 +184,7 @@ class TestStageAVectorShortlist:
         """With its query prefix; a small model of its architecture is embedded in ``tests/embedders``."""
         text = " ".join(command("index", "--help").stdout.split()).replace("- ai", "-ai")
         assert "--embedder TEXT" in text
-        assert "Default nomic-ai/CodeRankEmbed" in text
+        assert "Default: nomic-ai/CodeRankEmbed" in text
         prefixes = conventional_prefixes("nomic-ai/CodeRankEmbed")
         assert prefixes.query == "Represent this query for searching relevant code: "
         assert prefixes.document == ""

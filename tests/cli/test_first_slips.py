@@ -129,8 +129,8 @@ def test_a_reader_that_goes_away_is_no_error(project: Path, tmp_path: Path, word
 @pytest.mark.parametrize(
     ("flags", "said"),
     [
-        ("", "run the same command again to continue"),
-        ("--fresh", "run the same command again without --fresh to continue"),
+        ("", "to resume, run the same command again (finished"),
+        ("--fresh", "to resume, run the same command again without --fresh"),
     ],
 )
 def test_an_interrupted_benchmark_says_how_to_continue(

@@ -127,8 +127,8 @@ def test_every_verb_is_below_one_heading() -> None:
 def test_flags_state_their_default_and_range() -> None:
     result = CliRunner().invoke(main, ["hybrid", "--help-all"], terminal_width=300)
     assert "--hybrid-candidate-cap INTEGER" in result.output
-    assert "Default 30. 0 to 100000 (recommended: 20 to 50)." in result.output
-    assert "Default 0.9. 0 to 10." in result.output
+    assert "Default: 30. Range: 0 to 100000 (recommended: 20 to 50)." in result.output
+    assert "Default: 0.9. Range: 0 to 10." in result.output
 
 
 def sections(words: tuple[str, ...]) -> dict[str, list[str]]:

@@ -52,7 +52,7 @@ def test_a_wrong_exclude_is_not_kept(tmp_path: Path) -> None:
     before = config.read_bytes()
     refused = invoke("index", "--data-dir", project / "data", "--exclude", "*")
     assert refused.exit_code == 3
-    assert "holds no document" in refused.stderr
+    assert "contains no documents" in refused.stderr
     assert config.read_bytes() == before
     assert "up to date" in ran("index", "--data-dir", project / "data")
     new = tmp_path / "new"
@@ -154,8 +154,10 @@ def test_build_writes_a_tree_elsewhere_and_check_reads_it(project: Path, tmp_pat
     output = tmp_path / "nodes.jsonl"
     ran("pageindex", "build", "--data-dir", project / "data", "--output", output)
     assert output.read_bytes() == (project / "data" / "pageindex" / "nodes.jsonl").read_bytes()
-    assert "links and spans are right" in ran("pageindex", "check", output, "--data-dir", project / "data")
-    assert "links and spans are right" in ran("pageindex", "check", "--data-dir", project / "data")
+    assert "all links and lines are correct" in ran(
+        "pageindex", "check", output, "--data-dir", project / "data"
+    )
+    assert "all links and lines are correct" in ran("pageindex", "check", "--data-dir", project / "data")
     assert "nodes" in ran("pageindex", "build", "--data-dir", project / "data")
 
 

@@ -183,14 +183,15 @@ def test_constants_of_the_systems_are_those_of_the_code() -> None:
         ("file node", expansion.FILE_ROOT_SHARE),
     ):
         assert re.search(rf"(?m)^\| {name} \| {share:.2f} \|", page), name
+    prose = " ".join(page.split())
     bm25, hybrid = Bm25Settings(), HybridSettings()
-    assert f"`k1 = {bm25.k1}` and `b = {bm25.b}`" in page
-    assert f"the {hybrid.siblings} nearest" in page
-    assert f"of the {hybrid.file_roots} best files" in page
-    assert f"The best {hybrid.candidate_cap} candidates" in page
-    assert f"`k` is {hybrid.rrf_k} " in page
-    assert f"The {hybrid.vector_top_n} chunks nearest" in page
-    assert f"the {hybrid.bm25_top_n} best nodes" in page
+    assert f"`k1 = {bm25.k1}` and `b = {bm25.b}`" in prose
+    assert f"the {hybrid.siblings} nearest" in prose
+    assert f"of the {hybrid.file_roots} best files" in prose
+    assert f"The best {hybrid.candidate_cap} candidates" in prose
+    assert f"`k` is {hybrid.rrf_k} " in prose
+    assert f"The {hybrid.vector_top_n} chunks nearest" in prose
+    assert f"the {hybrid.bm25_top_n} best nodes" in prose
 
 
 def test_quoted_errors_are_those_of_the_code() -> None:

@@ -182,7 +182,7 @@ def test_a_dry_run_prices_its_bounds(workspace: Path) -> None:
     assert bound is not None
     prompt = int(bound[1]) - 12 * 500
     assert float(bound[2]) == pytest.approx((prompt * 100 + 6000 * 1000) / 1e6, abs=1e-4)
-    assert "tokens at unpriced: no price known" in process.stdout
+    assert "tokens at unpriced: no price for this model" in process.stdout
     assert not (workspace / "dry").exists()
 
 

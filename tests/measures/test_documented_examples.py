@@ -139,16 +139,14 @@ def test_sizes():
         power.plan(154, pages=pages)
         for pages in (power.NO_SHARED_PAGES, power.SharedPages(page_size=power.pages_alone(29), icc=0.1))
     )
-    assert f"are worth {shared.effective:.0f}, and can detect a difference of {shared.detectable:.3f}" in text
+    assert f"count as {shared.effective:.0f} independent questions" in text
+    assert f"can detect a difference of {shared.detectable:.3f}" in text
     assert f"on 154 pages, {alone.detectable:.3f}" in text
 
 
 def test_the_gate():
-    text = section("statistics.md", "Gate: may the candidate replace the baseline?")
-    assert (
-        "20 wins and 3 losses of 100 pass; 2 wins and 30 losses fail; 5 wins and 6 losses are undecided"
-        in text
-    )
+    text = section("statistics.md", "Gate: regression check of a candidate")
+    assert "20 wins and 3 losses pass; 2 wins and 30 losses fail; 5 wins and 6 losses are undecided" in text
     outcomes = [gate(compared(100, *pair), 0.02).outcome for pair in ((20, 3), (2, 30), (5, 6))]
     assert outcomes == ["pass", "fail", "undecided"]
 
@@ -166,8 +164,8 @@ def test_risk_latency_and_fragility():
     b = dict.fromkeys(a, 1.0)
     lead = fragility(("a", a), ("b", b), {each: each for each in a})
     assert (len(lead.unsettle), len(lead.overturn)) == (1, 3)
-    assert "One changed label ends the significance, three end the lead" in section(
-        "statistics.md", "How fragile is a result?"
+    assert "one changed question ends the significance, and three changed questions end the lead" in section(
+        "statistics.md", "Fragility of a result"
     )
 
 

@@ -256,8 +256,8 @@ def test_compare_takes_one_run_and_every_pair_or_several_baselines(three: Path) 
     ("words", "says"),
     [
         (("--baseline", "bets"), "did you mean"),
-        (("--baseline", "best", "--all-pairs"), "leave out one"),
-        (("--predictor", "best"), "name the second run"),
+        (("--baseline", "best", "--all-pairs"), "remove --baseline or --all-pairs"),
+        (("--predictor", "best"), "add the second run"),
         (("--primary", "nonsense"), "nonsense"),
         (("--measure", "AP"), "--primary"),
     ],
@@ -271,4 +271,4 @@ def test_flags_of_compare_that_do_not_fit_one_run(three: Path, words: tuple[str,
 def test_baselines_are_of_one_run(runs: dict[str, Path]) -> None:
     result = invoke("compare", runs["good"], runs["poor"], "--all-pairs")
     assert result.exit_code == 2
-    assert "leave out the second run" in result.output
+    assert "remove the second run" in result.output

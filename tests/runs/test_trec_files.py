@@ -130,8 +130,8 @@ def test_queries_without_a_judged_document_are_noted(tmp_path: Path) -> None:
     qrels = write(tmp_path / "qrels", "1 0 a 1", "2 0 <b> 1", "3 0 c 1")
     run = write(tmp_path / "run", "1 Q0 a 1 2 x", "2 Q0 %3Cb%3E 1 2 x", "3 Q0 c 1 2 x")
     result = invoke("score-trec", run, qrels, "-m", "RR")
-    assert result.stderr.startswith(f"note: {run} has no document judged in {qrels} for 1 of 3 queries")
-    assert "(the first: 2)" in result.stderr
+    assert result.stderr.startswith("note: for 1 of 3 queries (the first: 2)")
+    assert f"{run} has no document that is judged in {qrels}" in result.stderr
     run = write(tmp_path / "run", "1 Q0 a 1 2 x", "2 Q0 <b> 1 2 x", "3 Q0 z 1 9 x", "3 Q0 c 1 2 x")
     assert invoke("score-trec", run, qrels, "-m", "RR").stderr == ""
 

@@ -52,8 +52,8 @@ _HYBRID = (
     Mutant(
         "context-of-nine-lines-by-default",
         SETTINGS,
-        'description="lines before and after a match")] = 10',
-        'description="lines before and after a match")] = 9',
+        'description="lines shown before and after a match")] = 10',
+        'description="lines shown before and after a match")] = 9',
         (f"{HYBRID}::TestContextWindowEnrichmentForGrepResults::test_requirement",),
     ),
     Mutant(

@@ -21,8 +21,8 @@ MUTANTS = (
     Mutant(
         "top-k-10-by-default",
         QUERYING,
-        'click.IntRange(1, 1000), default=5, show_default=True, help="Hits to return."',
-        'click.IntRange(1, 1000), default=10, show_default=True, help="Hits to return."',
+        'click.IntRange(1, 1000), default=5, show_default=True, help="Number of hits."',
+        'click.IntRange(1, 1000), default=10, show_default=True, help="Number of hits."',
         (f"{TEST_QUERIES}::test_top_k_is_5_and_a_smaller_one_its_prefix",),
     ),
     Mutant(
