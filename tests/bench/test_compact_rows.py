@@ -107,7 +107,7 @@ DOCTORS: dict[str, tuple[Callable[[Path], None], str]] = {
     "plain rows beside them": (beside, "rows.jsonl: does not belong to the run"),
     "said to be plain": (
         on_record(lambda record: record["settings"]["benchmark"].update(rows="plain")),
-        "holds no row",
+        "does not have a row",
     ),
 }
 
