@@ -5,14 +5,14 @@
    checksum of all these. A row with a wrong checksum is never used.
 3. Each call is committed to disk in a separate transaction. If the process is killed, no finished call is
    lost.
-4. A file with any other schema (views, triggers, other tables) is refused before its rows are read.
+4. A file with another schema, such as views, triggers or other tables, is rejected before its rows are read.
 5. The database schema is created in one transaction. If several processes open a new file at the same time,
    one of them creates the schema. A process retries a locked file for up to 30 seconds.
 
 The decision cache of a workspace is a file of the same format, or is stored in Redis
-(:mod:`branchrank.llm.decisions_redis`). The decision cache returns only successful calls. Its keys include
-the endpoint, since two servers can have different models with the same name. The keys of a cassette do not
-include the endpoint, so that a replay works with any endpoint.
+(:mod:`branchrank.llm.decisions_redis`). The decision cache returns only successful calls. The keys of the
+decision cache include the endpoint, since two servers can have different models with the same name. The keys
+of a cassette do not include the endpoint, so that a replay works with any endpoint.
 """
 
 from __future__ import annotations
@@ -87,10 +87,10 @@ class DecisionCache(Protocol):
 
 
 class Cassette:
-    """An open cassette. Thread-safe. Closing it removes SQLite's second file, the write-ahead log.
+    """An open cassette. Thread-safe. Closing the cassette removes SQLite's second file.
 
-    Raises :class:`ArtifactError` if the file is damaged, is not a cassette, or (with ``readonly``) does not
-    exist. Raises :class:`StorageError` if the file can't be opened or written.
+    Raises :class:`ArtifactError` if the file is damaged or not a cassette, or if it does not exist and
+    ``readonly`` is set. Raises :class:`StorageError` if the file can't be opened or written.
     """
 
     def __init__(
@@ -153,7 +153,7 @@ class Cassette:
         return None if row is None else intact(row)
 
     def put(self, request: LLMRequest, model: str, recorded: Recorded, endpoint: str = "") -> None:
-        """Store one call durably."""
+        """Store one call. When this method returns, the call is on disk."""
         row = row_of(request, model, recorded, self._redact, endpoint)
         with self._lock, self._guarded():
             self._db.execute(_PUT, row)
@@ -180,7 +180,7 @@ class Cassette:
         ]
 
     def restore(self, calls: Iterable[KeptCall]) -> None:
-        """Store calls without their prompts. A replay finds such a call by its key."""
+        """Store calls without their prompts. A replay finds calls by their keys."""
         rows = []
         for call in calls:
             request = _json({"model": call.model})
@@ -229,7 +229,7 @@ class Cassette:
     def _prepare_patiently(self) -> None:
         """Prepare the file.
 
-        Retry while it is locked, since SQLite doesn't wait to change the journal mode.
+        While the file is locked, retry, since SQLite does not retry for the journal mode.
         """
         deadline = time.monotonic() + _PATIENCE
         while True:
@@ -263,7 +263,7 @@ class Cassette:
             self._db.execute("PRAGMA synchronous = FULL")
 
     def _create(self) -> _Found:
-        """Create the schema, unless another process already did. Return the file's state after that."""
+        """Create the schema, unless another process already did. Return the result of :meth:`_found`."""
         self._db.execute("PRAGMA journal_mode = WAL")  # must be outside the transaction
         self._db.execute("BEGIN IMMEDIATE")
         found = self._found()
@@ -277,7 +277,7 @@ class Cassette:
         return found
 
     def _found(self) -> _Found:
-        """Return the file's application id, version and schema. Call it in a transaction."""
+        """Return the file's application id, version and schema. The caller must have begun a transaction."""
         application = self._db.execute("PRAGMA application_id").fetchone()[0]
         version = self._db.execute("PRAGMA user_version").fetchone()[0]
         rows = self._db.execute("SELECT sql FROM sqlite_master WHERE sql IS NOT NULL")

@@ -3,14 +3,14 @@
 1. Calls run on an event loop in a separate thread. One deadline covers the connection, the retries with their
    waits and the download of the body. After the deadline the connection is closed.
 2. The client requests a JSON reply with a schema. If the server rejects schemas, the client requests a JSON
-   object, then plain text. The format that worked is used for the later calls.
+   object, then plain text. The format that worked is used for all later calls.
 3. A call is retried after a lost connection and after the statuses 408, 409, 425, 429, 500, 502, 503, 504 and
-   529. The client waits for the time in ``Retry-After``, else twice the previous wait. The number of retries
-   is limited per call and per run, and by the deadline.
+   529. The client waits for the time in ``Retry-After``, or else twice as long as before the last retry. The
+   number of retries is limited per call and per run, and by the deadline.
 4. Only the headers in ``_HEADERS_SENT`` are sent, and redirects are not followed. Keys are removed from every
    text that the server returns.
 5. A call fails if the body of a completion or of a list of models is larger than 8 MiB. The body of an error
-   is cut at 64 KiB. Both limits apply to the decompressed size, and are checked during the download.
+   is cut at 64 KiB. The decompressed size is checked during the download.
 """
 
 from __future__ import annotations
@@ -149,7 +149,7 @@ class ChatClient:
         raise outcome
 
     def probe(self) -> tuple[str, ...]:
-        """Return the names of the models that the endpoint lists. The tuple may be empty.
+        """Return the names of the models that the endpoint lists, which may be none.
 
         Raises :class:`UnreachableError` if the endpoint doesn't answer within five seconds, and
         :class:`LLMError` if the endpoint rejects the key.
@@ -261,7 +261,7 @@ class ChatClient:
             await asyncio.sleep(wait)
 
     def _may_degrade(self, status: int, reason: str) -> bool:
-        """Return whether the server may have rejected the reply's format; false once a format has worked."""
+        """Return whether the error can mean that the server does not support the reply's format."""
         return status in (400, 404, 415, 422, 501) and reason != "context overflow" and not self._format_known
 
     def _settle(self, request: LLMRequest, outcome: LLMReply | CallFailedError) -> None:
@@ -338,10 +338,9 @@ def _of_http_library(error: Exception) -> bool:
 async def _bound(response: Any) -> None:
     """Limit the size of a response's body, for any status.
 
-    The HTTP client calls this before it reads the body.
-
-    The openai package reads the whole body of an error, and the HTTP library decompresses it. Therefore the
-    response's stream is replaced with a stream that decompresses and counts the bytes.
+    The HTTP client calls this function before it reads the body. The openai package reads the whole body of
+    an error, and the HTTP library decompresses it. Therefore the response's stream is replaced with a stream
+    that decompresses and counts the bytes.
     """
     encoding = response.headers.pop("content-encoding", "identity").lower()
     limit, cut = (_LARGEST_BODY, False) if response.is_success else (_ERROR_BODY, True)

@@ -1,13 +1,14 @@
 """The gateway through which all LLM calls are made, so that they are cached, counted and replayed.
 
 1. Search for the call in the cassette, then in the decision cache.
-2. If the call is in neither, send it to the server. If two equal calls are made at the same time, the second
-   call waits for the first.
+2. If the cassette and the decision cache lack the call, send the call to the server. If two equal calls are
+   made at the same time, the second call waits for the first.
 3. Parse the reply. If parsing fails, the call has failed and is not stored in the decision cache.
 4. Add a row to the ledger, with the same usage and latency for a call to a server and for its replay.
 
-A failed call does not raise an exception. Its answer has no value and gives the reason, so that the stage can
-use its fallback. A run ends only if the budget is spent, or if the cassette of a replay lacks a call.
+A failed call does not raise an exception. The answer of a failed call has no value, but the reason of the
+failure, so that the stage can use its fallback. A run ends only if the budget is spent, or if the cassette of
+a replay lacks a call.
 """
 
 from __future__ import annotations
@@ -51,10 +52,10 @@ class Answer(NamedTuple, Generic[T]):
 class Gateway:
     """Calls one model through the caches and the ledger.
 
-    ``llm`` is the client, or ``None`` in a replay, which calls no server. ``cassette`` records the calls; in
-    a replay it answers them. ``cache`` is the decision cache and ``endpoint`` the URL in its keys. ``failed``
-    is a set of keys; a failed call of the cassette with such a key is not retried. ``max_tokens`` is the
-    maximum number of completion tokens that a stage may request.
+    ``llm`` is the client, or ``None`` in a replay, which calls no server. ``cassette`` records the calls, or
+    answers them in a replay. ``cache`` is the decision cache and ``endpoint`` the URL in its keys. ``failed``
+    has the keys of failed calls in the cassette that are not retried. ``max_tokens`` is the maximum number of
+    completion tokens that a stage may request.
     """
 
     def __init__(

@@ -53,7 +53,9 @@ def read_prices(path: Path) -> PriceTable:
 
     Raises :class:`UsageError` if the file can't be read or is not a valid price table.
     """
-    remedy = f"give {path} a date, a currency and a table [models.NAME] with prompt, completion and cached"
+    remedy = (
+        f"correct {path}: it needs a date, a currency and [models.NAME] with prompt, completion and cached"
+    )
     try:
         table = tomllib.loads(path.read_text(encoding="utf-8"))
         if hasattr(table.get("date"), "isoformat"):
@@ -68,7 +70,7 @@ def read_prices(path: Path) -> PriceTable:
 class Totals(Record, frozen=True, kw_only=True):
     """Sums over rows of the ledger.
 
-    ``cached_calls`` is the number of calls answered by the decision cache or a cassette. These calls cost
+    ``cached_calls`` is the number of calls answered by the decision cache or a cassette. Cached calls cost
     nothing, but ``cost`` and the tokens include them. ``cost`` is ``None`` if the model of a call has no
     price.
     """

@@ -39,8 +39,9 @@ def read_labels(text: str, labels: Collection[str], *, may_be_empty: bool = Fals
     """Return the known labels in a reply, in the reply's order and without repeats.
 
     Labels are read from the JSON in the reply, or, without JSON, from its words. Raises :class:`ReplyError`
-    with the reason ``"malformed reply"`` if the reply has neither JSON nor a known label. Raises it with the
-    reason ``"no known id"`` if the JSON has no known label; an empty list is allowed with ``may_be_empty``.
+    with the reason ``"malformed reply"`` if the reply has neither JSON nor a known label. Raises
+    :class:`ReplyError` with the reason ``"no known id"`` if the JSON has no known label. With
+    ``may_be_empty``, an empty list is allowed.
     """
     known = {label.lower(): label for label in labels}
     try:

@@ -80,7 +80,7 @@ class LLMRequest(Record, frozen=True, kw_only=True):
 class Usage(Record, frozen=True, kw_only=True):
     """The numbers of tokens of one call.
 
-    ``reported`` is false if the server did not report them and the numbers are estimates.
+    ``reported`` is true if the server reported the numbers, and false if they are estimates.
     """
 
     prompt_tokens: int = 0

@@ -1,7 +1,7 @@
 """API keys of LLM endpoints, the hosts to which they are sent, and their removal from logs and messages.
 
-1. Credentials in the user part or the query of an endpoint's URL are sent with each request. They are removed
-   from the URL that messages show.
+1. Credentials in the user part or the query of an endpoint's URL are sent with each request. Messages show
+   the URL without these credentials.
 2. ``OPENAI_API_KEY`` is sent only to api.openai.com over HTTPS. ``BRANCHRANK_LLM_KEY`` is sent only to the
    host ``BRANCHRANK_LLM_KEY_HOST``. Without ``BRANCHRANK_LLM_KEY_HOST`` the key is sent to an endpoint that a
    flag or the environment gives, but never to an endpoint from a file of the workspace.
@@ -37,7 +37,7 @@ _CHATTY_LOGGERS = ("openai", "httpx", "httpcore")
 
 
 class Endpoint:
-    """An OpenAI-compatible endpoint and its credentials. Its ``repr`` does not show the credentials."""
+    """An OpenAI-compatible endpoint and its credentials, which its ``repr`` does not show."""
 
     def __init__(self, base_url: str, *, key: str = "") -> None:
         parts = split_url(base_url)
@@ -101,8 +101,8 @@ def open_endpoint(base_url: str, environment: Mapping[str, str], *, explicit: bo
 def hide_credentials(text: str, environment: Mapping[str, str]) -> str:
     """Remove the environment's keys and the credentials of all URLs from a text.
 
-    Recorded commands and settings pass through this function. The host, the path and the parameters that are
-    not secret remain in a URL.
+    This function is used for recorded commands and settings. The host, the path and other parameters of a URL
+    are not removed.
     """
     return Redactor(environment_secrets(environment))(_URL.sub(_bare_url, _USER.sub(r"\1", text)))
 

@@ -112,9 +112,9 @@ class LLMSession:
         return known
 
     def keep_failures(self, calls: Iterable[LLMCall]) -> None:
-        """Do not retry the failed calls among these calls of an interrupted run, if a cassette is recorded.
+        """Do not retry the failed calls of an interrupted run, if a cassette is recorded.
 
-        The rows of these calls are already written, so a replay must have the same failures.
+        The rows of the failed calls are already written, so a replay must have the same failures.
         """
         labels = {(call.question_id, call.stage) for call in calls if call.outcome != "ok"}
         if labels and self._cassette is not None:
@@ -186,7 +186,7 @@ class LLMSession:
     def _reached(self, client: ChatClient, model: str) -> str:
         """Return the name of the model to call.
 
-        If the endpoint does not answer, raise an error or, if the session may fall back, notify the user.
+        If the endpoint does not answer, notify the user if the session may fall back, else raise an error.
         """
         try:
             listed = client.probe()
@@ -198,7 +198,7 @@ class LLMSession:
         return model or _only(list(listed), client.endpoint.url)
 
     def _check_recording(self, client: ChatClient) -> None:
-        """Raise an error if two recorded endpoints have one model: their calls would have equal keys."""
+        """Raise an error if two recorded endpoints have the same model name, since keys lack the endpoint."""
         if not self.settings.record:
             return
         other = self._recorded.setdefault(client.model, client.endpoint.url)

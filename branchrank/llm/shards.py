@@ -50,7 +50,7 @@ class AskingTask(Generic[T]):
 
     @property
     def needs(self) -> tuple[Path, ...]:
-        """The files of the cassette and the price table, if the settings have them."""
+        """The paths of the cassette to replay and of the price table, if any."""
         return () if self._source is None else files_of(self._source.settings)
 
     def __getstate__(self) -> dict[str, object]:
@@ -108,7 +108,7 @@ class Asker(Generic[T]):
 
 
 def files_of(settings: Resolved) -> tuple[Path, ...]:
-    """Return the paths of the cassette to replay and of the price table, if the LLM settings have them."""
+    """Return the paths of the cassette to replay and of the price table, if any, from the LLM settings."""
     llm = settings.part(LLMSettings)
     return tuple(Path(file) for file in (llm.replay, llm.price_table) if file)
 
@@ -116,7 +116,7 @@ def files_of(settings: Resolved) -> tuple[Path, ...]:
 def with_relative_files(settings: Resolved) -> Resolved:
     """Return settings in which the paths of :func:`files_of` are relative to the working directory.
 
-    Every worker has the working directory or a copy of it.
+    Every worker has the same working directory or a copy.
     """
     llm = settings.part(LLMSettings)
     files = {"replay": llm.replay, "price_table": llm.price_table}

@@ -2,14 +2,15 @@
 
 1. Lines and quotes are compared in normalised form, as in the matching of hits with the gold. An anchored
    gold item has a digest of its lines.
-2. An anchor is valid if its file and its lines exist, the lines contain its quote, and their digest is the
-   stored one.
+2. An anchor is valid if its file and its lines exist, the lines contain its quote, and the digest of the
+   lines is the stored digest.
 3. An invalid anchor moves to the nearest text with the same digest in its file. If there is no such text in
-   the file, the anchor moves to the only text with this digest in the corpus. The lines may have been
-   rewrapped.
+   the file, the anchor moves to the only text with this digest in the corpus. Text that was only rewrapped
+   has the same digest.
 4. If the digest is not found, the quote is searched. The quote must be at exactly one place in the file, or,
-   if the file does not contain the quote, in the corpus. Otherwise the anchor is not moved. The new span has
-   the length of the old span, and its ends are at blank lines if possible.
+   if the file does not contain the quote, in the corpus. If the quote is missing or at several places, the
+   anchor is not moved. The new span has the length of the old span, and its ends are at blank lines if
+   possible.
 """
 
 from __future__ import annotations
@@ -177,7 +178,7 @@ def _place(item: GoldItem, lines: Lines, text_of: Callable[[str], NormalisedLine
             if len(found) == 1 or (found and sources is own):
                 return min(found, key=lambda place: abs(place.line_start - span.line_start))
     if not quote:
-        return "the question has no quote that could be searched"
+        return "the gold has no quote that could be searched"
     for sources in (own, others):
         places = [(source, *found) for source in sources for found in text_of(source).quoted(quote)]
         if len(places) > 1:

@@ -37,9 +37,9 @@ class _Query(Record, frozen=True, kw_only=True):
 def beir_questions(folder: Path, split: str, *, remove_query: bool = False) -> BeirQuestions:
     """Read the questions of one split of a BEIR folder.
 
-    With ``remove_query``, the document with the id of a query is excluded from the query's hits. Use it for
-    collections whose queries are documents of the corpus. Raises :class:`QuestionError` or
-    :class:`~branchrank.errors.InputError` if a file is missing or invalid.
+    With ``remove_query``, the document with the id of a query is excluded from the query's hits. Use
+    ``remove_query`` for collections whose queries are documents of the corpus. Raises :class:`QuestionError`
+    or :class:`~branchrank.errors.InputError` if a file is missing or invalid.
     """
     path = folder / QRELS / f"{split}.tsv"
     if not path.is_file():

@@ -2,9 +2,9 @@
 
 1. The validity check finds gold with an invalid anchor (:mod:`branchrank.questions.anchoring`), which is an
    error. The findings of the other checks are warnings.
-2. The leakage check finds questions with the same words as the heading of their gold. It also finds questions
-   with at least five content words, if the gold contains all of them. The stems of words are compared,
-   without question words.
+2. The leakage check finds questions with the same words as the heading of their gold. Questions with at least
+   five content words are also found if the gold contains all these words. Words are compared by their stems,
+   and question words are ignored.
 3. The duplicates check finds questions with the same text (ignoring case, spacing and markup), or with the
    same set of stems.
 4. The coverage is the number of documents and sections that contain gold.
@@ -45,7 +45,7 @@ class Coverage(Record, frozen=True, kw_only=True):
     """The numbers of questions, and of documents and sections that contain gold.
 
     ``leakage`` is the share of a question's content words that are in its gold, in 0..1, as the mean over the
-    questions with gold lines. It is ``None`` without such questions.
+    questions with gold lines. Without questions with gold lines, ``leakage`` is ``None``.
     """
 
     questions: int

@@ -192,7 +192,7 @@ class _Streak:
 
     @property
     def left(self) -> int:
-        """The maximum number of the next concurrent calls, which is smaller after a failed call."""
+        """The number of calls that may be made before the next check, smaller after a failed call."""
         return MOST_FAILED - self.failed if self.failed else MOST_UNUSABLE
 
     def has_ended(self) -> bool:
@@ -274,7 +274,7 @@ class _Verifier:
 
 
 def _drawn(sections: Sequence[Node], lines: Lines, seed: int) -> list[Node]:
-    """Return the sections with enough text, in an order that depends on the seed and the node ids only."""
+    """Return the sections with enough text, in an order that depends only on the seed and the node ids."""
     long = [
         node
         for node in sections

@@ -6,8 +6,9 @@
 2. The label ``yes`` of a person makes the passage gold, or only some of its lines, if the person gives line
    numbers. Lines that overlap existing gold do not become gold, so that no line counts twice. The labels
    ``partly`` and ``no`` never make gold.
-3. The label of an LLM is a proposal, which makes gold only on request. Such gold is marked in the label, and
-   in every report on the questions. If a person labels the same passage, the gold of the LLM is removed.
+3. The label of an LLM is a proposal, which makes gold only on request. Gold made by an LLM is marked in the
+   label, and in every report on the questions. If a person labels the same passage, the gold of the LLM is
+   removed.
 """
 
 from __future__ import annotations

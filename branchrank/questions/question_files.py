@@ -85,7 +85,7 @@ def load_questions(path: Path) -> list[Question]:
                 )
             questions[question.id] = question
         except RecursionError:
-            problems.append(f"{path}:{number}: the JSON is nested too deeply")
+            problems.append(f"{path}:{number}: the JSON has too many nested values")
         except (msgspec.DecodeError, ValueError) as error:
             problems.append(f"{path}:{number}: {error}")
     if problems:
@@ -122,7 +122,7 @@ def _question(line: bytes) -> Question:
     if known.answerable and not gold:
         raise ValueError("no gold: add `source_file`, or set `answerable` to false")
     if not known.answerable and gold:
-        raise ValueError("the question has gold and `answerable: false`: remove one of them")
+        raise ValueError("the question has gold and `answerable: false`: remove one of the two")
     for item in gold:
         _check_gold(item, known.gold_level)
     return Question(
@@ -219,7 +219,7 @@ HASHED = "sha256:"
 def hashed(question: Question) -> Question:
     """Return the question with its text, titles and quotes replaced with their SHA-256.
 
-    Such a question can be published even if the text of the documents can't.
+    The result can be published even if the text of the documents can't.
     """
     return msgspec.structs.replace(
         question,
@@ -295,7 +295,7 @@ def may_be_absent(item: GoldItem, question: Question) -> bool:
 def without_absent(
     questions: Sequence[Question], sources: Container[str]
 ) -> tuple[list[Question], list[str]]:
-    """Return the questions without the gold files that they list as missing, and a note on each of them."""
+    """Return the questions without the gold files listed as missing, and a note on each changed question."""
     present, notes = [], []
     for question in questions:
         gold = tuple(

@@ -1,13 +1,14 @@
 """Splits of a question file into a tuning part and a test part without common documents.
 
-1. Questions with a common document (of their gold or its aliases) are in the same group, also if other
-   questions connect them. A question without gold is a separate group.
+1. Questions with gold in a common document (or its alias) are in the same group. Groups with a common
+   question are merged. A question without gold is a separate group.
 2. Groups are ordered by the SHA-256 of the seed and their first source, or the id of a question without gold.
 3. Groups are added to the smaller part until its share of the questions is reached. The tuning part is filled
    from the start of the order, the test part from the end. A group that would exceed the share is skipped.
-4. Then the smallest skipped group is added if the part is empty or would come nearer to its share. The larger
-   part always has at least one group.
-5. If all groups have the same size, the tuning part of a larger share contains that of a smaller share.
+4. Finally, the smallest skipped group is added if the part is empty or would come nearer to its share. The
+   larger part always has at least one group.
+5. If all groups have the same size, the tuning part of a larger share contains the tuning part of a smaller
+   share.
 """
 
 from __future__ import annotations

@@ -82,7 +82,7 @@ def grep(settings: Resolved) -> System:
 def qdrant(settings: Resolved) -> System:
     """Qdrant dense + Qdrant sparse BM25, 2k results each -> weighted RRF.
 
-    The passages of a user's collection differ from the chunks, so its unit is spans.
+    With ``qdrant.collection`` the unit is spans, since the collection's passages are not the chunks.
     """
     part = settings.part(QdrantSettings)
     weights = {
@@ -117,7 +117,7 @@ def late_interaction(settings: Resolved) -> System:
 
 
 def _laid(settings: Resolved, part: type[SystemSettings], changes: dict[str, Any] | None = None) -> System:
-    """Return a built-in system with its part of the settings, then ``changes``, applied."""
+    """Return the system of a settings part, with its settings and then ``changes`` applied."""
     values = settings.part(part)
     aliased = {address: getattr(values, name) for name, address in part.aliases.items()}
     return with_values(part.system, aliased | _hits(settings) | (changes or {}))
@@ -126,7 +126,7 @@ def _laid(settings: Resolved, part: type[SystemSettings], changes: dict[str, Any
 def _hits(settings: Resolved) -> dict[str, Any]:
     """Return the settings of the returned passages, which all systems share.
 
-    Without a length in the settings, each system uses its default.
+    Without a length in the settings, each system uses its default length.
     """
     part = settings.part(BenchmarkSettings)
     lines = {} if part.passage_lines is None else {"passages.lines": part.passage_lines}
@@ -136,8 +136,7 @@ def _hits(settings: Resolved) -> dict[str, Any]:
 def _with_llm_as_asked(system: System, part: SystemSettings) -> System:
     """Return the system, without its LLM stages if there is no endpoint or ``no_llm`` is set.
 
-    Raises :class:`UsageError` if there is a model without an endpoint, since a user who sets a model wants it
-    to be used.
+    Raises :class:`UsageError` if there is a model without an endpoint, since the model could not be used.
     """
     if part.base_url and not part.no_llm:
         return system

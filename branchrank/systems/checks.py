@@ -31,13 +31,13 @@ def problems(system: System) -> list[str]:
         found.append("reranks with a cross-encoder, but has no model: set rerank.cross_encoder")
     if system.unit != "chunk" and system.rescore.method == "maxsim" and (found or not _keeps_tokens(system)):
         found.append(
-            f"rescores {system.unit}s by maxsim, but only chunks have token vectors: set the method 'none'"
+            f"rescores by maxsim, which needs the unit chunk, not {system.unit}: set rescore.method = 'none'"
         )
     if system.unit == "span" and system.rerank.method != "none":
         found.append("reranks spans, but only chunks and nodes can be reranked: set rerank.method = 'none'")
     if system.unit != "chunk" and system.group.by == "document":
         found.append(
-            f"groups {system.unit}s by document, but only chunks can be grouped: set group.by = 'none'"
+            f"groups by document, which needs the unit chunk, not {system.unit}: set group.by = 'none'"
         )
     if not found and system.passages.order == "scores":
         found += _passage_problems(system)
@@ -51,7 +51,7 @@ def _keeps_tokens(system: System) -> bool:
 
 def _passage_problems(system: System) -> list[str]:
     if system.unit != "node":
-        return [f"orders the passages of sections, but ranks {system.unit}s: remove passages.order"]
+        return [f"orders passages of sections, but its unit is {system.unit}: remove passages.order"]
     if not passage_evidence(system) & {"vectors", "words"}:
         return ["orders passages by score, but has no branch with vectors or words: remove passages.order"]
     return []
@@ -64,10 +64,10 @@ def _branch_problems(branch: Branch) -> list[str]:
         return [f"has an unknown branch: {error.message}; {error.remedy}"]
     found = []
     if branch.unit not in kind.units:
-        can = " or ".join(f"{unit}s" for unit in kind.units)
-        found.append(f"searches {branch.unit}s with {kind.name}, which finds only {can}: correct the unit")
+        can = " or ".join(kind.units)
+        found.append(f"has a branch {kind.name} with the unit {branch.unit}, which must be {can}")
     if branch.expand is not None and branch.unit != "chunk":
-        found.append(f"expands {branch.unit}s over the tree, but only chunks can be expanded: remove expand")
+        found.append(f"expands over the tree, which needs the unit chunk, not {branch.unit}: remove expand")
     return found + [f"has a branch that cannot run: {each}" for each in kind.problems(branch)]
 
 
@@ -82,7 +82,7 @@ def _fusion_problems(system: System) -> list[str]:
     found += [f"has the branch {name} twice: remove one" for name in twice]
     if system.fuse.method == "score":
         found += [
-            f"fuses {label(branch)} by score, but this branch has no scores: set fuse.method = 'rrf'"
+            f"fuses by score, but the branch {label(branch)} has no scores: set fuse.method = 'rrf'"
             for branch in system.searched
             if branch.expand is None and branch_kind(branch.kind).scale == "none"
         ]

@@ -1,12 +1,12 @@
 """The engine, which runs systems over an index for the commands, the library and the servers.
 
-1. Each branch returns a ranked list of chunks, spans or nodes. Nodes are returned by a tree search, and by
-   branches that expand over the tree. Branches with weight 0 are not run. If a branch waits for a process or
-   a server, the branches run in parallel.
-2. Entries that the query's excluded spans or filters reject are removed from the lists.
+1. Each branch returns a ranked list of chunks, spans or nodes. The tree search and branches that expand over
+   the tree return nodes. Branches with weight 0 are not run. If a branch waits for a process or a server, the
+   branches run in parallel.
+2. Entries that the query excludes, or that its filters reject, are removed from the lists.
 3. The lists are fused, and the fused list is cut to the candidate cap.
-4. If the system rescores, the weighted MaxSim of their token vectors is added to the scores of the first
-   candidates.
+4. If the system rescores, MaxSim is computed for the first candidates and added to their scores, with a
+   weight.
 5. If the system groups, candidates are grouped by document.
 6. If the system reranks, the reranker reorders the candidates. If the reranker's LLM fails, sections are
    ordered by evidence.
@@ -14,9 +14,9 @@
 8. The first k candidates become hits. The hit of a node is the node's best chunk or own span. A hit may be
    extended inside its section.
 
-The steps 1 to 7 do not depend on k, except for ``doubled`` branches, which return 2k results. Without such
-branches, a larger k adds hits at the end of the list and does not change the others. Every stage adds its
-list to the trace.
+The steps 1 to 7 do not depend on k, except for ``doubled`` branches, which return 2k results. Without
+``doubled`` branches, a larger k adds hits at the end of the list and does not change earlier hits. Every
+stage adds its list to the trace.
 """
 
 from __future__ import annotations
@@ -242,7 +242,10 @@ class Engine:
         return add_scores(candidates, scores, slot.weight)
 
     def _branches(self, system: System, query: Query, k: int, stages: BoundStages, trace: Trace) -> _Fused:
-        """Run the branches. Return their lists as input of the fusion, and their results, by branch name."""
+        """Run the branches.
+
+        Return the lists for the fusion and the results of the branches, by branch name.
+        """
         branches = system.searched
         kinds = [branch_kind(branch.kind) for branch in branches]
         embedding = Lock()
@@ -282,7 +285,7 @@ class Engine:
     ) -> dict[str, Sequence[Scored]]:
         """Add to each branch's list the branch's scores of candidates that only other branches found.
 
-        The lists of branches that expand are not changed, since only sections of the shortlist have evidence.
+        The lists of branches that expand are not changed, since a section outside the list has no evidence.
         """
         union = tuple(sorted({key for ranking in lists.values() for key in RankedList.of(ranking).ids}))
         completed = dict(lists)

@@ -1,8 +1,8 @@
 """Turn candidates into hits. The hit of a node is the node's best chunk or own span.
 
 A hit has its rank in each branch's list. If the branch expands over the tree, a section has the rank and the
-score of its best chunk in the branch's list of chunks. If only the expansion found the section, there is no
-rank, but a note with the rank of the best chunk of its file.
+score of its best chunk in the branch's list of chunks. A section that only the expansion found has no rank,
+but a note with the rank of the best chunk of its file.
 """
 
 from __future__ import annotations
@@ -45,7 +45,7 @@ class HitMaker:
         results: Mapping[str, BranchResult],
         sections: Mapping[str, str],
     ) -> None:
-        """Take the results of one query. ``sections`` maps passages that are candidates to their sections."""
+        """``sections`` maps each candidate that is a passage to its section."""
         self.sources = sources
         self.index = sources.index
         self.system = system
@@ -200,7 +200,7 @@ class HitMaker:
         """Return the squared distances of the chunks to the query; empty for a system without vectors."""
         if not chunks or "vectors" not in self.evidence:
             return {}
-        # One call for all hits: each call costs as much as the cosines of a hundred chunks.
+        # Make one call for all hits, since a call costs as much as the cosines of a hundred chunks.
         found = self.sources.cosines(self.query.text, chunks)
         return {chunk: squared_distance(cosine) for chunk, cosine in found.items()}
 

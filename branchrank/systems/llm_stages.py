@@ -69,10 +69,10 @@ class BoundStages:
         candidates: Sequence[Scored],
         lists: Mapping[str, Sequence[Scored]],
     ) -> tuple[Sequence[Scored], bool]:
-        """Rerank the candidates. Return them, and whether the reranker succeeded.
+        """Return the reranked candidates, and whether the reranker succeeded.
 
-        If the reranker fails, the candidates are ordered by evidence, then lexical score. If the system has
-        no evidence, their order does not change.
+        If the reranker fails, the candidates are ordered by evidence, then lexical score. In a system without
+        evidence, the order does not change.
         """
         nodes = self.system.unit == "node"
         branches = self.system.branches

@@ -1,4 +1,4 @@
-"""Memoisation of stage results, so that systems that share a stage compute it once.
+"""Memoisation of stage results, so that a stage of several systems is computed once.
 
 1. The key of a result contains all values that the result depends on.
 2. A memo stores the most recently used results, up to a number of bytes. A benchmark runs all predictors on
@@ -31,7 +31,7 @@ class Memo:
     """Stores the most recently used stage results, up to ``limit_bytes`` bytes.
 
     The first element of a key is the name of the work, such as ``"embed"``. ``computed`` and ``reused`` count
-    the results by this name.
+    results by the name of the work.
     """
 
     def __init__(self, limit_bytes: int = MEMO_BYTES) -> None:
@@ -52,7 +52,10 @@ class Memo:
         """Start a query. Subclasses may clear results here."""
 
     def get(self, key: tuple[Hashable, ...], compute: Callable[[], T]) -> T:
-        """Return the value of ``key``, computed by ``compute`` unless it is stored. Errors are not stored."""
+        """Return the stored value of ``key``, or else the result of ``compute``, which is then stored.
+
+        Errors are not stored.
+        """
         with self._lock:
             entry = self._kept.pop(key, None)
             if entry is not None:
@@ -92,7 +95,7 @@ class QueryMemo(Memo):
             self._kept.clear()
 
     def _size(self, key: tuple[Hashable, ...], value: object) -> int:
-        """Return 0, since an estimate of the size would take a fifth of a query's time."""
+        """Return 0, since to estimate the size would take a fifth of a query's time."""
         return 0
 
 

@@ -54,7 +54,7 @@ def summarise_nodes(
 ) -> Summarised:
     """Summarise every node except the root. ``progress`` is called after each group of nodes of equal height.
 
-    ``executor`` makes the calls (by default in this process). Its workers open gateways with ``source``.
+    ``executor`` makes the calls (by default in this process), and its workers open gateways with ``source``.
     Raises the errors of :meth:`Gateway.ask`.
     """
     summaries: dict[str, str] = {}

@@ -1,11 +1,11 @@
-"""The order of the passages of several sections, of which each can return several passages.
+"""The order of the hits of a system in which a section can return several passages.
 
 1. Every chunk is scored by its cosine plus 0.5 times the ratio of its BM25 score to the best BM25 score. The
    cosine or the BM25 part is omitted if the system has no branch of this kind.
-2. Without a reranker, the passages are ordered by this score.
-3. With a reranker, the passage with rank ``j`` by this score in the section with rank ``i`` by the reranker
-   scores ``1 / (i * j)``. The first five hits are then two or three passages of the first section, one or two
-   of the second, and one of the third.
+2. Without a reranker, the passages are ordered by the score of step 1.
+3. With a reranker, a passage scores ``1 / (i * j)``, where ``i`` is the reranker's rank of its section and
+   ``j`` the rank of the passage in the section by the score of step 1. The first five hits are then two or
+   three passages of the first section, one or two of the second, and one of the third.
 4. If the reranker failed, each section returns its best passage, in the fallback order of the sections.
 """
 
@@ -23,7 +23,7 @@ from branchrank.systems.fusing import fuse
 from branchrank.systems.query import Query
 from branchrank.systems.sources import Sources
 
-#: Whether a reranker ordered the sections, or ``failed`` to do so.
+#: ``yes`` if a reranker ordered the sections, ``failed`` if the reranker failed, ``no`` without a reranker.
 Reranked = Literal["no", "yes", "failed"]
 
 

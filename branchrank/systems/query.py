@@ -51,7 +51,7 @@ class Query(Record, frozen=True, kw_only=True):
 
 
 def read_filters(texts: str | Sequence[str]) -> tuple[Filter, ...]:
-    """Parse one or several filters ``KEY=VALUE``. A document must pass all of them.
+    """Parse one or several filters ``KEY=VALUE``. A document must pass every filter.
 
     Raises :class:`UsageError` for an unknown key or an empty value.
 

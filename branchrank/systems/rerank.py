@@ -1,7 +1,6 @@
 """Reranking of candidates by an LLM (listwise or pointwise) or by a cross-encoder.
 
-1. The candidates are sorted by fused score, ties by evidence, lexical score and id. This order is called the
-   first stage below.
+1. The candidates sorted by fused score, ties by evidence, lexical score and id, are called the first stage.
 2. The listwise method shows all candidates to the LLM, shuffled with the seed or in the order of the first
    stage. If the prompt would exceed the context budget, the candidates are divided between two calls, and the
    two replies are merged by rank, ties by the first stage.
@@ -167,7 +166,8 @@ def _pointwise(
 ) -> RerankResult:
     """Make one call per candidate.
 
-    The first call is made alone, so that only one call is wasted if the server has no log-probabilities.
+    The first call is made alone, so that only one call is wasted if the server does not return
+    log-probabilities.
     """
     requests = []
     for candidate in first:

@@ -35,7 +35,7 @@ GREP_DEPTH = 1000
 FoundUnit = Literal["files", "chunks", "sections", "passages"]
 #: The word for the candidates of a system in messages.
 FOUND_UNITS: dict[Unit, FoundUnit] = {"chunk": "chunks", "node": "sections", "span": "passages"}
-#: One or several filters ``KEY=VALUE``. A document must pass all of them.
+#: One or several filters ``KEY=VALUE``. A document must pass every filter.
 Filters = str | Sequence[str]
 
 

@@ -1,7 +1,7 @@
 """Search of a workspace with its index, its engine and the LLMs of its systems.
 
 1. Resources are opened on first use, and stay open until the searcher is closed.
-2. If the index is missing or stale, it is built if ``rebuild`` is true; otherwise an error is raised.
+2. A missing or stale index is built if ``rebuild`` is true, and raises an error otherwise.
 3. The engine stores only the latest stage results, to limit the memory of a long-running process.
 """
 
@@ -63,7 +63,7 @@ class Searcher:
         self.close()
 
     def close(self) -> None:
-        """Close the index, caches and connections. The next use of the workspace opens them again."""
+        """Close the index, caches and connections. The next use of the workspace opens new ones."""
         with self._lock:
             self._resources.close()
             self._gateways.clear()
@@ -162,7 +162,7 @@ class Searcher:
         return system
 
     def predictor_names(self, names: Sequence[str] = ("all",)) -> tuple[str, ...]:
-        """Return these names of built-in predictors, each once. ``all`` and ``family`` stand for several.
+        """Return the names of built-in predictors, each once. ``all`` and ``family`` are expanded.
 
         Raises :class:`~branchrank.errors.UsageError` for an unknown name.
         """
@@ -181,8 +181,8 @@ class Searcher:
         """Return the ``k`` best passages for a query, best first.
 
         ``system`` is a predictor's name (``local``, ``hybrid``, ``pageindex``, ``grep``, ...) or a
-        ``System``. Branches that match words search for ``keywords`` instead of the query's words, if given.
-        One or several ``filters``, such as ``"file_path=guide/*.md"``, restrict the search to some documents.
+        ``System``. Branches that match words use ``keywords`` instead of the query's words, if given. One or
+        several ``filters``, such as ``"file_path=guide/*.md"``, restrict the search to some documents.
 
         Raises :class:`~branchrank.errors.UsageError` for an unknown system or filter, and the errors of
         opening the index or a branch.

@@ -1,6 +1,6 @@
 """Lookups of query vectors, scores of given passages and lines of files, shared by all systems of an index.
 
-Results are memoised, so systems that share a stage compute it once.
+Results are memoised, so that a stage of several systems is computed once.
 """
 
 from __future__ import annotations
@@ -34,7 +34,10 @@ def span_of(key: str) -> Span:
 
 
 class PositiveScores(Mapping[str, float]):
-    """The scores of an array that are above 0, as a mapping by id. Objects are made at access only."""
+    """A mapping from ids to the scores of an array, without scores of 0 or below.
+
+    Entries are made on access.
+    """
 
     def __init__(self, ids: Strings, scores: np.ndarray[tuple[int], np.dtype[np.float32]]) -> None:
         self._ids = ids
@@ -91,7 +94,7 @@ class Sources:
         return self.memo.get(key, lambda: inside(query))
 
     def admits(self, unit: Unit, query: Query) -> Callable[[str], bool]:
-        """Return a function from a key of this unit to whether the query admits it."""
+        """Return a function that checks whether the query admits a key of this unit."""
         if unit == "span":
             return lambda key: query.admits(span_of(key))
         banned = self.banned(unit, query)
@@ -147,11 +150,11 @@ class Sources:
 
     @property
     def hittable(self) -> Container[str]:
-        """The nodes that can be hits, because they have lines outside their subsections."""
+        """The nodes that can be hits, which are those with lines outside their subsections."""
         return self.index.bm25_nodes.ids
 
     def cosines(self, query: str, chunks: Sequence[str]) -> dict[str, float]:
-        """Return the cosines of the query with the given chunks, as the vector search would score them."""
+        """Return the cosines of the query with the given chunks, equal to the scores of a vector search."""
         scores = self.index.vectors.scores(self.embedding(query), chunks)
         return dict(zip(chunks, scores.tolist(), strict=True))
 

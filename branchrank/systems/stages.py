@@ -12,7 +12,7 @@ from branchrank.records import Placement
 from branchrank.spec import Branch, System
 from branchrank.systems.branches import branch_kind, label
 
-#: Prefixes of stages that depend on the tree search or an LLM, so that not all queries have them.
+#: Prefixes of stages that only some queries have, because of the tree search or an LLM.
 _WALKED = "tree step "
 _SHOWN = "shown"
 
@@ -118,12 +118,12 @@ def least_calls(system: System, hits: int) -> int:
 
 
 def fused_score(system: System, placements: Mapping[str, Placement]) -> float | None:
-    """Return a hit's score computed from its ranks, or ``None`` if the ranks do not determine it."""
+    """Return a hit's score computed from its ranks, or ``None`` if the ranks do not determine the score."""
     averaged = system.group.by == "document" and system.group.aggregate == "avg"
     scored_again = (
         system.rerank.method != "none" or system.rescore.method != "none" or orders_passages(system)
     )
-    # A branch that expands fuses another list than the list that has the hit's rank.
+    # If a branch expands, the rank of a hit is not its rank in the fused list.
     expands = any(branch.expand is not None for branch in system.searched)
     if system.fuse.method not in ("rrf", "none") or averaged or scored_again or expands:
         return None

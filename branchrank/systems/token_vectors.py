@@ -1,8 +1,8 @@
 """Token vectors of queries and candidates, for late interaction.
 
 1. The token vectors of a query are computed once per distinct query.
-2. The token vectors of a candidate are read from the index, if it contains them. Otherwise they are computed
-   the first time that a query retrieves the candidate, and cached in the workspace as int8.
+2. The token vectors of a candidate are read from the index. If the index has no token vectors, a candidate's
+   token vectors are computed the first time that a query retrieves it, and cached in the workspace as int8.
 3. If the system searches a store with token vectors, such as Qdrant, the store computes MaxSim.
 4. Computed vectors are rounded to the precision of stored vectors, so that both give the same scores.
 """

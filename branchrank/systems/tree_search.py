@@ -1,12 +1,12 @@
 """Beam search of the tree from the root downwards, with nodes chosen by an LLM or lexically.
 
-1. The frontier is the list of nodes whose children the next step considers. It starts with the root.
-2. Each step picks at most ``beam`` children of the frontier, which become the new frontier. An LLM picks them
-   by titles, summaries and excerpts. Without an LLM, the children are picked by the best lexical score in
-   their subtrees.
+1. The frontier is the list of nodes whose children the next step considers. The first frontier is the root.
+2. Each step picks at most ``beam`` children of the frontier, which become the new frontier. An LLM picks
+   children by titles, summaries and excerpts. Without an LLM, the children are picked by the best lexical
+   score in their subtrees.
 3. The search ends after ``depth`` steps, at the leaves, or if a step picks no node.
-4. The picked sections are the candidates. A final LLM call or the lexical score of their own texts ranks
-   them. Candidates that the LLM does not rank follow in lexical order.
+4. The picked sections are the candidates. The candidates are ranked by a final LLM call, or by the lexical
+   score of their own texts. Candidates that the LLM does not rank follow in lexical order.
 
 If the LLM call of a step fails, nodes are picked lexically, and the reason is recorded.
 """
@@ -85,7 +85,7 @@ def tree_search(
 
 
 def walk(tree: Tree, settings: TreeSearch, choose: Chooser) -> list[TreeStep]:
-    """Run the steps from the root downwards and return them."""
+    """Run and return the steps from the root downwards."""
     steps: list[TreeStep] = []
     frontier = [tree.root]
     for number in range(1, settings.depth + 1):

@@ -4,8 +4,8 @@
    these pages and the levels below, pages are larger and each child has less text. Children with the lowest
    lexical scores are omitted only if the titles alone exceed the model's context.
 2. The LLM picks at most ``beam`` children from each page.
-3. If the picks of all pages exceed the beam, one more call chooses among them. A child that the LLM ranks
-   first in every call is therefore always followed.
+3. If the picks of all pages exceed the beam, one more call chooses among the picks. A child that the LLM
+   ranks first in every call is therefore always followed.
 4. If the call of a page fails, the children with the best lexical scores are picked. After the last call that
    the settings allow, the rest of the search is lexical.
 """
@@ -100,7 +100,7 @@ class LLMChooser:
             kept = [self.tree.node(entry.key) for entry in ranked(scores, len(kept) * 3 // 4)]
 
     def _page_count(self, children: Sequence[Node], step: int) -> int:
-        """Return the number of pages, which leaves enough calls for the levels below."""
+        """Return a number of pages that leaves enough calls for the deeper levels of the tree."""
         wanted = math.ceil(len(children) / self.settings.step_candidates)
         height = max(self.tree.height(node.id) for node in children)
         below = min(height, self.settings.depth - step)

@@ -1,4 +1,4 @@
-"""One step of a tree search, and the lexical choice of a step."""
+"""A step of the tree search, and the chooser that picks nodes by lexical scores."""
 
 from __future__ import annotations
 

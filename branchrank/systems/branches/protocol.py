@@ -5,7 +5,7 @@
    function. Resources that the kind opens are closed with the engine.
 2. The engine calls the search function with a :class:`Lookup` for each query. The function returns a
    :class:`BranchResult`, sorted by score, ties by key. The result may have more than ``n`` entries, or
-   entries that the query excludes. The engine removes these entries.
+   entries that the query excludes. The engine removes superfluous and excluded entries.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ class BranchResult(NamedTuple):
     """One branch's answer to one query.
 
     ``matched`` maps keys to the line numbers that matched. ``notes`` maps keys to explanations of the score.
-    ``found`` is the number of matches before the list was cut, or ``None`` if it was not cut. ``notices`` are
+    ``found`` is the number of matches before the list was cut, or ``None`` for an uncut list. ``notices`` are
     messages for the user. ``incomplete`` is the reason why a part of the corpus was not searched, or empty.
     """
 
@@ -89,8 +89,8 @@ class BranchKind:
     - ``units`` are the possible units of the result, which are chunk ids, node ids or spans
       (``source:first-last``).
     - ``needs_vector`` is true if the branch searches with the query's vector.
-    - ``waits`` is true if the branch waits for a process or a server. The engine then runs the branches of
-      the system in parallel.
+    - ``waits`` is true if the branch waits for a process or a server, so that the engine should run the
+      branches of a system in parallel.
     - ``ranks_by`` is the evidence with which the best passage of a found section is chosen.
     - ``remembered`` is true if equal queries always have equal results, so that the engine may reuse them.
     - ``own_depth`` is true if the length of the list is limited by the kind's settings instead of ``top_n``.
@@ -137,7 +137,7 @@ class BranchKind:
     def open_scores(self, opening: Opening) -> Scores:
         """Return a function that scores any candidate of score fusion, also candidates of other branches.
 
-        If the function's result lacks a candidate, its score is the score in the branch's list, else 0.
+        A candidate that the function's result lacks has its score in the branch's list, or 0 without one.
         """
         return lambda lookup, keys: {}
 

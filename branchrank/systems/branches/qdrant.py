@@ -61,7 +61,7 @@ class QdrantDenseKind(BranchKind):
         return search
 
     def open_scores(self, opening: Opening) -> Scores:
-        """Score with the vectors of the index, or with those of the user's collection."""
+        """Score by cosine with the vectors of the index or of the user's collection."""
         if opening.settings.part(QdrantSettings).is_existing:
             return placed_collection(opening).dense_scores
         return lambda lookup, keys: lookup.sources.cosines(lookup.query.text, keys)

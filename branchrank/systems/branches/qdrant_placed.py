@@ -3,9 +3,9 @@
 1. The lines of a point are found with its payload, which has line numbers or a text
    (:mod:`branchrank.corpus.placing`). Points that are in no document are ignored, and a notice gives their
    number.
-2. A sample of the points is embedded again, and the vectors must agree with the dense vectors. Sparse vectors
-   are searched if they have the terms of Qdrant's BM25, else a notice reports that they are not searched.
-   Points without text can't be checked, which is also reported in a notice.
+2. A sample of the points is embedded again, and must agree with the stored dense vectors. Sparse vectors are
+   searched if they have the terms of Qdrant's BM25. Otherwise a notice reports that only dense search is
+   used. If no point has text, the vectors can't be checked, and a notice reports it.
 3. A result is the span of a point. If several points have the same span, the result has the best score.
 """
 
@@ -218,7 +218,7 @@ def _check_dense(
 def _check_tokens(
     opening: Opening, collection: ExistingCollection, texts: Sequence[str], stored: Sequence[StoredVectors]
 ) -> None:
-    """Raise :class:`ArtifactError` if sampled token vectors differ from those of the index's model."""
+    """Raise :class:`ArtifactError` if sampled token vectors were not made by the index's model."""
     pairs = [(text, each.tokens) for text, each in zip(texts, stored, strict=True) if each.tokens is not None]
     if not pairs:  # without token vectors MaxSim is not used
         return

@@ -48,7 +48,7 @@ class DenseKind(BranchKind):
 
 
 def _calibrated(index: Index) -> tuple[str, ...]:
-    """Return the notice that the index's calibrated threshold replaces the default, if it does."""
+    """Return the notice about the index's calibrated threshold, or nothing if the default is used."""
     words = index.manifest.distance.words
     return (words,) if words else ()
 
