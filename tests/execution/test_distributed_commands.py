@@ -184,7 +184,7 @@ def test_an_interrupted_run_is_resumed(project: Path, number: signal.Signals, tm
         (
             ("--engine", "ray", "--ray-address", "127.0.0.1:9"),
             11,
-            "nothing answers at the Ray address 127.0.0.1:9",
+            "the Ray address 127.0.0.1:9 does not answer",
         ),
         (("--jobs", "-1"), 2, "jobs"),
     ],
