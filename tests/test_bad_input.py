@@ -121,7 +121,7 @@ def test_a_binary_file_is_left_out_and_said(tmp_path: Path) -> None:
     put(tmp_path, "a.md", "# Kettle\n\nBoils water.\n")
     result = indexed(tmp_path)
     assert result.exit_code == 0
-    assert "note: 'image.md': left out, a binary file" in result.stderr
+    assert "note: 'image.md': skipped because it is a binary file" in result.stderr
     assert {hit["source"] for hit in found(tmp_path, "water")} == {"a.md"}
 
 

@@ -1,4 +1,4 @@
-"""``docs/results/speed.md``, made from a table."""
+"""Write ``docs/results/speed.md`` from a table."""
 
 from __future__ import annotations
 
@@ -38,5 +38,5 @@ only if the whole interval is, so that noise alone does not fail it.
 
 
 def page(table: Table) -> str:
-    """The page in Markdown."""
+    """Return the page as Markdown."""
     return f"{HEAD}{markdown(table)}{TAIL}"

@@ -1,11 +1,12 @@
 """BEIR folders (Thakur et al., NeurIPS 2021): ``corpus.jsonl``, ``queries.jsonl``, ``qrels/<split>.tsv``.
 
-1. Each line of ``corpus.jsonl`` becomes one file: the title on line 1 (an empty line if the entry has no
-   title), then the text, line by line. The file is named after the entry's ``_id``, percent-encoded, with
-   the suffix ``.beir``. The name is not part of the document, so it is not indexed.
-2. Each file is read as one section of plain text; nothing in it is treated as markup. If an entry has a
-   title but no text, the title is used as the text.
-3. The files are written to a temporary folder that is then renamed, so either all of them exist or none.
+1. Each line of ``corpus.jsonl`` is an entry and becomes one file. Line 1 of the file is the title (an empty
+   line if the entry has no title), and the text follows. The name of the file is the entry's ``_id``,
+   percent-encoded, with the suffix ``.beir``. The file's name is not indexed.
+2. Each file is read as one section of plain text, without markup. If an entry has a title but no text, the
+   title is used as the text.
+3. The files are written to a temporary folder, which is renamed at the end. An interrupted command therefore
+   leaves no incomplete folder.
 """
 
 from __future__ import annotations
@@ -38,28 +39,28 @@ class Entry(Record, frozen=True, kw_only=True):
 
 
 def is_beir(folder: Path) -> bool:
-    """Whether a folder holds a BEIR corpus."""
+    """Return whether a folder contains a BEIR corpus."""
     return (folder / CORPUS).is_file() and (folder / QUERIES).is_file()
 
 
 def entries_place(name: str) -> str:
-    """The path, relative to the workspace, of the folder for the entries of the BEIR folder ``name``."""
+    """Return the folder for the entries of the BEIR folder ``name``, relative to the workspace."""
     return f"beir/{name}"
 
 
 def entry_source(identifier: str) -> str:
-    """The source (file name) of the entry with this ``_id``."""
+    """Return the source (file name) of the entry with the ``_id`` ``identifier``."""
     name = quote(identifier, safe="")
     return f"{'%2E' + name[1:] if name.startswith('.') else name}{ENTRY_SUFFIX}"
 
 
 def entry_id(source: str) -> str | None:
-    """The ``_id`` of the entry with this source; ``None`` if the source is not a BEIR entry."""
+    """Return the ``_id`` of the entry in the file ``source``, or ``None`` if it is not a BEIR entry."""
     return unquote(source.removesuffix(ENTRY_SUFFIX)) if source.endswith(ENTRY_SUFFIX) else None
 
 
 def read_entry(source: str, content: bytes) -> Document:
-    """Read the file of an entry. Never raises, whatever the file contains."""
+    """Read the file of a BEIR entry. No content of the file raises an exception."""
     text, notes = decode(content)
     lines = split_lines(text)
     title = " ".join(lines[0].split())
@@ -87,9 +88,9 @@ def read_entry(source: str, content: bytes) -> Document:
 
 
 def read_entries(folder: Path) -> Iterator[Entry]:
-    """The entries of a folder's corpus, one line at a time.
+    """Yield the entries of a folder's ``corpus.jsonl``, one line at a time.
 
-    Raises :class:`CorpusError` that names the line if a line is not a valid entry or repeats an ``_id``.
+    Raises :class:`CorpusError`, which names the line, if a line is not a valid entry or repeats an ``_id``.
     """
     path = folder / CORPUS
     decoder = msgspec.json.Decoder(Entry)
@@ -101,19 +102,26 @@ def read_entries(folder: Path) -> Iterator[Entry]:
                     continue
                 entry = decoder.decode(line)
                 if not entry.id or entry.id in seen:
-                    raise CorpusError(f"{path}:{number}: the `_id` {entry.id!r} is empty or used before")
+                    raise CorpusError(
+                        f"{path}:{number}: the `_id` {entry.id!r} is empty or used by an earlier line",
+                        remedy="give every line of corpus.jsonl a different `_id`",
+                    )
                 seen.add(entry.id)
                 yield entry
     except OSError as error:
-        raise CorpusError(f"cannot read {path}: {error.strerror}", remedy="check the path") from error
+        raise CorpusError(
+            f"cannot read {path}: {error.strerror}",
+            remedy="check that the file exists and that you may read it",
+        ) from error
     except NOT_JSON as error:
         raise CorpusError(f"{path}:{number}: {error}", remedy=f"correct {path}") from None
 
 
 def unpack_beir(folder: Path, target: Path) -> Path:
-    """Write the entries of a BEIR folder as files into ``target``, replace its old files, and return it.
+    """Write the entries of a BEIR folder as files into ``target``, and return ``target``.
 
-    If ``corpus.jsonl`` has not changed, the existing files are kept: its SHA-256 is stored beside ``target``.
+    Old files in ``target`` are replaced. If ``corpus.jsonl`` has not changed, the existing files are kept.
+    (The SHA-256 of ``corpus.jsonl`` is stored next to ``target``.)
 
     Raises :class:`CorpusError` if the corpus can't be read or ``target`` contains other files, and
     :class:`~branchrank.errors.StorageError` if the files can't be written.
@@ -122,8 +130,8 @@ def unpack_beir(folder: Path, target: Path) -> Path:
         target.is_dir() and all(path.suffix == ENTRY_SUFFIX for path in target.iterdir())
     ):
         raise CorpusError(
-            f"{target} has files that are not entries of a BEIR corpus",
-            remedy=f"move {target} away, or choose another --data-dir",
+            f"{target} contains files that are not entries of a BEIR corpus",
+            remedy=f"move the folder {target} away, or choose another --data-dir",
         )
     kept = target.with_name(f"{target.name}.sha256")
     digest = _corpus_digest(folder)
@@ -147,9 +155,12 @@ def unpack_beir(folder: Path, target: Path) -> Path:
 
 
 def _corpus_digest(folder: Path) -> str:
-    """SHA-256 of a folder's corpus. Raises :class:`CorpusError`."""
+    """Return the SHA-256 of ``corpus.jsonl``. Raises :class:`CorpusError` if the file can't be read."""
     path = folder / CORPUS
     try:
         return digest_file(path)
     except OSError as error:
-        raise CorpusError(f"cannot read {path}: {error.strerror}", remedy="check the path") from error
+        raise CorpusError(
+            f"cannot read {path}: {error.strerror}",
+            remedy="check that the file exists and that you may read it",
+        ) from error

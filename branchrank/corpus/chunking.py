@@ -1,18 +1,18 @@
-"""Split documents into chunks, the units that are embedded. Each chunk is inside one section's own span.
+"""Split documents into chunks, each of which gets one embedding vector. A chunk is inside one section.
 
-1. The budget of a chunk is ``min(target, limit)`` tokens minus the tokens of its breadcrumb, which is put
-   before the text when the chunk is embedded. If the breadcrumb takes more than half of
-   ``min(target, limit)``, its leftmost titles are dropped; if the last title alone is longer, it is cut.
-2. A block that fits the budget is one piece. A larger block is cut into pieces: code at blank lines first,
-   then any block between lines. A single line larger than the budget is cut between words, and a single
-   word larger than the budget between characters; only in these cases do two chunks share a line.
-3. Pieces are packed into chunks in order. A heading stays with the piece after it, and a code block with
-   the paragraph before it, if both fit into one chunk.
-4. If the last chunk fills less than a quarter of the budget, pieces move to it from the chunk before it.
-5. With an overlap, each chunk starts with the last lines of the previous chunk, up to that many tokens.
+1. The budget of a chunk is the target size or the model's limit, whichever is smaller, minus the tokens of
+   the breadcrumb. (The breadcrumb is embedded together with the text.) A breadcrumb of more than half of this
+   size loses its leftmost titles. If the last title alone is longer than half of this size, the title is cut.
+2. A block that fits the budget is one piece. A larger block is cut into pieces. Code is cut at blank lines
+   first, then all blocks are cut between lines. A line larger than the budget is cut between words, and a
+   word larger than the budget is cut between characters. Two chunks share a line only after such a cut.
+3. Pieces are packed into chunks in order. If both fit into one chunk, a heading stays with the next piece,
+   and a code block stays with the paragraph before the code.
+4. If the last chunk fills less than a quarter of the budget, it gets pieces from the end of the chunk before.
+5. With an overlap of n tokens, each chunk starts with the last lines of the previous chunk, up to n tokens.
 
-A chunk's text is the text of its pieces and nothing else. Apart from the overlap, every piece is in exactly
-one chunk. The time is linear in the size of the document, however long its lines and titles are.
+The text of a chunk is the text of its pieces and nothing else. Apart from the overlap, every piece is in
+exactly one chunk. The time is linear in the size of the document, even for very long lines and titles.
 """
 
 from __future__ import annotations
@@ -27,14 +27,14 @@ from branchrank.records import BREADCRUMB_SEPARATOR, Chunk
 
 CountTokens = Callable[[str], int]
 
-#: A text with more characters per token contains words too long for the tokenizer, so it is cut as well.
+#: A text with more characters per token is cut, because some of its words are too long for the tokenizer.
 _MAX_CHARACTERS_PER_TOKEN = 64
-#: The same limit for breadcrumbs. It is lower because every chunk of a section repeats the breadcrumb.
+#: The limit for breadcrumbs is lower, because every chunk of a section repeats the breadcrumb.
 _MAX_BREADCRUMB_CHARACTERS_PER_TOKEN = 8
 
 
 class _Piece(NamedTuple):
-    """Part of a block, or all of it: lines ``start..end``."""
+    """A block or a part of a block, from line ``start`` to line ``end`` of the file."""
 
     text: str
     start: int
@@ -53,9 +53,9 @@ def chunk_document(
 ) -> list[Chunk]:
     """Return the document's chunks in line order.
 
-    ``target_tokens`` and ``limit_tokens`` (at least 8) limit breadcrumb and text together, in tokens as
-    counted by ``count_tokens``, which must be additive over words. ``overlap_tokens`` is capped at half of
-    the chunk's budget.
+    ``target_tokens`` and ``limit_tokens`` (both at least 8) limit the tokens of breadcrumb and text together.
+    ``count_tokens`` counts the tokens; the count of a text must be the sum of the counts of its words.
+    ``overlap_tokens`` is reduced to half of the chunk's budget if it is larger.
     """
     chunks: list[Chunk] = []
     capacity = min(target_tokens, limit_tokens)
@@ -81,7 +81,7 @@ def chunk_document(
 
 
 def _breadcrumb_fitter(limit: int, count: CountTokens) -> Callable[[str], tuple[str, int]]:
-    """A function that shortens a breadcrumb to ``limit`` tokens and returns it with its token count."""
+    """Return a function that shortens a breadcrumb to ``limit`` tokens and returns it with its size."""
     separator = count(BREADCRUMB_SEPARATOR)
     room = limit * _MAX_BREADCRUMB_CHARACTERS_PER_TOKEN
     sizes: dict[str, int] = {}
@@ -110,7 +110,10 @@ def _breadcrumb_fitter(limit: int, count: CountTokens) -> Callable[[str], tuple[
 
 
 def _groups(section: Section, budget: int, count: CountTokens) -> list[list[_Piece]]:
-    """Group the pieces that should stay together, in order; each group has at most ``budget`` tokens."""
+    """Group the pieces of a section that should stay together, in order.
+
+    Each group has at most ``budget`` tokens.
+    """
     groups: list[list[_Piece]] = []
     size = 0
     for block in section.blocks:
@@ -158,7 +161,10 @@ def _pieces(block: Block, budget: int, count: CountTokens) -> Iterator[_Piece]:
 
 
 def _tokens_within(text: str, budget: int, count: CountTokens) -> int | None:
-    """The number of tokens if the text fits the budget, else ``None``; very long texts are not counted."""
+    """Return the number of tokens of a text that fits the budget, else ``None``.
+
+    The tokens of very long texts are not counted.
+    """
     if len(text) > budget * _MAX_CHARACTERS_PER_TOKEN:
         return None
     tokens = count(text)
@@ -174,7 +180,7 @@ def _cut_line(line: str, budget: int, count: CountTokens) -> Iterator[tuple[str,
     words = list(_short_words(line, budget, count))
     start, step = 0, max(1, budget // 4)
     while start < len(words):
-        # Find the longest run of words that fits: count many words at a time, fewer near the end of the run.
+        # To find the longest run of words that fits, count many words at a time, then fewer near the end.
         stop, size = start, 0
         while step and stop < len(words):
             more = count(" ".join(words[stop : stop + step]))
@@ -182,7 +188,7 @@ def _cut_line(line: str, budget: int, count: CountTokens) -> Iterator[tuple[str,
                 stop, size = min(stop + step, len(words)), size + more
             else:
                 step //= 2
-        if stop == start:  # even a single character has more tokens than the budget
+        if stop == start:  # Even a single character has more tokens than the budget.
             stop, size = start + 1, count(words[start])
         yield " ".join(words[start:stop]), size
         step = max(1, (stop - start) // 2)
@@ -190,7 +196,10 @@ def _cut_line(line: str, budget: int, count: CountTokens) -> Iterator[tuple[str,
 
 
 def _short_words(line: str, budget: int, count: CountTokens) -> Iterator[str]:
-    """The words of a line; a word larger than the budget is split (a character is at most three tokens)."""
+    """Yield the words of a line, and split words that are larger than the budget.
+
+    A character has at most three tokens.
+    """
     step = max(1, budget // 3)
     for word in line.split():
         if len(word) <= step or _tokens_within(word, budget, count) is not None:
@@ -232,7 +241,7 @@ def _feed_last(chunks: list[list[list[_Piece]]], sizes: list[int], budget: int) 
 
 
 def _tail(pieces: list[_Piece], room: int, count: CountTokens) -> list[_Piece]:
-    """The last lines of a chunk that have at most ``room`` tokens together."""
+    """Return the last lines of a chunk that together have at most ``room`` tokens."""
     tail: list[_Piece] = []
     for piece in reversed(pieces):
         lines = piece.text.split("\n")

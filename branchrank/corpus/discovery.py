@@ -1,10 +1,10 @@
 """Find the documents below a folder, in a fixed order, and note which files were skipped and why.
 
-1. Hidden names, excluded paths and the directories of benchmark runs (whose reports would change the corpus
-   that they measure) are skipped without a note. Links, and entries that are neither files nor folders, are
-   skipped with a note, so the walk never leaves the root and never loops.
-2. A file is a document if a reader exists for its suffix. Binary and very large files are skipped with a
-   note.
+1. Files and folders with hidden names, excluded paths and folders of benchmark runs are skipped without a
+   note. (The reports of a run would change the corpus that the run measures.) Symbolic links and special
+   files, such as pipes, are skipped with a note. The search therefore never leaves the root folder or loops.
+2. A file is a document if BranchRank has a reader for its suffix. Binary files and files larger than 64 MiB
+   are skipped with a note.
 """
 
 from __future__ import annotations
@@ -25,7 +25,11 @@ _RUN_FILES = ({"run.json", "rows.jsonl"}, {"run.json", "rows.jsonl.zst"})
 
 
 class CorpusFile(Record, frozen=True, kw_only=True):
-    """A document's file: ``source`` relative to the corpus with ``/``, ``size`` in bytes."""
+    """The file of a document.
+
+    ``source`` is the path relative to the corpus, with ``/``. ``size`` is in bytes. ``mtime_ns`` is the time
+    of the last modification in nanoseconds.
+    """
 
     source: str
     path: str
@@ -41,12 +45,11 @@ class Discovery(Record, frozen=True, kw_only=True):
 
 
 def discover(root: Path, exclude: Collection[str] = ()) -> Discovery:
-    """Return the documents below ``root``.
+    """Return the documents below the folder ``root``.
 
     ``exclude`` contains paths relative to ``root`` (``docs/results``) or shell patterns (``*/drafts/*``).
 
-    Raises:
-        CorpusError: ``root`` does not exist, is not a folder, or contains no documents.
+    Raises :class:`CorpusError` if ``root`` does not exist, is not a folder, or contains no documents.
     """
     notes: list[str] = []
     files: list[CorpusFile] = []
@@ -65,12 +68,11 @@ def discover(root: Path, exclude: Collection[str] = ()) -> Discovery:
 
 
 def walk(root: Path, exclude: Collection[str], notes: list[str]) -> Iterator[tuple[str, os.DirEntry[str]]]:
-    """Yield the source and the directory entry of every file that a reader exists for, in no fixed order.
+    """Yield the source and the directory entry of every file with a suffix that BranchRank can read.
 
-    Files are not opened. ``notes`` gets a line for each folder that can't be listed and each symbolic link.
-
-    Raises:
-        CorpusError: ``root`` does not exist or is not a folder.
+    The order of the files is not fixed. Files are not opened. A note is added to ``notes`` for each folder
+    that can't be listed and for each symbolic link. Raises :class:`CorpusError` if ``root`` does not exist or
+    is not a folder.
     """
     if not root.is_dir():
         state = "is not a folder" if root.exists() else "does not exist"
@@ -85,7 +87,7 @@ def walk(root: Path, exclude: Collection[str], notes: list[str]) -> Iterator[tup
             with os.scandir(root / folder) as scan:
                 entries = list(scan)
         except OSError as error:
-            notes.append(f"{folder!a}: left out, {error.strerror}")
+            notes.append(f"{folder!a}: skipped because it can't be read ({error.strerror})")
             continue
         names = {entry.name for entry in entries}
         if any(names >= files for files in _RUN_FILES):
@@ -100,7 +102,7 @@ def walk(root: Path, exclude: Collection[str], notes: list[str]) -> Iterator[tup
             if entry.is_dir(follow_symlinks=False):
                 pending.append(source)
             elif entry.is_symlink():
-                notes.append(f"{source!a}: left out, a symbolic link")
+                notes.append(f"{source!a}: skipped because it is a symbolic link")
             elif is_document(source):
                 yield source, entry
 
@@ -110,7 +112,7 @@ def _excluded(source: str, patterns: list[str]) -> bool:
 
 
 def examine(root: Path, source: str) -> CorpusFile | str:
-    """Return the file ``source`` below ``root``, or a note that says why it is not a document."""
+    """Return the file ``source`` below ``root``, or a note with the reason for skipping the file."""
     try:
         source.encode("utf-8")
         with open_beneath(root, source) as stream:
@@ -119,12 +121,12 @@ def examine(root: Path, source: str) -> CorpusFile | str:
     except UnicodeEncodeError:
         reason = "its name is not UTF-8"
     except OSError as error:
-        reason = (error.strerror or str(error)).lower()
+        reason = f"it can't be read ({(error.strerror or str(error)).lower()})"
     else:
         if b"\0" in head:
-            reason = "a binary file"
+            reason = "it is a binary file"
         elif status.st_size > MAX_FILE_BYTES:
-            reason = f"{status.st_size} bytes are more than {MAX_FILE_BYTES}"
+            reason = f"it has {status.st_size} bytes, more than the limit of {MAX_FILE_BYTES}"
         else:
             return CorpusFile(
                 source=source,
@@ -132,12 +134,12 @@ def examine(root: Path, source: str) -> CorpusFile | str:
                 size=status.st_size,
                 mtime_ns=status.st_mtime_ns,
             )
-    return f"{source!a}: left out, {reason}"
+    return f"{source!a}: skipped because {reason}"
 
 
 def without_documents(root: Path) -> CorpusError:
     """Return the error for a corpus that contains no documents."""
     return CorpusError(
-        f"the corpus {root} holds no document ({', '.join(SUFFIXES)})",
-        remedy="give a folder that holds documents, and see what its excludes leave out",
+        f"the corpus {root} contains no documents ({', '.join(SUFFIXES)})",
+        remedy="give a folder that contains documents, and check `exclude` in branchrank.toml",
     )

@@ -1,7 +1,8 @@
 """The parsed form of one file: sections with exact line spans, and blocks of readable text.
 
-Every line of the file is in exactly one section's own span. ``sections[0]`` is the file itself: its own
-span holds the text before the first heading and, if the file has a single top heading, that heading too.
+Every line of the file is in the own span of exactly one section. ``sections[0]`` is the section of the whole
+file. The own span of this section contains the text before the first heading and, if the file has a single
+top heading, that heading and the text below it.
 """
 
 from __future__ import annotations
@@ -12,19 +13,19 @@ from branchrank.records import Record
 
 BlockKind = Literal["heading", "prose", "code", "table", "list"]
 
-#: The suffix of the file of a BEIR entry.
+#: The suffix of files that contain one BEIR entry each.
 ENTRY_SUFFIX = ".beir"
 
 
 class Block(Record, frozen=True, kw_only=True):
-    """A run of whole lines that belong together, with their text as a person would read it.
+    """Consecutive lines that belong together (a paragraph, a table row, a code block), as readable text.
 
-    A section's blocks are in line order, disjoint, and inside its own span. A heading is a block of
-    its own. Blank lines and lines that carry no text (labels, comments, directive options) may
-    lie in no block.
+    The blocks of a section are in line order, disjoint, and inside the section's own span. Each heading is a
+    separate block. Lines without text (blank lines, labels, comments, directive options) may be outside all
+    blocks.
 
-    The n-th line of ``text`` is the readable text of the n-th line of the span (except in a heading, whose
-    text is one line), so a long block can be cut between lines.
+    The n-th line of ``text`` is the readable text of the n-th line of the block, so a long block can be cut
+    between lines. Only the text of a heading is always one line.
     """
 
     kind: BlockKind
@@ -36,10 +37,11 @@ class Block(Record, frozen=True, kw_only=True):
 class Section(Record, frozen=True, kw_only=True):
     """A heading and the text after it, up to the next heading.
 
-    ``id`` is ``source`` for the file itself, else ``source#slug/slug`` with the slugs of the headings above
-    it and its own; a repeated id gets ``~2``. ``parent`` is an index into the document's sections. ``level``
-    is 0 for the file and 1 for headings directly below it. ``labels`` are the reference targets at the
-    heading. ``line_end`` includes the subsections, ``own_line_end`` does not.
+    ``id`` is ``source`` for the section of the file, else ``source#slug/slug`` with the slugs of all headings
+    from the top to the section; a repeated id gets ``~2``. ``parent`` is the position of the parent in the
+    document's sections. ``level`` is 0 for the file and 1 for headings directly below the file. ``labels``
+    are the reference targets at the heading. ``line_end`` includes the subsections, ``own_line_end`` does
+    not.
     """
 
     id: str
@@ -54,17 +56,17 @@ class Section(Record, frozen=True, kw_only=True):
 
 
 class Label(Record, frozen=True, kw_only=True):
-    """A reference target at ``line``: an RST label, a Markdown heading anchor or explicit id."""
+    """A reference target at ``line``, such as an RST label, a Markdown heading anchor or an explicit id."""
 
     name: str
     line: int
 
 
 class Reference(Record, frozen=True, kw_only=True):
-    """A cross reference whose link text was written by the corpus's author.
+    """A cross reference with a link text that the author of the corpus wrote.
 
-    ``role`` is ``ref``, ``doc`` or ``link``; ``target`` is the raw target (label, document path or
-    relative URL with ``#anchor``).
+    ``role`` is ``ref``, ``doc`` or ``link``. ``target`` is the raw target, which is a label, a document path
+    or a relative URL with ``#anchor``.
     """
 
     role: Literal["ref", "doc", "link"]
@@ -77,8 +79,8 @@ class Document(Record, frozen=True, kw_only=True):
     """One file of a corpus after parsing.
 
     ``source`` is the path relative to the corpus, with ``/``. ``digest`` is the SHA-256 of the raw bytes.
-    ``toctree`` lists the entries of the file's toctrees in order, as they are written; the caller resolves
-    them to sources. ``notes`` lists the problems in the file that the reader worked around.
+    ``toctree`` lists the entries of the file's toctrees as they are written; :mod:`branchrank.tree.toctree`
+    finds their documents. ``notes`` lists the problems in the file that the reader worked around.
     """
 
     source: str
@@ -93,7 +95,10 @@ class Document(Record, frozen=True, kw_only=True):
 
 
 class DocumentOutline(Record, frozen=True, kw_only=True):
-    """What a build keeps of a document while it reads the others; ``title`` is that of the file's section."""
+    """The part of a document that a build keeps in memory while it reads the other documents.
+
+    ``title`` is the title of the file's section.
+    """
 
     source: str
     title: str
@@ -103,7 +108,7 @@ class DocumentOutline(Record, frozen=True, kw_only=True):
 
     @classmethod
     def of(cls, document: Document) -> DocumentOutline:
-        """The outline of a document."""
+        """Return the outline of ``document``."""
         return cls(
             source=document.source,
             title=document.sections[0].title,

@@ -1,8 +1,8 @@
 """Datasets of the package ir-datasets (MacAvaney et al., SIGIR 2021), named ``ir:ID``, as BEIR folders.
 
-1. A dataset is written once as a BEIR folder, below the folder of the named corpora, and read as such after.
-2. Its judgements become the split ``test``, because the dataset's id already names the subset.
-3. Nothing is downloaded unless the caller allows it: the package's downloads are blocked while it reads.
+1. A dataset is written once as a BEIR folder, inside the folder of the named corpora, and later read from it.
+2. The judgements of a dataset become the split ``test``, because the dataset's id already names the subset.
+3. While a dataset is read, the package's downloads are blocked unless the caller allows them.
 """
 
 from __future__ import annotations
@@ -23,18 +23,19 @@ SPLIT = "test"
 
 
 def is_dataset(name: str) -> bool:
-    """Whether the name of a corpus refers to a dataset of ir-datasets."""
+    """Return whether the name of a corpus refers to a dataset of ir-datasets."""
     return name.startswith(PREFIX)
 
 
 def dataset_folder(
     name: str, home: Path, *, download: bool = False, progress: Progress = no_progress
 ) -> Path:
-    """Return the BEIR folder of ``ir:ID`` below ``home``; write it if it does not exist.
+    """Return the BEIR folder of the dataset ``ir:ID`` below ``home``, after writing it if it does not exist.
 
     ``progress("read", done, total)`` counts documents. Raises :class:`CorpusError` if the id is unknown, if
-    the dataset has no documents, queries or judgements, or if it is not on this machine and ``download`` is
-    false; :class:`~branchrank.errors.MissingDependencyError` if the package is not installed.
+    the dataset has no documents, queries or judgements, or if the dataset is not on this machine and
+    ``download`` is false. Raises :class:`~branchrank.errors.MissingDependencyError` if the package is not
+    installed.
     """
     identifier = name.removeprefix(PREFIX)
     target = home / "ir" / identifier.strip("/").replace("/", "-")
@@ -67,7 +68,7 @@ def _dataset(identifier: str) -> Any:
     if lacking:
         raise CorpusError(
             f"the dataset {identifier!r} has no {' and no '.join(lacking)}",
-            remedy="name a subset that has all of docs, queries and qrels, such as beir/scifact/test",
+            remedy="use a subset with docs, queries and qrels, such as ir:beir/scifact/test",
         )
     return dataset
 
@@ -85,18 +86,21 @@ def _write(dataset: Any, identifier: str, folder: Path, progress: Progress) -> N
 
 
 def _read(identifier: str, part: Callable[[], Iterable[Any]]) -> Iterator[Any]:
-    """Read one part of a dataset. Raises :class:`CorpusError` if the package can't read it."""
+    """Yield the entries of one part of a dataset. Raises :class:`CorpusError` if the part can't be read."""
     try:
         yield from part()
     except (OSError, RuntimeError, ImportError) as error:
         raise CorpusError(
             f"cannot read the dataset {identifier!r}: {error}",
-            remedy=f"ir_datasets export {identifier} docs, which says more",
+            remedy=f"run `ir_datasets export {identifier} docs`, which prints the whole error",
         ) from error
 
 
 def _entries(documents: Iterable[Any], progress: Progress) -> Iterator[dict[str, str]]:
-    """Documents as BEIR entries: title and text if they have both, else the package's default text."""
+    """Yield documents as BEIR entries.
+
+    A document without a title or without a text gets the package's default text and an empty title.
+    """
     for number, each in enumerate(documents, start=1):
         title, text = getattr(each, "title", ""), getattr(each, "text", None)
         if not (title and text):
@@ -106,12 +110,15 @@ def _entries(documents: Iterable[Any], progress: Progress) -> Iterator[dict[str,
 
 
 class _Refused(BaseException):
-    """A download was attempted. Not an ``Exception``, because the package would then try the next mirror."""
+    """A blocked download. (After an ``Exception``, the package would try the next mirror.)"""
 
 
 @contextmanager
 def _downloads(identifier: str, *, allowed: bool) -> Iterator[None]:
-    """Block the package's downloads inside the ``with`` block, unless they are allowed."""
+    """Block the package's downloads inside the ``with`` block, unless ``allowed`` is true.
+
+    Raises :class:`CorpusError` if the package tries to download the dataset.
+    """
     from ir_datasets.util import download
 
     def refuse(_download: object) -> NoReturn:
@@ -126,7 +133,7 @@ def _downloads(identifier: str, *, allowed: bool) -> Iterator[None]:
         yield
     except _Refused:
         raise CorpusError(
-            f"the dataset {identifier!r} is not on this machine",
+            f"the dataset {identifier!r} has not been downloaded yet",
             remedy=f"download it: branchrank corpus add {PREFIX}{identifier}",
         ) from None
     finally:

@@ -1,7 +1,8 @@
-"""Split the bytes of a file into lines. Every reader uses this definition of a line number.
+"""Split the bytes of a file into lines. All readers use this module, so line numbers agree everywhere.
 
-A line ends at ``\\n``, as in grep, sed and editors. A ``\\r`` before it is dropped, and a line break at the
-end of the file does not start another line. An empty file has one empty line, so that it has a section.
+A line ends at ``\\n``, as in grep, sed and editors. A ``\\r`` before the ``\\n`` is dropped, and a line break
+at the end of the file does not start another line. An empty file has one empty line, which belongs to the
+file's section.
 """
 
 from __future__ import annotations
@@ -10,24 +11,24 @@ import codecs
 
 
 def decode(content: bytes) -> tuple[str, tuple[str, ...]]:
-    """Decode a file's bytes. Returns the text, and notes on bytes that are not valid text.
+    """Decode the bytes of a file. Return the text, and notes on bytes that are not valid text.
 
-    A file that is not UTF-8 is read as Latin-1, which can't fail. NUL bytes are read as spaces.
+    A file that is not UTF-8 is read as Latin-1, in which all bytes are valid. NUL bytes are read as spaces.
     """
     content = content.removeprefix(codecs.BOM_UTF8)
     notes: tuple[str, ...] = ()
     try:
         text = content.decode("utf-8")
     except UnicodeDecodeError as error:
-        notes = (f"not UTF-8 (byte {error.start + 1}): read as Latin-1",)
+        notes = (f"read as Latin-1, because byte {error.start + 1} is not valid UTF-8",)
         text = content.decode("latin-1")
     if "\0" in text:
-        notes += ("NUL bytes: read as spaces",)
+        notes += ("NUL bytes were read as spaces",)
     return text.replace("\0", " "), notes
 
 
 def split_lines(text: str) -> list[str]:
-    """The lines of a file without their line ends; at least one."""
+    """Return the lines of a file without line breaks. There is always at least one line."""
     lines = text.split("\n")
     if len(lines) > 1 and not lines[-1]:
         lines.pop()

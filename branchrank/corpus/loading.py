@@ -1,6 +1,6 @@
-"""Load a folder of documents into a :class:`Corpus` in memory. The result depends only on the bytes.
+"""Load a folder of documents into a :class:`Corpus` in memory. The result depends only on the files' bytes.
 
-One process reads all files: about 5 MB take a second, which is less than starting more processes takes.
+One process reads all files, because 5 MB take about a second, and starting more processes would take longer.
 """
 
 from __future__ import annotations
@@ -20,10 +20,10 @@ from branchrank.safe_open import read_beneath
 
 
 class Corpus(Record, frozen=True, kw_only=True):
-    """The documents below ``root``, sorted by source.
+    """The documents below the folder ``root``, sorted by source.
 
-    ``digest`` covers the sources and their bytes. ``notes`` lists the files that were skipped, and the
-    problems that readers worked around, each after its source.
+    ``digest`` is a hash of all sources and their bytes. ``notes`` lists the skipped files and the problems
+    that readers worked around. Every note starts with the source of the file.
     """
 
     root: str
@@ -33,7 +33,10 @@ class Corpus(Record, frozen=True, kw_only=True):
 
 
 class CorpusOutline(Record, frozen=True, kw_only=True):
-    """A corpus without the content of its documents; the fields are those of :class:`Corpus`."""
+    """A corpus without the content of its documents.
+
+    The fields have the same meaning as in :class:`Corpus`.
+    """
 
     root: str
     documents: tuple[DocumentOutline, ...]
@@ -42,12 +45,12 @@ class CorpusOutline(Record, frozen=True, kw_only=True):
 
 
 def corpus_digest(digests: Iterable[tuple[str, str]]) -> str:
-    """The digest of a corpus from pairs (source, SHA-256 of its bytes); their order does not matter."""
+    """Return the digest of a corpus, from pairs of a source and the SHA-256 of its bytes in any order."""
     return digest_of(sorted(digests))
 
 
 def digest_now(root: Path, exclude: Collection[str]) -> str:
-    """The digest of the corpus as it is now; empty if there is no corpus."""
+    """Return the digest of the corpus as it is now on the disk; empty if the corpus can't be read."""
     try:
         files = discover(root, exclude).files
         return corpus_digest(
@@ -58,10 +61,9 @@ def digest_now(root: Path, exclude: Collection[str]) -> str:
 
 
 def load_corpus(root: Path, exclude: Collection[str] = (), progress: Progress = no_progress) -> Corpus:
-    """Read every document below ``root``; ``progress`` counts files.
+    """Read every document below the folder ``root``. ``progress("read", done, total)`` counts files.
 
-    Raises:
-        CorpusError: the folder does not exist, or contains no document that can be read.
+    Raises :class:`CorpusError` if the folder does not exist, or if no document in it can be read.
     """
     found = discover(root, exclude)
     documents: list[Document] = []
@@ -70,14 +72,15 @@ def load_corpus(root: Path, exclude: Collection[str] = (), progress: Progress = 
         try:
             document = read_document(file.source, read_beneath(root, file.source))
         except OSError as error:
-            notes.append(f"{file.source!a}: left out, {(error.strerror or str(error)).lower()}")
+            reason = (error.strerror or str(error)).lower()
+            notes.append(f"{file.source!a}: skipped because it can't be read ({reason})")
         else:
             documents.append(document)
             notes.extend(f"{file.source!a}: {note}" for note in document.notes)
         progress("read", number, len(found.files))
     if not documents:
         raise CorpusError(
-            f"no document of the corpus {root} can be read", remedy="look at the permissions of its files"
+            f"no document of the corpus {root} can be read", remedy=f"check the permissions: ls -l {root}"
         )
     return Corpus(
         root=str(root),

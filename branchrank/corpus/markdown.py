@@ -1,15 +1,17 @@
 """Parse Markdown and MDX files into documents.
 
-1. Front matter is removed. Its ``title`` becomes the title of a page that does not have a single top
-   heading; its ``description`` is kept as text.
-2. markdown-it splits the rest into blocks, each with its raw lines; inline markup is read block by block.
-3. ATX and setext headings outside quotes and lists start sections. A heading's labels are its GitHub-style
-   slug, ``{#id}`` and the ``(label)=`` lines above it.
-4. List items, paragraphs, table rows and code become blocks; the n-th line of a block's text is the readable
-   text of its n-th raw line. Fences with a ``{directive}`` that contains prose are read as Markdown.
-5. A line that the parser skipped (nested too deep) becomes plain text, so no line is lost.
+1. Front matter is removed. The ``title`` in the front matter becomes the title of the page, unless the page
+   has a single top heading. The ``description`` is kept as text.
+2. markdown-it splits the rest of the file into blocks with line numbers. Inline markup is read block by
+   block.
+3. ATX and setext headings outside quotes and lists start sections. The labels of a heading are its
+   GitHub-style slug, its ``{#id}`` and the ``(label)=`` lines above the heading.
+4. List items, paragraphs, table rows and code become blocks. The n-th line of a block's text is the readable
+   text of the block's n-th line in the file. The content of a fence is read as Markdown if the fence has a
+   ``{directive}`` for prose, such as ``{note}``.
+5. Lines that the parser skips (because they are nested too deep) become plain text, so no line is lost.
 
-Time is linear in the size of the file.
+The time is linear in the size of the file.
 """
 
 from __future__ import annotations
@@ -50,7 +52,7 @@ _PARSER_FAULTS = (IndexError, KeyError, RuntimeError, ValueError)
 
 
 def read_markdown(source: str, content: bytes) -> Document:
-    """Read a Markdown or MDX file (by its suffix). Never raises, whatever the file contains."""
+    """Read a Markdown file, or an MDX file if the suffix is ``.mdx``. No content raises an exception."""
     text, notes = decode(content)
     lines = [line.replace("\r", " ") for line in split_lines(text)]
     front = _front_matter(lines)
@@ -58,7 +60,7 @@ def read_markdown(source: str, content: bytes) -> Document:
     try:
         reader.read([""] * front.lines + lines[front.lines :], first_line=1, nesting=0)
     except _PARSER_FAULTS as error:
-        notes += (f"read as plain text: the Markdown parser failed ({type(error).__name__})",)
+        notes += (f"read as plain text, because the Markdown parser failed ({type(error).__name__})",)
         reader = _Reader(mdx=False)
         reader.blocks = plain_blocks(lines)
     headings, rest, more_notes = limit_headings(source, reader.headings, len(content))
@@ -83,7 +85,7 @@ def read_markdown(source: str, content: bytes) -> Document:
 
 
 class _FrontMatter(NamedTuple):
-    """The title in the front matter, its readable blocks, and its number of lines."""
+    """The title in the front matter, the readable blocks, and the number of lines of the front matter."""
 
     title: str
     blocks: list[Block]
@@ -123,7 +125,7 @@ class _Reader:
         self._slugs: Counter[str] = Counter()
 
     def read(self, lines: list[str], *, first_line: int, nesting: int) -> None:
-        """Read Markdown whose first line is ``first_line`` of the file, inside ``nesting`` directives."""
+        """Read ``lines``, which start at line ``first_line`` of the file, inside ``nesting`` directives."""
         parser = markdown_parser(self.mdx)
         tokens: list[Token] = []
         parser.block.parse("\n".join(lines) + "\n", parser, self._env, tokens)
@@ -136,7 +138,8 @@ class _Reader:
         left_out = plain_blocks(rest)
         if left_out:
             self.notes.append(
-                f"line {first_line + left_out[0].line_start - 1}: nested too deep, read as plain text"
+                f"line {first_line + left_out[0].line_start - 1}: "
+                "read as plain text, because it is nested too deep"
             )
         for block in left_out:
             self.add(
@@ -146,7 +149,7 @@ class _Reader:
             )
 
     def add(self, text: str, kind: BlockKind, line: int) -> None:
-        """Add a block whose text starts at ``line``; blank lines at its start and end are removed."""
+        """Add a block with a text that starts at ``line``, without blank lines at the start and the end."""
         lines = [each.rstrip() for each in text.split("\n")]
         filled = [number for number, each in enumerate(lines) if each]
         if filled:
@@ -164,13 +167,18 @@ class _Reader:
         """Return the readable text of inline Markdown at ``line``, and collect its references and labels."""
         text, references, labels = inline_text(content, line, self._env, self.mdx)
         if len(content) > MAX_INLINE:
-            self.notes.append(f"line {line}: {len(content)} characters without a break, inline markup kept")
+            self.notes.append(
+                f"line {line}: inline markup was not read, because {len(content)} characters have no break"
+            )
         self.references.extend(references)
         self.labels.extend(labels)
         return "\n".join(each.strip() for each in text.split("\n"))
 
     def add_heading(self, level: int, content: str, lines: range, targets: Sequence[Label]) -> None:
-        """Start a section. ``lines`` are the heading's own lines, ``targets`` the labels above it."""
+        """Add a heading.
+
+        ``lines`` are the lines of the heading, and ``targets`` the labels above the heading.
+        """
         content, explicit = _without_explicit_ids(content)
         title = " ".join(self.inline(content, lines.start).split())
         slug = self._slug(title)
@@ -188,7 +196,7 @@ class _Reader:
 
 
 class _Walk:
-    """One pass over block tokens; line 0 of the tokens is line ``first_line`` of the file."""
+    """One pass over block tokens. Line 0 of the tokens is line ``first_line`` of the file."""
 
     def __init__(self, reader: _Reader, first_line: int, nesting: int) -> None:
         self.reader = reader
@@ -257,7 +265,7 @@ class _Walk:
         assert token.map is not None
         reader, lines = self.reader, token.content.split("\n")[:-1]
         if token.map[1] - token.map[0] < len(lines) + 2:
-            reader.notes.append(f"line {line}: the code fence is never closed")
+            reader.notes.append(f"line {line}: the code fence that starts here is never closed")
         directive = _DIRECTIVE.fullmatch(token.info.strip())
         name, argument = directive.groups() if directive else ("", "")
         if name not in _PROSE_DIRECTIVES | {"toctree"} or self.nesting == _MAX_DIRECTIVE_NESTING:
@@ -286,7 +294,7 @@ class _Walk:
 
 
 def _without_explicit_ids(content: str) -> tuple[str, list[str]]:
-    """Split the ``{#id}`` and ``{/* #id */}`` off the end of a heading. Returns the rest and the ids."""
+    """Split ``{#id}`` and ``{/* #id */}`` off the end of a heading, and return the rest and the ids."""
     ids: list[str] = []
     kept = end = len(content)
     while True:
@@ -301,6 +309,6 @@ def _without_explicit_ids(content: str) -> tuple[str, list[str]]:
 
 
 def _without_markers(line: str) -> str:
-    """The line without its leading quote and list markers."""
+    """Return the line without the quote and list markers at its start."""
     match = _CONTAINER_MARKERS.match(line)
     return line[match.end() :] if match else line

@@ -1,13 +1,13 @@
 """The Markdown grammar: CommonMark plus the extensions that most documentation generators share.
 
 1. Tables, strikethrough, footnotes and ``!!! note`` admonitions are parsed by markdown-it and its plugins.
-2. A line with a ``:::`` fence (admonitions, directives) or a ``(label)=`` target becomes one ``marker``
-   token. The text between two fences is parsed as Markdown.
-3. In MDX there is no indented code and there are no HTML blocks, so the text inside a component is parsed
-   as Markdown. ``import`` and ``export`` blocks, ``{/* comments */}`` and HTML comments become markers. In
-   plain Markdown only components (``<CamelCase>``) are treated this way. A tag that fills several whole
-   lines becomes a marker.
-4. A code span keeps its line breaks, so that the lines of the text match the lines of the file.
+2. A line with a ``:::`` fence (of an admonition or directive) or with a ``(label)=`` target becomes one token
+   of the type ``marker``. The text between two fences is parsed as Markdown.
+3. In MDX, indented code and HTML blocks are turned off, so the text inside a component is parsed as Markdown.
+   ``import`` and ``export`` blocks, ``{/* comments */}`` and HTML comments become markers. In plain Markdown,
+   only components (``<CamelCase>``) are parsed as in MDX. A tag that fills several whole lines becomes a
+   marker.
+4. Line breaks in a code span are kept, so that the lines of the text match the lines of the file.
 """
 
 from __future__ import annotations
@@ -43,7 +43,7 @@ _REST_OF_LINE = re.compile(r"[^\S\n]*+(?:\n|\Z)")
 
 @cache
 def markdown_parser(mdx: bool) -> MarkdownIt:
-    """A parser for Markdown or MDX. Callers run its block rules and its inline rules separately."""
+    """Return a parser for Markdown or MDX. Callers run the parser's block and inline rules separately."""
     from markdown_it import MarkdownIt
     from markdown_it.rules_block.html_block import html_block
     from markdown_it.rules_inline.backticks import backtick
@@ -98,7 +98,10 @@ def _push_marker(state: StateBlock, start: int, end: int, kind: str, content: st
 
 
 def _colon_fence(state: StateBlock, start: int, end: int, silent: bool) -> bool:
-    """``:::note Title`` with its option lines, or a closing ``:::``; the content is the title."""
+    """Parse ``:::note Title`` with its option lines, or a closing ``:::``.
+
+    The content of the marker is the title or, for a toctree, the entries.
+    """
     line = _line(state, start)
     if not line.startswith(":::") or state.is_code_block(start):
         return False
@@ -125,7 +128,7 @@ def _colon_fence(state: StateBlock, start: int, end: int, silent: bool) -> bool:
 
 
 def _target(state: StateBlock, start: int, end: int, silent: bool) -> bool:
-    """``(label)=``; the content is the label."""
+    """Parse a ``(label)=`` line. The content of the marker is the label."""
     match = _TARGET.fullmatch(_line(state, start))
     if match is None or state.is_code_block(start):
         return False
@@ -135,7 +138,7 @@ def _target(state: StateBlock, start: int, end: int, silent: bool) -> bool:
 
 
 def _component(tag: re.Pattern[str], state: StateBlock, start: int, end: int, silent: bool) -> bool:
-    """A tag that spans several lines and has no text after it. Its last line may be just ``>``."""
+    """Parse a tag that spans several lines and is not followed by text. The last line may be just ``>``."""
     position = state.bMarks[start] + state.tShift[start]
     if not state.src.startswith("<", position) or state.is_code_block(start):
         return False
@@ -151,7 +154,7 @@ def _component(tag: re.Pattern[str], state: StateBlock, start: int, end: int, si
 
 
 def _esm(state: StateBlock, start: int, end: int, silent: bool) -> bool:
-    """``import`` or ``export`` at the left margin, up to the first blank line outside brackets."""
+    """Parse an ``import`` or ``export`` at the left margin, up to the first blank line outside brackets."""
     if state.level or state.sCount[start] or not _ESM.match(_line(state, start)):
         return False
     depth, after, first_blank = 0, start, None
@@ -168,7 +171,7 @@ def _esm(state: StateBlock, start: int, end: int, silent: bool) -> bool:
 
 
 def _comment(state: StateBlock, start: int, end: int, silent: bool) -> bool:
-    """``{/* ... */}`` or ``<!-- ... -->`` that starts a line and has nothing after it."""
+    """Parse a ``{/* ... */}`` or ``<!-- ... -->`` that starts a line and is not followed by text."""
     opening = _line(state, start)[:4]
     closing = "-->" if opening == "<!--" else "*/}" if opening.startswith("{/*") else ""
     if not closing or silent:
@@ -177,7 +180,7 @@ def _comment(state: StateBlock, start: int, end: int, silent: bool) -> bool:
     found: dict[tuple[str, str], tuple[int, bool]] = state.env.setdefault("comment ends", {})
     close, alone = found.get((closing, state.src), (0, False))
     if 0 <= close < position or (closing, state.src) not in found:
-        # Otherwise reuse the last search: searching again for each comment takes quadratic time.
+        # Otherwise reuse the last search, because a search for each comment would take quadratic time.
         close = state.src.find(closing, position)
         alone = close >= 0 and _REST_OF_LINE.match(state.src, close + 3) is not None
         found[closing, state.src] = close, alone

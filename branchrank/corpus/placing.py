@@ -1,13 +1,14 @@
-"""Find where in a corpus a text occurs that another program extracted from it.
+"""Find the lines of a corpus from which another program extracted a text.
 
-1. A document is named by a path: relative to the corpus, absolute, or with leading folders that the corpus
-   does not have. Of several paths, the first that names a document is used.
-2. Given line numbers are used if those lines contain the text (both normalised), or if there is no text.
-3. Otherwise the text is searched for: in its document, or, if no document is named, in the whole corpus,
-   where it must occur exactly once. If it occurs several times in a document, the occurrence nearest to the
-   given lines is used. Without given lines, the search continues after the previous text of that document
-   and takes the first occurrence that is still free, because programs split documents in order.
-4. A text that is not found keeps the given lines, marked unconfirmed, if the document has these lines.
+1. A passage names its document by paths, which can be relative to the corpus, absolute, or with leading
+   folders that the corpus does not have. The first path that matches a document is used.
+2. If the passage has line numbers, they are used if the passage has no text or these lines contain the text
+   (after normalising both).
+3. Otherwise the text is searched in the document or, if no document is named, in the whole corpus, in which
+   the text must occur exactly once. If a document contains the text several times, the occurrence nearest to
+   the given lines is used. Without given lines, the search continues after the previous text of the document
+   and prefers an occurrence that no other text has, because programs split documents in order.
+4. If the text is not found, the given lines are used and marked as unconfirmed, if the document has them.
 """
 
 from __future__ import annotations
@@ -25,12 +26,16 @@ from branchrank.safe_open import read_beneath
 
 _PATHS = ("file_path", "path", "source")
 _TEXTS = ("text", "page_content", "content", "document")
-#: How the lines of a text were determined: given and checked, found by searching, or given but not found.
+#: How the lines of a text were determined (given and confirmed, found by a search, given but unconfirmed).
 Evidence = Literal["lines", "anchored", "unconfirmed"]
 
 
 class Passage(Record, frozen=True, kw_only=True):
-    """A text with its claimed location; ``paths`` are possible paths of its document, the best first."""
+    """A text from another program, with its location according to that program.
+
+    ``paths`` are possible paths of the document, the most reliable first. ``lines`` are the first and the
+    last line.
+    """
 
     text: str
     paths: tuple[str, ...] = ()
@@ -38,13 +43,16 @@ class Passage(Record, frozen=True, kw_only=True):
 
 
 def opened_up(fields: Mapping[str, Any]) -> dict[str, Any]:
-    """The fields of an object merged with those of its ``metadata``; the object's own fields win."""
+    """Return the fields of an object together with the fields of its ``metadata``.
+
+    If both have a field of the same name, the object's own field is returned.
+    """
     metadata = fields.get("metadata")
     return {**(metadata if isinstance(metadata, Mapping) else {}), **fields}
 
 
 def passage_of(fields: Mapping[str, Any]) -> Passage:
-    """The text and the claimed location in an object, under the field names that splitters commonly use."""
+    """Return the passage in an object, which can use any of the common field names of text splitters."""
     first, last = (
         next((value for name in names if isinstance(value := fields.get(name), int)), None)
         for names in (("line_start", "start_line"), ("line_end", "end_line"))
@@ -57,7 +65,7 @@ def passage_of(fields: Mapping[str, Any]) -> Passage:
 
 
 def string_of(fields: Mapping[str, Any], name: str) -> str:
-    """The value of a string field; empty if the field is missing or is not a string."""
+    """Return the value of a string field; empty if the field is missing or is not a string."""
     value = fields.get(name)
     return value if isinstance(value, str) else ""
 
@@ -70,7 +78,7 @@ class Place(NamedTuple):
 
 
 class Places:
-    """Finds texts in the documents ``sources`` below ``root``. All documents are read up front."""
+    """Finds texts in the documents ``sources`` below ``root``. The constructor reads all documents."""
 
     def __init__(self, root: Path, sources: Iterable[str]) -> None:
         self._root = root.resolve()
@@ -83,11 +91,11 @@ class Places:
         self._normalised = cache(lambda source: NormalisedLines.of(self._lines[source]))
 
     def source(self, paths: Sequence[str]) -> str:
-        """The document that the first usable path names; empty if no path names a document."""
+        """Return the document of the first path that matches one; empty if no path matches a document."""
         return next((source for path in paths if (source := self._source(path))), "")
 
     def place(self, passage: Passage) -> Place | str:
-        """Return the place of a text, or a message that says why it could not be determined."""
+        """Return the place of a passage, or a message with the reason why the place is unknown."""
         place = self._place(passage)
         if isinstance(place, Place):
             self._taken.add(place.span)
@@ -103,7 +111,7 @@ class Places:
             if text in normalise("\n".join(self._lines[source][lines[0] - 1 : lines[1]])):
                 return Place(given, "lines")
         if not text:
-            return "it has neither text nor lines of a document"
+            return "it has no text and no lines of a document"
         found = self._anchored(text, source, lines)
         if isinstance(found, Span):
             return Place(found, "anchored")
@@ -128,9 +136,9 @@ class Places:
             for first, last in self._normalised(each).quoted(text)
         ]
         if not spans:
-            return f"its text is not in {source or 'the corpus'}"
+            return f"its text does not occur in {source or 'the corpus'}"
         if not source and len(spans) > 1:
-            return f"no document is named, and its text is at {len(spans)} places"
+            return f"it names no document, and its text occurs {len(spans)} times in the corpus"
         if lines is not None:
             start = lines[0]
             return min(spans, key=lambda span: (abs(span.line_start - start), span.line_start))

@@ -1,4 +1,4 @@
-"""Parse one file's bytes into a :class:`Document` with the reader for its suffix."""
+"""Parse the bytes of one file into a :class:`Document`, with the reader for the file's suffix."""
 
 from __future__ import annotations
 
@@ -11,17 +11,15 @@ SUFFIXES = (*RST_SUFFIXES, *MARKDOWN_SUFFIXES, ENTRY_SUFFIX)
 
 
 def is_document(source: str) -> bool:
-    """Whether a reader exists for a file of this name."""
+    """Return whether BranchRank has a reader for the suffix of ``source``."""
     return source.lower().endswith(SUFFIXES)
 
 
 def read_document(source: str, content: bytes) -> Document:
-    """Read the file ``source`` (relative to its corpus, with ``/``), whatever it contains.
+    """Parse ``content``, the bytes of the file ``source`` (a path relative to the corpus, with ``/``).
 
-    Malformed markup is read as plainer text, with a note in the document; it never raises an exception.
-
-    Raises:
-        CorpusError: there is no reader for the suffix.
+    Malformed markup never raises an exception. It is read as plain text, with a note in the document. Raises
+    :class:`CorpusError` if there is no reader for the suffix of ``source``.
     """
     name = source.lower()
     if name.endswith(RST_SUFFIXES):
@@ -37,6 +35,6 @@ def read_document(source: str, content: bytes) -> Document:
 
         return read_entry(source, content)
     raise CorpusError(
-        f"no reader for {source!r}; there are readers for {', '.join(SUFFIXES)}",
-        remedy="leave the file out, or rename it",
+        f"cannot read the document {source!r}: its suffix is none of {', '.join(SUFFIXES)}",
+        remedy="convert the file to Markdown, and give it the suffix .md",
     )

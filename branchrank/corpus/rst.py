@@ -1,10 +1,10 @@
 """The reader of reStructuredText.
 
-1. The bytes are decoded and split into lines.
-2. The scanner finds headings and blocks with exact lines, docutils reads inline markup and tables.
-   No directive is run: nothing is included, inserted or executed. An unknown directive or role is read as
-   text.
-3. Headings and blocks become sections.
+1. The bytes of the file are decoded and split into lines.
+2. :mod:`branchrank.corpus.rst_scan` finds the headings and blocks with their exact lines. docutils reads
+   inline markup and tables. Directives are never run, so no other file is included and no code is executed.
+   Unknown directives and roles are read as text.
+3. The headings and blocks become sections.
 """
 
 from __future__ import annotations
@@ -18,10 +18,11 @@ from branchrank.corpus.sections import finish_sections, limit_headings
 
 
 def read_rst(source: str, content: bytes) -> Document:
-    """Read an RST file. Never raises, whatever the file contains.
+    """Read an RST file. No content of the file raises an exception.
 
-    In the result, ``toctree`` holds the entries as written, including globs; ``labels`` holds the internal
-    targets, normalised as RST compares names; ``references`` holds the cross references with explicit text.
+    In the result, ``toctree`` contains the entries as they are written, including patterns; ``labels``
+    contains the internal targets with normalised names; ``references`` contains the cross references with
+    explicit text.
     """
     text, notes = decode(content)
     lines = split_lines(text)

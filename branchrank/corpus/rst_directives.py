@@ -1,7 +1,6 @@
-"""RST's explicit markup: how to read the argument and body of each known directive, and definitions.
+"""Tables of RST directives, and the patterns of RST's explicit markup (lines that start with ``..``).
 
-A directive that is not listed here is read like the text around it: its argument and its body are prose
-with inline markup, and bodies can be nested.
+Of a directive that is not in these tables, the argument and the body are read as prose with inline markup.
 """
 
 from __future__ import annotations
@@ -11,7 +10,7 @@ from collections.abc import Iterator
 
 from branchrank.corpus.rst_inline import normalize_name
 
-#: Directives whose body is code, kept word for word.
+#: Directives with a body of code, which is kept word for word.
 VERBATIM = frozenset(
     [
         "code",
@@ -60,7 +59,7 @@ SILENT = frozenset(
         "toctree",
     ]
 )
-#: Directives whose argument is not visible text: a language, a path or a class name.
+#: Directives whose argument is not visible text, but a language, a path or a class name.
 SILENT_ARGUMENT = frozenset(
     [
         "code",
@@ -94,7 +93,7 @@ READABLE_OPTIONS = frozenset(["alt", "caption", "header", "subtitle", "synopsis"
 #: Names of fields at the top of a file that configure how the page is built.
 PAGE_FIELDS = frozenset(["nocomments", "no-search", "nosearch", "orphan", "tocdepth"])
 
-#: ``_name: uri`` after ``.. ``; groups: quoted name, plain name.
+#: Matches the ``_name:`` of a target after ``.. ``. The groups are the quoted name and the plain name.
 TARGET = re.compile(r"_(?:`([^`]+)`|((?![ _])(?:[^:\\]|\\.)+)|_):(?:\s+|$)")
 _SUBSTITUTION = re.compile(r"\|([^|]+)\|\s+([\w-]+)::\s*(.*)")
 _DIRECTIVE = re.compile(r"((?:[^\W_]|[-._+:](?=[^\W_]))+) ?::(?:\s+|$)")
@@ -102,30 +101,39 @@ _FIELD = re.compile(r":([^\s:`][^:`]*):(?:\s+|$)")
 
 
 def match_directive(text: str) -> tuple[str, str] | None:
-    """Name (in lower case) and first argument line if ``.. text`` starts a directive, else ``None``."""
+    """Return the directive that ``.. text`` starts, else ``None``.
+
+    The result contains the directive's name in lower case and the first line of its argument.
+    """
     match = _DIRECTIVE.match(text)
     return (match[1].lower(), text[match.end() :].strip()) if match else None
 
 
 def match_field(text: str) -> tuple[str, str] | None:
-    """Name and first body line if the text starts with a field, else ``None``."""
+    """Return the name and the first body line of the field that ``text`` starts with, else ``None``."""
     match = _FIELD.match(text)
     return (match[1], text[match.end() :]) if match else None
 
 
 def match_option(line: str) -> tuple[str, str] | None:
-    """Name and first value line if the line is a directive's option (a field with a one-word name)."""
+    """Return the name and the first value line if ``line`` is an option of a directive, else ``None``.
+
+    An option is a field with a name of one word.
+    """
     field = match_field(line.strip())
     return field if field and " " not in field[0] else None
 
 
 def base_name(name: str) -> str:
-    """The name without its domain: ``rst:directive`` is ``directive``."""
+    """Return the name without its domain, for example ``directive`` for ``rst:directive``."""
     return name.rpartition(":")[2]
 
 
 def definitions(lines: list[str]) -> tuple[dict[str, str], dict[str, str]]:
-    """The texts of a file's ``|name| replace::`` definitions and the URIs of its named targets, by name."""
+    """Return the texts of the ``|name| replace::`` definitions in a file and the URIs of its named targets.
+
+    Both are dictionaries with normalised names as keys.
+    """
     substitutions: dict[str, str] = {}
     targets: dict[str, str] = {}
     for content in _explicit_contents(lines):
@@ -148,7 +156,7 @@ def _explicit_contents(lines: list[str]) -> Iterator[str]:
 
 
 def split_entry(entry: str) -> tuple[str, str] | None:
-    """Title and target of the toctree entry ``title <target>``; ``None`` for any other entry."""
+    """Return the title and the target of a toctree entry ``title <target>``; ``None`` for other entries."""
     title, _, target = entry[:-1].rpartition("<") if entry.endswith(">") else ("", "", "")
     if not title.strip() or not target or ">" in target:
         return None

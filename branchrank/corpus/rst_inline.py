@@ -1,14 +1,15 @@
 """Convert inline RST to readable text with docutils' inline parser.
 
 1. A paragraph without markup characters is returned unchanged.
-2. Otherwise docutils finds the markup. Every role is read the same way, whichever project defines it: the
-   ``text`` of ``text <target>``, else the whole content. Unfinished markup is kept as it is written.
+2. In other paragraphs, docutils finds the markup. The readable text of a role with the content ``text
+   <target>`` is ``text``, and that of any other role is the whole content. Unfinished markup is kept as it is
+   written.
 3. Every line break of the source is kept, so that the n-th line of the text is the readable text of the
    n-th line of the source.
 
-docutils takes quadratic time in the length of a paragraph, so a long paragraph is parsed in parts. The text
-that substitutions add to a file is limited by the size of the file; past the limit, ``|name|`` is replaced
-by its name.
+The time of docutils is quadratic in the length of a paragraph, so long paragraphs are parsed in parts. The
+text that substitutions add to a file is limited by the size of the file. Past this limit, ``|name|`` is
+replaced by its name.
 """
 
 from __future__ import annotations
@@ -28,10 +29,10 @@ from docutils.utils import new_document, unescape
 from branchrank.corpus.document import Reference
 
 _MARKUP = re.compile(r"[`*|\\]|_(?!\w)")
-#: An escaped letter, as docutils marks it: usually a path or namespace with unescaped backslashes.
+#: Matches an escaped letter as docutils marks it, usually from a path or namespace with backslashes.
 _ESCAPED_WORD = re.compile(r"\x00(\w)")
 _EXTERNAL = re.compile(r"[a-zA-Z][a-zA-Z0-9+.-]*:|//")
-#: Roles whose content is code: in these, ``a <b>`` is not read as a title and a target.
+#: Roles with code as content, in which ``a <b>`` is not read as a title and a target.
 _LITERAL_ROLES = frozenset(["code", "literal", "math", "samp", "kbd", "command", "regexp", "raw", "file"])
 _PART_CHARACTERS = 2000
 
@@ -48,11 +49,11 @@ _PATTERNS = _BASE.patterns  # docutils compiles the patterns from the attributes
 
 
 class InlineReader:
-    """Reads the inline markup of one file and collects its cross references.
+    """Reads the inline markup of one file and collects the cross references.
 
-    ``substitutions`` maps the names of ``|name|`` to their text, ``targets`` the names of
-    ```name`_`` to their URIs; both keyed by :func:`normalize_name`. Substitutions add at most ``growth``
-    characters.
+    ``substitutions`` maps the names of ``|name|`` to their texts, and ``targets`` maps the names of
+    ```name`_`` to their URIs. The keys of both are normalised by :func:`normalize_name`. Substitutions add at
+    most ``growth`` characters to the file.
     """
 
     def __init__(
@@ -77,7 +78,7 @@ class InlineReader:
         self.references: list[Reference] = []
 
     def read(self, text: str, line: int) -> str:
-        """The readable text of ``text``, which starts at ``line``; it has as many line breaks as ``text``."""
+        """Return the readable text of ``text``, which starts at ``line``, with the same line breaks."""
         if not _MARKUP.search(text):
             return text
         results: list[str] = []
@@ -133,7 +134,7 @@ class InlineReader:
 
 
 class _Inliner(Inliner):
-    """docutils' inline parser with generic roles, but without the search for URIs and the bookkeeping."""
+    """docutils' inline parser with generic roles, but without the search for URIs."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -172,12 +173,15 @@ class _Inliner(Inliner):
 
 
 def normalize_name(name: str) -> str:
-    """A reference name in the form in which RST compares names."""
+    """Return a reference name in lower case with single spaces, because RST compares names in this form."""
     return " ".join(name.lower().split())
 
 
 def _split_title(content: str) -> tuple[str, str]:
-    """Split ``title <target>``; for other content, the result is the content (without ``~``) and ``""``."""
+    """Split ``title <target>`` into title and target.
+
+    For other content, return the content without a leading ``~`` or ``!``, and an empty target.
+    """
     if content.endswith(">"):
         title, opened, target = content[:-1].rpartition("<")
         if opened and title.strip():
@@ -192,7 +196,7 @@ def _source(node: nodes.Node) -> str:
 
 
 def _parts(text: str) -> Iterator[str]:
-    """Split the text into parts of bounded length, after a line break or a space if possible."""
+    """Split a text into parts of limited length, after a line break or a space if possible."""
     start = 0
     while len(text) - start > _PART_CHARACTERS:
         limit = start + _PART_CHARACTERS

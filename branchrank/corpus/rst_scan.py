@@ -1,16 +1,16 @@
 """Find RST's block structure in its raw lines, so that every span is exact.
 
-1. One pass over the lines, without recursion. The line, its indentation and its neighbours decide what
-   starts there (a heading, a list item, a directive, a literal block, a table, a paragraph, ...), following
-   docutils' specification. Bodies of directives and list items nest by indentation alone, so the nesting
-   depth is not limited, and a construct that is never closed ends where its lines end.
-2. Each construct produces blocks of readable text: paragraphs through the inline reader, code word for
-   word, tables row by row. Comments, targets, options and other markup produce no text.
-3. Internal targets directly above a heading belong to it. So do directives without a body whose argument
-   is part of the title, and invisible markup between them.
+1. The scanner makes one pass over the lines, without recursion. A line, its indentation and the lines next to
+   it determine the construct that starts there (a heading, a list item, a directive, a literal block, a
+   table, a paragraph, ...), as in docutils' specification. The bodies of directives and list items nest by
+   indentation, so the nesting depth is not limited. A construct that is never closed ends with its last line.
+2. Each construct produces blocks of readable text. The inline reader reads paragraphs, code is kept word for
+   word, and tables are read row by row. Comments, targets, options and other markup produce no text.
+3. Internal targets directly above a heading belong to the heading. The same is true for invisible markup
+   there, and for directives that have no body and an argument that is part of the title.
 
-docutils' own block parser is not used: it drops malformed markup, loses line numbers in nested bodies, and
-is limited by Python's recursion depth. The tests compare the headings that both parsers find.
+docutils' block parser is not used, because it drops malformed markup, loses line numbers in nested bodies,
+and is limited by Python's recursion depth. The tests compare the headings that the two parsers find.
 """
 
 from __future__ import annotations
@@ -47,9 +47,9 @@ _GRID_TOP = re.compile(r"\+-[-+]+-\+ *$")
 _SIMPLE_TOP = re.compile(r"=+(?: +=+)+ *$")
 _SIMPLE_BORDER = re.compile(r"=[ =]*+$")
 _FOOTNOTE = re.compile(r"\[(?:\d+|#[\w.+:-]*|\*|[^\W_][\w.+:-]*)\](?:\s+|$)")
-#: Characters that substitutions may add to any file, even to a very short one.
+#: The number of characters that substitutions may add to any file, even a very short file.
 _FREE_GROWTH = 10_000
-#: The most anchors that are kept until a heading below them is found.
+#: The largest number of anchors that can wait for the heading below them.
 _MAX_PENDING = 100
 
 
@@ -58,19 +58,19 @@ def _block(kind: BlockKind, text: str, line_start: int, line_end: int) -> Block:
 
 
 class _Anchor(NamedTuple):
-    """A label, or a directive's argument as a block, that may belong to the heading below it."""
+    """A label, or the argument of a directive as a block, that may belong to the next heading."""
 
     line: int
     label: str
     block: Block | None
 
     def foreign_to(self, title: str) -> bool:
-        """Whether the anchor has text that is missing from ``title``, which is in lower case."""
+        """Return whether the anchor has text that does not occur in ``title``, which is in lower case."""
         return self.block is not None and self.block.text.lower() not in title
 
 
 class Scanner:
-    """One pass over the lines of a file; :meth:`scan` fills the public lists, in line order."""
+    """One pass over the lines of a file. :meth:`scan` fills the public lists in line order."""
 
     def __init__(self, source: str, lines: list[str]) -> None:
         self.lines = [line.expandtabs(8).rstrip() if "\t" in line else line.rstrip() for line in lines]
@@ -97,7 +97,7 @@ class Scanner:
                 position += 1
         self._settle(len(self._pending))
 
-    # -- the constructs that can start at a line; each method returns the position after the construct
+    # -- The constructs that can start at a line. Each method returns the position after the construct.
 
     def _construct(self, at: int) -> int:
         line = self.lines[at]
@@ -126,7 +126,7 @@ class Scanner:
         return self._paragraph(at, marker + text, column, "list" if marker else "prose")
 
     def _list_marker(self, at: int, column: int) -> tuple[str, int]:
-        """The bullets and enumerators at the start of the line, and the column of the content."""
+        """Return the bullets and enumerators at the start of a line, and the column of the content."""
         line = self.lines[at]
         start = column
         deepest = self._indent(at + 1) if self._line(at + 1) else len(line)
@@ -140,14 +140,14 @@ class Scanner:
         return line[start:column], column
 
     def _begins_item(self, at: int) -> bool:
-        """Whether the line begins with an enumerator; the result for the last line is cached."""
+        """Return whether a line begins with an enumerator. The most recent result is cached."""
         if self._item_line != at:
             self._item_line = at
             self._item_begins = bool(_ENUMERATOR.match(self._line(at), self._indent(at)))
         return self._item_begins
 
     def _heading(self, at: int) -> int:
-        """Read a heading (a title with an underline) at ``at``; returns 0 if there is no heading."""
+        """Read the heading at the line ``at``, and return the position after it; 0 if there is no heading."""
         first, second, third = self.lines[at], self._line(at + 1), self._line(at + 2)
         if _RULE.match(first):
             title = second.strip()
@@ -180,7 +180,7 @@ class Scanner:
         return last + 1
 
     def _table(self, at: int, column: int) -> int:
-        """Read a grid or simple table at ``at``; returns 0 if there is no table."""
+        """Read the table at the line ``at``, and return the position after it; 0 if there is no table."""
         text = self.lines[at][column:]
         if _GRID_TOP.match(text):
             end = at + 1
@@ -213,7 +213,7 @@ class Scanner:
         return 0
 
     def _field(self, at: int, column: int, marker: str) -> int:
-        """Read a field of a field list at ``at``; returns 0 if there is no field."""
+        """Read the field at the line ``at``, and return the position after it; 0 if there is no field."""
         field = match_field(self.lines[at][column:])
         if field is None:
             return 0
@@ -223,7 +223,10 @@ class Scanner:
         return self._paragraph(at, f"{marker}{name}: {body}", self._hanging(at, column), "prose")
 
     def _paragraph(self, at: int, first: str, column: int, kind: BlockKind, stop: int | None = None) -> int:
-        """Read a paragraph with the first line ``first``; its other lines begin at ``column``."""
+        """Read a paragraph with the first line ``first``.
+
+        The other lines of the paragraph begin at ``column``.
+        """
         end = at + 1
         limit = len(self.lines) if stop is None else stop
         while end < limit and self.lines[end] and self._indent(end) == column:
@@ -240,7 +243,10 @@ class Scanner:
         return self._literal(end, column) if literal else end
 
     def _literal(self, at: int, column: int) -> int:
-        """Read the literal block after ``::``: indented lines, or lines quoted by one character."""
+        """Read the literal block after ``::``, which consists of indented lines or of quoted lines.
+
+        Quoted lines begin with the same punctuation character.
+        """
         start = self._skip_blank(at)
         if start == len(self.lines):
             return start
@@ -254,7 +260,7 @@ class Scanner:
                 end += 1
         return self._code(start, end, column) if end > start else start
 
-    # -- explicit markup: constructs that begin with ``..``
+    # -- Explicit markup, which begins with ``..``.
 
     def _explicit(self, at: int, column: int, marker: str) -> int:
         content = self.lines[at][column + 2 :].strip()
@@ -304,7 +310,7 @@ class Scanner:
         return self._options(options, head_end) if end == options else end
 
     def _options(self, position: int, end: int) -> int:
-        """Read the options between ``position`` and ``end``; only a few of them are visible text."""
+        """Read the options of a directive between ``position`` and ``end``. Few options are visible text."""
         while position < end and (option := match_option(self.lines[position])):
             following = self._after_adjacent(position, self._indent(position))
             if option[0] in READABLE_OPTIONS:
@@ -315,7 +321,7 @@ class Scanner:
         return position
 
     def _read_toctree(self, at: int, end: int, options: int) -> None:
-        """Add the entries to the toctree; an entry's explicit title is added as text."""
+        """Add the entries of a toctree directive to ``toctree``, and explicit titles of entries as text."""
         in_options = options < end
         for position in range(at + 1, end):
             entry = self.lines[position].strip()
@@ -344,12 +350,12 @@ class Scanner:
         del self._pending[:count]
 
     def _is_anchor(self, at: int, column: int) -> bool:
-        """Whether a directive at column 0 that ends before ``at`` has no body."""
+        """Return whether a directive that ends before the line ``at`` starts at column 0 and has no body."""
         following = self._line(self._skip_blank(at))
         return column == 0 and not following.startswith(" ")
 
     def _code(self, start: int, end: int, column: int) -> int:
-        """Add lines ``start..end`` word for word, without their common indentation beyond ``column``."""
+        """Add the lines ``start`` to ``end - 1`` as code, without their common indentation."""
         first = self._skip_blank(start)
         last = end
         while last > first and not self.lines[last - 1]:
@@ -374,18 +380,18 @@ class Scanner:
         return position
 
     def _hanging(self, at: int, column: int) -> int:
-        """The column at which the lines after the first begin, for a construct at ``column``."""
+        """Return the column at which the second and later lines of a construct at ``column`` begin."""
         return max(self._indent(at + 1), column + 1) if self._line(at + 1) else column + 1
 
     def _after_adjacent(self, at: int, column: int) -> int:
-        """The position after the lines that directly follow ``at`` and are indented beyond ``column``."""
+        """Return the position after the lines that directly follow ``at`` and start beyond ``column``."""
         end = at + 1
         while self._line(end) and self._indent(end) > column:
             end += 1
         return end
 
     def _after_indented(self, at: int, column: int) -> int:
-        """The position after the lines from ``at`` on that are blank or indented beyond ``column``."""
+        """Return the position after the lines from ``at`` that are blank or start beyond ``column``."""
         end = at
         for position in range(at, len(self.lines)):
             line = self.lines[position]

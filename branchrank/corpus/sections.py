@@ -1,15 +1,17 @@
 """Turn a flat list of headings and blocks into the sections of a document.
 
-1. Headings nest by level: a heading's parent is the nearest earlier heading of a smaller level, so
-   skipped levels (``#`` then ``###``) do not matter.
-2. A single top heading is the page's title: it becomes part of the file's section, with its labels.
-3. A section's own span runs from its heading's first line to the line before the next heading; the
-   file's own span starts at line 1 (and is empty, ``own_line_end == 0``, if the first of several top
-   headings is on line 1). So the own spans partition the lines of the file.
-4. An id is the source and the path of slugs; a sibling that repeats a slug gets ``~2``, ``~3``, ...
-5. Each block is added to the section that contains its lines; a heading becomes a separate block.
-6. The size that sections add to the text (ids, breadcrumbs, records) is limited by the size of the file;
-   headings past the limit are read as text.
+1. The parent of a heading is the nearest earlier heading of a smaller level, so skipped levels (``#`` then
+   ``###``) do not matter.
+2. A single top heading is the title of the page. This heading and its labels become part of the file's
+   section.
+3. The own span of a section runs from the first line of the section's heading to the line before the next
+   heading. The own span of the file starts at line 1. (If the first of several top headings is on line 1, the
+   file's own span is empty, and ``own_line_end`` is 0.) Every line of the file is in exactly one own span.
+4. The id of a section is the source and the slugs of the headings from the top to the section. A sibling that
+   repeats a slug gets ``~2``, ``~3``, ...
+5. Each block is added to the section that contains the block's lines. Headings become separate blocks.
+6. The number of bytes that sections add to the index (ids, breadcrumbs, records) is limited by the size of
+   the file. Headings past this limit are read as text.
 """
 
 from __future__ import annotations
@@ -25,11 +27,10 @@ from branchrank.corpus.document import Block, Document, Section
 from branchrank.records import BREADCRUMB_SEPARATOR
 
 _MAX_SLUG = 80
-#: Bytes that sections may add to nodes and chunks: for each byte of the file, and for a file of any size.
+#: Limits of the bytes that sections add to nodes and chunks, per byte of the file and for any file.
 _MAX_GROWTH = 64
 _FREE_GROWTH = 16_384
-#: Bytes that a section adds for keys and numbers, besides its id (in a node, its parent and a chunk) and
-#: its breadcrumb.
+#: The bytes that a section adds for keys and numbers, besides its id and its breadcrumb.
 _SECTION_BYTES = 500
 _IDS_PER_SECTION = 6
 
@@ -37,9 +38,9 @@ _IDS_PER_SECTION = 6
 class Heading(NamedTuple):
     """A heading in a file.
 
-    ``level`` is 1 or more; 1 is the top. ``line_start`` is the heading's first line, including labels
-    and an overline above the title, and ``line_end`` its last, including an underline. ``title`` is readable
-    text.
+    ``level`` is 1 for a top heading and larger for the headings below. ``line_start`` is the first line of
+    the heading, including labels and an overline above the title, and ``line_end`` is the last line,
+    including an underline. ``title`` is readable text.
     """
 
     level: int
@@ -50,13 +51,20 @@ class Heading(NamedTuple):
 
 
 def slug(title: str) -> str:
-    """The title in lower case: its runs of letters, digits and ``_`` (in any script), joined by ``-``."""
+    """Return the words of a title in lower case, joined by ``-``.
+
+    Words are runs of letters, digits and ``_`` in any script.
+    """
     words = re.findall(r"\w+", title.casefold())
     return "-".join(words)[:_MAX_SLUG].rstrip("-") or "section"
 
 
 def title_from_source(source: str) -> str:
-    """A title for a file without one: the file's name without suffix, or the folder's for an index page."""
+    """Return a title for a file without a title.
+
+    The title is the file's name without its suffix or, for a page named ``index`` or ``README``, the name of
+    the folder.
+    """
     path = PurePosixPath(source)
     name = path.name.split(".")[0] or path.name
     return path.parent.name if name in ("index", "README") and path.parent.name else name
@@ -65,7 +73,7 @@ def title_from_source(source: str) -> str:
 def _named(
     source: str, headings: Sequence[Heading], parent_of: Sequence[int | None]
 ) -> tuple[list[str], list[int]]:
-    """The id and level of every section, the file's first; repeated ids get ``~2``, ``~3``, ..."""
+    """Return the ids and the levels of all sections. A repeated id gets ``~2``, ``~3``, and so on."""
     ids, levels = [source], [0]
     used: Counter[tuple[int, str]] = Counter()
     for position, heading in enumerate(headings, start=1):
@@ -83,11 +91,11 @@ def _named(
 def limit_headings(
     source: str, headings: Sequence[Heading], size: int
 ) -> tuple[Sequence[Heading], list[Block], tuple[str, ...]]:
-    """Return the headings that start sections, the others as blocks of text, and a note if there are others.
+    """Return the headings that start sections, the other headings as blocks of text, and a note about them.
 
-    ``size`` is the size of the file in bytes. The section of a short heading repeats the titles of all
-    headings above it, so the sections of a small file could take hundreds of times its size. No section is
-    added once their ids, breadcrumbs and records would take more than 64 times ``size`` plus 16 KiB.
+    ``size`` is the size of the file in bytes. Each section repeats the titles of all headings above it, so
+    the sections of a small file could take hundreds of times the size of the file. Headings are read as text
+    once the ids, breadcrumbs and records of the sections take more than 64 times ``size`` plus 16 KiB.
     """
     room = _MAX_GROWTH * size + _FREE_GROWTH
     lengths: list[tuple[int, int]] = []
@@ -103,7 +111,10 @@ def limit_headings(
                 for other in headings[index:]
                 if other.title
             ]
-            note = f"line {heading.line_start}: too many headings for the size of the file, read as text"
+            note = (
+                f"line {heading.line_start}: from here on, headings are read as text, "
+                "because the file has too many headings for its size"
+            )
             return headings[:index], rest, (note,)
     return headings, [], ()
 
@@ -116,12 +127,12 @@ def finish_sections(
     line_count: int,
     title: str = "",
 ) -> tuple[Section, ...]:
-    """Return the sections of a document in line order; the first is the file's own section.
+    """Return the sections of a document in line order; the first section is the file's.
 
-    ``headings`` are in line order with distinct starts. ``blocks`` are in line order and disjoint from each
-    other and from the headings' lines; no block crosses a heading. ``title`` is a title from outside the
-    headings (front matter); if it is given, only a single heading of level 1 becomes part of the file's
-    section.
+    ``headings`` are in line order and start on distinct lines. ``blocks`` are in line order. Blocks do not
+    overlap each other or a heading, and no block crosses a heading. ``title`` is the title in the front
+    matter, if there is one; in this case, a single top heading becomes part of the file's section only if its
+    level is 1.
     """
     parents = _parents(headings)
     tops = [index for index, parent in enumerate(parents) if parent is None]
@@ -164,7 +175,7 @@ def finish_sections(
 
 
 def breadcrumbs(document: Document) -> tuple[str, ...]:
-    """The breadcrumb of each section: the titles from the document's title to its own, joined."""
+    """Return the breadcrumb of each section, which joins all titles from the document's to the section's."""
     crumbs: list[str] = []
     for section in document.sections:
         above = "" if section.parent is None else crumbs[section.parent] + BREADCRUMB_SEPARATOR

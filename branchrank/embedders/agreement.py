@@ -1,7 +1,8 @@
-"""Check that vectors stored by another program were made with a named model.
+"""Check whether vectors that another program stored come from a given model.
 
-A seeded sample of the texts is embedded again, and each new vector is compared with the stored one. Stored
-vectors need not have unit length. The text that was embedded for a record may have one of several forms.
+A seeded sample of the texts is embedded again, and each new vector is compared with the stored vector. Stored
+vectors can have any length. The check tries several forms of the embedded text, such as with and without a
+breadcrumb.
 """
 
 from __future__ import annotations
@@ -21,7 +22,11 @@ LEAST_COSINE = 0.999
 
 
 class Agreement(NamedTuple):
-    """The form of the texts that was embedded, the number of texts checked, and the smallest cosine."""
+    """The result of a check.
+
+    ``form`` is the form of the texts that were embedded, ``sampled`` is the number of checked texts, and
+    ``least`` is the smallest cosine similarity between a new vector and a stored vector.
+    """
 
     form: str
     sampled: int
@@ -29,7 +34,7 @@ class Agreement(NamedTuple):
 
 
 def sampled(count: int) -> list[int]:
-    """The sampled row numbers, out of ``count`` rows, in ascending order."""
+    """Return a sample of the row numbers from 0 to ``count - 1``, in ascending order."""
     return sorted(Random(SEED).sample(range(count), min(SAMPLE, count)))  # noqa: S311 - no secret
 
 
@@ -38,23 +43,23 @@ def check_agreement(
 ) -> Agreement:
     """Return the form of the texts for which ``embedder`` reproduces every sampled row of ``vectors``.
 
-    ``vectors`` has shape ``(n, d)``; ``forms`` maps the name of each form to the n texts. If no form matches,
-    raises :class:`ArtifactError` about ``place`` that quotes the text with the smallest cosine in the best
-    form.
+    ``vectors`` has the shape ``(n, d)``, and ``forms`` maps the name of each form to the n texts. ``place``
+    describes the origin of ``vectors`` in messages. Raises :class:`ArtifactError` if no form matches; the
+    message quotes the text with the smallest cosine similarity in the best form.
     """
     identity = embedder.identity
     model = f"{identity.name} {identity.model}".strip()
     if vectors.shape[1] != identity.dimension:
         raise ArtifactError(
-            f"{place} has vectors of {vectors.shape[1]} dimensions, the embedder {model} gives "
-            f"{identity.dimension}",
+            f"{place} has vectors with {vectors.shape[1]} dimensions, but the embedder {model} makes vectors "
+            f"with {identity.dimension} dimensions",
             remedy=remedy,
         )
     rows = sampled(len(vectors))
     stored = vectors[rows].astype(np.float64)
     lengths = np.linalg.norm(stored, axis=1)
     if not np.isfinite(stored).all() or not lengths.all():
-        raise ArtifactError(f"{place} has a vector without a direction", remedy=remedy)
+        raise ArtifactError(f"{place} contains a vector that is zero or not finite", remedy=remedy)
     nearest: Agreement | None = None
     worst = (0, "")
     for form, texts in forms.items():
@@ -69,7 +74,7 @@ def check_agreement(
     assert nearest is not None
     count, text = worst
     raise ArtifactError(
-        f"{place} does not hold the vectors of {model}: {count} of {len(rows)} sampled texts have another "
-        f"vector; the farthest, cosine {nearest.least:.3f}, is {text[:60]!r}",
+        f"the vectors in {place} were not made with {model}: {count} of {len(rows)} sampled texts have a "
+        f"different vector; the largest difference (cosine {nearest.least:.3f}) is at {text[:60]!r}",
         remedy=remedy,
     )

@@ -1,7 +1,7 @@
 """An embedding cache in Redis, which several machines can share.
 
-A value is a checksum of 16 bytes followed by the vector's float32 bytes. A value with a wrong type, length or
-checksum is a miss and is overwritten. Nothing is pickled.
+A value in Redis consists of a checksum of 16 bytes and the float32 bytes of the vector. Pickle is not used. A
+value with a wrong type, length or checksum is a cache miss and is overwritten.
 """
 
 from __future__ import annotations
@@ -23,8 +23,8 @@ _CHECKSUM_BYTES = 16
 class RedisEmbeddingCache:
     """Vectors under ``branchrank:embedding:<key>`` on the Redis server at ``url``.
 
-    The constructor raises what :class:`RedisConnection` raises. Later failures are misses; ``notify`` is
-    called for the first one.
+    The constructor raises the same errors as :class:`RedisConnection`. Later failures are cache misses, and
+    ``notify`` is called for the first failure.
     """
 
     def __init__(self, url: str, *, expiry: int = EXPIRY, notify: Notify | None = None) -> None:
@@ -32,7 +32,7 @@ class RedisEmbeddingCache:
         self._expiry = expiry
 
     def get_many(self, keys: Sequence[str], dimension: int) -> dict[str, Vectors]:
-        """Return the vectors that are in the cache and intact, each float32 of shape ``(dimension,)``."""
+        """Return the intact vectors in the cache by key, each float32 with the shape ``(dimension,)``."""
         found: dict[str, Vectors] = {}
         for start in range(0, len(keys), _KEYS_PER_CALL):
             part = keys[start : start + _KEYS_PER_CALL]
@@ -52,7 +52,9 @@ class RedisEmbeddingCache:
                 content = vector.astype("<f4").tobytes()
                 pipeline.set(_name(key), vector_checksum(key, content) + content, ex=self._expiry)
             for answer in pipeline.execute(raise_on_error=False):
-                if isinstance(answer, Exception):  # the pipeline's own error would contain the value
+                if isinstance(
+                    answer, Exception
+                ):  # The error that the pipeline raises would contain the value.
                     raise answer
 
         self._redis.attempt(store)
@@ -67,7 +69,7 @@ def _name(key: str) -> str:
 
 
 def _vector(key: str, value: Any, dimension: int) -> Vectors | None:
-    """The vector in a value, or ``None`` if the value is not intact."""
+    """Return the vector in a value, or ``None`` if the value is damaged."""
     if not isinstance(value, bytes) or len(value) != _CHECKSUM_BYTES + 4 * dimension:
         return None
     checksum, content = value[:_CHECKSUM_BYTES], value[_CHECKSUM_BYTES:]

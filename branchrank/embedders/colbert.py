@@ -1,17 +1,17 @@
-"""ColBERT checkpoints, by hub name or local folder: projected token vectors for late interaction.
+"""Run ColBERT checkpoints, which compute projected token vectors for late interaction.
 
-1. Three formats are supported. Stanford's has the architecture ``HF_ColBERT``, the projection
-   ``linear.weight`` beside the encoder's weights, and its markers and lengths in ``artifact.metadata``.
-   PyLate's is a sentence-transformers folder with a module ``pylate.models.Dense.Dense``, which
-   sentence-transformers loads with its own class, so PyLate is not imported. The third is the format in
-   which sentence-transformers saves such models.
+1. Three formats of checkpoints are supported. Stanford's format has the architecture ``HF_ColBERT``, the
+   projection ``linear.weight`` in the same file as the encoder's weights, and markers and lengths in
+   ``artifact.metadata``. PyLate's format is a sentence-transformers folder with a module
+   ``pylate.models.Dense.Dense``. sentence-transformers loads this module without importing PyLate. The third
+   format is the folder in which sentence-transformers saves ColBERT models.
 2. The checkpoint defines the markers, the lengths, the ``[MASK]`` tokens that extend a query and the
-   punctuation that is removed from documents. All vectors that ColBERT scores are token vectors here,
-   including those of special tokens and markers.
-3. A ColBERT model is not trained to give one vector per text. The vector of a text is the mean of its token
-   vectors, scaled to unit length. The dot product of two such means is proportional to the mean cosine over
-   all pairs of tokens, whereas MaxSim takes the best match of each query token. It is used for the first
-   stage only.
+   punctuation that is removed from documents. Token vectors here are all vectors that ColBERT compares,
+   including the vectors of special tokens and markers.
+3. A ColBERT model is not trained to compute one vector per text. The vector of a text is therefore the mean
+   of its token vectors, scaled to unit length. The dot product of two of these means is proportional to the
+   mean cosine over all pairs of tokens, but MaxSim uses only the best match of each query token. The mean
+   vectors are therefore used only for the first stage of a search.
 4. Texts are encoded one at a time, as in :mod:`branchrank.embedders.sentence_transformers`.
 """
 
@@ -41,20 +41,23 @@ from branchrank.printable import encodable
 from branchrank.progress import Notify, Progress, no_progress
 from branchrank.records import Record
 
-#: The file with the markers and lengths in Stanford's format.
+#: The name of the file with the markers and lengths in Stanford's format.
 METADATA = "artifact.metadata"
 _MODEL_TYPES = ("ColBERT", "MultiVectorEncoder")
 
 
 class _Config(Record, frozen=True, kw_only=True):
-    """Fields of ``config.json`` or ``config_sentence_transformers.json`` that identify a ColBERT model."""
+    """The fields of a model's JSON files that identify a ColBERT model."""
 
     architectures: tuple[str, ...] | None = None
     model_type: str | None = None
 
 
 def is_colbert(folder: Path) -> bool:
-    """Whether ``folder`` holds a ColBERT checkpoint. Raises :class:`ModelError` for unreadable files."""
+    """Return whether ``folder`` contains a ColBERT checkpoint.
+
+    Raises :class:`ModelError` if a file of the model can't be read.
+    """
     saved = read_json(folder / "config_sentence_transformers.json", _Config, default=_Config())
     return (
         saved.model_type in _MODEL_TYPES
@@ -64,7 +67,7 @@ def is_colbert(folder: Path) -> bool:
 
 
 class ColbertEmbedder:
-    """The ColBERT checkpoint ``model`` at ``revision``, run by :mod:`sentence_transformers` 6.2 or later.
+    """The ColBERT checkpoint ``model`` at ``revision``, run by sentence-transformers 6.2 or later.
 
     Raises :class:`ModelError` if the model is not available, is pickled, or needs its own code.
     """
@@ -92,18 +95,21 @@ class ColbertEmbedder:
         )
 
     def embed_documents(self, texts: Sequence[str], progress: Progress = no_progress) -> Vectors:
-        """One unit row per text: the mean of its token vectors, scaled to unit length."""
+        """Return, for each text, the mean of its token vectors, scaled to unit length."""
         return self.embed_documents_and_tokens(texts, progress).vectors
 
     def embed_query(self, text: str) -> Vectors:
-        """The mean of a query's token vectors, scaled to unit length."""
+        """Return the mean of a query's token vectors, scaled to unit length."""
         row: Vectors = self._unit(self.embed_query_tokens(text).sum(axis=0, keepdims=True))[0]
         return row
 
     def embed_documents_and_tokens(
         self, texts: Sequence[str], progress: Progress = no_progress
     ) -> DocumentVectors:
-        """The unit rows of each text's tokens, without those that the model removes, and their mean."""
+        """Return the unit vectors of each text's tokens, without the tokens that the model removes.
+
+        The vector of each text is the mean of these token vectors, scaled to unit length.
+        """
         vectors = np.empty((len(texts), self.identity.dimension), dtype=np.float32)
         tokens = []
         for number, text in enumerate(texts):
@@ -115,12 +121,12 @@ class ColbertEmbedder:
                     show_progress_bar=False,
                 )
             tokens.append(self._unit(rows))
-            vectors[number] = tokens[-1].sum(axis=0)  # same direction as the mean; 0 if there are no tokens
+            vectors[number] = tokens[-1].sum(axis=0)  # The sum has the same direction as the mean.
             progress("embed", number + 1, len(texts))
         return DocumentVectors(self._unit(vectors), tokens)
 
     def embed_query_tokens(self, text: str) -> Vectors:
-        """The unit rows of a query's tokens, extended with ``[MASK]`` as the checkpoint defines."""
+        """Return the unit vectors of a query's tokens, including the checkpoint's ``[MASK]`` tokens."""
         return self._unit(self._query_rows(text, self.identity.query_prefix))
 
     def _query_rows(self, text: str, prefix: str) -> Vectors:
@@ -141,15 +147,22 @@ def _is_stanford(folder: Path) -> bool:
 
 
 def _check_format(folder: Path) -> None:
-    """Raise :class:`ModelError` if the library would invent the markers or use a random projection."""
+    """Raise :class:`ModelError` if a file with the markers or the projection is missing.
+
+    Without these files, the library would use default markers or a random projection.
+    """
     if not _is_stanford(folder):
         if not modules_of(folder):
-            raise ModelError(f"{folder} lacks modules.json, which names the projection", remedy=REMEDY)
+            raise ModelError(
+                f"the model in {folder} has no modules.json, which describes the projection", remedy=REMEDY
+            )
     elif not (folder / METADATA).is_file():
-        raise ModelError(f"{folder} lacks {METADATA}, which has the model's markers", remedy=REMEDY)
+        raise ModelError(
+            f"the model in {folder} has no {METADATA}, which contains the markers", remedy=REMEDY
+        )
 
 
 def _digest(folder: Path) -> str:
-    """SHA-256 over the names and digests of the weights and of the files that define the token markers."""
+    """Return a SHA-256 over the names and digests of the weights and of the configuration files."""
     files = [path for pattern in ("*.safetensors", "*.json", METADATA) for path in folder.rglob(pattern)]
     return digest_of({path.relative_to(folder).as_posix(): digest_file(path) for path in sorted(files)})

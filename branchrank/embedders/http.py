@@ -1,13 +1,13 @@
-"""Embeddings from a server: one request per batch of texts; every response is checked before it is used.
+"""Embeddings from a server, with one request per batch of texts.
 
-1. A request goes to the configured host and nowhere else: redirects are refused.
-2. A request is retried at most twice: after "too many requests", an overloaded server or a lost connection.
-3. A response must contain one vector per text, all of one dimension, finite and not zero. Anything else is
-   an error that names the endpoint.
+1. Requests go only to the configured host. Redirects are errors.
+2. A request is retried at most twice, after "too many requests", an overloaded server or a lost connection.
+3. A response must contain one vector per text. The vectors must have the same dimension, and must be finite
+   and not zero. Any other response is an error that names the endpoint.
 
-``BRANCHRANK_EMBEDDING_KEY`` is sent only to the host that ``BRANCHRANK_EMBEDDING_KEY_HOST`` or
-``BRANCHRANK_INDEX_EMBEDDING_URL`` names, and ``OPENAI_API_KEY`` only to api.openai.com over HTTPS, so a URL
-in a workspace's file can't obtain a key. No message contains a key.
+``BRANCHRANK_EMBEDDING_KEY`` is sent only to the host in ``BRANCHRANK_EMBEDDING_KEY_HOST`` or
+``BRANCHRANK_INDEX_EMBEDDING_URL``, and ``OPENAI_API_KEY`` only to api.openai.com over HTTPS. A URL in a
+workspace's configuration file therefore can't redirect a key to another host. No message contains a key.
 """
 
 from __future__ import annotations
@@ -49,7 +49,10 @@ _PROBE = "dimension"
 
 
 class Endpoint:
-    """A base URL and the key that may be sent to it. Raises :class:`UsageError` if it is not an HTTP URL."""
+    """The base URL of an embedding server, and the key for it.
+
+    Raises :class:`UsageError` if ``url`` is not an HTTP URL.
+    """
 
     def __init__(self, url: str, *, timeout: float = 120.0) -> None:
         parts = split_url(url)
@@ -57,8 +60,8 @@ class Endpoint:
         self.url = urlunsplit((parts.scheme, netloc, parts.path.rstrip("/"), "", ""))
         if parts.scheme not in ("http", "https") or not parts.hostname or parts.query:
             raise UsageError(
-                f"not the base URL of an embedding endpoint: {url_to_show(url)!r}",
-                remedy="give --embedding-url http://127.0.0.1:8080/v1, or the like, without a query",
+                f"{url_to_show(url)!r} is not the base URL of an embedding endpoint",
+                remedy="use an http or https URL without `?`: --embedding-url http://127.0.0.1:8080/v1",
             )
         self.has_path = bool(parts.path.strip("/"))
         self._timeout = timeout
@@ -73,13 +76,14 @@ class Endpoint:
 
     @property
     def has_key(self) -> bool:
-        """Whether requests are authenticated."""
+        """Whether requests contain a key or a password."""
         return "Authorization" in self._headers
 
     def ask(self, path: str, body: object, answer: type[T], *, remedies: Mapping[int, str]) -> T:
-        """POST ``body`` (``None``: GET) to ``path`` and decode the response.
+        """Send ``body`` to ``path`` with POST, or send a GET request if ``body`` is ``None``.
 
-        ``remedies`` maps an HTTP status to its fix. Raises :class:`ModelError` on every failure.
+        Return the response decoded as ``answer``. ``remedies`` maps an HTTP status to the fix in the error
+        message. Raises :class:`ModelError` if the request fails or the response can't be decoded.
         """
         url = f"{self.url}{path}"
         content = self._content(url, None if body is None else msgspec.json.encode(body), remedies)
@@ -88,11 +92,11 @@ class Endpoint:
         except NOT_JSON as error:
             raise ModelError(
                 f"the response of {url} does not contain embeddings: {error}",
-                remedy="check that --embedding-url names an embedding server",
+                remedy="check that --embedding-url is the URL of an embedding server",
             ) from None
 
     def _content(self, url: str, body: bytes | None, remedies: Mapping[int, str]) -> bytes:
-        """The response body of the first attempt that succeeds."""
+        """Return the body of the first successful response, after up to two retries."""
         for wait in (*RETRY_WAITS, None):
             try:
                 return self._sent(url, body)
@@ -103,7 +107,7 @@ class Endpoint:
                 raise ModelError(
                     f"{url} answered {error.status}: {self._readable(error)}",
                     remedy=remedies.get(error.status)
-                    or _REMEDIES.get(error.status, "look at the server's log"),
+                    or _REMEDIES.get(error.status, "check the log of the embedding server"),
                 ) from None
             except HttpError as error:
                 if isinstance(error, LostConnectionError) and wait is not None:
@@ -113,7 +117,7 @@ class Endpoint:
                     f"no answer from {url}: {error}",
                     remedy="start the embedding server, or correct --embedding-url",
                 ) from None
-        raise AssertionError("the last attempt returns or raises")
+        raise AssertionError("unreachable, because the last attempt returns or raises an error")
 
     def _sent(self, url: str, body: bytes | None) -> bytes:
         if body is None:
@@ -123,24 +127,25 @@ class Endpoint:
         )
 
     def _readable(self, error: StatusError) -> str:
-        """The first line of the server's error message, without keys and control characters."""
+        """Return the server's error message without keys and control characters, at most 300 characters."""
         text = error.body.decode("utf-8", "replace")
         text = Redactor((self._key, self._password))(text)
-        for secret in (self._key, self._password):  # those that are too short for the redactor, too
+        for secret in (self._key, self._password):  # The redactor skips very short keys.
             text = text.replace(secret, "[key]") if secret else text
         shown = "".join(letter if letter.isprintable() else " " for letter in text)
         return shown.strip()[:300] or error.reason
 
 
 class HttpEmbedder(ABC):
-    """The base class of the HTTP routes. The identity is requested from the server on first use."""
+    """The base class of embedders on a server. The first use requests the identity from the server."""
 
     route = ""
 
     def __init__(self, model: str, endpoint: Endpoint) -> None:
         if not model:
             raise UsageError(
-                f"the embedder {self.route!r} needs a model", remedy=f"use --embedder {self.route}:MODEL"
+                f"the embedder {self.route!r} needs the name of a model",
+                remedy=f"use --embedder {self.route}:MODEL",
             )
         self.model = model
         self.endpoint = endpoint
@@ -148,7 +153,10 @@ class HttpEmbedder(ABC):
 
     @cached_property
     def identity(self) -> EmbedderIdentity:
-        """The model's identity according to the server. Raises :class:`ModelError` if it can't be reached."""
+        """The identity of the model on the server.
+
+        Raises :class:`ModelError` if the server does not answer.
+        """
         revision, max_tokens = self.describe()
         return EmbedderIdentity(
             name=self.route,
@@ -161,7 +169,7 @@ class HttpEmbedder(ABC):
         )
 
     def embed_documents(self, texts: Sequence[str], progress: Progress = no_progress) -> Vectors:
-        """One unit row per text, in requests of at most 32 texts."""
+        """Return one row of unit length per text, with requests of at most 32 texts."""
         rows = np.empty((len(texts), self.identity.dimension), dtype=np.float32)
         for start in range(0, len(texts), BATCH):
             batch = texts[start : start + BATCH]
@@ -172,38 +180,38 @@ class HttpEmbedder(ABC):
         return rows
 
     def embed_query(self, text: str) -> Vectors:
-        """The unit vector of a query."""
+        """Return the vector of a query, which has unit length."""
         row: Vectors = self._checked([f"{self.prefixes.query}{text}"])[0]
         return row
 
     @abstractmethod
     def describe(self) -> tuple[str, int]:
-        """The model's revision (empty if unknown) and its limit in tokens."""
+        """Return the revision of the model (empty if unknown) and the model's limit in tokens."""
 
     @abstractmethod
     def vectors(self, texts: Sequence[str]) -> Sequence[Sequence[float]]:
-        """The server's vectors for ``texts``, in their order."""
+        """Return the vectors from the server in the order of ``texts``."""
 
     def _checked(self, texts: Sequence[str]) -> Vectors:
         dimension = self.identity.dimension
         rows = self._request(texts)
         if rows.shape[1] != dimension:
             raise ModelError(
-                f"{self.model} at {self.endpoint.url} returned {rows.shape[1]} dimensions, "
-                f"and {dimension} before",
-                remedy="check which model the server serves",
+                f"{self.model} at {self.endpoint.url} returned vectors with {rows.shape[1]} dimensions, "
+                f"but earlier vectors had {dimension} dimensions",
+                remedy="check which model runs on the embedding server, and run the command again",
             )
         return rows
 
     def _request(self, texts: Sequence[str]) -> Vectors:
-        # Servers reject an empty text, so it is sent as one space.
+        # An empty text is sent as one space, because servers reject empty texts.
         vectors = self.vectors([encodable(text) or " " for text in texts])
         lengths = {len(vector) for vector in vectors}
         if len(vectors) != len(texts) or len(lengths) != 1 or not all(lengths):
             raise ModelError(
                 f"{self.model} at {self.endpoint.url} returned {len(vectors)} vectors of dimensions "
                 f"{sorted(lengths)} for {len(texts)} texts",
-                remedy="check the server's log; the answer is incomplete",
+                remedy="check the log of the embedding server, and run the command again",
             )
         with np.errstate(over="ignore"):
             rows = np.array(vectors, dtype=np.float32)
@@ -220,7 +228,7 @@ _REMEDIES = {
 
 
 def _key_for(host: str, *, https: bool, environment: Mapping[str, str]) -> str:
-    """The key that may be sent to ``host``, or an empty string."""
+    """Return the key for the host ``host``; empty if no key may be sent to it."""
     key = environment.get("BRANCHRANK_EMBEDDING_KEY", "")
     own_host = environment.get("BRANCHRANK_EMBEDDING_KEY_HOST", "").lower()
     named = split_url(environment.get("BRANCHRANK_INDEX_EMBEDDING_URL", "")).hostname
@@ -230,5 +238,5 @@ def _key_for(host: str, *, https: bool, environment: Mapping[str, str]) -> str:
 
 
 def _retry_after(header: str | None, otherwise: float) -> float:
-    """Seconds to wait before the next attempt, at most ten."""
+    """Return the seconds to wait before the next attempt, which are at most ten if the server sets them."""
     return min(float(header), _LONGEST_WAIT) if header and header.isdecimal() else otherwise

@@ -1,10 +1,10 @@
-"""Find the files of a model: in a folder, in the hub's local cache, or by one download from the hub.
+"""Find the files of a model in a folder or in the hub's local cache, or download them from the hub.
 
-1. An existing folder is used directly.
-2. Otherwise the hub's local cache is searched, without a network connection.
-3. Otherwise the model is downloaded. The hub is tried once with a short timeout, so a missing model fails
-   in seconds, not minutes. Only configuration, vocabulary and safetensors files are downloaded: no code, no
-   pickles.
+1. If the name of the model is an existing folder, this folder is used.
+2. Otherwise the local cache of the hub is searched, without a network connection.
+3. If the model is not in the cache, it is downloaded. The hub is tried once with a short timeout, so a
+   missing model fails within seconds. Only configuration, vocabulary and safetensors files are downloaded,
+   but no code and no pickles.
 """
 
 from __future__ import annotations
@@ -14,19 +14,19 @@ from pathlib import Path
 from branchrank.errors import ModelError
 from branchrank.progress import Notify
 
-#: Seconds to wait for a response of the hub.
+#: The seconds to wait for a response of the hub.
 TIMEOUT = 5.0
 _FETCHED = ["*.json", "*.txt", "*.model", "*.safetensors", "artifact.metadata"]
 _REMEDY = (
-    "make the model hub reachable, give a local folder, or choose --embedder all-MiniLM-L6-v2, "
-    "which needs no hub"
+    "check the network, give a local folder, or choose --embedder all-MiniLM-L6-v2, which needs no model hub"
 )
 
 
 def model_folder(model: str, revision: str, notify: Notify) -> Path:
-    """Return the folder of ``model``, a path or a hub name, at ``revision`` (empty: the hub's default).
+    """Return the folder of the model ``model`` (a path or a hub name) at ``revision``.
 
-    ``notify`` is called before a download starts. Raises :class:`ModelError` if the model is not available.
+    If ``revision`` is empty, the default revision on the hub is used. ``notify`` is called before a download.
+    Raises :class:`ModelError` if the model is not available.
     """
     folder = Path(model).expanduser()
     if folder.is_dir():
@@ -48,10 +48,12 @@ def _cached(model: str, revision: str) -> Path | None:
             )
         )
     except HFValidationError as error:
-        raise ModelError(f"{model!r} is not a model's name: {error}", remedy="correct --embedder") from None
+        raise ModelError(
+            f"{model!r} is not a valid name of a model: {error}", remedy="correct --embedder"
+        ) from None
     except OSError:
         return None
-    # After an interrupted download, some files are missing from the folder.
+    # An interrupted download leaves an incomplete folder.
     complete = (folder / "config.json").is_file() and any(folder.rglob("*.safetensors"))
     return folder if complete else None
 
@@ -65,7 +67,7 @@ def _download(model: str, revision: str, notify: Notify) -> Path:
         found = HfApi().model_info(model, revision=revision or None, timeout=TIMEOUT)
         names = [sibling.rfilename for sibling in found.siblings or ()]
         if any(name.endswith(".safetensors") for name in names):
-            # Download by the revision's name, not its hash, so that the cache can find it by that name.
+            # Download by the revision's name, not by its hash, because the cache is searched by name.
             return Path(
                 snapshot_download(
                     model, revision=revision or None, allow_patterns=_FETCHED, etag_timeout=TIMEOUT
@@ -74,9 +76,10 @@ def _download(model: str, revision: str, notify: Notify) -> Path:
     except (RepositoryNotFoundError, RevisionNotFoundError):
         at = f" at revision {revision!r}" if revision else ""
         raise ModelError(f"the hub has no public model {model!r}{at}", remedy=_REMEDY) from None
-    except Exception as error:  # the library raises errors of several HTTP libraries
+    except Exception as error:  # The library raises errors of several HTTP libraries.
         reason = str(error).strip().partition("\n")[0] or type(error).__name__
         raise ModelError(f"the model {model!r} can't be downloaded: {reason}", remedy=_REMEDY) from error
     raise ModelError(
-        f"the model {model!r} has no safetensors weights, and pickled ones are never loaded", remedy=_REMEDY
+        f"the model {model!r} has no safetensors weights, and pickled weights are never loaded",
+        remedy=_REMEDY,
     )

@@ -1,9 +1,11 @@
 """A NomicBert encoder as an ONNX graph (:mod:`branchrank.embedders.onnx_encoder`).
 
-1. Blocks are post-norm: attention, norm, gated MLP, norm, each with a residual. No linear layer has a bias.
-2. Positions are rotary: coordinate ``i`` of a head's first half and of its second half are turned by an
-   angle that grows with the position (Su et al. 2021, in the form without interleaving). Queries and keys are
-   turned together. The attention's factor ``head ** -0.5`` is in the tables of cosines and sines.
+1. Each block consists of attention, a norm, a gated MLP and a second norm (post-norm). Attention and MLP have
+   a residual connection. Linear layers have no bias.
+2. The position embeddings are rotary (Su et al. 2021), without interleaving. Coordinate ``i`` of a head's
+   first half and coordinate ``i`` of its second half are rotated by an angle that grows with the position.
+   Queries and keys are rotated together. The tables of cosines and sines include the factor ``head ** -0.5``
+   of attention.
 """
 
 from __future__ import annotations
@@ -61,7 +63,7 @@ _LAYER = """
   {next} = LayerNormalization<epsilon = {epsilon}>(ns{n}, {w}_norm2_weight, {w}_norm2_bias)
 """
 
-#: The gate functions, by their names in transformers.
+#: The gate functions of the MLP, by their names in transformers.
 _GATES = {
     "silu": """
   share{n} = Sigmoid(gate{n})
@@ -79,9 +81,9 @@ _POOLING = {
 
 
 def nomic_graph(config: Mapping[str, Any], pooling: Pooling, max_tokens: int) -> Graph:
-    """The graph for texts of at most ``max_tokens`` tokens.
+    """Return the graph for texts of at most ``max_tokens`` tokens.
 
-    ``config`` has transformers' field names (:func:`branchrank.embedders.nomic_bert.native_config`).
+    ``config`` is the configuration from :func:`branchrank.embedders.nomic_bert.native_config`.
     """
     size, heads, last = config["hidden_size"], config["num_attention_heads"], config["num_hidden_layers"] - 1
     head = size // heads
@@ -98,7 +100,7 @@ def nomic_graph(config: Mapping[str, Any], pooling: Pooling, max_tokens: int) ->
     )
     frequencies = config["rope_parameters"]["rope_theta"] ** -(np.arange(0, head, 2) / head)
     angles = np.outer(np.arange(max_tokens), frequencies)[:, np.newaxis]
-    scale = head**-0.25  # half of the attention's factor for the query, half for the key
+    scale = head**-0.25  # The product of the query's and the key's factor is ``head ** -0.5``.
     return Graph(
         _HEAD.format(epsilon=epsilon) + "".join(layers) + _POOLING[pooling] + "\n}",
         {

@@ -1,7 +1,8 @@
-"""The embedder ``none``: no model, for an index that supports keyword search only.
+"""The embedder ``none``, for an index that supports only keyword search.
 
-Every chunk gets the same vector of one dimension, so that all indexes have the same layout. Queries can't be
-embedded; a system that needs it is rejected at the start (:func:`branchrank.systems.checks.check_embedder`).
+Every chunk gets the same vector with one dimension, so that all indexes have the same layout. Queries can't
+be embedded. Systems that search vectors are rejected before any query
+(:func:`branchrank.systems.checks.check_embedder`).
 """
 
 from __future__ import annotations
@@ -19,12 +20,12 @@ MAX_TOKENS = 512
 
 
 class NoEmbedder:
-    """An embedder that gives every text the same vector, of one dimension."""
+    """An embedder that returns the same vector, with one dimension, for every text."""
 
     identity = EmbedderIdentity(name=NONE, model=NONE, dimension=1, max_tokens=MAX_TOKENS)
 
     def embed_documents(self, texts: Sequence[str], progress: Progress = no_progress) -> Vectors:
-        """One row ``[1]`` for each text."""
+        """Return one row ``[1]`` for each text."""
         return np.ones((len(texts), 1), dtype=np.float32)
 
     def embed_query(self, text: str) -> Vectors:
@@ -33,8 +34,8 @@ class NoEmbedder:
 
 
 def no_vectors(what: str) -> UsageError:
-    """The error for a vector search in an index without vectors."""
+    """Return the error for a vector search in an index without vectors."""
     return UsageError(
-        f"{what} has no vectors: its embedder is {NONE}",
-        remedy="--embedder all-MiniLM-L6-v2 (or another model), or use keyword search: --predictor bm25",
+        f"{what} has no vectors, because its embedder is {NONE}",
+        remedy="use --embedder all-MiniLM-L6-v2 (or another model), or keyword search: --predictor bm25",
     )

@@ -9,7 +9,7 @@ from branchrank.errors import ModelError
 from branchrank.records import Record
 
 DEFAULT_URL = "https://api.openai.com/v1"
-#: The limit of OpenAI's own models; for other models a smaller, common limit is assumed.
+#: The limit in tokens of OpenAI's models. For other models, a smaller limit is assumed.
 _OPENAI_TOKENS = 8191
 _LEAST_TOKENS = 512
 
@@ -24,7 +24,10 @@ class _Answer(Record, frozen=True, kw_only=True):
 
 
 class OpenAIEmbedder(HttpEmbedder):
-    """``model`` at ``url`` (a base URL such as ``http://127.0.0.1:8080/v1``; empty: OpenAI itself)."""
+    """The embedding model ``model`` at the base URL ``url``, such as ``http://127.0.0.1:8080/v1``.
+
+    If ``url`` is empty, the model runs on OpenAI's server.
+    """
 
     route = "openai"
 
@@ -32,25 +35,25 @@ class OpenAIEmbedder(HttpEmbedder):
         endpoint = Endpoint(url or DEFAULT_URL)
         if not url and not endpoint.has_key:
             raise ModelError(
-                f"the embedder 'openai:{model}' has neither an endpoint nor a key for OpenAI's",
-                remedy="give --embedding-url, or set OPENAI_API_KEY",
+                f"the embedder 'openai:{model}' needs the URL of a server or a key for OpenAI's server",
+                remedy="use --embedding-url, or set OPENAI_API_KEY",
             )
         super().__init__(model, endpoint)
         self._path = "/embeddings" if endpoint.has_path else "/v1/embeddings"
 
     def describe(self) -> tuple[str, int]:
-        """An empty revision, and the limit in tokens for the model's name."""
+        """Return an empty revision, and the limit in tokens that belongs to the name of the model."""
         return "", _OPENAI_TOKENS if self.model.startswith("text-embedding-") else _LEAST_TOKENS
 
     def vectors(self, texts: Sequence[str]) -> Sequence[Sequence[float]]:
-        """The vectors, sorted by the index in each item of the response."""
+        """Return the vectors, sorted by the field ``index`` of the response."""
         body = {"model": self.model, "input": texts, "encoding_format": "float"}
         data = self.endpoint.ask(self._path, body, _Answer, remedies={}).data
         data.sort(key=lambda item: item.index)
         if [item.index for item in data] != list(range(len(texts))):
             raise ModelError(
-                f"{self.model} at {self.endpoint.url} returned vectors for texts "
-                f"{[item.index for item in data][:40]} of {len(texts)}",
-                remedy="check the server's log; the answer is incomplete",
+                f"{self.model} at {self.endpoint.url} returned vectors for the texts with the numbers "
+                f"{[item.index for item in data][:40]} instead of 0 to {len(texts) - 1}",
+                remedy="check the log of the embedding server, and run the command again",
             )
         return [item.embedding for item in data]

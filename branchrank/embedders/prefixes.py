@@ -1,7 +1,8 @@
-"""The prefixes that a model was trained with, for queries and for documents.
+"""The prefixes with which embedding models were trained, for queries and for documents.
 
-A model's own prompts are preferred. These prefixes, published for model families, are used for models without
-prompts, and for models on a server, where the prompts can't be read.
+The prompts in a model's configuration are preferred to the prefixes in this module. The prefixes here were
+published for families of models. They are used for models without prompts, and for models on a server,
+because a server does not return the prompts.
 """
 
 from __future__ import annotations
@@ -11,7 +12,7 @@ from typing import NamedTuple
 
 
 class Prefixes(NamedTuple):
-    """Texts put before a query and before a document, separators included."""
+    """The texts that are put before a query and before a document, including separators."""
 
     query: str = ""
     document: str = ""
@@ -29,7 +30,10 @@ _CONVENTIONS = (
 
 
 def conventional_prefixes(model: str) -> Prefixes:
-    """The published prefixes for a model's name, ignoring owner and tag (``owner/name:tag``); else empty."""
+    """Return the published prefixes for a model, which are empty for an unknown model.
+
+    The owner and the tag in ``model`` (``owner/name:tag``) are ignored.
+    """
     name = model.rstrip("/").rpartition("/")[2].partition(":")[0].lower()
     for pattern, prefixes in _CONVENTIONS:
         if re.fullmatch(pattern, name):

@@ -1,15 +1,16 @@
-"""Any sentence-transformers model, by hub name or local folder.
+"""Run any sentence-transformers model, by hub name or local folder.
 
-1. The folder is checked before anything is loaded: pickled weights, and modules or architectures that need
-   their own code, are rejected. No remote code is run.
-2. The model is loaded in float32 on the device that the library chooses; if that fails, on the CPU.
-3. A NomicBert in its published format has its configuration translated
+1. The folder of the model is checked before loading. Pickled weights are rejected, and so are modules and
+   architectures that need their own code. Code from a model is never run.
+2. The model is loaded in float32 on the device that the library chooses. If this fails on a GPU, the model is
+   loaded on the CPU.
+3. The configuration of a NomicBert in the published format is translated
    (:mod:`branchrank.embedders.nomic_bert`).
-4. On the CPU, texts are encoded one at a time unless the caller sets another batch size, because in a padded
-   batch the last digits of a vector depend on the other texts. On a GPU, one text at a time would leave
-   most of it idle, so batches are the default there.
-5. Prefixes are the model's own prompts. For a model without prompts, the published ones are used, such as
-   CodeRankEmbed's query prefix.
+4. On the CPU, texts are encoded one at a time by default, because in a padded batch the last digits of a
+   vector depend on the other texts. On a GPU, texts are encoded in batches by default, because single texts
+   would leave most of the GPU idle.
+5. The prefixes are the prompts in the model's configuration. For a model without prompts, the published
+   prefixes are used, such as CodeRankEmbed's query prefix.
 """
 
 from __future__ import annotations
@@ -38,22 +39,22 @@ from branchrank.printable import encodable
 from branchrank.progress import Notify, Progress, no_progress
 from branchrank.records import Record
 
-#: Texts between two calls of ``progress``.
+#: The number of texts between two calls of ``progress``.
 _STEP = 16
-#: Texts that a GPU computes together.
+#: The number of texts that a GPU encodes together.
 _GPU_BATCH = 64
-#: The limit in tokens that is assumed if neither the model nor the tokenizer states one.
+#: The limit in tokens for a model without a limit in its configuration or its tokenizer.
 LEAST_TOKENS = 512
-REMEDY = "choose another model with --embedder; all-MiniLM-L6-v2 needs no hub"
-#: The class name of PyLate's projection, which sentence-transformers loads with its own class.
+REMEDY = "choose another model, such as --embedder all-MiniLM-L6-v2, which needs no hub"
+#: The class name of PyLate's projection, which sentence-transformers loads without PyLate.
 PYLATE_DENSE = "pylate.models.Dense.Dense"
-#: Files that the drivers of NVIDIA's GPUs, of AMD's and of Windows' subsystem for Linux create.
+#: The device files of NVIDIA's driver, of AMD's driver and of the Windows Subsystem for Linux.
 _GPU_DEVICES = ("/dev/nvidiactl", "/dev/kfd", "/dev/dxg")
 _PICKLED = ("*.bin", "*.pt", "*.pth", "*.pkl", "*.ckpt")
 
 
 class _Config(Record, frozen=True, kw_only=True):
-    """The fields of ``config.json`` that tell whether a model's architecture is built in."""
+    """The fields of ``config.json`` that show whether transformers contains the model's architecture."""
 
     model_type: str = ""
     auto_map: dict[str, Any] = msgspec.field(default_factory=dict)
@@ -67,7 +68,7 @@ class Module(Record, frozen=True, kw_only=True):
 
 
 class SentenceTransformersEmbedder:
-    """``model`` at ``revision``, run by :mod:`sentence_transformers`.
+    """The model ``model`` at ``revision``, run by the package sentence-transformers.
 
     Raises :class:`ModelError` if the model is not available, is pickled, or needs its own code.
     """
@@ -103,7 +104,7 @@ class SentenceTransformersEmbedder:
         )
 
     def embed_documents(self, texts: Sequence[str], progress: Progress = no_progress) -> Vectors:
-        """One unit row per text."""
+        """Return one row of unit length per text."""
         identity = self.identity
         rows = np.empty((len(texts), identity.dimension), dtype=np.float32)
         step = max(_STEP, self._batch_size)
@@ -120,7 +121,7 @@ class SentenceTransformersEmbedder:
         return unit_rows(rows, origin=identity.model)
 
     def embed_query(self, text: str) -> Vectors:
-        """The unit vector of a query."""
+        """Return the vector of a query, which has unit length."""
         identity = self.identity
         with self._lock:
             rows = self._model.encode_query(
@@ -132,7 +133,7 @@ class SentenceTransformersEmbedder:
     def embed_documents_and_tokens(
         self, texts: Sequence[str], progress: Progress = no_progress
     ) -> DocumentVectors:
-        """The unit rows of each text and of its tokens, including special tokens and those of the prefix."""
+        """Return the unit vectors of each text and of its tokens, including special tokens and the prefix."""
         vectors = np.empty((len(texts), self.identity.dimension), dtype=np.float32)
         tokens = []
         for number, text in enumerate(texts, start=1):
@@ -149,7 +150,7 @@ class SentenceTransformersEmbedder:
         return DocumentVectors(unit_rows(vectors, origin=self.identity.model), tokens)
 
     def embed_query_tokens(self, text: str) -> Vectors:
-        """The unit rows of a query's tokens, without special tokens and those of the prefix."""
+        """Return the unit vectors of a query's tokens, without special tokens and without the prefix."""
         with self._lock:
             (encoded,) = self._model.encode_query(
                 [encodable(text)],
@@ -175,17 +176,20 @@ def check_folder(folder: Path) -> None:
         if not module.type.startswith("sentence_transformers.") and module.type != PYLATE_DENSE
     ]
     if foreign:
-        raise ModelError(f"{folder} needs code of its own ({foreign[0]}), which is never run", remedy=REMEDY)
+        raise ModelError(
+            f"the model in {folder} needs the code of {foreign[0]}, and code from a model is never run",
+            remedy=REMEDY,
+        )
     parts = {folder, *(folder / module.path for module in modules)}
     for part in sorted(parts):
         pickled = [path for pattern in _PICKLED for path in part.glob(pattern)]
         if pickled and not any(part.glob("*.safetensors")):
             raise ModelError(
-                f"{pickled[0]} is pickled, and there are no safetensors weights beside it", remedy=REMEDY
+                f"{pickled[0]} is pickled, and its folder has no safetensors weights", remedy=REMEDY
             )
     configs = [path for part in sorted(parts) if (path := part / "config.json").is_file()]
     if not modules and not configs:
-        raise ModelError(f"{folder} holds no sentence-transformers model", remedy=REMEDY)
+        raise ModelError(f"{folder} does not contain a sentence-transformers model", remedy=REMEDY)
     for path in configs:
         _check_architecture(path)
 
@@ -197,24 +201,31 @@ def _check_architecture(path: Path) -> None:
     config = read_json(path, _Config, default=_Config())
     if config.auto_map and config.model_type not in CONFIG_MAPPING:
         raise ModelError(
-            f"{path}: the architecture {config.model_type!r} needs code of its own, which is never run",
+            f"{path}: the architecture {config.model_type!r} needs its own code, and code from a model is "
+            "never run",
             remedy=REMEDY,
         )
 
 
 def modules_of(folder: Path) -> tuple[Module, ...]:
-    """The modules of a model, in order; empty for a plain transformer. Raises :class:`ModelError`."""
+    """Return the modules of a model, in order; empty for a plain transformer.
+
+    Raises :class:`ModelError` if ``modules.json`` can't be read.
+    """
     modules: tuple[Module, ...] = read_json(folder / "modules.json", tuple[Module, ...], default=())
     return modules
 
 
 def folder_revision(folder: Path, asked: str) -> str:
-    """The commit of a folder in the hub's cache; for any other folder, the requested revision."""
+    """Return the commit of a folder in the hub's cache, or ``asked`` for any other folder."""
     return folder.name if folder.parent.name == "snapshots" else asked
 
 
 def read_json(path: Path, record_type: type[Any], *, default: Any) -> Any:
-    """Read a record from a model's file; ``default`` if it does not exist. Raises :class:`ModelError`."""
+    """Read a record from a file of a model. If the file does not exist, return ``default``.
+
+    Raises :class:`ModelError` if the file can't be read or decoded.
+    """
     try:
         return msgspec.json.decode(path.read_bytes(), type=record_type)
     except FileNotFoundError:
@@ -256,16 +267,16 @@ def load_model(folder: Path, device: str | None, notify: Notify, *, multi_vector
                 model_kwargs={"use_safetensors": True, "dtype": "float32"},
                 config_kwargs=config or None,
             )
-    except Exception as error:  # damaged files can make the library raise any exception
+    except Exception as error:  # Damaged files can make the library raise any exception.
         if device is None and has_accelerator():
-            notify(f"{folder.name} does not fit on the accelerator; using the CPU: {error}")
+            notify(f"the model {folder.name} can't be loaded on the GPU and runs on the CPU: {error}")
             return load_model(folder, "cpu", notify, multi_vector=multi_vector)
         reason = str(error).strip().partition("\n")[0] or type(error).__name__
         raise ModelError(f"the model in {folder} can't be loaded: {reason}", remedy=REMEDY) from error
 
 
 def _transformer_folder(folder: Path) -> Path:
-    """The folder of a model's first module, which contains the transformer."""
+    """Return the folder of a model's first module, which contains the transformer."""
     modules = modules_of(folder)
     return folder / modules[0].path if modules else folder
 
@@ -288,13 +299,13 @@ def _quiet_loading() -> Iterator[None]:
 
 
 def _matters(record: LogRecord) -> bool:
-    """Whether a log line is worth showing; reports of unused weights (ColBERT's projection) are not."""
+    """Return whether a log line is shown. Reports of only unused weights are not shown."""
     text = record.getMessage()
     return "LOAD REPORT" not in text or any(word in text for word in ("MISSING", "MISMATCH", "CONVERSION"))
 
 
 def has_accelerator() -> bool:
-    """Whether PyTorch has a GPU (CUDA or Apple's). PyTorch is imported only where there can be one."""
+    """Return whether PyTorch has a GPU. PyTorch is imported only on machines that may have a GPU."""
     if sys.platform == "linux" and not any(Path(device).exists() for device in _GPU_DEVICES):
         return False
     from sentence_transformers.util import get_device_name
@@ -303,13 +314,13 @@ def has_accelerator() -> bool:
 
 
 def prefixes_of(prompts: Mapping[str, str | None], model: str) -> Prefixes:
-    """The model's own prompts for queries and documents; if it has neither, the published ones."""
+    """Return the model's prompts for queries and documents, or the published prefixes if it has none."""
     document = next((text for name in ("document", "passage", "corpus") if (text := prompts.get(name))), "")
     own = Prefixes(prompts.get("query") or "", document)
     return own if any(own) else conventional_prefixes(model)
 
 
 def weights_digest(folder: Path) -> str:
-    """SHA-256 over the names and digests of every safetensors file."""
+    """Return a SHA-256 over the names and digests of all safetensors files in ``folder``."""
     files = sorted(folder.rglob("*.safetensors"))
     return digest_of({path.relative_to(folder).as_posix(): digest_file(path) for path in files})

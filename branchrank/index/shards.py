@@ -83,7 +83,8 @@ class ReadTask(Record, frozen=True, kw_only=True):
             try:
                 document = read_document(source, read_beneath(Path(self.root), source))
             except OSError as error:
-                notes.append(f"{source!a}: left out, {(error.strerror or str(error)).lower()}")
+                reason = (error.strerror or str(error)).lower()
+                notes.append(f"{source!a}: skipped because it can't be read ({reason})")
                 continue
             documents.append(DocumentOutline.of(document))
             notes += [f"{source!a}: {note}" for note in document.notes]

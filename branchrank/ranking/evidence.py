@@ -1,14 +1,13 @@
-"""Score nodes by the evidence of a shortlist of chunks from vector search.
+"""Score nodes by the first chunks of a vector search (the shortlist).
 
-1. A chunk counts for every node whose own span it overlaps (exactly one node for BranchRank's own chunks).
-2. A chunk that overlaps no node counts for its file's node.
-3. A node's evidence, in 0..1, is
-
-   ``0.6 * proximity + 0.3 * rank + 0.1 * count``
-
-   with ``proximity = max(0, 1 - d / 2)`` for the smallest squared L2 distance ``d`` of its chunks (which
-   is the cosine), ``rank = (1 + c) / (r + c)`` with ``c = 10`` for the best rank ``r`` of its chunks, and
-   ``count = 1 - 1 / n`` for its ``n`` shortlisted chunks.
+1. A chunk counts for every node with an own span that overlaps the chunk. (A chunk of BranchRank overlaps
+   exactly one node.)
+2. A chunk that overlaps no node counts for the node of the chunk's file.
+3. The score of a node is called its evidence and is in 0..1. The evidence is
+   ``0.6 * proximity + 0.3 * rank + 0.1 * count``.
+4. ``proximity`` is the largest cosine similarity of the node's chunks, but at least 0. ``rank`` is
+   ``(1 + c) / (r + c)``, where ``r`` is the best rank of the node's chunks and ``c`` is 10. ``count`` is
+   ``1 - 1 / n``, where ``n`` is the number of the node's chunks in the shortlist.
 """
 
 from __future__ import annotations
@@ -25,10 +24,10 @@ RANK_OFFSET = 10
 
 
 def evidence(shortlist: Sequence[Scored], nodes_of: Callable[[str], Sequence[str]]) -> RankedList:
-    """Rank nodes by the evidence of a dense shortlist.
+    """Rank nodes by their evidence, in 0..1.
 
-    ``shortlist`` contains chunk ids with cosine similarities, best first; ``nodes_of`` maps a chunk id to the
-    ids of the nodes that it counts for. Returns nodes with evidence in 0..1.
+    ``shortlist`` contains chunk ids with cosine similarities, best first. ``nodes_of`` returns the ids of the
+    nodes for which a chunk counts.
     """
     best_rank: dict[str, int] = {}
     best_similarity: dict[str, float] = {}

@@ -1,13 +1,14 @@
-"""Tree expansion: a node's neighbours receive a share of its evidence.
+"""Tree expansion, which gives the neighbours of a found node a share of the node's score.
 
-1. Expansion starts from the seeds with their evidence.
-2. At each of ``depth`` steps, every node reached in the previous step passes on its score: its parent gets
-   0.75 of it, each child 0.7, and each of the ``siblings`` nearest siblings 0.6.
-3. The files of the seeds are sorted by their best evidence; the file nodes of the first ``file_roots`` files
-   get 0.5 of it.
-4. A node keeps the largest score that it receives, so the result does not depend on the order of processing.
+1. Expansion starts from the seeds, which are the nodes found by a search, with their scores.
+2. In each of ``depth`` steps, every node with a new score passes shares of the score to its neighbours. The
+   parent gets 0.75 of the score, each child 0.7, and each of the ``siblings`` nearest siblings 0.6.
+3. The files of the seeds are sorted by the best score of their seeds. The nodes of the first ``file_roots``
+   files get 0.5 of this score.
+4. A node keeps the largest score that it gets, so the result does not depend on the order of processing.
 
-Root and folder nodes pass on no score. The result has only nodes with lines of their own, which can be hits.
+The root and folders do not pass on scores. The result contains only nodes that have lines, because only these
+nodes can be hits.
 """
 
 from __future__ import annotations
@@ -28,9 +29,10 @@ FILE_ROOT_SHARE = 0.5
 def expand(
     seeds: Sequence[Scored], tree: Tree, *, depth: int = 1, siblings: int = 2, file_roots: int = 5
 ) -> RankedList:
-    """Rank the seeds and their neighbours.
+    """Rank the seeds and their neighbours in the tree.
 
-    A seed keeps its own score unless a larger one reaches it. No score is larger than the best seed's.
+    A seed keeps its score unless it gets a larger score from a neighbour. No score in the result is larger
+    than the best score of a seed.
     """
     around = Neighbourhood(tree, siblings)
     start = RankedList.of(seeds)
@@ -58,7 +60,7 @@ def expand(
 def _step(
     around: Neighbourhood, rows: Places, scores: Scores, frontier: np.ndarray[tuple[int], np.dtype[np.bool_]]
 ) -> tuple[Places, Scores, np.ndarray[tuple[int], np.dtype[np.bool_]]]:
-    """Pass on the scores of the frontier; return the rows, their scores, and which of them rose."""
+    """Pass on the scores of the frontier, and return all rows, their scores, and whether each score rose."""
     reached, passed = around.passed(rows[frontier], scores[frontier])
     joined = np.unique(np.concatenate([rows, reached]))
     before = np.zeros(len(joined))
@@ -69,7 +71,7 @@ def _step(
 
 
 def _best_files(files: Sequence[int], scores: Sequence[float], ties: Rows) -> list[tuple[int, float]]:
-    """The row of each file and its best score, best first; ties by id."""
+    """Return the row and the best score of each file, best first. Ties are in the order of the ids."""
     best: dict[int, float] = {}
     for file, score in zip(files, scores, strict=True):
         best[file] = max(best.get(file, score), score)

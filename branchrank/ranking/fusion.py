@@ -5,19 +5,19 @@
 ``convex``  sum of weight * min-max normalised score          Bruch, Gai & Ingber, TOIS 2023
 ``dbsf``    sum of weight * score placed in mean +- 3 sd      distribution-based score fusion
 
-``score`` is the convex combination with theoretical minima of Bruch, Gai & Ingber (TOIS 2023). Scores are
-measured from the lowest value that the branch can give (0), not from the lowest score for this query, so
-the worst candidate does not change the scale of the others. Cosines have the same scale for all queries and
-are used unchanged; BM25 has no upper bound and is divided by the best score for the query:
+``score`` is the convex combination with theoretical minima of Bruch, Gai & Ingber (TOIS 2023). The lowest
+possible score of a branch (0) becomes 0, not the lowest score for the query, so the worst candidate does not
+change the scale of the other candidates. Cosines have the same scale for all queries and are used unchanged.
+BM25 scores have no upper bound and are divided by the best BM25 score for the query.
 
     score(d) = w_dense * cosine(d) + 0.5 * w_bm25 * BM25(d) / max BM25
 
-The factor 0.5 balances the two branches: the cosines of a query's candidates spread over about half of the
-unit interval, the scaled BM25 scores over all of it. Factors from 0.3 to 0.6 give the same hit rates; with 1
-they are as low as with RRF.
+The factor 0.5 balances the two branches, because the cosines of a query's candidates cover about half of the
+interval 0..1, and the scaled BM25 scores cover all of it. Factors from 0.3 to 0.6 give the same hit rates.
+With the factor 1, the hit rates are as low as with RRF.
 
-A branch with weight 0 is ignored: a key that is only in this branch is not in the result. A key that is not
-in a branch gets 0 from it.
+A branch with the weight 0 is ignored, so a key that is only in this branch is not in the result. A key that
+is missing from a branch gets 0 from this branch.
 """
 
 from __future__ import annotations
@@ -32,25 +32,26 @@ Branches = Mapping[str, Sequence[Scored]]
 Weights = Mapping[str, float]
 
 RRF_K = 60
-#: The score that the best entry of an unbounded branch (BM25) gets in score fusion, at weight 1.
+#: The score of the best entry of an unbounded branch (BM25) in score fusion, with the weight 1.
 SHARE = 0.5
 
 
 def rrf(branches: Branches, k: float = RRF_K, weights: Weights | None = None) -> RankedList:
-    """Reciprocal rank fusion: ``score(d) = sum_i w_i / (k + rank_i(d))``, ranks from 1.
+    """Fuse ranked lists by reciprocal rank, ``score(d) = sum_i w_i / (k + rank_i(d))`` with ranks from 1.
 
-    ``weights`` default to 1. A key that occurs twice in a branch counts once, at its best rank.
+    ``weights`` default to 1. A key that occurs twice in a branch counts once, at the better rank.
     Raises ``ValueError`` for a negative weight or ``k <= -1``.
     """
     if k <= -1:
-        raise ValueError(f"k must be above -1, not {k}")
+        raise ValueError(f"the constant k of RRF must be above -1, not {k}")
     return _fuse(branches, weights, lambda scores: [1.0 / (k + rank) for rank in range(1, len(scores) + 1)])
 
 
 def score(branches: Branches, weights: Weights | None = None, *, shares: Collection[str] = ()) -> RankedList:
-    """Weighted sum of scores. In branches named in ``shares`` a score counts as ``0.5 * score / best score``.
+    """Fuse ranked lists by the weighted sum of their scores.
 
-    ``weights`` default to 1. If the best score of such a branch is 0 or less, its keys get 0.
+    In the branches in ``shares``, a score counts as ``0.5 * score / best score``, or as 0 if the best score
+    is 0 or less. ``weights`` default to 1.
 
     >>> cosine = [Scored("a", 0.75), Scored("b", 0.5)]
     >>> words = [Scored("b", 12.0), Scored("a", 3.0)]
@@ -65,12 +66,19 @@ def score(branches: Branches, weights: Weights | None = None, *, shares: Collect
 
 
 def convex(branches: Branches, weights: Weights | None = None) -> RankedList:
-    """Weighted sum of scores, min-max normalised to 0..1 in each branch (equal scores become 1)."""
+    """Fuse ranked lists by the weighted sum of their scores, min-max normalised to 0..1 in each branch.
+
+    If all scores of a branch are equal, they become 1.
+    """
     return _fuse(branches, weights, _min_max)
 
 
 def dbsf(branches: Branches, weights: Weights | None = None) -> RankedList:
-    """Weighted sum of scores, each mapped by ``(s - (mean - 3 sd)) / (6 sd)`` and clipped to 0..1."""
+    """Fuse ranked lists by the weighted sum of their scores, normalised by the branch's mean and deviation.
+
+    A score ``s`` becomes ``(s - (mean - 3 sd)) / (6 sd)``, clipped to 0..1, where ``sd`` is the standard
+    deviation of the branch's scores.
+    """
     return _fuse(branches, weights, _three_sigma)
 
 

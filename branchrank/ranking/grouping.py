@@ -1,4 +1,4 @@
-"""Grouping: reduce a ranked list to one entry per group, represented by its best member."""
+"""Grouping, which reduces a ranked list to the best member of each group."""
 
 from __future__ import annotations
 
@@ -18,18 +18,18 @@ def group(
     aggregate: Aggregate = "max",
     members: int = 3,
 ) -> list[tuple[Scored, tuple[Scored, ...]]]:
-    """Group a ranked list.
+    """Group the entries of a ranked list.
 
-    Returns ``(representative, members)`` per group, best first. The representative is the group's best member
-    with the group's score (the maximum, or the mean of the best ``members`` scores). At most ``members``
-    members are returned, with their own scores.
+    Return ``(representative, members)`` for each group, best group first. The representative is the best
+    member with the score of the group, which is the maximum or the mean of the best ``members`` scores. The
+    members of a group are its best ``members`` entries with their own scores.
     """
     groups: dict[str, list[Scored]] = {}
     for entry in ranking:
         shown = groups.setdefault(group_of(entry.key), [])
         if len(shown) < members:
             shown.append(entry)
-    if aggregate == "max":  # groups are already in the order of their best members
+    if aggregate == "max":  # The groups are already in the order of their best members.
         return [(shown[0], tuple(shown)) for shown in groups.values()]
     means = {shown[0].key: sum(entry.score for entry in shown) / len(shown) for shown in groups.values()}
     by_best = {shown[0].key: tuple(shown) for shown in groups.values()}

@@ -1,4 +1,4 @@
-"""Ranked lists: ordering, ranks and truncation. Ties break by score descending, then key ascending."""
+"""Ranked lists, sorted by descending score. Entries with the same score are sorted by key."""
 
 from __future__ import annotations
 
@@ -14,10 +14,10 @@ _scored = partial(tuple.__new__, Scored)
 
 
 class RankedList(Sequence[Scored]):
-    """A ranked list stored as two columns, best first; an entry object is created only on access.
+    """A ranked list, best first, which is stored as a tuple of ids and a tuple of scores.
 
-    This saves time because stages pass on hundreds of entries, of which about ten become hits. A list is
-    equal to any sequence of the same entries.
+    An entry object is created only on access. This saves time, because stages pass on hundreds of entries, of
+    which about ten become hits. A ranked list is equal to any sequence of the same entries.
     """
 
     __slots__ = ("ids", "scores")
@@ -25,19 +25,19 @@ class RankedList(Sequence[Scored]):
     def __init__(self, ids: tuple[str, ...], scores: tuple[float, ...]) -> None:
         """Raise ``ValueError`` if ``ids`` and ``scores`` differ in length."""
         if len(ids) != len(scores):
-            raise ValueError(f"{len(ids)} ids have {len(scores)} scores")
+            raise ValueError(f"a ranked list needs one score per id, not {len(scores)} for {len(ids)} ids")
         self.ids = ids
         self.scores = scores
 
     @classmethod
     def of(cls, ranking: Sequence[Scored]) -> RankedList:
-        """Make a ranked list from entries that are already in order."""
+        """Return a ranked list of entries that are already in order."""
         if isinstance(ranking, RankedList):
             return ranking
         return cls(*zip(*ranking, strict=True)) if ranking else cls((), ())
 
     def where(self, kept: Sequence[bool]) -> RankedList:
-        """The entries at the positions where ``kept`` is true; ``kept`` has the length of the list."""
+        """Return the entries at the positions where ``kept`` is true. ``kept`` is as long as the list."""
         return RankedList(tuple(compress(self.ids, kept)), tuple(compress(self.scores, kept)))
 
     def __len__(self) -> int:
@@ -69,8 +69,8 @@ class RankedList(Sequence[Scored]):
 
 
 def ranked(scores: Mapping[str, float], limit: int | None = None) -> RankedList:
-    """Sort ``key -> score`` into a ranked list, best first, at most ``limit`` long."""
-    # Two stable sorts by plain values are several times as fast as one sort by tuples.
+    """Return a ranked list of the best ``limit`` keys (default: all keys), best first."""
+    # Two stable sorts by plain values are several times faster than one sort by tuples.
     ordered = sorted(scores.items(), key=itemgetter(0))
     ordered.sort(key=itemgetter(1), reverse=True)
     chosen = ordered[:limit]
@@ -78,7 +78,7 @@ def ranked(scores: Mapping[str, float], limit: int | None = None) -> RankedList:
 
 
 def ranks(ranking: Iterable[Scored]) -> dict[str, int]:
-    """Map each key to its rank, from 1; the first occurrence of a repeated key counts."""
+    """Return the rank of each key, from 1. The first occurrence of a repeated key counts."""
     placed: dict[str, int] = {}
     for position, entry in enumerate(ranking, start=1):
         placed.setdefault(entry.key, position)
@@ -86,7 +86,7 @@ def ranks(ranking: Iterable[Scored]) -> dict[str, int]:
 
 
 def rescore(ranking: Sequence[Scored], order: Sequence[str]) -> RankedList:
-    """Reorder a list by ``order`` and set the scores to 1, 1/2, 1/3, ...
+    """Return the ranked list in the order of the keys in ``order``, with the scores 1, 1/2, 1/3, and so on.
 
     Keys that are not in ``order`` follow in their old order. Raises ``ValueError`` if ``order`` contains a
     key that is not in the list.
@@ -94,7 +94,7 @@ def rescore(ranking: Sequence[Scored], order: Sequence[str]) -> RankedList:
     known = {entry.key for entry in ranking}
     foreign = [key for key in order if key not in known]
     if foreign:
-        raise ValueError(f"not in the ranked list: {foreign[0]!r}")
+        raise ValueError(f"the key {foreign[0]!r} is not in the ranked list")
     first = list(dict.fromkeys(order))
     chosen = set(first)
     keys = first + [entry.key for entry in ranking if entry.key not in chosen]

@@ -1,16 +1,17 @@
-"""MaxSim: late interaction between the token vectors of a query and those of its candidates.
+"""MaxSim, the late interaction between the token vectors of a query and the token vectors of its candidates.
 
-``maxsim(q, d) = mean over query tokens i of the largest cosine(q_i, d_j) over document tokens j``
-(Khattab & Zaharia, SIGIR 2020, use the sum; the mean is in the range of a cosine for any query length).
+``maxsim(q, d)`` is the mean, over the query tokens ``i``, of the largest ``cosine(q_i, d_j)`` over the
+document tokens ``j``. Khattab & Zaharia (SIGIR 2020) use the sum instead of the mean. The mean is in the
+range of a cosine for queries of any length.
 
-1. Token vectors are stored as int8, each row scaled by its own largest component, or as float16. Each row is
-   stored with the factor that restores its unit length.
-2. The tokens of all candidates are multiplied with all query tokens in one matrix product. Then the largest
-   product of each candidate with each query token is taken.
-3. The product is exact, so it does not depend on the order of summation, the number of threads or the other
-   candidates. For int8, a sum of d products of at most 127 * 127 is below 2**24 for d up to 1,040 and then
-   exact in float32; in float64 it is always exact. float16 values are multiples of 2**-24 and their products
-   multiples of 2**-48, so sums below 16 are exact in float64.
+1. Token vectors are stored as int8 or float16. For int8, each row is scaled by its largest component. Each
+   row is stored together with the factor that restores its unit length.
+2. One matrix product multiplies the tokens of all candidates with all query tokens. Then the largest product
+   of each candidate with each query token is selected.
+3. The matrix product is exact, so it does not depend on the order of summation, the number of threads or the
+   other candidates. An int8 product is a sum of d products of at most 127 * 127. If d is at most 1,040, the
+   sum is below 2**24 and exact in float32; in float64 the sum is always exact. float16 values are multiples
+   of 2**-24 and their products are multiples of 2**-48, so sums below 16 are exact in float64.
 """
 
 from __future__ import annotations
@@ -32,9 +33,10 @@ _EXACT_IN_FLOAT32 = (1 << 24) // _LARGEST**2
 
 
 class TokenVectors(NamedTuple):
-    """The token vectors of one text: ``values``, int8 or float16 ``(tokens, d)``, times ``scales``.
+    """The token vectors of one text, which are the rows of ``values`` times ``scales``.
 
-    ``scales``, float32 ``(tokens,)``, are the reciprocals of the rows' lengths.
+    ``values`` is int8 or float16 with the shape ``(tokens, d)``. ``scales`` is float32 with the shape
+    ``(tokens,)`` and contains the reciprocals of the rows' lengths.
     """
 
     values: NDArray[Any]
@@ -42,7 +44,7 @@ class TokenVectors(NamedTuple):
 
 
 def quantise(rows: NDArray[np.float32], precision: TokenPrecision) -> TokenVectors:
-    """Convert unit rows ``(tokens, d)`` to the precision in which they are stored.
+    """Convert rows of unit length, with the shape ``(tokens, d)``, to the precision for storage.
 
     >>> quantise(np.array([[0.6, 0.8]], dtype=np.float32), "int8").values.tolist()
     [[95, 127]]
@@ -57,19 +59,20 @@ def quantise(rows: NDArray[np.float32], precision: TokenPrecision) -> TokenVecto
 
 
 def unit_tokens(vectors: TokenVectors) -> NDArray[np.float32]:
-    """The unit rows of stored token vectors, float32 ``(tokens, d)``, for a store that keeps plain numbers.
+    """Return stored token vectors as rows of unit length, float32 ``(tokens, d)``.
 
-    >>> unit_tokens(quantise(np.array([[0.6, 0.8]], dtype=np.float32), "int8")).round(3).tolist()
-    [[0.599, 0.801]]
+    >>> unit_tokens(quantise(np.array([[0.6, 0.8]], dtype=np.float32),
+    "int8")).astype(float).round(3).tolist() [[0.599, 0.801]]
     """
     rows: NDArray[np.float32] = vectors.values.astype(np.float32) * vectors.scales[:, np.newaxis]
     return rows
 
 
 def maxsim(query: TokenVectors, documents: Sequence[TokenVectors]) -> NDArray[np.float64]:
-    """MaxSim of a query with each document, in -1..1, shape ``(len(documents),)``.
+    """Return the MaxSim of a query with each document, in -1..1, with the shape ``(len(documents),)``.
 
-    All vectors must have the same precision and dimension. A query or document without tokens scores 0.
+    All vectors must have the same precision and dimension. If the query or a document has no tokens, its
+    MaxSim is 0.
     """
     scores = np.zeros(len(documents))
     held = [number for number, document in enumerate(documents) if len(document.scales)]
@@ -84,7 +87,10 @@ def maxsim(query: TokenVectors, documents: Sequence[TokenVectors]) -> NDArray[np
 
 
 def _products(documents: NDArray[Any], query: NDArray[Any]) -> NDArray[np.float64]:
-    """Every document row times every query row, exactly: ``(document tokens, query tokens)``."""
+    """Return the exact products of all document rows with all query rows.
+
+    The shape of the result is ``(document tokens, query tokens)``.
+    """
     exact_in_float32 = documents.dtype == np.int8 and documents.shape[1] <= _EXACT_IN_FLOAT32
     number = np.float32 if exact_in_float32 else np.float64
     products: NDArray[Any] = np.matmul(documents.astype(number), query.astype(number).T)
@@ -92,10 +98,10 @@ def _products(documents: NDArray[Any], query: NDArray[Any]) -> NDArray[np.float6
 
 
 def add_scores(ranking: Sequence[Scored], scores: Mapping[str, float], weight: float) -> RankedList:
-    """Add ``weight`` times a second score to a ranked list, and sort it again.
+    """Add ``weight`` times a second score to the scores of a ranked list, and sort the list again.
 
-    ``scores`` contains the second scores of the list's first entries. Every other entry gets the lowest of
-    these, so it can't overtake one of the first entries.
+    ``scores`` contains the second scores of the first entries of the list. The other entries get the lowest
+    of these second scores, so they can't overtake one of the first entries.
 
     >>> add_scores([Scored("a", 1.0), Scored("b", 0.9), Scored("c", 0.8)], {"a": 0.1, "b": 0.4}, 1.0).ids
     ('b', 'a', 'c')

@@ -16,10 +16,11 @@ Scores = np.ndarray[tuple[int], np.dtype[np.float64]]
 
 
 class Neighbourhood:
-    """The edges of a tree: to parents, to children, and to the nearest ``siblings`` in the same file.
+    """The neighbours of nodes, which are parents, children and the nearest ``siblings`` in the same file.
 
-    Only nodes with a source (files and sections) have edges. If two siblings are equally near in lines, the
-    later one comes first. Edges are found for the nodes that are asked for, whatever the size of the tree.
+    Only nodes with a source (files and sections) have neighbours. If two siblings have the same distance in
+    lines, the later sibling is preferred. Neighbours are computed only for the requested nodes, so the time
+    does not depend on the size of the tree.
     """
 
     def __init__(self, tree: Tree, siblings: int) -> None:
@@ -31,7 +32,7 @@ class Neighbourhood:
         self._steps = np.array([*range(1, siblings + 1), *range(-1, -siblings - 1, -1)], dtype=np.intp)
 
     def files(self, rows: Places) -> Places:
-        """The row of each node's file; its own row for a node without a file."""
+        """Return the row of each node's file, or the row itself for a node without a file."""
         sources, parents = self._sources, self._rows.parents
         found = rows.copy()
         while True:
@@ -42,9 +43,10 @@ class Neighbourhood:
             found[below_file] = above[below_file]
 
     def passed(self, frontier: Places, scores: Scores) -> tuple[Places, Scores]:
-        """Return the neighbours of the rows in ``frontier``, one per edge, and the score passed to each.
+        """Return the neighbours of the rows in ``frontier``, and the score that each neighbour gets.
 
-        ``scores`` are those of the frontier's rows.
+        ``scores`` contains the score of each row in ``frontier``. A row occurs several times in the result if
+        it is a neighbour of several rows.
         """
         parents = self._rows.parents[frontier]
         known = (parents >= 0) & (self._sources[parents] >= 0) & (self._sources[frontier] >= 0)
@@ -56,7 +58,7 @@ class Neighbourhood:
         )
 
     def _children(self, frontier: Places) -> tuple[Rows, Places]:
-        """The children of each row, one row's after the other's, and how many each has."""
+        """Return the children of all rows, in the order of the rows, and each row's number of children."""
         starts = self._rows.children[frontier]
         counts = np.where(self._sources[frontier] >= 0, self._rows.children[frontier + 1] - starts, 0)
         ends = np.cumsum(counts)
@@ -64,7 +66,7 @@ class Neighbourhood:
         return self._rows.families[places], counts
 
     def _nearest(self, rows: Places, parents: Rows) -> tuple[Rows, Places]:
-        """The nearest siblings of each row, and for each of them the place in ``rows`` that it is beside."""
+        """Return the nearest siblings of all rows, and each sibling's position of the row in ``rows``."""
         if not len(rows) or not self._siblings:
             return np.empty(0, dtype=np.int32), np.empty(0, dtype=np.intp)
         families = self._rows.families

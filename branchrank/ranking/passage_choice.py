@@ -1,11 +1,12 @@
-"""Passage choice: decide which chunks of a section are returned.
+"""Choose the chunks of a section that are returned as passages.
 
-To choose one passage per section, each signal (cosine similarity, BM25) is min-max scaled to 0..1 over the
-section's chunks, and the chunk with the largest sum is chosen; ties go to the earlier chunk. Ranks are not
-used, because a section has few chunks, and two signals that disagree would often tie.
+To choose one passage per section, each kind of score (cosine similarity, BM25) is min-max scaled to 0..1 over
+the section's chunks, and the chunk with the largest sum is returned. Of several chunks with the same sum, the
+first is returned. Ranks are not used, because a section has few chunks, and the sums of ranks would often
+tie.
 
-To rank all passages of several sections by the order of the sections, passage ``j`` of section ``i`` gets the
-score ``1 / (i * j)``.
+To rank all passages of several ranked sections, passage ``j`` of section ``i`` gets the score ``1 / (i *
+j)``.
 """
 
 from __future__ import annotations
@@ -17,13 +18,13 @@ from branchrank.ranking.lists import RankedList, ranked
 
 
 def best_passage(chunks: Sequence[str], *signals: Mapping[str, float]) -> str:
-    """Return the best of a node's ``chunks``, which are chunk ids in line order.
+    """Return the best of ``chunks``, which are the ids of a node's chunks in line order.
 
-    Each signal maps chunk ids to scores; a chunk that is missing from a signal gets 0 for it. Raises
+    Each of ``signals`` maps chunk ids to one kind of score; the score of a missing chunk is 0. Raises
     ``ValueError`` if ``chunks`` is empty.
     """
     if not chunks:
-        raise ValueError("a node without chunks has no passage")
+        raise ValueError("cannot choose a passage, because the list of chunks is empty")
     lists = {
         str(number): ranked({chunk: signal.get(chunk, 0.0) for chunk in chunks})
         for number, signal in enumerate(signals)
@@ -35,10 +36,10 @@ def best_passage(chunks: Sequence[str], *signals: Mapping[str, float]) -> str:
 def led_by_sections(
     passages: RankedList, section_of: Mapping[str, str], sections: Sequence[str]
 ) -> RankedList:
-    """Score each passage by the rank of its section in ``sections`` and its own rank within the section.
+    """Score each passage by the rank of its section in ``sections`` and by its rank within the section.
 
-    ``passages`` are best first; ``section_of`` maps each passage to one of ``sections``. Scores are in 0..1;
-    ties break by id.
+    ``passages`` are sorted best first, and ``section_of`` maps each passage to one of ``sections``. Scores
+    are in 0..1; passages with the same score are sorted by id.
 
     >>> passages = RankedList(("b1", "a1", "a2"), (3.0, 2.0, 1.0))
     >>> led_by_sections(passages, {"a1": "a", "a2": "a", "b1": "b"}, ["a", "b"])
@@ -49,7 +50,7 @@ def led_by_sections(
 
 
 def best_of_each(passages: RankedList, section_of: Mapping[str, str], sections: Sequence[str]) -> RankedList:
-    """The best passage of each section, in the order of ``sections``, scored 1, 1/2, 1/3, ..."""
+    """Return the best passage of each section, in the order of ``sections``, with the scores 1, 1/2, ..."""
     places = _places(passages, section_of, sections)
     return ranked({passage: 1.0 / section for passage, (section, own) in places.items() if own == 1})
 
@@ -57,7 +58,7 @@ def best_of_each(passages: RankedList, section_of: Mapping[str, str], sections: 
 def _places(
     passages: RankedList, section_of: Mapping[str, str], sections: Sequence[str]
 ) -> dict[str, tuple[int, int]]:
-    """For each passage, the rank of its section and its own rank within the section, both from 1."""
+    """Return, for each passage, the rank of its section and its rank within the section, both from 1."""
     ranks = {section: rank for rank, section in enumerate(sections, start=1)}
     counts = dict.fromkeys(sections, 0)
     places = {}

@@ -1,13 +1,14 @@
-"""Extend a passage inside its section without overlapping the passages ranked above it.
+"""Extend a passage inside its section, without overlapping passages that are ranked higher.
 
-1. Lines that are already in a passage ranked above are removed, and the longest remaining run of lines is
-   kept (the first one if several are equally long). A passage without remaining lines is dropped.
-2. The run can grow up to the ends of the section and up to the nearest passages ranked above.
-3. It grows to the target length by whole lines, equally on both sides; an odd line is added after it. If
-   there is no more room on one side, the other side gets the rest. A run longer than the target is not cut.
+1. Lines that are already in a higher-ranked passage are removed from the passage, and the longest remaining
+   run of lines is kept. (Of several runs with the same length, the first is kept.) A passage without
+   remaining lines is dropped.
+2. The run of lines can grow up to the ends of the section and up to the nearest higher-ranked passages.
+3. The run grows to the target length by whole lines, equally on both sides; an odd line is added at the end.
+   If one side has no more room, the other side gets the rest. A run longer than the target length is not cut.
 
-A passage depends only on those ranked above it, so the first k do not change if more are requested.
-Lines are 1-based and inclusive.
+A passage depends only on higher-ranked passages, so the first k passages do not change if more passages are
+requested. Line numbers are 1-based and inclusive.
 """
 
 from __future__ import annotations
@@ -21,8 +22,9 @@ Lines = tuple[int, int]
 def placed(passage: Lines, section: Lines, above: Iterable[Lines], target: int) -> Lines | None:
     """Return the lines of a passage after it has grown to ``target`` lines inside its ``section``.
 
-    ``section`` contains ``passage``; ``above`` contains disjoint passages of the same document, ranked above
-    it. Returns ``None`` if they already contain all of its lines.
+    ``section`` is a range of lines that contains ``passage``. ``above`` contains the higher-ranked passages
+    of the same document, which are disjoint. Returns ``None`` if these passages contain all lines of
+    ``passage``.
 
     >>> placed((10, 13), (1, 40), [], 8)
     (8, 15)
@@ -44,7 +46,7 @@ def placed(passage: Lines, section: Lines, above: Iterable[Lines], target: int) 
 
 
 def _uncovered(passage: Lines, others: Iterable[Lines]) -> list[Lines]:
-    """The runs of a passage's lines that are not in ``others``, which are sorted."""
+    """Return the runs of a passage's lines that are not in ``others``, which are sorted by line."""
     runs = []
     start, last = passage
     for first, end in others:

@@ -40,12 +40,19 @@ def chroma_errors(location: Location) -> Iterator[None]:
         yield
     except (ArtifactError, UsageError):
         raise
-    except Exception as error:
+    except BaseException as error:
+        if not isinstance(error, Exception) and not _is_panic(error):
+            raise
         remedy = REBUILD
         if isinstance(location, str):
             remedy = f"start the server (chroma run) at {location}, or use --vector-store exact"
         reason = str(error).splitlines()[0][:300] if str(error) else type(error).__name__
         raise ArtifactError(f"Chroma at {location}: {reason}", remedy=remedy) from error
+
+
+def _is_panic(error: BaseException) -> bool:
+    """Whether Chroma's compiled code failed; its exception is a ``BaseException`` of no importable module."""
+    return type(error).__module__ == "pyo3_runtime"
 
 
 def connect(location: Location, root: Path | None = None) -> Any:

@@ -1,14 +1,14 @@
 """Build one tree of nodes from the documents of a corpus.
 
-1. The root (id ``/``) represents the corpus. The parent of a document is the document whose toctree names
-   it first. If no toctree names it, its parent is its folder (id ``path/``), and the parent of a folder is
-   the folder above. So a folder has a node only if a document below it is in no toctree.
-2. A document's children are its own sections, then the documents in its toctrees, in toctree order. A
-   folder's children are sorted by name.
-3. A node's depth is one more than its parent's, whatever their kinds. A breadcrumb starts at the document's
-   title, because the nodes above the document can change with any toctree.
-4. A node's text is the text of its own blocks. Its summary is the first sentences of its prose and, if it
-   has children, their titles.
+1. The root (id ``/``) represents the corpus. The parent of a document is the first document with a toctree
+   that lists it. The parent of a document in no toctree is its folder (id ``path/``), and the parent of a
+   folder is the folder above. A folder therefore has a node only if a document below it is in no toctree.
+2. The children of a document are its sections, then the documents in its toctrees, in toctree order. The
+   children of a folder are sorted by name.
+3. The depth of a node is one more than the depth of its parent. A breadcrumb starts at the document's title,
+   because changes to other documents' toctrees can change the nodes above the document.
+4. The text of a node is the text of its own blocks. The summary of a node consists of the first sentences of
+   its prose and, if the node has children, their titles.
 """
 
 from __future__ import annotations
@@ -33,16 +33,19 @@ _SENTENCE_END = re.compile(r"[.!?:。！？](?=\s)")
 
 
 class Page(Record, frozen=True, kw_only=True):
-    """The nodes of one document, the file's first, before its place in the tree is known.
+    """The nodes of one document, first the file's, before the position of the file in the tree is known.
 
-    Depths count from the file, which has no parent yet, no documents below it, and a summary of its prose
-    alone.
+    Depths count from the file. The node of the file has no parent, its children are only its sections, and
+    its summary contains only its prose.
     """
 
     nodes: tuple[Node, ...]
 
     def placed(self, parent: str | None, depth: int, below: Sequence[tuple[str, str]]) -> Iterator[Node]:
-        """Yield the nodes at their place; ``below`` are the ids and titles of documents below this one."""
+        """Yield the nodes with their final parent and depth.
+
+        ``below`` contains the ids and titles of the documents that are children of this document.
+        """
         file, *sections = self.nodes
         titles = [node.title for node in sections if node.parent_id == file.id]
         yield msgspec.structs.replace(
@@ -81,7 +84,7 @@ class Outline:
             self._children[identifier].extend(sorted(children))
 
     def nodes(self, page_of: Callable[[str], Page]) -> Iterator[Node]:
-        """Yield every node in pre-order; ``page_of`` is asked once for each document, in the same order."""
+        """Yield every node in pre-order. ``page_of`` is called once for each document, in the same order."""
         waiting: list[tuple[str, str | None, int]] = [(ROOT_ID, None, 0)]
         while waiting:
             identifier, parent, depth = waiting.pop()
@@ -97,7 +100,8 @@ class Outline:
 def build_nodes(documents: Sequence[Document], corpus_name: str) -> tuple[list[Node], list[str]]:
     """Return the nodes of a corpus in pre-order, and notes about toctree entries that were ignored.
 
-    The order of ``documents`` doesn't matter. An id changes only if a heading or a path in it changes.
+    The order of ``documents`` has no effect. The id of a node changes only if its path or a heading in it
+    does.
     """
     by_source = {document.source: document for document in documents}
     outline = Outline([DocumentOutline.of(by_source[source]) for source in sorted(by_source)], corpus_name)
@@ -105,7 +109,7 @@ def build_nodes(documents: Sequence[Document], corpus_name: str) -> tuple[list[N
 
 
 def block_text(blocks: Iterable[Block]) -> str:
-    """Join the text of blocks: a blank line between blocks, but not inside a table or list."""
+    """Join the texts of blocks, with a blank line between blocks, but not inside a table or list."""
     text = ""
     for before, block in pairwise([None, *blocks]):
         assert block is not None
@@ -120,7 +124,10 @@ def block_text(blocks: Iterable[Block]) -> str:
 
 
 def summarise(prose: str, child_titles: Sequence[str]) -> str:
-    """The first sentences of ``prose``, then the titles, each at most :data:`SUMMARY_LENGTH` characters."""
+    """Return the first sentences of ``prose``, followed by ``child_titles``.
+
+    Both parts have at most :data:`SUMMARY_LENGTH` characters each.
+    """
     summary = _cut(prose, _SENTENCE_END)
     if not child_titles:
         return summary
@@ -129,7 +136,10 @@ def summarise(prose: str, child_titles: Sequence[str]) -> str:
 
 
 def _cut(text: str, boundary: re.Pattern[str]) -> str:
-    """Cut a text to :data:`SUMMARY_LENGTH` characters, at the last boundary in the second half if any."""
+    """Cut a text to at most :data:`SUMMARY_LENGTH` characters.
+
+    The text is cut at the last boundary in its second half or, if there is none, between words.
+    """
     if len(text) <= SUMMARY_LENGTH:
         return text
     text = text[:SUMMARY_LENGTH]
@@ -142,7 +152,7 @@ def _cut(text: str, boundary: re.Pattern[str]) -> str:
 def _above(
     identifier: str, parent: str | None, depth: int, title: str, below: Sequence[tuple[str, str]]
 ) -> Node:
-    """The node of the root or of a folder."""
+    """Return the node of the root or of a folder."""
     return Node(
         id=identifier,
         parent_id=parent,
@@ -156,7 +166,7 @@ def _above(
 
 
 def draft_page(document: Document) -> Page:
-    """The nodes of one document."""
+    """Return the nodes of one document, before the position of the file in the tree is known."""
     sections = document.sections
     below: list[list[Section]] = [[] for _ in sections]
     depths: list[int] = []
@@ -191,7 +201,7 @@ def draft_page(document: Document) -> Page:
 
 
 def _prose(blocks: Sequence[Block]) -> str:
-    """The start of the section's prose or, if it has no prose, of its other blocks except headings."""
+    """Return the start of a section's prose or, if it has no prose, of its other blocks except headings."""
     content = [block for block in blocks if block.kind != "heading"]
     chosen = [block for block in content if block.kind in ("prose", "list")] or content
     words: list[str] = []

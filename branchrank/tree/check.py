@@ -1,13 +1,15 @@
-"""Check that a list of nodes is a valid tree, and report every problem. The rules:
+"""Check that a list of nodes is a valid tree, and report every problem.
 
-1. Ids are unique. Exactly one node, the root, has no parent. Every parent and child exists, and each names
-   the other.
-2. A node's depth is one more than its parent's. Together with rule 1 this excludes cycles.
-3. The root and folders have no source and no lines; files and sections have both.
-4. A file starts at line 1. Its own span comes first, then the subtrees of its sections. Each subtree starts
-   on the line after the previous one, and the last one ends where the parent ends, so the own spans
-   partition the lines.
-5. A breadcrumb is the document's title, then the titles down to the node.
+A valid tree follows these rules.
+
+1. Ids are unique. Exactly one node, the root, has no parent. Every parent and every child exists, parents
+   list their children, and children name their parent.
+2. The depth of a node is one more than the depth of its parent. Together with rule 1, this excludes cycles.
+3. The root and folders have no source and no lines. Files and sections have a source and lines.
+4. A file starts at line 1. The own span of a node comes first, then the subtrees of its sections. Each
+   subtree starts on the line after the previous subtree, and the last subtree ends on the last line of the
+   node. Every line is therefore in exactly one own span.
+5. A breadcrumb consists of the document's title and the titles of all headings down to the node.
 """
 
 from __future__ import annotations
@@ -19,28 +21,28 @@ from branchrank.records import BREADCRUMB_SEPARATOR, Node
 
 
 class Problem(NamedTuple):
-    """A problem of ``nodes[position]``."""
+    """A message about a problem of the node at ``position`` in the list of nodes."""
 
     position: int
     message: str
 
 
 def check_nodes(nodes: Sequence[Node], line_counts: Mapping[str, int] | None = None) -> list[str]:
-    """Return every problem as ``"'<node id>': <what>"``; an empty list if the tree is valid.
+    """Return every problem as ``"'<node id>': <problem>"``; an empty list if the tree is valid.
 
-    ``line_counts`` maps sources to their numbers of lines; if it is given, every file must end at its last
-    line.
+    ``line_counts`` maps each source to its number of lines. If ``line_counts`` is given, the node of every
+    file must end at the last line of the file.
     """
     if not nodes:
-        return ["there are no nodes: a tree has at least its root"]
+        return ["there are no nodes, but every tree has a root"]
     problems = find_problems(nodes, line_counts)
     return [f"{nodes[position].id!r}: {message}" for position, message in problems]
 
 
 def find_problems(nodes: Sequence[Node], line_counts: Mapping[str, int] | None = None) -> Iterator[Problem]:
-    """Yield the problems of parents and children, then those of spans, each in the order of the nodes.
+    """Yield the problems of parents and children, then the problems of spans, in the order of the nodes.
 
-    Spans are checked only if every parent and child exists.
+    Spans are checked only if there are no problems of parents and children.
     """
     broken = False
     for problem in _link_problems(nodes):
@@ -55,7 +57,9 @@ def find_problems(nodes: Sequence[Node], line_counts: Mapping[str, int] | None =
         if line_counts is not None and node.kind == "file":
             counted = line_counts.get(node.source)
             if counted != node.line_end:
-                yield Problem(index, f"ends at line {node.line_end}, but the file has {counted} lines")
+                yield Problem(
+                    index, f"the node ends at line {node.line_end}, but the file has {counted} lines"
+                )
 
 
 def _link_problems(nodes: Sequence[Node]) -> Iterator[Problem]:
@@ -68,53 +72,53 @@ def _link_problems(nodes: Sequence[Node]) -> Iterator[Problem]:
             if parent_of.setdefault(child, node.id) != node.id:
                 yield Problem(index, f"the child {child!r} is also a child of {parent_of[child]!r}")
         if len(set(node.children)) != len(node.children):
-            yield Problem(index, "names a child twice")
+            yield Problem(index, "the same child is listed twice")
     roots = [index for index, node in enumerate(nodes) if node.parent_id is None]
     if not roots:
-        yield Problem(0, "no node without a parent: a tree needs one root")
+        yield Problem(0, "every node has a parent, but a tree needs one root without a parent")
     for index in roots[1:]:
-        yield Problem(index, f"has no parent, but {nodes[roots[0]].id!r} is the root")
+        yield Problem(index, f"the node has no parent, but {nodes[roots[0]].id!r} is already the root")
     for index, node in enumerate(nodes):
         for child in node.children:
             if child not in index_of:
                 yield Problem(index, f"the child {child!r} does not exist")
         if node.parent_id is None:
             if node.id in parent_of:
-                yield Problem(index, f"is the root, but {parent_of[node.id]!r} names it as a child")
+                yield Problem(index, f"the root is listed as a child of {parent_of[node.id]!r}")
         elif node.parent_id not in index_of:
             yield Problem(index, f"the parent {node.parent_id!r} does not exist")
         elif parent_of.get(node.id) != node.parent_id:
-            yield Problem(index, f"the parent {node.parent_id!r} does not name it as a child")
+            yield Problem(index, f"the parent {node.parent_id!r} does not list this node as a child")
         elif node.depth != nodes[index_of[node.parent_id]].depth + 1:
-            yield Problem(index, f"depth {node.depth} is not one more than its parent's")
+            yield Problem(index, f"the depth {node.depth} is not one more than the depth of the parent")
 
 
 def _node_problems(node: Node, by_id: Mapping[str, Node]) -> Iterator[str]:
     parent = by_id[node.parent_id] if node.parent_id is not None else None
     if (node.kind == "root") != (parent is None):
-        yield "only the root has no parent"
+        yield "only the root can be without a parent"
     if parent is None and node.depth != 0:
-        yield f"the root's depth is 0, not {node.depth}"
+        yield f"the root has the depth {node.depth}, not 0"
     if node.kind in ("root", "folder"):
         if node.source or (node.line_start, node.line_end, node.own_line_end) != (None, None, None):
-            yield f"a {node.kind} has neither source nor lines"
+            yield f"a {node.kind} can't have a source or lines"
         return
     start, end, own_end = node.line_start, node.line_end, node.own_line_end
     if not node.source or start is None or end is None or own_end is None:
         yield f"a {node.kind} needs a source and lines"
         return
     if not (1 <= start <= end and start - (node.kind == "file") <= own_end <= end):
-        yield f"bad span: lines {start}-{end}, own lines to {own_end}"
+        yield f"the lines {start}-{end} with an own span up to line {own_end} are not possible"
         return
     if node.kind == "file":
         if node.id != node.source:
-            yield f"a file's id is its source, {node.source!r}"
+            yield f"the id of a file must be its source, {node.source!r}"
         if start != 1:
-            yield f"a file starts at line 1, not {start}"
+            yield f"a file must start at line 1, not {start}"
         breadcrumb = node.title
     else:
         if parent is None or parent.source != node.source:
-            yield "a section's parent is of the same source"
+            yield "a section must have a parent with the same source"
             return
         breadcrumb = f"{parent.breadcrumb}{BREADCRUMB_SEPARATOR}{node.title}"
     if node.breadcrumb != breadcrumb:
@@ -123,7 +127,7 @@ def _node_problems(node: Node, by_id: Mapping[str, Node]) -> Iterator[str]:
 
 
 def _span_problems(node: Node, own_end: int, by_id: Mapping[str, Node]) -> Iterator[str]:
-    """Problems if the subtrees of the node's sections do not cover the lines after its own span exactly."""
+    """Yield a problem wherever the sections of a node do not exactly cover the lines after its own span."""
     last = own_end
     for child_id in node.children:
         child = by_id[child_id]
@@ -133,4 +137,4 @@ def _span_problems(node: Node, own_end: int, by_id: Mapping[str, Node]) -> Itera
             yield f"the section {child_id!r} starts at line {child.line_start}, not {last + 1}"
         last = child.line_end
     if last != node.line_end:
-        yield f"ends at line {node.line_end}, but its last section or own text at {last}"
+        yield f"the node ends at line {node.line_end}, but its last section or own text ends at line {last}"

@@ -1,7 +1,7 @@
-"""Move in the tree: the parent, children and siblings of a node, and the sections at given lines.
+"""Find the parent, the children and the siblings of a node in the tree, and the sections at given lines.
 
 1. Nodes are in pre-order, so a subtree is a range of rows; see :mod:`branchrank.tree.rows`.
-2. A tree is made from nodes in memory, or opened over a table that decodes nodes one by one.
+2. A tree is built from nodes in memory, or opened over a table that decodes nodes one by one.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from branchrank.tree.rows import NodeList, NodeTable, TreeRows
 
 
 class Tree:
-    """A valid tree: nodes without problems according to :func:`branchrank.tree.check.find_problems`."""
+    """A tree of nodes in which :func:`branchrank.tree.check.find_problems` finds no problems."""
 
     def __init__(self, nodes: Iterable[Node]) -> None:
         by_id = {node.id: node for node in nodes}
@@ -35,7 +35,7 @@ class Tree:
 
     @classmethod
     def opened(cls, table: NodeTable, rows: TreeRows) -> Tree:
-        """The tree of nodes that are not in memory, with their links."""
+        """Return the tree over a table of nodes that are not in memory, with the links in ``rows``."""
         tree = cls.__new__(cls)
         tree._open(table, rows)
         return tree
@@ -56,11 +56,14 @@ class Tree:
 
     @property
     def sections(self) -> Iterator[Node]:
-        """Every node that has lines (files and their sections), in pre-order."""
+        """Every file and every section of a file, in pre-order."""
         return (node for node in self.table.stream() if node.line_start is not None)
 
     def only(self, sources: Collection[str]) -> Tree:
-        """The part of the tree with these sources. Pages of other sources above them are kept as folders."""
+        """Return the part of the tree with these sources.
+
+        Pages of other sources that are above the kept nodes become folders.
+        """
         kept = {node.id for node in self.sections if node.source in sources} | {self.root.id}
         for node in reversed(list(self.table.stream())):
             if node.id in kept and node.parent_id is not None:
@@ -75,42 +78,48 @@ class Tree:
         )
 
     def node(self, identifier: str) -> Node:
-        """The node with this id. All methods that take an id raise ``KeyError`` if it is unknown."""
+        """Return the node with this id.
+
+        All methods with the argument ``identifier`` raise ``KeyError`` for an unknown id.
+        """
         return self.table.at(self.table.row(identifier))
 
     def parent(self, identifier: str) -> Node | None:
-        """The node's parent, ``None`` for the root."""
+        """Return the parent of a node, or ``None`` for the root."""
         row = int(self.rows.parents[self.table.row(identifier)])
         return None if row < 0 else self.table.at(row)
 
     def children(self, identifier: str) -> tuple[Node, ...]:
-        """The node's children, in order."""
+        """Return the children of a node, in order."""
         return tuple(map(self.table.at, self.rows.children_of(self.table.row(identifier))))
 
     def siblings(self, identifier: str) -> tuple[Node, ...]:
-        """The other children of the node's parent, in order."""
+        """Return the other children of a node's parent, in order."""
         parent = self.parent(identifier)
         if parent is None:
             return ()
         return tuple(child for child in self.children(parent.id) if child.id != identifier)
 
     def height(self, identifier: str) -> int:
-        """The number of levels below the node, 0 for a leaf."""
+        """Return the number of levels below a node, which is 0 for a leaf."""
         row = self.table.row(identifier)
         depths = self.rows.depths[row : self.rows.ends[row]]
         return int(depths.max() - depths[0])
 
     def file_node(self, source: str) -> Node | None:
-        """The node of a whole file, ``None`` if the source is not in the tree."""
+        """Return the node of a whole file, or ``None`` if the source is not in the tree."""
         node = self.table.mapping.get(source)
         return node if node is not None and node.kind == "file" else None
 
     def of_sources(self, sources: Iterable[str]) -> Iterator[Node]:
-        """The files and sections of some sources."""
+        """Return the nodes of the files ``sources`` and of their sections."""
         return (self.table.at(row) for source in sources for row in self.table.in_source(source).tolist())
 
     def overlapping(self, span: Span) -> tuple[Node, ...]:
-        """The nodes whose own span shares lines with ``span``: most shared lines first, ties by id."""
+        """Return the nodes with an own span that shares lines with ``span``.
+
+        Nodes with more shared lines come first; ties are in the order of the ids.
+        """
         rows = self.table.in_source(span.source)
         first = np.maximum(self.table.line_starts[rows], span.line_start)
         last = np.minimum(self.table.line_ends[rows], span.line_end)
@@ -121,7 +130,7 @@ class Tree:
 
 
 def _as_folder(node: Node) -> Node:
-    """The node without lines, so that it is never a hit."""
+    """Return a copy of a node without text and lines, which can't be a hit."""
     return msgspec.structs.replace(
         node, source="", text="", line_start=None, line_end=None, own_line_end=None
     )

@@ -1,15 +1,16 @@
 """Export and import of the JSON that VectifyAI's PageIndex writes for a Markdown file.
 
-Export, one document at a time: every heading is a node with its 1-based ``line_num``, its ``text`` from
-the heading to the next heading of any level, and a ``summary`` (leaf) or ``prefix_summary`` (parent).
-The format has no end lines, and no field for text before the first heading.
+The export writes one document at a time. Every heading becomes a node with a 1-based ``line_num``, with the
+``text`` from the heading to the next heading of any level, and with a ``summary`` (of a leaf) or a
+``prefix_summary`` (of a parent). The format has no end lines, and no field for text before the first heading.
 
-Import:
+The import works in three steps.
 
-1. The tree's line numbers are checked against the source file, and every span is computed again.
-2. The file's blocks are read as usual; a block is cut if the tree has a heading inside it.
-3. Notes list what the format dropped or changed: text before the first heading (it is restored to the
-   file's own span), headings that are missing from the tree, nodes at lines that are not headings.
+1. The line numbers of the tree are checked against the source file, and every span is computed again.
+2. The blocks of the file are read as usual. A block is cut if the tree has a heading inside the block.
+3. Notes list the differences between the tree and the file. Text before the first heading, which the format
+   drops, is restored from the file. Other differences are headings that are missing from the tree, and nodes
+   at lines that are not headings.
 """
 
 from __future__ import annotations
@@ -32,11 +33,11 @@ from branchrank.records import Node, Record
 from branchrank.tree.build import build_nodes
 
 _ATX = re.compile(r"\s*#{1,6}\s+(\S.*)")
-_REMEDY = "give the JSON that PageIndex writes for this very Markdown file (a PDF's has pages, not lines)"
+_REMEDY = "give the JSON file that PageIndex wrote for this Markdown file (not for a PDF)"
 
 
 class PageIndexNode(Record, frozen=True, kw_only=True, omit_defaults=True):
-    """One heading. The keys are in PageIndex's order; a leaf has no ``nodes``."""
+    """One heading of a PageIndex tree. The fields are in PageIndex's order. A leaf has no ``nodes``."""
 
     title: str
     node_id: str | UnsetType = UNSET
@@ -48,7 +49,11 @@ class PageIndexNode(Record, frozen=True, kw_only=True, omit_defaults=True):
 
 
 class PageIndexDocument(Record, frozen=True, kw_only=True, omit_defaults=True):
-    """A file: its name without folder and suffix, its number of line breaks + 1, and its top headings."""
+    """The PageIndex tree of one file.
+
+    ``doc_name`` is the file's name without folder and suffix, ``line_count`` is the number of line breaks
+    plus 1, and ``structure`` contains the top headings.
+    """
 
     doc_name: str
     doc_description: str | UnsetType = UNSET
@@ -57,7 +62,7 @@ class PageIndexDocument(Record, frozen=True, kw_only=True, omit_defaults=True):
 
 
 class ImportedDocument(NamedTuple):
-    """A document with the sections of a PageIndex tree, its summaries by section id, and notes."""
+    """A document with the sections of a PageIndex tree, the tree's summaries by section id, and notes."""
 
     document: Document
     summaries: dict[str, str]
@@ -65,7 +70,7 @@ class ImportedDocument(NamedTuple):
 
 
 class _Entry(NamedTuple):
-    """A heading of the tree during export or import; ``level`` is 1 for a top heading."""
+    """A heading of the tree during an import. ``level`` is 1 for a top heading."""
 
     node: PageIndexNode
     level: int
@@ -74,7 +79,7 @@ class _Entry(NamedTuple):
 def export_document(
     document: Document, content: bytes, *, summaries: Mapping[str, str] | None = None, with_text: bool = True
 ) -> PageIndexDocument:
-    """Return the document as PageIndex would write it, with ``summaries`` (by section id) if given."""
+    """Return the PageIndex tree of a document, with ``summaries`` (by section id) if they are given."""
     text, _ = decode(content)
     lines = split_lines(text)
     headed: list[int] = []
@@ -119,7 +124,7 @@ def export_document(
 
 
 def encode_document(document: PageIndexDocument) -> bytes:
-    """The JSON, indented by two spaces as PageIndex does."""
+    """Return the tree as JSON, indented by two spaces as in PageIndex's files."""
     return msgspec.json.format(msgspec.json.encode(document), indent=2)
 
 
@@ -135,7 +140,9 @@ def import_document(payload: bytes, source: str, content: bytes) -> ImportedDocu
     text, _ = decode(content)
     notes = []
     if tree.line_count != text.count("\n") + 1:
-        notes.append(f"the tree is of a file with {tree.line_count} lines, {source} has {read.line_count}")
+        notes.append(
+            f"the tree was made from {tree.line_count} lines, but the file now has {read.line_count} lines"
+        )
     headings, heading_notes = _headings(entries, read)
     notes += heading_notes
     sections = finish_sections(
@@ -153,7 +160,7 @@ def import_document(payload: bytes, source: str, content: bytes) -> ImportedDocu
 
 
 def import_nodes(imported: Sequence[ImportedDocument], corpus_name: str) -> tuple[list[Node], list[str]]:
-    """Return the nodes of imported documents, with their imported summaries, and all notes."""
+    """Return the nodes of imported documents, with the imported summaries, and all notes."""
     nodes, notes = build_nodes([each.document for each in imported], corpus_name)
     summaries = {identifier: text for each in imported for identifier, text in each.summaries.items()}
     nodes = [
@@ -164,7 +171,7 @@ def import_nodes(imported: Sequence[ImportedDocument], corpus_name: str) -> tupl
 
 
 def _title_line(heading: Block, lines: Sequence[str]) -> tuple[int, str]:
-    """The line of a heading's title, and the title with its markup, as in PageIndex."""
+    """Return the line number of a heading's title, and the title with markup, as in PageIndex."""
     for number in range(heading.line_start, heading.line_end + 1):
         if match := _ATX.fullmatch(lines[number - 1]):
             return number, match[1].strip()
@@ -175,9 +182,11 @@ def _decode(payload: bytes, source: str) -> PageIndexDocument:
     try:
         return msgspec.json.decode(payload, type=PageIndexDocument)
     except NOT_JSON as error:
-        raise InputError(f"not a PageIndex tree of {source}: {error}", remedy=_REMEDY) from None
+        raise InputError(f"the JSON is not a PageIndex tree of {source}: {error}", remedy=_REMEDY) from None
     except RecursionError:
-        raise InputError(f"not a PageIndex tree of {source}: nested too deep", remedy=_REMEDY) from None
+        raise InputError(
+            f"the JSON is not a PageIndex tree of {source}: it is nested too deep", remedy=_REMEDY
+        ) from None
 
 
 def _pre_order(structure: Sequence[PageIndexNode]) -> Iterator[_Entry]:
@@ -193,15 +202,15 @@ def _check_lines(entries: Sequence[_Entry], document: Document) -> None:
     for node, _ in entries:
         if not last < node.line_num <= document.line_count:
             raise InputError(
-                f"{document.source}: the node {node.title!r} is at line {node.line_num}, expected "
-                f"{last + 1}..{document.line_count}",
+                f"{document.source}: the tree has the node {node.title!r} at line {node.line_num}, "
+                f"but only the lines {last + 1} to {document.line_count} are possible there",
                 remedy=_REMEDY,
             )
         last = node.line_num
 
 
 def _headings(entries: Sequence[_Entry], document: Document) -> tuple[list[Heading], list[str]]:
-    """The tree's headings, with the lines and readable titles that the reader found, and notes."""
+    """Return the headings of the tree, with the lines and titles that the reader found, and notes."""
     read_at = {
         number: (block, section.labels)
         for section in document.sections
@@ -217,14 +226,15 @@ def _headings(entries: Sequence[_Entry], document: Document) -> tuple[list[Headi
             headings.append(Heading(level, block.text, block.line_start, block.line_end, labels))
         else:
             notes.append(
-                f"line {node.line_num} is not a heading of the file, but the tree has {node.title!r}"
+                f"the tree has the heading {node.title!r} at line {node.line_num}, which is not a heading "
+                "in the file"
             )
             headings.append(Heading(level, node.title, node.line_num, node.line_num))
     return headings, notes
 
 
 def _body(document: Document, headings: Sequence[Heading]) -> Iterator[Block]:
-    """The document's blocks, cut at the tree's headings and without the lines of these headings."""
+    """Yield the document's blocks, cut at the tree's headings and without the lines of these headings."""
     taken = {number for heading in headings for number in range(heading.line_start, heading.line_end + 1)}
     for section in document.sections:
         for block in section.blocks:
@@ -253,7 +263,7 @@ def _cut(block: Block, taken: set[int]) -> Iterator[Block]:
 
 
 def _dropped(document: Document, headings: Sequence[Heading]) -> Iterator[str]:
-    """Notes on text and headings that are in the file but not in the tree."""
+    """Yield notes on text and headings that are in the file but not in the tree."""
     first = headings[0].line_start if headings else document.line_count + 1
     if any(
         block.line_start < first
@@ -261,9 +271,15 @@ def _dropped(document: Document, headings: Sequence[Heading]) -> Iterator[str]:
         for block in section.blocks
         if block.kind != "heading"
     ):
-        yield f"lines 1-{first - 1}, before the first heading, are not in the tree; restored from the file"
+        yield (
+            f"lines 1-{first - 1}, before the first heading, are missing from the tree; restored "
+            "from the file"
+        )
     known = {heading.line_start for heading in headings}
     for section in document.sections:
         for block in section.blocks:
             if block.kind == "heading" and block.line_start not in known:
-                yield f"the heading {block.text!r} at line {block.line_start} is not in the tree: now text"
+                yield (
+                    f"the heading {block.text!r} at line {block.line_start} is missing from the tree and "
+                    "was imported as text"
+                )

@@ -1,8 +1,8 @@
 """The links of a tree as arrays, which can be mapped from a file.
 
-1. A node's row is its place in pre-order, so a subtree is a range of rows.
-2. The rows are also listed by parent, then by source, then by first line. In this list the children of a node
-   follow each other, and so do those of one file, in the order of their lines.
+1. The row of a node is its position in pre-order, so a subtree is a range of rows.
+2. A second list contains all rows sorted by parent, then by source, then by first line. In this list, the
+   children of a node follow each other, and children from the same file are in line order.
 """
 
 from __future__ import annotations
@@ -20,11 +20,12 @@ Rows = NDArray[np.int32]
 
 
 class TreeRows(NamedTuple):
-    """The links of ``n`` nodes; every array has the shape ``(n,)``, except ``children`` with ``(n + 1,)``.
+    """The links of ``n`` nodes. All arrays have the shape ``(n,)``, except ``children`` with ``(n + 1,)``.
 
-    ``depths`` are the levels below the root. ``parents`` are rows, -1 for the root. The subtree of row ``r``
-    is the range ``r`` to ``ends[r] - 1``. ``families`` lists the rows as above, ``places`` is its inverse,
-    and the children of row ``r`` are ``families[children[r] : children[r + 1]]``.
+    ``depths`` are the levels below the root. ``parents`` are rows, and -1 for the root. The subtree of row
+    ``r`` is the range from ``r`` to ``ends[r] - 1``. ``families`` is the list of rows sorted by parent,
+    source and first line. ``places`` maps each row to its position in ``families``. The children of row ``r``
+    are ``families[children[r] : children[r + 1]]``.
     """
 
     depths: Rows
@@ -36,7 +37,7 @@ class TreeRows(NamedTuple):
 
     @classmethod
     def of(cls, depths: Rows, sources: Rows, lines: Rows) -> TreeRows:
-        """The links of nodes in pre-order, by their depths, the numbers of their sources and first lines."""
+        """Return the links of nodes in pre-order, from their depths, source numbers and first lines."""
         count = len(depths)
         parents = np.full(count, -1, dtype=np.int32)
         ends = np.full(count, count, dtype=np.int32)
@@ -55,16 +56,17 @@ class TreeRows(NamedTuple):
         return cls(depths, parents, ends, families, places, children)
 
     def children_of(self, row: int) -> list[int]:
-        """The rows of a node's children, in pre-order."""
+        """Return the rows of a node's children, in pre-order."""
         found: list[int] = np.sort(self.families[self.children[row] : self.children[row + 1]]).tolist()
         return found
 
 
 class NodeTable(Protocol):
-    """The nodes of a tree in pre-order, with the columns that links are made from.
+    """The nodes of a tree in pre-order, with the columns from which links are made.
 
-    ``source_rows`` numbers the source of each node, -1 for none. ``line_starts`` and ``line_ends`` are its
-    first and last own line, 0 for none. ``ties`` is its place in the order of the ids.
+    ``source_rows`` contains the number of each node's source, or -1 for a node without a source.
+    ``line_starts`` and ``line_ends`` contain the first and the last line of each own span, or 0 for a node
+    without lines. ``ties`` contains the position of each node in the order of the ids.
     """
 
     @property
@@ -87,20 +89,20 @@ class NodeTable(Protocol):
         """Every node by id."""
 
     def at(self, row: int) -> Node:
-        """The node in a row."""
+        """Return the node in a row."""
 
     def row(self, identifier: str) -> int:
-        """The row of a node. Raises ``KeyError`` if the id is unknown."""
+        """Return the row of a node. Raises ``KeyError`` if the id is unknown."""
 
     def in_source(self, source: str) -> Rows:
-        """The rows of a source's nodes."""
+        """Return the rows of the nodes of ``source``."""
 
     def stream(self) -> Iterator[Node]:
-        """Every node in pre-order; none is kept."""
+        """Yield every node in pre-order, without keeping the nodes in memory."""
 
 
 class NodeList:
-    """A :class:`NodeTable` of nodes in memory, which are given in pre-order."""
+    """A :class:`NodeTable` of nodes in memory. The constructor gets the nodes in pre-order."""
 
     def __init__(self, nodes: dict[str, Node]) -> None:
         self.mapping: Mapping[str, Node] = MappingProxyType(nodes)
@@ -117,19 +119,19 @@ class NodeList:
         self.line_ends = _column([node.own_line_end or 0 for node in self._nodes])
 
     def at(self, row: int) -> Node:
-        """The node in a row."""
+        """Return the node in a row."""
         return self._nodes[row]
 
     def row(self, identifier: str) -> int:
-        """The row of a node. Raises ``KeyError`` if the id is unknown."""
+        """Return the row of a node. Raises ``KeyError`` if the id is unknown."""
         return self._rows[identifier]
 
     def in_source(self, source: str) -> Rows:
-        """The rows of a source's nodes."""
+        """Return the rows of the nodes of ``source``."""
         return np.flatnonzero(self.source_rows == self._sources.get(source, -2)).astype(np.int32)
 
     def stream(self) -> Iterator[Node]:
-        """Every node in pre-order."""
+        """Return an iterator over every node in pre-order."""
         return iter(self._nodes)
 
 

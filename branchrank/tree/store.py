@@ -1,4 +1,4 @@
-"""Read and write ``nodes.jsonl``. It is written atomically and checked whenever it is read."""
+"""Read and write ``nodes.jsonl``. The file is written atomically, and checked whenever it is read."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ def write_nodes(path: Path, nodes: Iterable[Node]) -> None:
 def load_nodes(path: Path | str) -> Tree:
     """Read and check a tree.
 
-    Raises :class:`ArtifactError` that names the line if the file can't be read or is not a valid tree.
+    Raises :class:`ArtifactError`, which names the line, if the file can't be read or is not a valid tree.
     """
     decoder = msgspec.json.Decoder(Node)
     nodes: list[Node] = []
@@ -43,7 +43,7 @@ def load_nodes(path: Path | str) -> Tree:
             raise ArtifactError(f"{path}:{number}: {error}", remedy=_REMEDY) from None
         numbers.append(number)
     if not nodes:
-        raise ArtifactError(f"{path} holds no nodes", remedy=_REMEDY)
+        raise ArtifactError(f"the file {path} contains no nodes", remedy=_REMEDY)
     for index, message in find_problems(nodes):
         raise ArtifactError(f"{path}:{numbers[index]}: {nodes[index].id!r}: {message}", remedy=_REMEDY)
     return Tree(nodes)

@@ -1,14 +1,14 @@
 """Determine the parent of each document from the toctrees.
 
-1. Documents are processed in source order, and the entries of each document in their order.
-2. An entry is a path, with or without a suffix. It is relative to its document or, if it starts with ``/``,
-   to the root of the documentation (the corpus, else the outermost folder above the document in which the
-   path exists). ``Title <path>`` names ``path``; ``*``, ``?``, ``[...]`` and ``**`` match documents that
-   have no parent yet, in source order.
-3. The parent of a document is the first document whose toctree names it.
+1. Documents are processed in the order of their sources. The entries of a document are processed as listed.
+2. An entry is a path, with or without a suffix. The path is relative to the document or, if it starts with
+   ``/``, to the root of the documentation. The root is the corpus or, if the path does not exist there, the
+   outermost folder above the document in which the path exists. ``Title <path>`` means ``path``. Entries with
+   ``*``, ``?``, ``[...]`` or ``**`` are patterns, which match documents without a parent in source order.
+3. The parent of a document is the first document with a toctree that lists it.
 4. Each pattern is compared with every document, so only the first ``MAX_PATTERNS`` patterns of a corpus are
-   used; the others are ignored with a note.
-5. An entry that would close a cycle, or that names no document, is ignored with a note.
+   used. Further patterns are ignored with a note.
+5. Entries that would close a cycle, or that match no document, are ignored with a note.
 """
 
 from __future__ import annotations
@@ -22,15 +22,15 @@ from branchrank.corpus.document import DocumentOutline
 from branchrank.corpus.reading import SUFFIXES
 
 _EXPLICIT_TITLE = re.compile(r"[^<]*<([^<>]+)>\s*")
-#: Different patterns that one corpus can use. Documentation has at most a few dozen.
+#: The largest number of different patterns in a corpus. Real documentation has at most a few dozen.
 MAX_PATTERNS = 1000
 _NOT_A_PATH = re.compile(r"[a-zA-Z][a-zA-Z0-9+.-]*:|self\s*$")
 
 
 def toctree_parents(documents: Sequence[DocumentOutline]) -> tuple[dict[str, str], list[str]]:
-    """Return a map from each document's source to its parent's, in toctree order, and notes.
+    """Return the source of each document's parent by the source of the document, and notes.
 
-    Documents that no toctree names are left out.
+    The keys are in toctree order. Documents that are in no toctree are not in the result.
     """
     ordered = sorted(documents, key=lambda document: document.source)
     names = _names(ordered)
@@ -45,28 +45,31 @@ def toctree_parents(documents: Sequence[DocumentOutline]) -> tuple[dict[str, str
             asked = (posixpath.dirname(document.source), path)
             if _is_pattern(path) and asked not in patterns and len(patterns) == MAX_PATTERNS:
                 notes.append(
-                    f"{document.source}: the toctree entry {entry!r} is ignored; the toctrees of this corpus "
-                    f"have more than {MAX_PATTERNS} patterns"
+                    f"{document.source}: the toctree entry {entry!r} is ignored, "
+                    f"because the toctrees of this corpus contain more than {MAX_PATTERNS} patterns"
                 )
                 continue
             targets = patterns[asked] if asked in patterns else _resolve(document.source, path, names)
             if not targets:
-                notes.append(f"{document.source}: the toctree entry {entry!r} names no document")
+                notes.append(f"{document.source}: the toctree entry {entry!r} matches no document")
             for target in targets:
                 if target in parents or (_is_pattern(path) and target == document.source):
                     continue
                 if _is_above(target, document.source, parents):
-                    notes.append(f"{document.source}: the toctree entry {entry!r} closes a cycle and is cut")
+                    notes.append(
+                        f"{document.source}: the toctree entry {entry!r} is ignored, "
+                        "because it closes a cycle"
+                    )
                 else:
                     parents[target] = document.source
             if _is_pattern(path):
-                # If every match already has a parent, keep one, so that the note above is not written.
+                # If all matches have parents, keep one match, so that the note about no match is not written.
                 patterns[asked] = [target for target in targets if target not in parents] or targets[:1]
     return parents, notes
 
 
 def _names(documents: Sequence[DocumentOutline]) -> dict[str, str]:
-    """Sources by the names that an entry can use: with and without the suffix."""
+    """Return each document's source by the names that an entry can use (with and without the suffix)."""
     names = {document.source: document.source for document in documents}
     for suffix in SUFFIXES:
         for document in documents:
@@ -86,7 +89,10 @@ def _is_pattern(path: str) -> bool:
 
 
 def _resolve(source: str, path: str, names: Mapping[str, str]) -> list[str]:
-    """The documents that the entry ``path`` in ``source`` names; only a pattern can name several."""
+    """Return the documents that the entry ``path`` in ``source`` matches.
+
+    Only a pattern can match several documents.
+    """
     folder = posixpath.dirname(source)
     if path.startswith("/"):
         parts = folder.split("/") if folder else []
@@ -110,7 +116,7 @@ def _matches(name: str, pattern: str) -> bool:
 
 
 def _is_above(source: str, below: str, parents: Mapping[str, str]) -> bool:
-    """Whether ``source`` is ``below`` itself or one of its ancestors."""
+    """Return whether ``source`` is equal to ``below`` or is an ancestor of it."""
     current: str | None = below
     while current is not None:
         if current == source:

@@ -146,7 +146,7 @@ def test_vectors_of_another_model_are_refused_and_the_fix_indexes(tmp_path: Path
     before = state(theirs)
     result = adopt(tmp_path)
     assert result.exit_code == 4
-    assert "the vectors of fake" in result.stderr
+    assert "were not made with fake" in result.stderr
     assert "of 20 sampled texts" in result.stderr
     assert state(theirs) == before
     assert not (tmp_path / "data").exists() or not list((tmp_path / "data").iterdir())

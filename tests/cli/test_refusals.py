@@ -160,7 +160,7 @@ WRONG = {
     "no experiment": (("run", "none.toml"), 2, "no experiment file"),
     "no run": (("show", "none"), 3, "no run in none"),
     "no node": (("pageindex", "show", "none.md"), 3, "no node 'none.md'"),
-    "no source": (("pageindex", "export", "none.md", "out.json"), 3, "no file 'none.md'"),
+    "no source": (("pageindex", "export", "none.md", "out.json"), 3, "cannot read 'none.md'"),
     "source outside": (("pageindex", "export", "../../etc/passwd", "out.json"), 3, "etc/passwd"),
     "no corpus": (("index", "nowhere"), 3, "nowhere"),
     "no questions": (("benchmark", *NO_LLM, "--questions", "none.jsonl"), 3, "none.jsonl"),

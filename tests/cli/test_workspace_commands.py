@@ -52,7 +52,7 @@ def test_a_wrong_exclude_is_not_kept(tmp_path: Path) -> None:
     before = config.read_bytes()
     refused = invoke("index", "--data-dir", project / "data", "--exclude", "*")
     assert refused.exit_code == 3
-    assert "holds no document" in refused.stderr
+    assert "contains no documents" in refused.stderr
     assert config.read_bytes() == before
     assert "up to date" in ran("index", "--data-dir", project / "data")
     new = tmp_path / "new"

@@ -67,9 +67,9 @@ def test_what_is_no_regular_text_file_is_left_out_with_a_note(tmp_path: Path) ->
         found = discover(tmp_path)
     assert [file.source for file in found.files] == ["a.md"]
     assert found.notes == (
-        "'binary.md': left out, a binary file",
-        "'pipe.md': left out, not a regular file",
-        "'sock.md': left out, not a regular file",
+        "'binary.md': skipped because it is a binary file",
+        "'pipe.md': skipped because it can't be read (not a regular file)",
+        "'sock.md': skipped because it can't be read (not a regular file)",
     )
 
 
@@ -77,7 +77,7 @@ def test_a_name_that_is_not_utf_8_is_left_out(tmp_path: Path) -> None:
     write(tmp_path, "a.md", os.fsdecode(b"bad\xff.md"))
     found = discover(tmp_path)
     assert [file.source for file in found.files] == ["a.md"]
-    assert found.notes == ("'bad\\udcff.md': left out, its name is not UTF-8",)
+    assert found.notes == ("'bad\\udcff.md': skipped because its name is not UTF-8",)
 
 
 def test_a_huge_file_is_left_out(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -93,7 +93,7 @@ def test_a_corpus_that_is_missing_a_file_or_empty_is_an_error(tmp_path: Path) ->
     write(tmp_path, "a.md")
     with pytest.raises(CorpusError, match="is not a folder"):
         discover(tmp_path / "a.md")
-    with pytest.raises(CorpusError, match="holds no document") as caught:
+    with pytest.raises(CorpusError, match="contains no documents") as caught:
         discover(tmp_path, ["a.md"])
     assert caught.value.remedy
 

@@ -83,7 +83,7 @@ def test_nothing_is_downloaded_unless_it_is_asked_for(
 ) -> None:
     result = invoke("beir", "run", f"ir:{REMOTE}", "--data-dir", tmp_path / "data")
     assert result.exit_code == 3
-    assert f"the dataset '{REMOTE}' is not on this machine" in result.stderr
+    assert f"the dataset '{REMOTE}' has not been downloaded yet" in result.stderr
     assert f"fix: download it: branchrank corpus add ir:{REMOTE}" in result.stderr
     assert not (tmp_path / "data").exists()
     assert [path.name for path in (tmp_path / "corpora" / "ir").iterdir()] == []

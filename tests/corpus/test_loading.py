@@ -45,8 +45,8 @@ def test_odd_files_are_read_or_named(tmp_path: Path) -> None:
     corpus = load_corpus(tmp_path)
     assert [d.source for d in corpus.documents] == ["deep.rst", "empty.rst", "latin.rst"]
     assert corpus.notes == (
-        "'binary.rst': left out, a binary file",
-        "'latin.rst': not UTF-8 (byte 1): read as Latin-1",
+        "'binary.rst': skipped because it is a binary file",
+        "'latin.rst': read as Latin-1, because byte 1 is not valid UTF-8",
     )
 
 
@@ -57,7 +57,7 @@ def test_a_file_that_may_not_be_read_is_named(tmp_path: Path) -> None:
     (tmp_path / "b.rst").chmod(0)
     corpus = load_corpus(tmp_path)
     assert [d.source for d in corpus.documents] == ["a.rst"]
-    assert corpus.notes == ("'b.rst': left out, permission denied",)
+    assert corpus.notes == ("'b.rst': skipped because it can't be read (permission denied)",)
 
 
 def test_a_file_that_vanishes_after_discovery_is_named(
@@ -77,5 +77,5 @@ def test_a_suffix_names_the_reader() -> None:
     assert read_document("a.RST", b"A\n=\n").title == "A"
     assert read_document("a.rst.inc", b"A\n=\n").title == "A"
     assert not is_document("a.inc")
-    with pytest.raises(CorpusError, match="no reader"):
+    with pytest.raises(CorpusError, match="its suffix is none of"):
         read_document("a.pdf", b"")

@@ -159,7 +159,7 @@ def test_what_is_not_the_pinned_file_is_refused_and_leaves_nothing(
 
 
 def test_without_a_network_there_is_one_clear_error(tmp_path: Path) -> None:
-    with pytest.raises(CorpusError, match="can't be downloaded from the configured package index") as caught:
+    with pytest.raises(CorpusError, match="can't be downloaded from the package index") as caught:
         add_corpus("pack", tmp_path / "x", corpus=entry(), configuration=index("http://127.0.0.1:1/simple"))
     assert "pip config list" in caught.value.remedy
 
@@ -230,7 +230,7 @@ def test_a_repository_comes_at_its_pinned_commit(tmp_path: Path) -> None:
     missing = NamedCorpus(description="", folder=".", repository=(tmp_path / "no").as_uri(), commit=commit)
     with pytest.raises(CorpusError, match="cannot clone") as caught:
         add_corpus("repo", tmp_path / "home" / "other", corpus=missing)
-    assert "give the path of the folder" in caught.value.remedy
+    assert "give the path of its folder" in caught.value.remedy
     assert sorted(path.name for path in (tmp_path / "home").iterdir()) == ["repo"]
 
 
@@ -239,7 +239,7 @@ def test_a_path_works_everywhere_a_name_does(tmp_path: Path, monkeypatch: pytest
     monkeypatch.chdir(tmp_path)
     assert corpora_home() == tmp_path / "home"
     name = next(iter(known_corpora()))
-    with pytest.raises(CorpusError, match="is not downloaded yet") as caught:
+    with pytest.raises(CorpusError, match="has not been downloaded yet") as caught:
         locate_corpus(name)
     assert caught.value.remedy == f"branchrank corpus add {name}"
     (tmp_path / "home" / name).mkdir(parents=True)

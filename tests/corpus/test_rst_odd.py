@@ -92,10 +92,10 @@ def test_headings_are_those_that_docutils_finds(parts: list[str]) -> None:
 def test_latin_1_and_nul_bytes_are_read_with_a_note() -> None:
     document = read_rst("a.rst", "Café\n====\n\nnaïve".encode("latin-1"))
     assert document.title == "Café"
-    assert document.notes == ("not UTF-8 (byte 4): read as Latin-1",)
+    assert document.notes == ("read as Latin-1, because byte 4 is not valid UTF-8",)
     document = read_rst("a.rst", b"a\0b\n")
     assert document.sections[0].blocks[0].text == "a b"
-    assert document.notes == ("NUL bytes: read as spaces",)
+    assert document.notes == ("NUL bytes were read as spaces",)
 
 
 def test_an_empty_file_is_one_empty_line() -> None:

@@ -14,10 +14,13 @@ from pathlib import Path
 import pytest
 from support import harness
 
+from damaged_files.chroma_files import ChromaWorld
 from damaged_files.trials import World, undrawn
 
 ROOT = Path(__file__).parents[2]
 SAMPLE, SEED = 30, 42
+#: One of so many changes of the columns of Chroma's tables is tried; every other change of its files is.
+CHROMA_FIELDS = 8
 #: The long form runs in so many processes, which can run at the same time.
 PROCESSES = 2
 
@@ -93,3 +96,42 @@ def test_all_damaged_files_are_refused_or_read(share: int) -> None:
     )
     assert not told["faults"], told["faults"][:5]
     assert told["trials"] > 10_000 / PROCESSES
+
+
+def test_a_database_that_chromas_compiled_code_gives_up_on_is_refused(tmp_path: Path) -> None:
+    world = ChromaWorld(tmp_path)
+    [trial] = [
+        (file, change)
+        for file, change in world.trials()
+        if (file.name, change.name) == ("chroma.sqlite3", "NUL bytes")
+    ]
+    assert world.judge(*trial) is None
+
+
+@pytest.mark.full
+def test_damaged_files_of_chroma_are_refused_or_read(tmp_path: Path) -> None:
+    started = time.monotonic()
+    world = ChromaWorld(tmp_path)
+    trials = [
+        (file, change)
+        for number, (file, change) in enumerate(world.trials())
+        if ": " not in change.name or number % CHROMA_FIELDS == 0
+    ]
+    faults = [
+        (fault[0], f"{file.name}: {change.name}", fault[1])
+        for file, change in trials
+        if (fault := world.judge(file, change))
+    ]
+    kinds = Counter(fault[0] for fault in faults)
+    harness.record(
+        "damaged-files-of-chroma",
+        harness.Part(
+            part="damaged files of Chroma",
+            trials=len(trials),
+            **{kind: kinds[kind] for kind in ("leaked", "crashed", "hung", "wrong")},
+            seconds=round(time.monotonic() - started),
+            seed=0,
+        ),
+    )
+    assert not faults, faults[:5]
+    assert len(trials) > 150

@@ -183,7 +183,7 @@ def no_modules(folder: Path) -> None:
 @pytest.mark.parametrize(
     ("spoil", "match"),
     [
-        (foreign_module, "code of its own"),
+        (foreign_module, "is never run"),
         (pickled_projection, "pickled"),
         (no_projection, "can't be loaded"),
         (no_modules, "projection"),

@@ -111,7 +111,7 @@ def test_openai_indexes_must_be_the_texts(server: EmbeddingServer, indexes: list
     embedder = client("openai", server.url)
     assert embedder.identity
     server.script.append(Reply({"data": [{"index": index, "embedding": ROW} for index in indexes]}))
-    with pytest.raises(ModelError, match="returned vectors for texts"):
+    with pytest.raises(ModelError, match="returned vectors for the texts"):
         embedder.embed_documents(["one", "two"])
 
 
@@ -264,13 +264,13 @@ def test_a_proxy_is_not_asked_for_this_machine(
 
 
 def test_openai_itself_needs_a_key(server: EmbeddingServer) -> None:
-    with pytest.raises(ModelError, match="neither an endpoint nor a key"):
+    with pytest.raises(ModelError, match="needs the URL of a server or a key"):
         client("openai", "", "text-embedding-3-small")
 
 
 @pytest.mark.parametrize("route", ROUTES)
 def test_a_route_without_a_model_is_refused(route: str) -> None:
-    with pytest.raises(UsageError, match="needs a model"):
+    with pytest.raises(UsageError, match="needs the name of a model"):
         client(route, "http://127.0.0.1:1", "")
 
 

@@ -210,12 +210,12 @@ def no_model(folder: Path) -> None:
     [
         (pickled, "pickled"),
         (pickled_dense_module, "pickled"),
-        (module_of_its_own, "code of its own"),
-        (architecture_of_its_own, "code of its own"),
+        (module_of_its_own, "needs the code of"),
+        (architecture_of_its_own, "needs its own code"),
         (unknown_architecture, "can't be loaded"),
         (broken_config, "can't be read"),
         (torn_weights, "can't be loaded"),
-        (no_model, "holds no sentence-transformers model"),
+        (no_model, "does not contain a sentence-transformers model"),
     ],
 )
 def test_what_can_not_be_loaded_safely_is_a_model_error(
@@ -381,7 +381,7 @@ def test_a_hub_that_is_silent_is_asked_once(monkeypatch: pytest.MonkeyPatch, tmp
 
 def test_what_is_no_name_at_all_is_a_model_error() -> None:
     pytest.importorskip("torch")
-    with pytest.raises(ModelError, match="not a model's name"):
+    with pytest.raises(ModelError, match="not a valid name of a model"):
         open_embedder(IndexSettings(embedder="two words"))
 
 

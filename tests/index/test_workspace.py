@@ -131,7 +131,7 @@ def test_a_missing_workspace_or_corpus_is_said(tmp_path: Path) -> None:
 def test_a_corpus_may_be_named(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("BRANCHRANK_CORPORA", str(tmp_path / "corpora"))
     name = next(iter(known_corpora()))
-    with pytest.raises(CorpusError, match="not downloaded yet") as caught:
+    with pytest.raises(CorpusError, match="not been downloaded yet") as caught:
         configure(tmp_path / "data", corpus=name)
     assert caught.value.remedy == f"branchrank corpus add {name}"
     (tmp_path / "corpora" / name).mkdir(parents=True)

@@ -130,5 +130,5 @@ def test_the_passage_is_what_both_signals_like_best() -> None:
     assert best_passage(["c1", "c2", "c3"], dense, lexical) == "c3"
     assert best_passage(["c1", "c2", "c3"], dense) == "c2"
     assert best_passage(["c1", "c2", "c3"]) == "c1"
-    with pytest.raises(ValueError, match="no passage"):
+    with pytest.raises(ValueError, match="is empty"):
         best_passage([])

@@ -242,7 +242,7 @@ def test_vectors_of_another_model_are_refused(project: Path, server: FakeQdrant)
         point["vector"] = row
     result = retrieve(project, *flags)
     assert result.exit_code == 4
-    assert "sampled texts have another vector" in result.stderr
+    assert "sampled texts have a different vector" in result.stderr
     server.collections["theirs"]["layout"]["vectors"]["size"] = 8
     result = retrieve(project, *flags)
     assert result.exit_code == 4

@@ -115,7 +115,7 @@ def test_import_reports_the_preamble_that_the_format_dropped() -> None:
     notes = imported(WRITTEN.encode()).notes
 
     assert notes == [
-        "one.md: lines 1-2, before the first heading, are not in the tree; restored from the file"
+        "one.md: lines 1-2, before the first heading, are missing from the tree; restored from the file"
     ]
 
 
@@ -125,7 +125,9 @@ def test_import_reports_headings_that_the_tree_lacks() -> None:
 
     assert [section.id for section in result.document.sections] == ["one.md"]
     assert [block.text for block in result.document.sections[0].blocks] == ["A", "text", "Setext", "more"]
-    assert result.notes == ["one.md: the heading 'Setext' at line 5 is not in the tree: now text"]
+    assert result.notes == [
+        "one.md: the heading 'Setext' at line 5 is missing from the tree and was imported as text"
+    ]
 
 
 def test_import_reports_headings_that_the_file_lacks() -> None:
@@ -147,8 +149,8 @@ def test_import_reports_headings_that_the_file_lacks() -> None:
     ]
     assert [b.text for s in result.document.sections for b in s.blocks] == ["A", "x", "comment", "y", "bold"]
     assert result.notes == [
-        "one.md: line 5 is not a heading of the file, but the tree has 'comment'",
-        "one.md: line 9 is not a heading of the file, but the tree has 'bold'",
+        "one.md: the tree has the heading 'comment' at line 5, which is not a heading in the file",
+        "one.md: the tree has the heading 'bold' at line 9, which is not a heading in the file",
     ]
 
 
@@ -187,7 +189,7 @@ def test_a_lone_top_heading_keeps_its_summary() -> None:
 def test_a_tree_of_another_version_of_the_file_is_noted() -> None:
     result = imported(tree({"title": "A", "line_num": 3}, {"title": "D", "line_num": 11}, line_count=20))
 
-    assert result.notes[0] == "one.md: the tree is of a file with 20 lines, one.md has 11"
+    assert result.notes[0] == "one.md: the tree was made from 20 lines, but the file now has 11 lines"
 
 
 @pytest.mark.parametrize(
@@ -196,11 +198,11 @@ def test_a_tree_of_another_version_of_the_file_is_noted() -> None:
         (b"", "not a PageIndex tree"),
         (b"{}", "doc_name"),
         (tree({"title": "P", "start_index": 1, "end_index": 2}), "line_num"),
-        (tree({"title": "A", "line_num": 99}), "at line 99, expected 1..11"),
+        (tree({"title": "A", "line_num": 99}), "at line 99, but only the lines 1 to 11"),
         (tree({"title": "A", "line_num": 0}), "at line 0"),
         (
             tree({"title": "A", "line_num": 7, "nodes": [{"title": "B", "line_num": 7}]}),
-            "at line 7, expected 8..11",
+            "at line 7, but only the lines 8 to 11",
         ),
         (
             b'{"doc_name": "a", "line_count": 1, "structure": '

@@ -103,7 +103,7 @@ def test_entries_name_documents_in_many_ways(source: str, entry: str, target: st
 def test_an_entry_that_names_nothing_is_noted(entry: str) -> None:
     _, notes = build(document("x/index.rst", entry))
 
-    assert notes == [f"x/index.rst: the toctree entry {entry!r} names no document"]
+    assert notes == [f"x/index.rst: the toctree entry {entry!r} matches no document"]
 
 
 @pytest.mark.parametrize("entry", ["self", "https://example.org", "Site <https://example.org>"])
@@ -131,14 +131,14 @@ def test_cycles_are_cut_and_noted() -> None:
     nodes, notes = build(document("a.rst", "b"), document("b.rst", "c"), document("c.rst", "a", "c"))
 
     assert parents(nodes) == {"/": None, "a.rst": "/", "b.rst": "a.rst", "c.rst": "b.rst"}
-    assert notes == ["c.rst: the toctree entry 'a' closes a cycle and is cut"]
+    assert notes == ["c.rst: the toctree entry 'a' is ignored, because it closes a cycle"]
 
 
 def test_a_document_does_not_stand_below_itself() -> None:
     nodes, notes = build(document("a.rst", "a"))
 
     assert parents(nodes)["a.rst"] == "/"
-    assert notes == ["a.rst: the toctree entry 'a' closes a cycle and is cut"]
+    assert notes == ["a.rst: the toctree entry 'a' is ignored, because it closes a cycle"]
 
 
 def test_the_order_of_the_documents_does_not_matter() -> None:

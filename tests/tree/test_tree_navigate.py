@@ -148,7 +148,7 @@ def test_a_sound_tree_has_no_problems() -> None:
 
     assert check_nodes(sample_nodes(), counts) == []
     assert check_nodes(sample_nodes(), {**counts, "a.md": 16}) == [
-        "'a.md': ends at line 15, but the file has 16 lines"
+        "'a.md': the node ends at line 15, but the file has 16 lines"
     ]
     assert check_nodes([]) != []
 
@@ -156,25 +156,25 @@ def test_a_sound_tree_has_no_problems() -> None:
 DAMAGE: list[tuple[str, dict[str, Any], str]] = [
     ("a.md#two", {"id": "a.md#one"}, "used twice"),
     ("a.md", {"parent_id": "nowhere"}, "does not exist"),
-    ("a.md", {"parent_id": None}, "is the root"),
+    ("a.md", {"parent_id": None}, "is already the root"),
     ("/", {"parent_id": "a.md"}, "needs one root"),
-    ("a.md", {"children": ("a.md#one",)}, "does not name it as a child"),
+    ("a.md", {"children": ("a.md#one",)}, "does not list this node as a child"),
     ("a.md", {"children": ("a.md#one", "a.md#two", "a.md#three")}, "does not exist"),
-    ("a.md", {"children": ("a.md#one", "a.md#two", "a.md#two")}, "names a child twice"),
+    ("a.md", {"children": ("a.md#one", "a.md#two", "a.md#two")}, "the same child is listed twice"),
     ("b/", {"children": ("b/c.md", "b/d.md", "a.md")}, "is also a child of"),
-    ("a.md#one/deep", {"children": ("/",)}, "names it as a child"),
-    ("a.md#one", {"depth": 7}, "not one more than its parent's"),
+    ("a.md#one/deep", {"children": ("/",)}, "is listed as a child of"),
+    ("a.md#one", {"depth": 7}, "is not one more than the depth of the parent"),
     ("/", {"depth": 1}, "depth"),
     ("/", {"kind": "folder"}, "only the root"),
-    ("b/", {"line_start": 1}, "neither source nor lines"),
+    ("b/", {"line_start": 1}, "can't have a source or lines"),
     ("a.md", {"line_start": None}, "needs a source and lines"),
     ("a.md", {"source": ""}, "needs a source and lines"),
-    ("a.md", {"source": "z.md"}, "a file's id is its source"),
-    ("a.md#two", {"source": "z.md"}, "of the same source"),
-    ("a.md#one/deep", {"line_start": 12, "own_line_end": 3}, "bad span"),
-    ("a.md#one", {"own_line_end": 99}, "bad span"),
-    ("a.md", {"line_start": 0}, "bad span"),
-    ("a.md", {"line_start": 2}, "starts at line 1"),
+    ("a.md", {"source": "z.md"}, "the id of a file must be its source"),
+    ("a.md#two", {"source": "z.md"}, "with the same source"),
+    ("a.md#one/deep", {"line_start": 12, "own_line_end": 3}, "are not possible"),
+    ("a.md#one", {"own_line_end": 99}, "are not possible"),
+    ("a.md", {"line_start": 0}, "are not possible"),
+    ("a.md", {"line_start": 2}, "must start at line 1"),
     ("a.md#one/deep", {"line_start": 10}, "starts at line 10, not 9"),
     ("a.md#one/deep", {"line_start": 8}, "starts at line 8, not 9"),
     ("a.md#two", {"line_end": 14, "own_line_end": 14}, "ends at line 15"),
@@ -237,7 +237,7 @@ def test_missing_and_empty_files_are_refused(tmp_path: Path) -> None:
     with pytest.raises(ArtifactError, match="No such file"):
         load_nodes(tmp_path / "nodes.jsonl")
     (tmp_path / "nodes.jsonl").write_bytes(b"\n")
-    with pytest.raises(ArtifactError, match="holds no nodes"):
+    with pytest.raises(ArtifactError, match="contains no nodes"):
         load_nodes(tmp_path / "nodes.jsonl")
 
 

@@ -17,6 +17,16 @@ TEST_EXISTING = "tests/systems/test_qdrant_existing.py"
 
 MUTANTS = (
     Mutant(
+        "panics-of-chroma-uncaught",
+        "branchrank/stores/chroma_client.py",
+        "        if not isinstance(error, Exception) and not _is_panic(error):\n",
+        "        if not isinstance(error, Exception):\n",
+        (
+            "tests/damaged_files/test_damaged_files.py"
+            "::test_a_database_that_chromas_compiled_code_gives_up_on_is_refused",
+        ),
+    ),
+    Mutant(
         "multivectors-of-another-model",
         PLACED,
         "    if alike < _LEAST_ALIKE * len(pairs):\n",
