@@ -23,5 +23,5 @@ def open_or_build(workspace: WorkspaceFolder, build: Callable[[], Index]) -> Ind
         raise
     except ArtifactError as reason:
         check_name(workspace.index_settings.embedder)
-        workspace.notify(f"{reason.message}; building the index")
+        workspace.notify(f"{reason.message}; building it")
         return build()
