@@ -145,7 +145,7 @@ def test_an_index_of_another_model_or_size_is_not_used(tmp_path: Path) -> None:
     workspace = small_workspace(tmp_path)
     build_index(workspace).close()
     other = reopened(tmp_path, index__embedder="fake:8")
-    with pytest.raises(ArtifactError, match=r"no index for the embedder fake:8 \(its indexes: fake-16") as caught:
+    with pytest.raises(ArtifactError, match=r"no index for the embedder fake:8 \(its indexes: ") as caught:
         open_index(other)
     assert "--embedder fake:8" in caught.value.remedy
     workspace.index_directory.rename(other.index_directory)
