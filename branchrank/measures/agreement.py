@@ -1,15 +1,16 @@
 """Agreement of two annotators beyond chance: Cohen's kappa with its interval.
 
-With ``p[i][j]`` the share of items that the first annotator puts into category i and the second into j:
+Let ``p[i][j]`` be the share of items that the first annotator puts into category i and the second into j.
 
-1. Observed agreement ``po = sum p[i][i]``, and by chance ``pe = sum p[i][.] * p[.][i]``.
-2. ``kappa = (po - pe) / (1 - pe)`` (Cohen 1960). It is not defined if both use only one and the same
-   category.
-3. Its large-sample standard error is that of Fleiss, Cohen and Everitt 1969 (Fleiss, Levin and Paik 2003,
-   "Statistical Methods for Rates and Proportions", formula 18.15); the interval is the normal one,
-   cut at -1 and 1. It takes the items as independent.
-4. If they agree on every item, that error is 0, which is too optimistic for few items. The lower bound is
-   then step 2 with the lower bound of ``po`` (Clopper and Pearson 1934: ``(alpha / 2) ** (1 / n)``).
+1. The observed agreement is ``po = sum p[i][i]``, the agreement by chance ``pe = sum p[i][.] * p[.][i]``.
+2. ``kappa = (po - pe) / (1 - pe)`` (Cohen 1960). Kappa is not defined if both annotators use only one
+   category, the same one.
+3. The standard error is the large-sample formula of Fleiss, Cohen and Everitt 1969 (Fleiss, Levin and Paik
+   2003, "Statistical Methods for Rates and Proportions", formula 18.15). The interval is the normal interval,
+   cut at -1 and 1. The formula assumes that the items are independent.
+4. If the annotators agree on every item, the standard error is 0, which is too optimistic for few items. The
+   lower bound then is kappa for the lower bound of ``po``, which is ``(alpha / 2) ** (1 / n)`` (Clopper and
+   Pearson 1934).
 """
 
 from __future__ import annotations
@@ -23,10 +24,11 @@ from branchrank.records import Record
 
 
 class Agreement(Record, frozen=True, kw_only=True):
-    """Two annotators over the same ``n`` items.
+    """The agreement of two annotators on the same ``n`` items.
 
-    ``table[i][j]`` counts items of category i by the first and j by the second. ``observed`` and ``expected``
-    are shares in 0..1. ``kappa``, in -1..1, with ``low`` and ``high`` is ``None`` where it is not defined.
+    ``table[i][j]`` counts the items that the first annotator put into category i and the second into j.
+    ``observed`` and ``expected`` are shares in 0..1. ``kappa``, ``low`` and ``high`` are in -1..1, or
+    ``None`` if kappa is not defined.
     """
 
     categories: tuple[str, ...]
@@ -43,7 +45,9 @@ class Agreement(Record, frozen=True, kw_only=True):
 def cohens_kappa(
     pairs: Sequence[tuple[str, str]], categories: Sequence[str], *, alpha: float = 0.05
 ) -> Agreement:
-    """Cohen's kappa over pairs of categories, one pair an item. Raises ``ValueError`` without items.
+    """Return Cohen's kappa of ``pairs``, the two annotators' categories for each item.
+
+    Raises ``ValueError`` if there are no items.
 
     >>> found = cohens_kappa([("yes", "yes"), ("yes", "no"), ("no", "no"), ("no", "no")], ("yes", "no"))
     >>> found.observed, found.expected, found.kappa

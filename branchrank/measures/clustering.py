@@ -1,23 +1,24 @@
-"""Effective sample size: the evidence in n questions when several of them have their gold on one page.
+"""The effective sample size of questions that share pages.
 
-Questions of one page (a cluster) succeed and fail together, so n of them carry as much information as fewer
-independent ones.
+Questions about one page (a cluster) tend to succeed or fail together, so n of them have as much information
+as a smaller number of independent questions.
 
-1. The variance of the mean from the deviations u of the pages' totals, u_c**2 / (1 - n_c / n) summed over the
-   pages and divided by n**2 (CR2: Bell and McCaffrey 2002). Divided by the variance of as many independent
-   questions, it is the design effect (Kish 1965), here at least 1.
-2. That variance is itself estimated from few pages. Its degrees of freedom (Satterthwaite) are the smaller of
-   two: for pages of these sizes that correlate as estimated (Bell and McCaffrey 2002), and from the spread of
-   the u**2 themselves (Pan and Wall 2002), which detects that most of the variance comes from one page.
-3. Effective questions: n / design effect * (z / t)**2, so that z times a standard error computed from them
-   is t times the right one (Korn and Graubard 1998). They are at least what the pages would be worth if each
-   was a single observation.
-4. A sample with one differing question can't show a design effect or degrees of freedom. So a few added
-   questions (:class:`Padding`) count in steps 1 and 2, as questions on pages of these sizes with an assumed
-   correlation. The more questions differ in the sample, the less the added ones weigh.
+1. The clustered variance of the mean is computed from the deviations u of the pages' totals, as the sum of
+   u_c**2 / (1 - n_c / n) over the pages, divided by n**2 (CR2, Bell and McCaffrey 2002). The design effect
+   (Kish 1965) is this variance divided by the variance of n independent questions, here at least 1.
+2. The clustered variance has few degrees of freedom (Satterthwaite) if there are few pages. Two estimates are
+   computed, and the smaller is used. The first assumes the estimated correlation on pages of these sizes
+   (Bell and McCaffrey 2002). The second uses the spread of the u**2 (Pan and Wall 2002), and is low if most
+   of the variance comes from one page.
+3. The number of effective questions is n / design effect * (z / t)**2. With this number, a normal interval is
+   as wide as Student's interval with the clustered variance (Korn and Graubard 1998). The number is at least
+   the effective number of pages, each counted as one observation.
+4. A sample with one differing question is too small to estimate a design effect or degrees of freedom.
+   Therefore steps 1 and 2 include a few added questions (:class:`Padding`) on pages of these sizes, with an
+   assumed correlation. The more questions differ in the sample, the smaller is the effect of this padding.
 
-All functions take page totals of shape (..., pages) and work along the last axis, so that a simulation can
-compute thousands of samples with the same functions as a report.
+All functions have page totals of shape (..., pages) as input and work along the last axis, so that a
+simulation can compute thousands of samples at once.
 """
 
 from __future__ import annotations
@@ -29,14 +30,14 @@ import numpy as np
 
 from branchrank.measures.significance import ROUNDING, Floats, cluster_sums
 
-#: Fewest effective pages, n**2 / sum(n_c**2), from which an interval is computed.
+#: The minimum number of effective pages, n**2 / sum(n_c**2), for an interval.
 LEAST_PAGES = 5
 
 
 class Padding(NamedTuple):
-    """The number of effective ``questions`` to add to a sample, and the ``variance`` (...) of each.
+    """The number of effective ``questions`` to add to a sample, each with ``variance`` (...).
 
-    ``icc`` is the intraclass correlation assumed for their pages.
+    ``icc`` is the intraclass correlation assumed for the added questions.
     """
 
     questions: float
@@ -44,23 +45,24 @@ class Padding(NamedTuple):
     icc: float
 
     def total(self, sizes: Floats) -> float | Floats:
-        """Return their variance in the total if independent: there are ``questions * effect`` of them."""
+        """Return the variance of the added questions' total, as if they were independent."""
         return self.questions * self.effect(sizes) * self.variance
 
     def effect(self, sizes: Floats) -> float:
-        """Their design effect on pages of these ``sizes`` (pages,)."""
+        """Return the design effect of the added questions on pages of these ``sizes`` (pages,)."""
         return kish_effect(typical_size(sizes), self.icc)
 
 
-#: Adds nothing; if all values are the same, each page counts as one observation.
+#: No added questions; if all values are the same, each page counts as one observation.
 NO_PADDING = Padding(questions=0.0, variance=0.0, icc=1.0)
 
 
 class PageTotals(NamedTuple):
-    """Totals by page:
+    """The totals of values by page.
 
-    ``sums`` (..., pages) of the values, ``squares`` (...) of all values squared, ``non_zero`` (...), the
-    number of values other than 0, and ``sizes`` (pages,), the number of questions of each page.
+    ``sums`` (..., pages) are the sums of the values, and ``sizes`` (pages,) the numbers of questions of the
+    pages. Over all pages, ``squares`` (...) is the sum of squared values and ``non_zero`` (...) the number of
+    values other than 0.
     """
 
     sums: Floats
@@ -80,7 +82,7 @@ class PageTotals(NamedTuple):
 
     @property
     def variance(self) -> Floats:
-        """The variance (...) of the values about their mean, over n; rounding counts as 0."""
+        """The variance (...) of the values about their mean (divided by n); a rounding error counts as 0."""
         found = np.asarray(self.squares / self.n - self.mean**2)
         return np.where(found < ROUNDING**2, 0.0, found)
 
@@ -91,7 +93,7 @@ class PageTotals(NamedTuple):
 
 
 def page_totals(values: Sequence[float] | Floats, pages: Sequence[str]) -> PageTotals:
-    """Totals by page of ``values`` (n,) whose gold is on ``pages`` (n,)."""
+    """Return the totals of ``values`` (n,) by page, if the gold of question i is on ``pages[i]``."""
     found = np.asarray(values, dtype=np.float64)
     return PageTotals(
         sums=cluster_sums(found, pages),
@@ -111,10 +113,11 @@ def effective_pages(sizes: Floats) -> float:
 
 
 def intraclass_correlation(totals: PageTotals) -> Floats:
-    """Return how alike the values of one page are, (...): 0 not at all, 1 all the same.
+    """Return the intraclass correlation (...), from 0 (values on a page are independent) to 1 (all are
+    equal).
 
-    The estimator from the analysis of variance (Donner 1986), cut at 0; 0 without pages that share
-    questions, or where all values are the same.
+    This is the estimator from the analysis of variance (Donner 1986), cut at 0. The result is 0 if no
+    questions share a page, or if all values are the same.
     """
     sums, squares, sizes = totals.sums, totals.squares, totals.sizes
     n, pages = totals.n, len(sizes)
@@ -130,15 +133,15 @@ def intraclass_correlation(totals: PageTotals) -> Floats:
 
 
 def typical_size(sizes: Floats) -> float:
-    """The size of the page of a question drawn at random, sum(n_c**2) / n, for pages of these ``sizes``."""
+    """Return the expected size of the page of a random question, sum(n_c**2) / n, for ``sizes`` (pages,)."""
     return float((sizes**2).sum() / sizes.sum())
 
 
 def design_effect(totals: PageTotals, padding: Padding = NO_PADDING) -> Floats:
-    """The variance of the mean (...) over that of as many independent questions; at least 1.
+    """Return the variance of the mean (...) divided by that of n independent questions, at least 1.
 
-    ``padding`` counts in both variances, with its assumed design effect. If all values are the same, so that
-    the sample has no information, the result is that assumed effect.
+    Both variances include the ``padding`` with its assumed design effect. If all values are the same, the
+    sample has no information and the result is the assumed design effect.
     """
     sizes, n = totals.sizes, totals.n
     if not totals.shared or len(sizes) == 1:
@@ -151,30 +154,32 @@ def design_effect(totals: PageTotals, padding: Padding = NO_PADDING) -> Floats:
 
 
 def _squared_deviations(totals: PageTotals) -> Floats:
-    """u_c**2 / (1 - n_c / n) of each page, (..., pages)."""
+    """Return u_c**2 / (1 - n_c / n) of each page (..., pages), where u_c is the deviation of its total."""
     sizes = totals.sizes
     return np.asarray((totals.sums - totals.mean[..., None] * sizes) ** 2 / (1 - sizes / totals.n))
 
 
 def kish_effect(page_size: float, icc: float) -> float:
-    """The design effect 1 + (m - 1) * icc (Kish 1965), at least 1; m is the size of the page of a question
-    drawn at random."""
+    """Return the design effect 1 + (m - 1) * icc (Kish 1965), at least 1, for pages of size m."""
     return max(1.0, 1 + (page_size - 1) * icc)
 
 
 def working_degrees(sizes: Floats, icc: Floats) -> Floats:
-    """Degrees of freedom (...) of the CR2 variance of a mean, were the values of a page correlated by
-    ``icc`` (...) (Bell and McCaffrey 2002; Imbens and Kolesár 2016).
+    """Return the degrees of freedom (...) of the CR2 variance of a mean, for values with correlation ``icc``
+    (...).
 
-    With pages of one question each it is n - 1. The variance is a quadratic form of the deviations, whose
-    covariance is diag(v) - h v' - v h' + s h h' for the variances v of the pages' totals, their sum s and the
-    shares h; the trace and the sum of squares of the form are written out, so that no matrix is made.
+    The source is Bell and McCaffrey (2002); see also Imbens and Kolesár (2016).
+
+    If every question has its own page, the result is n - 1. The variance is a quadratic form of the
+    deviations. Their covariance is diag(v) - h v' - v h' + s h h' for the variances v of the pages' totals,
+    the sum s of v and the shares h. The code computes the trace and the sum of squares of the form without a
+    matrix.
     """
     share = sizes / sizes.sum()
     weight = 1 / (1 - share)
     v = sizes * (1 + (sizes - 1) * np.asarray(icc)[..., None])
     total = v.sum(-1)
-    rank_two = total[..., None] * share**2 - 2 * share * v  # the diagonal of all but diag(v)
+    rank_two = total[..., None] * share**2 - 2 * share * v  # the diagonal of the covariance without diag(v)
     hh, hv, vv = ((weight * each).sum(-1) for each in (np.broadcast_to(share**2, v.shape), share * v, v**2))
     squares = 2 * hh * vv + 2 * hv**2 + total**2 * hh**2 - 4 * total * hh * hv
     squares = squares + (weight**2 * v * (v + 2 * rank_two)).sum(-1)
@@ -182,10 +187,12 @@ def working_degrees(sizes: Floats, icc: Floats) -> Floats:
 
 
 def observed_degrees(totals: PageTotals, padding: Padding = NO_PADDING) -> Floats:
-    """Degrees of freedom (...) from the spread of the pages' squared deviations (Pan and Wall 2002): twice
-    the squared variance over the variance of that variance; infinite where the pages deviate alike.
+    """Return the degrees of freedom (...) from the spread of the squared deviations (Pan and Wall 2002).
 
-    ``padding`` adds to the variance and nothing to its spread.
+    The result is twice the squared variance divided by the variance of that variance, or infinite if all
+    pages deviate by the same amount.
+
+    ``padding`` increases the variance but not its spread.
     """
     sizes, pages = totals.sizes, len(totals.sizes)
     squared = _squared_deviations(totals)
@@ -201,11 +208,11 @@ def effective_questions(
 ) -> Floats | None:
     """Return the number (...) of independent questions with the same information at confidence ``level``.
 
-    ``spread`` says whether the spread of the pages can lower the degrees of freedom
+    If ``spread`` is true, the spread of the pages can lower the degrees of freedom
     (:func:`observed_degrees`).
 
-    n where no two questions share a page; ``None`` (too few pages) if they share pages and there are fewer
-    than five effective pages: no method that we tried works there.
+    Returns n if no two questions share a page. Returns ``None`` if questions share pages and there are fewer
+    than five effective pages, since no method that we tried gives correct intervals there.
     """
     n, sizes = totals.n, totals.sizes
     if not totals.shared:
@@ -222,7 +229,7 @@ def effective_questions(
 
 
 def t_penalty(level: float, degrees: Floats) -> Floats:
-    """(z / t)**2 for a two-sided ``level``: what few degrees of freedom leave of the questions, in 0..1."""
+    """Return (z / t)**2 in 0..1 for a two-sided ``level``, the cost of few degrees of freedom."""
     from scipy.special import ndtri, stdtrit
 
     quantile = (1 + level) / 2

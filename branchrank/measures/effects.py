@@ -1,9 +1,10 @@
-"""Effect sizes of a paired comparison, in units that do not depend on the number of questions.
+"""Effect sizes of a paired comparison, which do not depend on the number of questions.
 
-1. Hits: the matched odds ratio, wins / losses (Agresti 2013, section 11.1). Its interval is that of the share
-   of wins among the differing questions, clustered by page, converted into odds: p / (1 - p).
-2. Other measures: Cohen's d_z, the mean difference over the standard deviation of the differences (Cohen
-   1988, section 2.3.5; Lakens 2013, equation 7).
+1. The effect size of hits is the matched odds ratio, wins / losses (Agresti 2013, section 11.1). Its interval
+   is computed for the share of wins p among the differing questions, clustered by page, and converted into
+   odds with p / (1 - p).
+2. The effect size of other measures is Cohen's d_z, the mean difference divided by the standard deviation of
+   the differences (Cohen 1988, section 2.3.5; Lakens 2013, equation 7).
 """
 
 from __future__ import annotations
@@ -19,8 +20,10 @@ from branchrank.records import Record
 
 
 class Odds(Record, frozen=True, kw_only=True):
-    """A matched odds ratio, 0 to infinity (no loss), with its interval; ``None`` where too few pages hold the
-    differing questions."""
+    """A matched odds ratio from 0 to infinity (no losses), with its interval.
+
+    The bounds are ``None`` if the differing questions are on too few pages.
+    """
 
     ratio: float
     low: float | None
@@ -34,9 +37,10 @@ def matched_odds(
     level: float = LEVEL,
     rejected: bool = False,
 ) -> Odds | None:
-    """Return the odds of a win among differing questions: wins / losses of ``differences`` (n,) by ``pages``.
+    """Return wins / losses of ``differences`` (n,), with an interval clustered by ``pages`` (n,).
 
-    The interval excludes 1 exactly if the test ``rejected`` equality. ``None`` if no question differs.
+    The interval excludes 1 exactly if the test ``rejected`` equality. Returns ``None`` if no question
+    differs.
 
     >>> found = matched_odds([1.0] * 12 + [-1.0] * 6, [str(n) for n in range(18)])
     >>> found.ratio, round(found.low, 2), round(found.high, 2)
@@ -60,9 +64,9 @@ def _odds(share: float) -> float:
 
 
 def cohens_d(differences: Sequence[float] | Floats) -> float | None:
-    """Cohen's d_z of paired ``differences`` (n,): their mean over their standard deviation.
+    """Return Cohen's d_z of paired ``differences`` (n,), their mean divided by their standard deviation.
 
-    ``None`` if it is not defined: with fewer than two questions or without spread.
+    Returns ``None`` if there are fewer than two questions, or if all differences are equal.
 
     >>> round(cohens_d([0.2, 0.5, -0.1, 0.4]), 3)
     0.945

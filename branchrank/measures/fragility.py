@@ -1,10 +1,10 @@
-"""Fragility: how few gold labels decide a result.
+"""Fragility of a result, the number of wrong gold labels that would change it.
 
-Suppose that a question's gold was wrong and that the other predictor had found the right answer: then its
-difference changes sign. Relabelling the questions in this way, those that favour the leader most first,
-shrinks the lead with the fewest labels, since the total falls by twice each difference and the null
-distribution of the sign-flip test stays as it is (with one question per cluster; with larger clusters the
-count is an upper bound).
+If a question's gold is wrong and the other predictor found the correct answer, relabelling the question
+changes the sign of its difference. Relabelling first the questions that favour the leader most reduces the
+lead with the fewest labels, since each label reduces the total by twice the difference. If every question is
+its own cluster, relabelling does not change the null distribution of the sign-flip test. With larger clusters
+the number of labels is an upper bound.
 """
 
 from __future__ import annotations
@@ -20,12 +20,12 @@ from branchrank.records import Record
 
 
 class Fragility(Record, frozen=True, kw_only=True):
-    """The fewest relabelled questions that end a lead.
+    """The smallest sets of questions whose relabelling ends a lead.
 
-    ``leader`` is the predictor with the higher mean, ``None`` when they tie. ``unsettle`` are the questions
-    after whose relabelling the test no longer rejects (empty when it doesn't now); ``overturn`` those after
-    which the leader no longer leads. If several questions weigh the same, the first ids are taken;
-    ``candidates`` counts all the questions that favour the leader.
+    ``leader`` is the predictor with the higher mean, or ``None`` if the means are equal. After relabelling
+    the questions of ``unsettle``, the test no longer rejects (empty if it does not reject now). After
+    relabelling the questions of ``overturn``, the leader no longer leads. Questions with equal differences
+    are ordered by id. ``candidates`` counts the questions that favour the leader.
     """
 
     leader: str | None
@@ -42,10 +42,10 @@ def fragility(
     alpha: float = ALPHA,
     seed: int = 0,
 ) -> Fragility:
-    """Fragility of the lead between two named predictors scored on the questions of ``clusters``.
+    """Return the fragility of the lead between two named predictors on the questions of ``clusters``.
 
-    The test is the sign-flip by cluster (McNemar's where clusters are single), unadjusted: pass alpha
-    divided by the number of candidates for a verdict corrected by Holm.
+    The test is the unadjusted sign-flip by cluster (the same as McNemar's if every question is its own
+    cluster). For a verdict with Holm's correction, pass alpha divided by the number of candidates.
     """
     ids = sorted(clusters)
     differences = np.array([b[1][each] - a[1][each] for each in ids])

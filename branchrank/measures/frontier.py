@@ -1,13 +1,14 @@
-"""The Pareto frontier of pipelines over quality, latency and cost, and the cheapest good choice.
+"""The Pareto frontier of pipelines over quality, latency and cost, and the cheapest non-inferior pipeline.
 
-1. The frontier: every pipeline that is not dominated (Pareto). One pipeline dominates another if it is at
-   least as good in quality, p95 and cost, and better in at least one of them.
-2. The cheapest not inferior: compare all with the one of the highest quality; among those whose interval
-   excludes a loss of delta or more, take the lowest cost, then p95, then the higher quality. Choosing the
-   best by its observed quality favours it, so the choice is biased towards quality.
-3. If several share the highest quality, the preferred one among them is the best; a report prefers the
-   baseline, since there is no reason to change from it. Otherwise the best is the cheapest, then the fastest,
-   then the first by name.
+1. The frontier consists of the pipelines that no other pipeline dominates. A pipeline dominates another if it
+   is not worse in quality, p95 and cost, and better in at least one of them.
+2. Choosing the cheapest non-inferior pipeline starts with the pipeline of the highest quality, "the best".
+   Among the pipelines whose interval of the difference from the best excludes a loss of delta or more, the
+   lowest cost wins, then the lowest p95, then the highest quality. The observed quality of the best is on
+   average too high, so the choice is biased towards quality.
+3. If several pipelines share the highest quality, the preferred pipeline is the best. Reports prefer the
+   baseline, since there is no reason to replace it. Without a preferred pipeline, the best is the cheapest,
+   then the fastest, then the first by name.
 """
 
 from __future__ import annotations
@@ -19,8 +20,10 @@ from branchrank.records import Record
 
 
 class Standing(Record, frozen=True, kw_only=True):
-    """One pipeline: mean quality (higher is better), p95 in ms and cost per query (lower is better; LLM
-    tokens, calls or money, the same for all)."""
+    """The mean quality, the p95 in ms and the cost per query of one pipeline.
+
+    The cost is in LLM tokens, calls or money; all compared pipelines must use the same unit.
+    """
 
     name: str
     quality: float
@@ -29,7 +32,7 @@ class Standing(Record, frozen=True, kw_only=True):
 
 
 def frontier(standings: Sequence[Standing]) -> tuple[Standing, ...]:
-    """Return the pipelines that are not dominated, by best quality, then cost, p95 and name."""
+    """Return the pipelines that no other dominates, sorted by quality (best first), cost, p95 and name."""
     kept = [each for each in standings if not any(_dominates(other, each) for other in standings)]
     return tuple(sorted(kept, key=lambda each: (-each.quality, each.cost, each.p95_ms, each.name)))
 
@@ -40,7 +43,7 @@ def _dominates(a: Standing, b: Standing) -> bool:
 
 
 class Choice(Record, frozen=True, kw_only=True):
-    """The cheapest pipeline not inferior to ``best`` by ``delta``, and all that qualified."""
+    """The cheapest pipeline that is not worse than ``best`` by ``delta``, and all that qualified."""
 
     best: str
     cheapest: Standing
@@ -58,9 +61,9 @@ def cheapest_not_inferior(
     seed: int = 0,
     preferred: str = "",
 ) -> Choice:
-    """Choose among at least one pipeline; ``scores`` holds per-question scores for each of their names.
+    """Return the cheapest pipeline that is not worse than the best; ``scores`` maps names to question scores.
 
-    ``preferred`` is the best one where several have the highest quality.
+    If several pipelines share the highest quality, ``preferred`` counts as the best of them.
     """
     best = min(
         standings,
@@ -74,7 +77,7 @@ def cheapest_not_inferior(
         delta=delta,
         seed=seed,
     )
-    # Few questions without a difference show nothing: only the interval counts here.
+    # The verdict is not used here, since a few questions without a difference don't show equivalence.
     passing = {best} | {
         each.candidate for each in compared if each.ci_low is not None and each.ci_low > -delta
     }

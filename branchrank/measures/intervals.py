@@ -1,24 +1,25 @@
-"""Intervals for rates, for means and for paired differences, over questions that share pages.
+"""Confidence intervals for rates, means and paired differences, over questions that share pages.
 
-All of them are textbook intervals for independent questions, taken at the number of independent questions
-that the sample is worth (:mod:`branchrank.measures.clustering`); with one question per page that is n.
+All of these are textbook intervals for independent questions, computed with the effective number of questions
+(:mod:`branchrank.measures.clustering`), which is n if every question has its own page.
 
-1. A rate: Wilson's score interval (Wilson 1927), at the effective size as in Korn and Graubard (1998) and
-   Franco, Little, Louis and Slud (2019).
-2. A mean that is not a rate: the normal interval after adding z**2 / 2 questions at either end of the scale,
-   0 and 1. For a rate that is the interval of Agresti and Coull (1998).
-3. A difference of hits (all are -1, 0 or 1): Tango's score interval (Tango 1998). It holds the differences
-   that the score test of paired proportions doesn't reject. Without any differing question it ends where
-   Wilson's interval of 0 in n does.
-4. Any other difference: Student's t. The variance also counts z**2 questions, times the share of ties, which
-   differ by as much as the differing ones (one more tie and one more difference of 1 count in both figures).
-   If all questions differ, next to nothing is added; if none does, the interval is about that of hits.
+1. A rate has Wilson's score interval (Wilson 1927), with the effective number of questions as in Korn and
+   Graubard (1998) and Franco, Little, Louis and Slud (2019).
+2. A mean that is not a rate has the normal interval after adding z**2 / 2 questions with value 0 and as many
+   with value 1. For a rate, this would be the interval of Agresti and Coull (1998).
+3. A difference of hits (all values are -1, 0 or 1) has Tango's score interval (Tango 1998), which contains
+   the differences that the score test of paired proportions doesn't reject. If no question differs, the
+   interval ends at the upper bound of Wilson's interval for 0 hits in n.
+4. Any other difference has Student's t interval. The variance includes z**2 * (share of ties) added
+   questions, whose differences are as large as those of the differing questions. Both figures count one more
+   tie and one more difference of 1. If all questions differ, almost nothing is added. If no question differs,
+   the interval is about as wide as the interval for hits.
 
-If few questions fail or differ, a sample can't show how strongly questions of one page correlate. So added
-questions count in that estimate, with an assumed correlation within pages: for rates and means z**2 of them
-with 0.4, for differences half as many with 0.2. Without them, the interval with one differing question would
-be much wider than with none. ``benchmarks/interval_coverage.py`` simulates how often each interval
-contains the true value.
+If few questions fail or differ, a sample can't show how strongly questions of one page correlate. The
+estimate therefore includes added questions with an assumed correlation within pages. Rates and means add z**2
+questions with a correlation of 0.4, and differences add half as many with 0.2. Without the added questions,
+the interval with one differing question would be much wider than the interval without any.
+``benchmarks/interval_coverage.py`` simulates how often each interval contains the true value.
 """
 
 from __future__ import annotations
@@ -38,16 +39,16 @@ from branchrank.measures.significance import Floats
 from branchrank.records import Record
 
 LEVEL = 0.95
-#: The assumed correlation of the values of one page, for one predictor and for a difference, in which most of
-#: a page's difficulty cancels.
+#: The assumed correlation of one predictor's values on one page.
 ASSUMED_ICC = 0.4
+#: The assumed correlation of differences on one page, lower since most of a page's difficulty cancels.
 ASSUMED_ICC_OF_DIFFERENCES = 0.2
-#: Halvings of the scale that find a bound of Tango's interval to the last digit.
+#: The number of bisection steps that find a bound of Tango's interval to the last digit.
 HALVINGS = 55
 
 
 class Interval(Record, frozen=True, kw_only=True):
-    """``low <= high``, of confidence ``level``."""
+    """A confidence interval from ``low`` to ``high`` with confidence ``level``."""
 
     low: float
     high: float
@@ -57,10 +58,10 @@ class Interval(Record, frozen=True, kw_only=True):
 def mean_interval(
     values: Sequence[float] | Floats, pages: Sequence[str], *, level: float = LEVEL
 ) -> Interval | None:
-    """Interval of the mean of ``values`` (n,), each in 0..1; Wilson's where all are 0 or 1.
+    """Return the interval of the mean of ``values`` (n,), each in 0..1 (Wilson's if all are 0 or 1).
 
-    ``pages`` (n,) are the sources of the questions' gold. ``None`` without questions, and where too few pages
-    share them (:func:`~branchrank.measures.clustering.effective_questions`).
+    ``pages`` (n,) are the sources of the questions' gold. Returns ``None`` if there are no questions, or too
+    few pages (:func:`~branchrank.measures.clustering.effective_questions`).
 
     >>> found = mean_interval([1.0] * 14 + [0.0] * 6, [str(n) for n in range(20)])
     >>> round(found.low, 3), round(found.high, 3)
@@ -75,8 +76,9 @@ def mean_interval(
 def difference_interval(
     differences: Sequence[float] | Floats, pages: Sequence[str], *, level: float = LEVEL
 ) -> Interval | None:
-    """Interval of the mean of paired ``differences`` (n,), each in -1..1; ``None`` as in
-    :func:`mean_interval`.
+    """Return the interval of the mean of paired ``differences`` (n,), each in -1..1.
+
+    Returns ``None`` under the same conditions as :func:`mean_interval`.
 
     >>> found = difference_interval([0.0] * 20, [str(n) for n in range(20)])
     >>> round(found.low, 4), round(found.high, 4)
@@ -94,11 +96,12 @@ def difference_interval(
 def compatible(
     interval: Interval | None, found: float, *, rejected: bool, null: float = 0.0
 ) -> Interval | None:
-    """Adjust the interval ``found`` of a difference or another figure to agree with the test of ``null``.
+    """Adjust the interval of the estimate ``found`` so that it agrees with the test of ``null``.
 
-    If the test ``rejected`` the null value, and with it everything on the far side, the interval ends at the
-    null. Otherwise the interval includes it. So it misses a true null exactly as often as the test rejects
-    one. Holm's test has simultaneous bounds of this kind (Strassburger and Bretz 2008).
+    If the test ``rejected`` the null value, the interval ends at the null at the latest. Otherwise the
+    interval is extended to include the null. The interval therefore misses a true null exactly as often as
+    the test rejects a true null. Holm's test has simultaneous bounds of this kind (Strassburger and Bretz
+    2008).
 
     >>> compatible(Interval(low=-0.01, high=0.13), 0.06, rejected=True).low
     0.0
@@ -120,7 +123,7 @@ def _interval(bounds: tuple[Floats, Floats] | None, level: float) -> Interval | 
 
 
 def mean_bounds(totals: PageTotals, level: float = LEVEL, *, rate: bool) -> tuple[Floats, Floats] | None:
-    """Bounds (...) of means in 0..1; ``rate`` says that the values are 0 or 1."""
+    """Return the bounds (...) of means in 0..1; ``rate`` is true if all values are 0 or 1."""
     n = effective_questions(totals, level, mean_padding(level))
     if n is None:
         return None
@@ -132,8 +135,8 @@ def mean_bounds(totals: PageTotals, level: float = LEVEL, *, rate: bool) -> tupl
 def difference_bounds(
     totals: PageTotals, level: float = LEVEL, *, hits: bool
 ) -> tuple[Floats, Floats] | None:
-    """Bounds (...) of mean differences in -1..1; ``hits`` says that all differences are -1, 0 or 1."""
-    scale = (totals.squares + 1) / (totals.non_zero + 1)  # the mean square of a difference that isn't 0
+    """Return the bounds (...) of mean differences in -1..1; ``hits`` is true if all are -1, 0 or 1."""
+    scale = (totals.squares + 1) / (totals.non_zero + 1)  # the mean square of the differences that aren't 0
     padding = Padding(questions=_z(level) ** 2 / 2, variance=scale, icc=ASSUMED_ICC_OF_DIFFERENCES)
     n = effective_questions(totals, level, padding, spread=False)
     if n is None:
@@ -144,7 +147,7 @@ def difference_bounds(
 
 
 def mean_padding(level: float) -> Padding:
-    """The z**2 questions that an interval of a mean in 0..1 adds, half at each end."""
+    """Return the z**2 added questions of the interval of a mean in 0..1 (half with value 0, half with 1)."""
     return Padding(questions=_z(level) ** 2, variance=0.25, icc=ASSUMED_ICC)
 
 
@@ -155,12 +158,12 @@ def _z(level: float) -> float:
 
 
 def wilson_bounds(rate: Floats | float, n: Floats | float, level: float = LEVEL) -> tuple[Floats, Floats]:
-    """Wilson's score interval of a rate among ``n`` questions, which need not be whole."""
+    """Return Wilson's score interval of a ``rate`` among ``n`` questions (n can be fractional)."""
     z2 = _z(level) ** 2
     rate, n = np.asarray(rate), np.asarray(n)
     centre = (rate + z2 / (2 * n)) / (1 + z2 / n)
     half = np.sqrt(z2 * np.maximum(rate * (1 - rate), 0.0) / n + (z2 / (2 * n)) ** 2) / (1 + z2 / n)
-    # At 0 and at 1 the bound equals the rate, except for rounding.
+    # Without rounding errors, the bound would equal the rate at 0 and at 1.
     return (
         np.where(rate <= 0, 0.0, np.maximum(centre - half, 0.0)),
         np.where(rate >= 1, 1.0, np.minimum(centre + half, 1.0)),
@@ -168,7 +171,7 @@ def wilson_bounds(rate: Floats | float, n: Floats | float, level: float = LEVEL)
 
 
 def padded_bounds(totals: PageTotals, n: Floats, level: float) -> tuple[Floats, Floats]:
-    """The normal interval of ``n`` questions with this mean and variance, and z**2 / 2 more at 0 and at 1."""
+    """Return the normal interval after adding z**2 / 2 questions at 0 and as many at 1 to ``n`` questions."""
     z2 = _z(level) ** 2
     mean = totals.mean
     centre = (n * mean + z2 / 2) / (n + z2)
@@ -180,8 +183,9 @@ def padded_bounds(totals: PageTotals, n: Floats, level: float) -> tuple[Floats, 
 def score_bounds(
     difference: Floats, differing: Floats, n: Floats, level: float = LEVEL
 ) -> tuple[Floats, Floats]:
-    """Tango's score interval (1998) of a ``difference`` (...) of paired hits in ``n`` questions (...), which
-    need not be whole; ``differing`` (...) is the share of the questions that differ.
+    """Return Tango's score interval (1998) of a ``difference`` (...) of paired hits in ``n`` questions (...).
+
+    ``n`` can be fractional. ``differing`` (...) is the share of the questions that differ.
 
     >>> low, high = score_bounds(np.array(-6 / 21), np.array(8 / 21), np.array(21.0))  # Fagerland et al. 2014
     >>> round(float(low), 3), round(float(high), 3)
@@ -191,7 +195,7 @@ def score_bounds(
     difference, lost = np.asarray(difference), np.asarray((differing - difference) / 2)
 
     def held(true: Floats) -> Floats:
-        """Whether the score test doesn't reject this ``true`` difference."""
+        """Return where the score test doesn't reject the ``true`` difference."""
         b = (2 - difference) * true - differing
         likeliest = (np.sqrt(np.maximum(b**2 + 8 * lost * true * (1 - true), 0.0)) - b) / 4
         variance = np.maximum(2 * likeliest + true * (1 - true), 0.0)
@@ -211,8 +215,10 @@ def score_bounds(
 
 
 def _t_bounds(totals: PageTotals, scale: Floats, n: Floats, level: float) -> tuple[Floats, Floats]:
-    """Student's interval of ``n`` independent questions with this mean and variance; ``scale`` is the mean
-    square of the added questions."""
+    """Return Student's interval for ``n`` effective questions with the mean and variance of ``totals``.
+
+    ``scale`` is the mean square of the added questions' differences.
+    """
     whole = totals.n
     if not totals.shared:
         n = n * t_penalty(level, np.asarray(whole - 1))

@@ -1,10 +1,11 @@
-"""Latency percentiles with a two-sided interval and an upper bound, if the sample is large enough for them.
+"""Latency percentiles, with an interval and an upper bound if the sample is large enough.
 
-The q-percentile of n times is the ceil(q n)-th smallest. Its upper bound is the r-th smallest, for the least
-r with P(Bin(n, q) <= r - 1) >= confidence: it makes no assumption about the distribution. A 95% bound on p95
-exists from n = 59 on, where 1 - 0.95**n first reaches 0.95. For a smaller n the printed words name the order
-statistic and say that there is no bound. The two-sided interval is that of two order statistics, with half of
-the error on each side (Hahn and Meeker 1991, section 5.2); for p50 it exists from n = 6 on, for p95 from 72.
+The q-percentile of n times is the ceil(q n)-th smallest time. Its upper bound is the r-th smallest time, for
+the smallest r with P(Bin(n, q) <= r - 1) >= confidence, which does not depend on the distribution of the
+times. A 95% bound on p95 exists if n is at least 59, since 1 - 0.95**59 is above 0.95. For a smaller n, the
+report prints the rank of the percentile (such as "second-slowest") instead of a bound. The two-sided interval
+is between two order statistics, with half of the error on each side (Hahn and Meeker 1991, section 5.2). The
+interval exists for p50 if n is at least 6, and for p95 if n is at least 72.
 """
 
 from __future__ import annotations
@@ -19,9 +20,11 @@ _ORDINALS = {1: "slowest", 2: "second-slowest", 3: "third-slowest"}
 
 
 class Percentile(Record, frozen=True, kw_only=True):
-    """A percentile of ``n`` times in ms, with its two-sided 95% interval ``low_ms`` to ``high_ms``, ``None``
-    where n is too small. ``upper_ms`` is its one-sided 95% bound or ``None``, in which case ``words``
-    replaces it in print."""
+    """A percentile of ``n`` times in ms, with its 95% interval and bound, each ``None`` if n is too small.
+
+    ``low_ms`` to ``high_ms`` is the two-sided interval, and ``upper_ms`` the one-sided upper bound. ``words``
+    is the bound as text, or the rank of the percentile if there is no bound.
+    """
 
     quantile: float
     n: int
@@ -33,9 +36,9 @@ class Percentile(Record, frozen=True, kw_only=True):
 
 
 def percentile(times_ms: Sequence[float], quantile: float, confidence: float = 0.95) -> Percentile:
-    """The percentile of the times with its interval and its upper bound.
+    """Return the percentile of the times with its interval and its upper bound.
 
-    Raises :class:`UsageError` without times.
+    Raises :class:`UsageError` if there are no times.
 
     >>> found = percentile([float(ms) for ms in range(1, 101)], 0.5)
     >>> found.value_ms, found.low_ms, found.high_ms
@@ -43,9 +46,11 @@ def percentile(times_ms: Sequence[float], quantile: float, confidence: float = 0
     """
     n = len(times_ms)
     if n == 0:
-        raise UsageError("no times to take a percentile of", remedy="time at least one query")
+        raise UsageError(
+            "there are no times, so a percentile can't be computed", remedy="time at least one query"
+        )
     ordered = sorted(times_ms)
-    rank = max(1, ceil(round(quantile * n, 9)))  # 0.95 * 20 must be 19, not 19.000000000000004
+    rank = max(1, ceil(round(quantile * n, 9)))  # rounded, since 0.95 * 20 is 19.000000000000004
     bound = _bound_rank(n, quantile, confidence)
     least, most = _lowest_rank(n, quantile, confidence), _bound_rank(n, quantile, (1 + confidence) / 2)
     two_sided = least > 0 and most is not None
@@ -72,7 +77,7 @@ def _bound_rank(n: int, quantile: float, confidence: float) -> int | None:
 
 
 def _lowest_rank(n: int, quantile: float, confidence: float) -> int:
-    """The greatest rank whose time is below the quantile with half of the error; 0 if there is none."""
+    """Return the rank of the interval's lower end, or 0 if there is no such rank."""
     from scipy.stats import binom
 
     rank = int(binom.ppf((1 - confidence) / 2, n, quantile))

@@ -1,20 +1,21 @@
 """Matching hits with the gold of a question, strictly or relaxed.
 
-1. Hits that are inside one of the question's ``excluded_spans`` are dropped, before ranks are given.
-2. A hit's source is compared with the gold's; a source in ``source_aliases`` is treated as the source of the
-   question's first gold item, line for line.
-3. Strict: the source matches and the spans overlap, or the source matches and the normalised
-   ``answer_quote`` is in the hit's text. File-level gold (``gold_level`` is ``file``, or the item
-   has neither lines nor a quote) names no lines, so there a matching source is strict.
-4. Half and full: the source matches, and the hit alone holds at least half, or all, of the item's lines.
-   An item without lines has no parts: a hit that is strict for it is half and full as well.
-5. Relaxed: the source matches.
-6. Each gold item is credited once, to the first hit that covers it, and each gold page (source)
-   once as well, so that no measure counts an answer twice.
+1. Hits inside one of the question's ``excluded_spans`` are dropped before the hits get ranks.
+2. A hit's source is compared with the source of the gold. A source in ``source_aliases`` counts as the source
+   of the question's first gold item, with the same line numbers.
+3. A hit is strict if its source matches and the spans overlap, or if its source matches and its text contains
+   the normalised ``answer_quote``. File-level gold (``gold_level`` is ``file``, or the item has neither lines
+   nor a quote) does not name lines, so a hit from the file is strict.
+4. A hit is half or full if its source matches and the hit alone contains at least half, or all, of the item's
+   lines. If an item has no lines, a strict hit is half and full as well.
+5. A hit is relaxed if its source matches.
+6. Each gold item is credited once, to the first hit that covers it. Each gold page (source) is also credited
+   once, so that measures never count an answer twice.
 
-Gains are graded: 2 (or the item's own ``relevance``) for a hit credited with a gold item, 1 for the first
-other hit on a gold page, 0 otherwise. On a page with only file-level gold every hit is strict, so there is no
-gain of 1. Measures read one of three views (:class:`~branchrank.measures.measures.Ranking`).
+Gains are graded. A hit credited with a gold item has a gain of 2 (or the item's ``relevance``), the first
+other hit on a gold page has a gain of 1, and all other hits have 0. On a page with only file-level gold every
+hit is strict, so a gain of 1 is not possible. Measures are computed from a
+:class:`~branchrank.measures.measures.Ranking`, which :meth:`Judged.ranking` makes for each mode.
 """
 
 from __future__ import annotations
@@ -29,7 +30,7 @@ from branchrank.measures.measures import Ranking
 from branchrank.records import GoldItem, GoldLevel, Hit, Question, Record, Span
 
 Mode = Literal["strict", "half", "full", "relaxed", "graded"]
-#: The share of a gold item's lines that a hit must hold to be right, by mode.
+#: The share of a gold item's lines that a correct hit must contain, by mode.
 SHARES: dict[Mode, float] = {"half": 0.5, "full": 1.0}
 
 #: The levels of gold (some lines, or a whole file), in the order in which reports show them.
@@ -55,28 +56,28 @@ def resolve_source(source: str, question: Question) -> str:
 
 
 def is_file_level(item: GoldItem, question: Question) -> bool:
-    """Return whether the item names a whole file and no place in it."""
+    """Return whether the item names a whole file, without lines or a quote."""
     return question.gold_level == "file" or (item.span is None and not item.answer_quote)
 
 
 def gold_level(question: Question) -> GoldLevel:
-    """What the question's gold names: ``file`` where every item is a whole file, else ``span``."""
+    """Return ``file`` if every gold item of the question is a whole file, else ``span``."""
     whole = all(is_file_level(item, question) for item in question.gold)
     return "file" if question.gold and whole else "span"
 
 
 def has_lines(item: GoldItem, question: Question) -> bool:
-    """Whether the item names lines that a hit can hold some or all of."""
+    """Return whether the item names lines."""
     return item.span is not None and not is_file_level(item, question)
 
 
 def is_relaxed(hit: Hit, item: GoldItem, question: Question) -> bool:
-    """Whether the hit is in the item's source (or an alias of it)."""
+    """Return whether the hit is from the item's source, or from an alias of the source."""
     return resolve_source(hit.source, question) == item.source_file
 
 
 def is_strict(hit: Hit, item: GoldItem, question: Question) -> bool:
-    """Whether the hit covers the item: right source, and overlapping lines or the quote."""
+    """Return whether the hit has the item's source, and overlaps its lines or contains its quote."""
     return is_relaxed(hit, item, question) and (
         is_file_level(item, question) or _overlaps(hit, item) or _quotes(hit, item)
     )
@@ -95,10 +96,10 @@ def _quotes(hit: Hit, item: GoldItem) -> bool:
 class JudgedHit(Record, frozen=True, kw_only=True):
     """The judgement of one hit.
 
-    ``gain`` is 2, 1 or 0; ``gold`` the index (in ``Question.gold``) of the gold item credited to the
-    hit, the first of them when it is the first to cover several; ``page`` the index (in
-    ``Judged.pages``) of the gold page that the hit is on, credited or not. ``half`` and ``full``: it is
-    the first hit to hold at least half, or all, of the lines of a gold item.
+    ``gain`` is the graded gain. ``gold`` is the index (in ``Question.gold``) of the gold item credited to the
+    hit, or of the first item if several are credited to the hit. ``page`` is the index (in ``Judged.pages``)
+    of the hit's gold page, credited or not. ``half`` and ``full`` are true for the first hit that contains at
+    least half, or all, of the lines of a gold item.
     """
 
     gain: int
@@ -108,15 +109,15 @@ class JudgedHit(Record, frozen=True, kw_only=True):
     full: bool = False
 
     def is_right(self, mode: Mode) -> bool:
-        """Whether the hit is right in ``mode``: strict, half or full."""
+        """Return whether the hit is correct in ``mode`` (strict, half or full)."""
         return self.gold is not None if mode == "strict" else self.half if mode == "half" else self.full
 
 
 class Judged(Record, frozen=True, kw_only=True):
-    """The judged hits of one question, best first, and everything that could be found.
+    """The judged hits of one question, best first, and all the gold that hits could find.
 
-    ``pages`` are the distinct gold sources in order; ``weak_pages`` says of each whether it can give
-    a relaxed gain in the graded view; ``gold_gains`` are the graded gains of the gold items.
+    ``pages`` are the distinct gold sources in order. ``weak_pages`` has true for each page that can give a
+    relaxed gain in the graded view. ``gold_gains`` are the graded gains of the gold items.
     """
 
     hits: tuple[JudgedHit, ...]
@@ -125,12 +126,12 @@ class Judged(Record, frozen=True, kw_only=True):
     weak_pages: tuple[bool, ...]
 
     def ranking(self, mode: Mode) -> Ranking:
-        """Return what the measures of ``mode`` read.
+        """Return the ranking from which the measures of ``mode`` are computed.
 
-        ``strict``, ``half`` and ``full``: gold items, gain 2 each, credited to the first hit that overlaps
-        their lines, or holds half or all of them. ``relaxed``: gold pages, gain 1 each, credited to the
-        first hit on the page. ``graded``: both, as exported to TREC files, where ``rel=2`` selects
-        strict: ``Success(rel=2)@1`` is strict and ``Success@1`` relaxed hit@1.
+        The modes ``strict``, ``half`` and ``full`` count gold items with gain 2. An item is credited to the
+        first hit that overlaps its lines, or contains half or all of them. The mode ``relaxed`` counts gold
+        pages with gain 1, credited to the first hit on the page. The mode ``graded`` counts both, as in
+        exported TREC files; there ``Success(rel=2)@1`` is strict hit@1 and ``Success@1`` is relaxed hit@1.
         """
         ranked = enumerate(self.hits, start=1)
         if mode in ("strict", "half", "full"):
@@ -160,7 +161,7 @@ def gold_gains(question: Question) -> tuple[int, ...]:
 
 
 def gold_pages(question: Question) -> tuple[tuple[str, ...], tuple[bool, ...]]:
-    """The distinct gold sources in order, and for each whether some item of it names a place."""
+    """Return the distinct gold sources in order, and for each whether an item has lines or a quote."""
     weak: dict[str, bool] = {}
     for item in question.gold:
         weak[item.source_file] = weak.get(item.source_file, False) or not is_file_level(item, question)
@@ -170,7 +171,7 @@ def gold_pages(question: Question) -> tuple[tuple[str, ...], tuple[bool, ...]]:
 def with_depths(
     judged: Sequence[JudgedHit], hits: Sequence[Hit], question: Question
 ) -> tuple[JudgedHit, ...]:
-    """Return the judged hits with ``half`` and ``full``, computed from the spans of the hits."""
+    """Return the judged hits with ``half`` and ``full`` computed from the spans of the hits."""
     found = {mode: _first_to_hold(share, judged, hits, question) for mode, share in SHARES.items()}
     return tuple(
         msgspec.structs.replace(each, half=place in found["half"], full=place in found["full"])
@@ -181,9 +182,9 @@ def with_depths(
 def _first_to_hold(
     share: float, judged: Sequence[JudgedHit], hits: Sequence[Hit], question: Question
 ) -> set[int]:
-    """Return the indexes of the hits that are the first to hold this share of the lines of a gold item.
+    """Return the indexes of the first hit for each gold item that contains this share of the item's lines.
 
-    For an item without lines, that is the hit that was credited with it.
+    For an item without lines, this is the hit that was credited with the item.
     """
     held: set[int] = set()
     places = set()
@@ -200,7 +201,7 @@ def _first_to_hold(
 
 
 def _holds(hit: Hit, item: GoldItem, question: Question, share: float) -> bool:
-    """Whether the hit holds at least this share of the item's lines."""
+    """Return whether the hit contains at least this share of the item's lines."""
     gold = item.span
     assert gold is not None
     resolved = msgspec.structs.replace(hit.span, source=resolve_source(hit.source, question))
@@ -210,8 +211,8 @@ def _holds(hit: Hit, item: GoldItem, question: Question, share: float) -> bool:
 def judge(hits: Sequence[Hit], question: Question) -> Judged:
     """Judge the hits of one question, best first, after :func:`without_excluded`.
 
-    An empty list (also that of a failed query) means that nothing was found; a question without gold
-    (``answerable`` false) credits nothing.
+    A failed query has an empty list of hits. If a question has no gold (``answerable`` is false), its hits
+    are not credited.
     """
     pages, weak_pages = gold_pages(question)
     covered: set[int] = set()
@@ -239,10 +240,10 @@ def judge(hits: Sequence[Hit], question: Question) -> Judged:
 
 
 def source_cluster(question: Question) -> str:
-    """The cluster that the question belongs to in every test: its first gold item's source.
+    """Return the question's cluster for all tests, which is the source of its first gold item.
 
-    A question is its own cluster when it has no gold, and when its gold are documents that were judged for
-    relevance (:attr:`~branchrank.records.GoldItem.relevance`), as for TREC and BEIR: such queries are not
+    A question is a cluster by itself if it has no gold, or if its gold are documents judged for relevance
+    (:attr:`~branchrank.records.GoldItem.relevance`), as for TREC and BEIR. Queries of TREC and BEIR are not
     made from a document, and often share some of their many gold documents.
     """
     if question.gold and not is_judged(question):
@@ -251,5 +252,5 @@ def source_cluster(question: Question) -> str:
 
 
 def is_judged(question: Question) -> bool:
-    """Return whether the gold are documents that were judged for relevance, as for TREC and BEIR."""
+    """Return whether the gold consists of documents judged for relevance, as for TREC and BEIR."""
     return question.gold_level == "file" and bool(question.gold) and question.gold[0].relevance is not None

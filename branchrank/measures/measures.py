@@ -1,8 +1,8 @@
-"""The measures of ranked lists, as data: name, parameters, description, formula, source, function.
+"""The measures of ranked lists, each with name, parameters, description, formula, source and function.
 
-Names and values are those of ir-measures and trec_eval (averages are over all questions, trec_eval's ``-c``).
-A measure reads a :class:`Ranking`: the ranks and gains of the judged hits of one question, and the gains of
-all its gold.
+Names and values agree with ir-measures and trec_eval (averages are over all questions, as with trec_eval's
+``-c``). A measure is computed from a :class:`Ranking`, which has the ranks and gains of one question's judged
+hits and the gains of all its gold.
 """
 
 from __future__ import annotations
@@ -18,10 +18,10 @@ from branchrank.records import Record
 
 
 class Ranking(Record, frozen=True, kw_only=True):
-    """One question's ranked list, reduced to what measures need.
+    """The part of one question's ranked list that measures need.
 
-    ``gains`` holds ``(rank, gain)`` of the judged hits in rank order (rank from 1; gain 0 means judged
-    and not relevant); ``returned`` counts all hits; ``gold`` holds the gains of all gold.
+    ``gains`` has ``(rank, gain)`` of the judged hits in rank order (ranks start at 1; a gain of 0 means
+    judged and not relevant). ``returned`` counts all hits. ``gold`` has the gains of all gold.
     """
 
     gains: tuple[tuple[int, int], ...]
@@ -29,11 +29,11 @@ class Ranking(Record, frozen=True, kw_only=True):
     gold: tuple[int, ...]
 
     def relevant_ranks(self, rel: int, cutoff: int | None) -> list[int]:
-        """Ranks within the cutoff of the hits whose gain is at least ``rel``."""
+        """Return the ranks, up to the cutoff, of the hits whose gain is at least ``rel``."""
         return [rank for rank, gain in self.gains if gain >= rel and (cutoff is None or rank <= cutoff)]
 
     def relevant_gold(self, rel: int) -> int:
-        """The number of gold gains of at least ``rel``."""
+        """Count the gold items and pages whose gain is at least ``rel``."""
         return sum(gain >= rel for gain in self.gold)
 
 
@@ -41,18 +41,18 @@ Compute = Callable[..., float]
 
 
 def success(ranking: Ranking, cutoff: int | None, rel: int) -> float:
-    """1 if a relevant hit is in the first ``cutoff``, else 0."""
+    """Return 1 if a relevant hit is among the first ``cutoff`` hits, else 0."""
     return float(bool(ranking.relevant_ranks(rel, cutoff)))
 
 
 def reciprocal_rank(ranking: Ranking, cutoff: int | None, rel: int) -> float:
-    """1 / rank of the first relevant hit, 0 without one."""
+    """Return 1 / rank of the first relevant hit, or 0 if no hit is relevant."""
     ranks = ranking.relevant_ranks(rel, cutoff)
     return 1 / ranks[0] if ranks else 0.0
 
 
 def ndcg(ranking: Ranking, cutoff: int | None, rel: int) -> float:
-    """Discounted gain over that of the ideal order of all gold; linear gain, discount log2(rank + 1)."""
+    """Return discounted gain divided by that of the ideal order (linear gain, discount log2(rank + 1))."""
     ideal = sorted((gain for gain in ranking.gold if gain > 0), reverse=True)[:cutoff]
     if not ideal:
         return 0.0
@@ -65,33 +65,33 @@ def ndcg(ranking: Ranking, cutoff: int | None, rel: int) -> float:
 
 
 def average_precision(ranking: Ranking, cutoff: int | None, rel: int) -> float:
-    """Mean, over all relevant gold, of the precision at the rank where each was found (0 if never)."""
+    """Return the mean, over all relevant gold, of the precision at the rank of each (0 if not found)."""
     gold = ranking.relevant_gold(rel)
     ranks = ranking.relevant_ranks(rel, cutoff)
     return fsum(found / rank for found, rank in enumerate(ranks, start=1)) / gold if gold else 0.0
 
 
 def recall(ranking: Ranking, cutoff: int | None, rel: int) -> float:
-    """Share of the relevant gold found in the first ``cutoff``."""
+    """Return the share of the relevant gold that is among the first ``cutoff`` hits."""
     gold = ranking.relevant_gold(rel)
     return len(ranking.relevant_ranks(rel, cutoff)) / gold if gold else 0.0
 
 
 def precision(ranking: Ranking, cutoff: int | None, rel: int) -> float:
-    """Relevant hits in the first ``cutoff``, over ``cutoff`` (not over the hits returned)."""
+    """Return the relevant hits among the first ``cutoff``, divided by ``cutoff`` (not by all hits)."""
     return len(ranking.relevant_ranks(rel, cutoff)) / cutoff if cutoff else 0.0
 
 
 def judged(ranking: Ranking, cutoff: int | None, rel: int) -> float:
-    """Share of the returned hits in the first ``cutoff`` that carry a judgement; 0 for no hits."""
+    """Return the share of the first ``cutoff`` hits that were judged, or 0 if there are no hits."""
     depth = ranking.returned if cutoff is None else min(cutoff, ranking.returned)
     return sum(rank <= depth for rank, _ in ranking.gains) / depth if depth else 0.0
 
 
 def binary_preference(ranking: Ranking, cutoff: int | None, rel: int) -> float:
-    """Share of the relevant gold found, each less the share of judged non-relevant hits above it.
+    """Return Bpref, the share of relevant gold found, reduced by the non-relevant hits ranked above it.
 
-    Unjudged hits are ignored. If nothing is judged non-relevant, it equals the recall.
+    Unjudged hits are ignored. If no hit was judged non-relevant, Bpref equals the recall.
     """
     gold = ranking.relevant_gold(rel)
     if not gold:
@@ -107,19 +107,19 @@ def binary_preference(ranking: Ranking, cutoff: int | None, rel: int) -> float:
 
 
 def rank_biased_precision(ranking: Ranking, cutoff: int | None, rel: int, p: float) -> float:
-    """(1 - p) times the sum of p ** (rank - 1) over the relevant hits; unjudged hits count as wrong."""
+    """Return (1 - p) * the sum of p ** (rank - 1) over the relevant hits; unjudged hits count as wrong."""
     return (1 - p) * fsum(p ** (rank - 1) for rank in ranking.relevant_ranks(rel, cutoff))
 
 
-#: The default persistence of RBP, the same as in ir-measures.
+#: The default persistence of RBP, as in ir-measures.
 PERSISTENCE = 0.8
 
 
 class Definition(Record, frozen=True, kw_only=True):
     """The definition of a measure.
 
-    ``takes_rel``: it takes a relevance threshold; ``takes_p``: it takes a persistence, the last argument of
-    ``compute``; ``cutoff``: whether ``@k`` must be given, may be, or must not.
+    ``takes_rel`` is true if the measure has a relevance threshold, and ``takes_p`` if it has a persistence,
+    the last argument of ``compute``. ``cutoff`` says whether ``@k`` is required, optional or not allowed.
     """
 
     name: str
@@ -138,7 +138,7 @@ DEFINITIONS = (
         name="Success",
         aliases=("hit",),
         cutoff="needed",
-        description="Whether a right hit is among the first k (hit@k).",
+        description="Whether a correct hit is among the first k (hit@k).",
         formula="1 if any of the first k hits is relevant, else 0",
         source="trec_eval success_k",
         compute=success,
@@ -146,7 +146,7 @@ DEFINITIONS = (
     Definition(
         name="RR",
         aliases=("MRR",),
-        description="How early the first right hit comes; its mean over questions is the MRR.",
+        description="How early the first correct hit comes; its mean over questions is the MRR.",
         formula="1 / rank of the first relevant hit, 0 if there is none (in the first k)",
         source="Kantor and Voorhees, Information Retrieval 2000; trec_eval recip_rank",
         compute=reciprocal_rank,
@@ -155,7 +155,7 @@ DEFINITIONS = (
         name="nDCG",
         aliases=("NDCG",),
         takes_rel=False,
-        description="How much of the best possible discounted gain the order of the hits collects.",
+        description="The discounted gain of the hits, as a share of the best possible gain.",
         formula="sum of gain / log2(rank + 1) over the hits, divided by that sum over the gold, best first",
         source="Jarvelin and Kekalainen, TOIS 2002; trec_eval ndcg_cut_k (linear gain)",
         compute=ndcg,
@@ -163,7 +163,7 @@ DEFINITIONS = (
     Definition(
         name="AP",
         aliases=("MAP",),
-        description="Precision averaged over the gold; rewards finding all of it, early.",
+        description="Precision averaged over the gold; high if all gold is found early.",
         formula="sum over relevant hits of (relevant hits so far / rank), divided by the relevant gold",
         source="Harman, TREC 1992; trec_eval map, map_cut_k",
         compute=average_precision,
@@ -181,7 +181,7 @@ DEFINITIONS = (
         name="P",
         aliases=("Precision",),
         cutoff="needed",
-        description="Share of the first k places that hold a right hit.",
+        description="Share of the first k ranks that have a correct hit.",
         formula="relevant hits in the first k / k",
         source="trec_eval P_k",
         compute=precision,
@@ -189,7 +189,7 @@ DEFINITIONS = (
     Definition(
         name="Judged",
         takes_rel=False,
-        description="Share of the returned hits in the first k that carry any judgement.",
+        description="Share of the first k hits that were judged, as relevant or not.",
         formula="judged hits in the first k / min(k, hits returned)",
         source="ir-measures Judged",
         compute=judged,
@@ -198,7 +198,7 @@ DEFINITIONS = (
         name="Bpref",
         aliases=("bpref", "BPref"),
         cutoff="none",
-        description="Whether right hits rank above those judged wrong; unjudged ones are ignored.",
+        description="Whether relevant hits rank above hits judged wrong; unjudged hits are ignored.",
         formula="sum over relevant hits of (1 - min(n, R) / min(N, R)), divided by R; n: judged non-relevant "
         "hits above it, N: all of them in the judgements, R: relevant gold",
         source="Buckley and Voorhees, SIGIR 2004; trec_eval bpref",
@@ -207,7 +207,7 @@ DEFINITIONS = (
     Definition(
         name="RBP",
         takes_p=True,
-        description="Share of right hits among those seen by a reader who goes on to the next with "
+        description="Share of correct hits among those seen by a reader who continues to the next hit with "
         "probability p.",
         formula="(1 - p) * sum over relevant hits of p ** (rank - 1); p = 0.8 unless given",
         source="Moffat and Zobel, TOIS 2008; ir-measures RBP(rel=1)",
@@ -249,10 +249,11 @@ _ARGUMENT = re.compile(
 
 
 def parse_measure(text: str, scoring: str = "") -> Measure:
-    """The measure called ``text``: ``nDCG@10``, ``RR``, ``hit@1``, ``Success(rel=2)@1``, ``RBP(p=0.5)``.
+    """Return the measure named ``text``, such as ``nDCG@10``, ``RR``, ``Success(rel=2)@1`` or ``RBP(p=0.5)``.
 
-    ``scoring`` is the prefix of the name (``strict_``), for error messages. Raises :class:`UsageError` for an
-    unknown name or parameter, a missing or zero cutoff, and a parameter where it has no meaning.
+    ``scoring`` is the prefix of the name (such as ``strict_``), for error messages. Raises
+    :class:`UsageError` for an unknown name or parameter, a missing or zero cutoff, and a parameter that the
+    measure does not have.
     """
     whole = scoring + text
     match = _NAME.fullmatch(text.strip())
@@ -270,22 +271,24 @@ def parse_measure(text: str, scoring: str = "") -> Measure:
         parameters["cutoff"] = int(match["cutoff"])
     cutoff, rel = parameters.get("cutoff"), parameters.get("rel", 1)
     if cutoff is not None and definition.cutoff == "none":
-        raise UsageError(f"measure {whole!r} takes no cutoff", remedy=f"{scoring}{match['name']}")
+        raise UsageError(f"measure {whole!r} does not have a cutoff", remedy=f"{scoring}{match['name']}")
     if cutoff == 0 or (cutoff is None and definition.cutoff == "needed"):
         raise UsageError(
             f"measure {whole!r} needs a cutoff of at least 1", remedy=f"{scoring}{match['name']}@5"
         )
     if rel < 1 or ("rel" in parameters and not definition.takes_rel):
         raise UsageError(
-            f"measure {whole!r}: no such relevance threshold", remedy=f"leave rel out of {whole!r}"
+            f"measure {whole!r} does not have this relevance threshold", remedy=f"remove rel from {whole!r}"
         )
     if p is not None and not (definition.takes_p and 0 < p < 1):
-        raise UsageError(f"measure {whole!r}: no such persistence", remedy="RBP(p=0.8), p between 0 and 1")
+        raise UsageError(
+            f"measure {whole!r} does not have this persistence", remedy="RBP(p=0.8), p between 0 and 1"
+        )
     return Measure(definition=definition, cutoff=cutoff, rel=rel, p=PERSISTENCE if p is None else p)
 
 
 def _parse_arguments(text: str, arguments: str | None) -> tuple[dict[str, int], float | None]:
-    """Return the whole-number arguments by name, and the persistence."""
+    """Return the whole-number arguments by name, and the persistence ``p`` if it was given."""
     parameters: dict[str, int] = {}
     p: float | None = None
     for argument in (arguments or "").split(",") if arguments else ():
@@ -303,13 +306,13 @@ def _parse_arguments(text: str, arguments: str | None) -> tuple[dict[str, int], 
 
 
 def score(measure: Measure, rankings: Mapping[str, Ranking], questions: Iterable[str]) -> dict[str, float]:
-    """The measure's value for every question id, in the order given.
+    """Return the measure's value for every question id, in the order of ``questions``.
 
-    A question without a ranking (its query failed) scores 0, so that it stays in every denominator.
+    A question whose query failed has no ranking and scores 0, so that every mean includes it.
     """
     return {each: measure(rankings[each]) if each in rankings else 0.0 for each in questions}
 
 
 def mean(scores: Mapping[str, float]) -> float:
-    """Average over all questions; 0 for no questions."""
+    """Return the average over all questions, or 0 if there are none."""
     return fsum(scores.values()) / len(scores) if scores else 0.0

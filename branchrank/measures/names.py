@@ -1,7 +1,7 @@
-"""Names of measures as a person types them: scoring, measure and cutoff.
+"""Names of measures in commands and files, made of a scoring, a measure and a cutoff.
 
-A name of ir-measures (``nDCG@10``) is scored on the strict gold; a prefix names another scoring
-(``relaxed_nDCG@10``). Commands, experiment files and the library all read names here.
+A name of ir-measures, such as ``nDCG@10``, means strict scoring. A prefix chooses another scoring, as in
+``relaxed_nDCG@10``. Commands, experiment files and the library parse names with this module.
 """
 
 from __future__ import annotations
@@ -18,9 +18,9 @@ MODES: tuple[Mode, ...] = get_args(Mode)
 
 
 class NamedMeasure(Record, frozen=True, kw_only=True):
-    """A measure under one scoring: ``strict_hit@1``, ``relaxed_MRR@5``, ``graded_nDCG@10``, ``Success@1``.
+    """A measure with its scoring, such as ``strict_hit@1``, ``relaxed_MRR@5`` or ``graded_nDCG@10``.
 
-    ``name`` is as it was typed.
+    ``name`` is the name that the user typed.
     """
 
     name: str
@@ -33,10 +33,10 @@ class NamedMeasure(Record, frozen=True, kw_only=True):
 
 
 def named_measure(name: str, mode: Mode = "strict") -> NamedMeasure:
-    """Read a measure's name. Raises :class:`UsageError`.
+    """Parse a measure's name; raises :class:`UsageError` for an unknown measure or parameter.
 
-    A name of ir-measures is scored on the gold of ``mode``; a prefix says otherwise: ``strict_``, ``half_``,
-    ``full_``, ``relaxed_`` or ``graded_``.
+    The scoring is ``mode``, unless the name has a prefix (``strict_``, ``half_``, ``full_``, ``relaxed_`` or
+    ``graded_``).
 
     >>> named_measure("nDCG@10").mode, named_measure("relaxed_MRR@5").mode
     ('strict', 'relaxed')
@@ -50,7 +50,7 @@ def named_measure(name: str, mode: Mode = "strict") -> NamedMeasure:
 
 
 def named_measures(names: Iterable[str], mode: Mode = "strict") -> tuple[NamedMeasure, ...]:
-    """Read several names; each name once, in order. Raises :class:`UsageError`.
+    """Parse several names, without repeats; raises :class:`UsageError` as :func:`named_measure` does.
 
     >>> [str(each.measure) for each in named_measures(["nDCG@10", "MAP", "nDCG@10"])]
     ['nDCG@10', 'AP']
@@ -73,7 +73,7 @@ def measure_names(text: str) -> list[str]:
 
 
 def depth_needed(measures: Iterable[NamedMeasure]) -> int:
-    """Return the largest cutoff, that is, how many hits the measures read; 0 if none has a cutoff.
+    """Return the largest cutoff, the number of hits that the measures need; 0 if no measure has a cutoff.
 
     >>> depth_needed(named_measures(["nDCG@100", "RR", "R@20"]))
     100

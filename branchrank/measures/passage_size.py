@@ -1,7 +1,6 @@
-"""The size of the returned passages, and the share of them that is the answer.
+"""The size of the returned passages, and the share of their lines that is gold.
 
-They are shown beside every strict rate: returning whole files inflates strict hits, and these figures show
-the cost.
+Reports show these figures beside every strict hit rate, since returning whole files inflates strict hits.
 """
 
 from __future__ import annotations
@@ -16,13 +15,13 @@ from branchrank.records import Hit, Question, Record, Span
 
 
 class PassageSize(Record, frozen=True, kw_only=True):
-    """Sizes of one question's hits.
+    """The size of one question's hits.
 
-    ``gold_lines`` counts distinct gold lines among the returned ones; ``span_precision`` is that over
-    ``lines`` (a line returned twice counts once as gold and twice as returned), 0 for no hits;
+    ``gold_lines`` counts the distinct gold lines that the hits return. ``span_precision`` is ``gold_lines /
+    lines``, or 0 without hits; a line returned twice counts once in ``gold_lines`` and twice in ``lines``.
     ``gold_coverage`` is the returned share of the best covered gold item, since one item is enough to answer.
-    Both are ``None`` when no gold item has lines (file-level gold, unanswerable questions).
-    ``repeated_pages`` counts hits from the same page as a hit above.
+    ``span_precision`` and ``gold_coverage`` are ``None`` if no gold item has lines (file-level gold,
+    unanswerable questions). ``repeated_pages`` counts the hits from a page that a hit above is from.
     """
 
     hits: int
@@ -34,7 +33,7 @@ class PassageSize(Record, frozen=True, kw_only=True):
 
 
 def passage_size(hits: Sequence[Hit], question: Question) -> PassageSize:
-    """Measure the hits of one question; those in excluded spans don't count."""
+    """Measure the hits of one question, without those in excluded spans."""
     kept = without_excluded(hits, question)
     lines = sum(hit.span.lines for hit in kept)
     returned = _disjoint(
@@ -53,7 +52,7 @@ def passage_size(hits: Sequence[Hit], question: Question) -> PassageSize:
 
 
 def _disjoint(spans: Iterable[Span]) -> list[Span]:
-    """Merge spans into disjoint ones that hold the same lines."""
+    """Merge overlapping spans into disjoint spans with the same lines."""
     found: list[Span] = []
     for span in sorted(spans):
         last = found[-1] if found else None
@@ -66,15 +65,15 @@ def _disjoint(spans: Iterable[Span]) -> list[Span]:
 
 
 def _common_lines(some: Sequence[Span], others: Sequence[Span]) -> int:
-    """Count the lines that are in both lists of disjoint spans."""
+    """Count the lines that two lists of disjoint spans share."""
     return sum(span.overlap(other) for span in some for other in others)
 
 
 class PassageSummary(Record, frozen=True, kw_only=True):
-    """Sizes over all questions of a predictor; ``None`` where nothing was returned or measurable.
+    """The passage sizes of a predictor over all questions; a value is ``None`` if no hit or gold defines it.
 
-    ``lines_per_hit`` and ``repeated_pages`` (a share of the hits) are totals over a total: every hit weighs
-    the same. ``span_precision`` and ``gold_coverage`` are means over the questions whose gold has lines.
+    ``lines_per_hit`` and ``repeated_pages`` (a share of the hits) give every hit the same weight.
+    ``span_precision`` and ``gold_coverage`` are means over the questions whose gold has lines.
     """
 
     lines_per_hit: float | None
@@ -84,7 +83,7 @@ class PassageSummary(Record, frozen=True, kw_only=True):
 
 
 def summarise_passages(sizes: Sequence[PassageSize]) -> PassageSummary:
-    """Sum up the questions of one predictor."""
+    """Summarise the passage sizes of one predictor's questions."""
     hits = sum(size.hits for size in sizes)
     return PassageSummary(
         lines_per_hit=sum(size.lines for size in sizes) / hits if hits else None,

@@ -1,12 +1,15 @@
-"""Power analysis: the difference that n questions can detect, and the questions that a difference needs.
+"""Power analysis of a comparison, before or after it is run.
 
-Hits: exact power of McNemar's test. With a share ``disagreement`` of questions answered differently
-and a true difference ``difference`` in hit rate, the number of differing questions is
-Bin(n, disagreement), and of those Bin(d, (disagreement + difference) / (2 disagreement)) favour the
-candidate. Graded measures: the normal approximation (z_{1-alpha/2} + z_power) * sd / sqrt(n), about
-2.8 * sd / sqrt(n) at 5% and 80%.
+This module computes the difference that n questions can detect, and the number of questions needed to detect
+a difference.
 
-Questions whose gold shares pages count as fewer: a plan for n questions is computed for the equivalent number
+For hits, the plan uses the exact power of McNemar's test. If the systems answer a share ``disagreement`` of
+the questions differently and the true difference in hit rate is ``difference``, the number d of differing
+questions is distributed as Bin(n, disagreement). Of these, Bin(d, (disagreement + difference) / (2
+disagreement)) favour the candidate. Graded measures use the normal approximation (z_{1-alpha/2} + z_power) *
+sd / sqrt(n), which is about 2.8 * sd / sqrt(n) for alpha 5% and power 80%.
+
+If the gold of several questions is on one page, a plan for n questions is computed for the equivalent number
 of independent questions (:meth:`SharedPages.effective_questions`).
 """
 
@@ -27,17 +30,17 @@ from branchrank.records import Record
 ALPHA = 0.05
 POWER = 0.8
 MOST_QUESTIONS = 20_000
-#: Assumed squared coefficient of variation of the questions per page, if only the number of pages is known.
-#: It is .27 in the bundled sample.
+#: Assumed squared coefficient of variation of the questions per page (0.27 in the bundled sample).
 PAGE_VARIATION = 0.25
 #: The minimum intraclass correlation that a plan assumes for the hits of one predictor.
 LEAST_ICC = 0.1
 
 
 def hit_power(n: int, disagreement: float, difference: float, alpha: float = ALPHA) -> float:
-    """Probability that exact McNemar at ``alpha`` rejects, in 0..1.
+    """Return the probability in 0..1 that exact McNemar rejects at ``alpha``.
 
-    ``difference`` (absolute, in hit rate) is at most ``disagreement`` (a share of the questions).
+    ``difference`` is the absolute difference in hit rate, at most ``disagreement``, which is the share of
+    questions with different results.
     """
     if disagreement <= 0 or n < 1:
         return 0.0
@@ -55,8 +58,10 @@ def hit_power(n: int, disagreement: float, difference: float, alpha: float = ALP
 def detectable_hit_difference(
     n: int, disagreement: float, alpha: float = ALPHA, power: float = POWER
 ) -> float | None:
-    """The smallest true difference in hit rate found with the wanted power; ``None`` when even the
-    largest possible one (all differing questions favour one side) is not."""
+    """Return the smallest true difference in hit rate that is detected with this power.
+
+    Returns ``None`` if the power is too low even when all differing questions favour the same system.
+    """
     if hit_power(n, disagreement, disagreement, alpha) < power:
         return None
     low, high = 0.0, disagreement
@@ -72,7 +77,10 @@ def detectable_hit_difference(
 def questions_for_hit_difference(
     disagreement: float, difference: float, alpha: float = ALPHA, power: float = POWER
 ) -> int | None:
-    """Questions that show ``difference`` with the wanted power; ``None`` past 20,000 or for no difference."""
+    """Return how many questions detect ``difference`` with this power.
+
+    Returns ``None`` if ``difference`` is 0 or more than 20,000 questions are needed.
+    """
     difference = abs(difference)
     if difference == 0 or hit_power(MOST_QUESTIONS, disagreement, difference, alpha) < power:
         return None
@@ -93,15 +101,20 @@ def _z(alpha: float, power: float) -> float:
 
 
 def detectable_mean_difference(n: float, sd: float, alpha: float = ALPHA, power: float = POWER) -> float:
-    """The smallest true difference of a graded measure found with the wanted power; ``sd`` is that of
-    the per-question differences."""
+    """Return the smallest true difference of a graded measure that is detected with this power.
+
+    ``sd`` is the standard deviation of the per-question differences.
+    """
     return _z(alpha, power) * sd / sqrt(n) if n else inf
 
 
 def questions_for_mean_difference(
     sd: float, difference: float, alpha: float = ALPHA, power: float = POWER
 ) -> int | None:
-    """Questions that show ``difference`` of a graded measure; ``None`` past 20,000 or for no difference."""
+    """Return how many questions detect ``difference`` of a graded measure with this power.
+
+    Returns ``None`` if ``difference`` is 0 or more than 20,000 questions are needed.
+    """
     if difference == 0:
         return None
     needed = max(2, ceil((_z(alpha, power) * sd / difference) ** 2))
@@ -109,22 +122,22 @@ def questions_for_mean_difference(
 
 
 class PageSize(Protocol):
-    """A function: the expected number of questions on the page of a random question."""
+    """A function that returns the expected number of questions on the page of a random question."""
 
     def __call__(self, n: int) -> float:
-        """The mean size, at least 1, of the page of a question in a benchmark of ``n`` questions."""
+        """Return the expected number (at least 1) of questions on a question's page, for ``n`` questions."""
 
 
 def pages_alone(pages: int) -> PageSize:
-    """Return a function from a number of questions to their page size, for gold on ``pages`` pages."""
+    """Return a function from a number of questions to their page size, if the gold is on ``pages`` pages."""
     return lambda n: max(1.0, (1 + PAGE_VARIATION) * n / pages)
 
 
 def pages_as_in(sizes: Sequence[int]) -> PageSize:
     """Return a function from a number of questions to the expected number of questions on a question's page.
 
-    ``sizes`` are the numbers of questions per page of a pilot. Two random questions share a page as often as
-    in the pilot (Simpson 1949).
+    ``sizes`` are the numbers of questions per page of a pilot. The function assumes that two random questions
+    share a page as often as in the pilot (Simpson 1949).
     """
     n = sum(sizes)
     together = sum(size * (size - 1) for size in sizes) / (n * (n - 1)) if n > 1 else 0.0
@@ -132,10 +145,9 @@ def pages_as_in(sizes: Sequence[int]) -> PageSize:
 
 
 class SharedPages(Record, frozen=True, kw_only=True):
-    """Questions that share pages:
+    """The page sizes of a benchmark and the correlation of the differences on a page.
 
-    ``page_size`` of a benchmark, and ``icc``, how alike the differences of one page are (0 not at all, 1 all
-    the same).
+    ``icc`` is the intraclass correlation of the differences, from 0 (independent) to 1 (all equal).
     """
 
     page_size: PageSize
@@ -155,13 +167,14 @@ NO_SHARED_PAGES = SharedPages(page_size=lambda _: 1.0, icc=0.0)
 
 
 class Plan(Record, frozen=True, kw_only=True):
-    """What a benchmark of ``n`` questions can detect, computed before it is run.
+    """The power analysis of a benchmark of ``n`` questions.
 
-    ``effective`` is the equivalent number of independent questions in the comparison; ``interval`` that of
-    the expected rate; ``detectable`` the smallest difference in hit rate found with 80% power; ``differing``
-    the expected number of differing questions, of those they are worth; ``p_floor`` the smallest p these can
-    give; ``unanimous`` how many unanimous differing questions are the minimum for significance in the family;
-    ``power`` and ``questions_needed`` belong to ``difference`` where one is given.
+    ``effective`` is the equivalent number of independent questions in the comparison. ``interval`` is the
+    interval of the expected rate. ``detectable`` is the smallest difference in hit rate detected with 80%
+    power. ``differing`` is the expected number of differing questions among the effective questions, and
+    ``p_floor`` the smallest p that they can give. ``unanimous`` is the minimum number of differing questions
+    that is significant if all favour the same system. ``power`` and ``questions_needed`` are for
+    ``difference``, and ``None`` if it was not given.
     """
 
     n: int
@@ -190,21 +203,26 @@ def plan(
     alpha: float = ALPHA,
     pages: SharedPages = NO_SHARED_PAGES,
 ) -> Plan:
-    """Plan a comparison of hit rates; ``family`` is the number of candidates compared with the baseline
-    (the first step of Holm's correction tests at alpha / family).
+    """Plan a comparison of hit rates.
 
-    Raises :class:`UsageError` for shares outside 0..1, an empty family or no questions, and a
-    difference larger than the disagreement it must come from.
+    ``family`` is the number of candidates compared with the baseline. The first step of Holm's correction
+    tests at alpha / family.
+
+    Raises :class:`UsageError` if a share is outside 0..1, ``n`` or ``family`` is below 1, or the difference
+    is larger than the disagreement.
     """
     for name, share in (("rate", rate_expected), ("disagreement", disagreement), ("icc", pages.icc)):
         if not 0 <= share <= 1:
-            raise UsageError(f"{name} is {share}, which is not a share", remedy="give a number in 0..1")
+            raise UsageError(f"{name} is {share}, which is not in 0..1", remedy="give a share from 0 to 1")
     if n < 1 or family < 1:
-        raise UsageError(f"{n} questions and {family} candidates", remedy="give at least one of each")
+        raise UsageError(
+            f"a plan for {n} questions and {family} candidates is not possible",
+            remedy="give at least one of each",
+        )
     if difference is not None and abs(difference) > disagreement:
         raise UsageError(
-            f"a difference of {abs(difference)} can't come from a disagreement of {disagreement}",
-            remedy="raise the disagreement to the difference or above it",
+            f"the difference, {abs(difference)}, is larger than the disagreement, {disagreement}",
+            remedy="choose a disagreement that is at least the difference",
         )
     strictest = alpha / family
     effective = pages.effective_questions(n, 1 - strictest)
@@ -234,7 +252,7 @@ def plan(
 
 
 def _questions_worth(wanted: int, pages: SharedPages, level: float) -> int | None:
-    """Return the fewest questions equivalent to ``wanted`` independent ones; ``None`` past 20,000."""
+    """Return the fewest questions worth ``wanted`` independent ones, or ``None`` if above 20,000."""
     if pages.effective_questions(MOST_QUESTIONS, level) < wanted:
         return None
     low, high = 0, MOST_QUESTIONS

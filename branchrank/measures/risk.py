@@ -1,11 +1,12 @@
-"""Risk and coverage over questions that may have no answer: does a predictor know when not to answer?
+"""Risk-coverage curves, which show whether a predictor's confidence separates correct from wrong answers.
 
-1. Order all questions by the predictor's confidence (its best hit's score), most confident first.
-2. Let it answer only the most confident share (the coverage); the risk is the share of wrong answers among
-   those. Any answer to an unanswerable question is wrong. Questions of equal confidence are added together.
-3. AURC, the area under the curve, is the mean risk as the answered questions grow from 1 to n; lower is
-   better. Even a perfect order of the same answers leaves some risk; the excess over it is due to the order
-   alone (Geifman and El-Yaniv 2017; Geifman, Uziel and El-Yaniv 2019).
+1. Sort all questions by the predictor's confidence (the score of its best hit), most confident first.
+2. The coverage is the share of questions, most confident first, that the predictor answers. The risk is the
+   share of wrong answers among these. Any answer to an unanswerable question is wrong. Questions of equal
+   confidence are added together.
+3. AURC, the area under the curve, is the mean risk over 1 to n answered questions; lower is better. Even the
+   best possible order of the same answers has some risk. The excess over this risk depends only on the order
+   (Geifman and El-Yaniv 2017; Geifman, Uziel and El-Yaniv 2019).
 """
 
 from __future__ import annotations
@@ -18,15 +19,19 @@ from branchrank.records import Record
 
 
 class Answer(Record, frozen=True, kw_only=True):
-    """A predictor's confidence on one question (``None``: it returned nothing and so abstains), and
-    whether its answer is right."""
+    """A predictor's confidence on one question, and whether its answer is correct.
+
+    The confidence is ``None`` if the predictor returned no hits, which means that it abstains.
+    """
 
     confidence: float | None
     right: bool
 
 
 class RiskPoint(Record, frozen=True, kw_only=True):
-    """Answering whenever the confidence is at least ``threshold``: share answered, share of it wrong."""
+    """The share of questions with confidence of at least ``threshold``, and the share of wrong answers among
+    them.
+    """
 
     threshold: float
     coverage: float
@@ -34,9 +39,10 @@ class RiskPoint(Record, frozen=True, kw_only=True):
 
 
 class RiskCoverage(Record, frozen=True, kw_only=True):
-    """The curve, its area, and the area above that of the best possible order; both in 0..1.
+    """The risk-coverage curve, its area, and the excess over the area of the best possible order, both in
+    0..1.
 
-    ``None`` for a predictor that never answers: its risk is not defined at any coverage, and 0 would look
+    Both areas are ``None`` if the predictor never answers, since its risk is not defined and 0 would look
     perfect.
     """
 
@@ -46,10 +52,10 @@ class RiskCoverage(Record, frozen=True, kw_only=True):
 
 
 def risk_coverage(answers: Sequence[Answer]) -> RiskCoverage:
-    """The curve over all questions; without points for a predictor that never answers.
+    """Return the curve over all questions, without points if the predictor never answers.
 
-    The areas are taken over the answered questions only, so that abstaining costs coverage, not risk: read
-    them together with the coverage of the last point.
+    The areas include only the answered questions, so abstaining lowers the coverage and not the risk. Read
+    the areas together with the coverage of the last point.
     """
     given = [(answer.confidence, answer.right) for answer in answers if answer.confidence is not None]
     given.sort(key=lambda each: -each[0])

@@ -1,14 +1,15 @@
-"""Tests of significance for paired scores: could the difference between two predictors be chance?
+"""Significance tests for the paired scores of two predictors.
 
-The unit is the question; questions whose gold is in one source form a cluster, because they succeed
-and fail together. Every test here takes differences ``candidate - baseline`` and is two-sided.
+The unit is the question. Questions whose gold is in the same source form a cluster, because they tend to
+succeed or fail together. Every test is two-sided and uses the differences ``candidate - baseline``.
 
-1. Hits, every cluster of one question: exact McNemar.
-2. Otherwise: sign-flip randomisation. Under the null hypothesis each cluster's summed difference is as
-   likely to have come out with the other sign. Whole-number sums (hits) are counted exactly by
-   convolution; other sums exactly over all sign patterns up to 20 non-zero clusters, beyond that over
-   seeded random patterns with p = (r + 1) / (draws + 1). A sum within 1e-9 of 0 is rounding, and 0.
-3. Holm's correction over the family of comparisons that share a baseline and a measure.
+1. Hits with one question per cluster are tested with exact McNemar.
+2. All other scores are tested with sign-flip randomisation. Under the null hypothesis, both signs of a
+   cluster's summed difference have the same probability. For whole-number sums (hits), the distribution is
+   computed exactly by convolution. For other sums, it is computed over all sign patterns of up to 20 non-zero
+   clusters, and for more clusters over seeded random patterns with p = (r + 1) / (draws + 1). A sum within
+   1e-9 of 0 counts as 0.
+3. Holm's correction covers the comparisons that share a baseline and a measure.
 
 Sources: McNemar 1947; Smucker, Allan and Carterette, CIKM 2007; Phipson and Smyth 2010; Holm 1979.
 """
@@ -26,7 +27,7 @@ Floats = NDArray[np.float64]
 
 EXACT_CLUSTERS = 20
 DRAWS = 100_000
-ROUNDING = 1e-9  # scores lie in 0..1: what differs by less differs by rounding only, and counts as equal
+ROUNDING = 1e-9  # scores in 0..1 with a smaller difference count as equal
 
 
 class Significance(Record, frozen=True, kw_only=True):
@@ -37,7 +38,7 @@ class Significance(Record, frozen=True, kw_only=True):
 
 
 def mcnemar(wins: int, losses: int) -> Significance:
-    """Exact McNemar: the sign test on the questions for which the two predictors score differently."""
+    """Compute exact McNemar, the sign test on the questions that the two predictors score differently."""
     from scipy.stats import binomtest
 
     differing = wins + losses
@@ -46,7 +47,7 @@ def mcnemar(wins: int, losses: int) -> Significance:
 
 
 def cluster_sums(values: Sequence[float] | Floats, clusters: Sequence[str]) -> Floats:
-    """Sum ``values`` (n,) by cluster; one entry per distinct cluster, in the order of first sight."""
+    """Sum ``values`` (n,) by cluster, in the order in which the clusters first occur."""
     place = {cluster: index for index, cluster in enumerate(dict.fromkeys(clusters))}
     index = np.fromiter((place[cluster] for cluster in clusters), dtype=np.intp, count=len(clusters))
     sums = np.bincount(index, weights=np.asarray(values, dtype=np.float64), minlength=len(place))
@@ -54,12 +55,12 @@ def cluster_sums(values: Sequence[float] | Floats, clusters: Sequence[str]) -> F
 
 
 def non_zero(sums: Floats) -> Floats:
-    """Return the entries (m,) of ``sums`` (n,) that are not 0; less than 1e-9 is a rounded 0."""
+    """Return the entries (m,) of ``sums`` (n,) that are not 0; a value below 1e-9 counts as 0."""
     return sums[np.abs(sums) >= ROUNDING]
 
 
 def sign_flip(sums: Floats, *, seed: int = 0, draws: int = DRAWS) -> Significance:
-    """Sign-flip randomisation of the total of ``sums`` (one entry per cluster, or per question)."""
+    """Test the total of ``sums`` (one entry per cluster or question) with sign-flip randomisation."""
     moving = non_zero(sums)
     if not len(moving):
         return Significance(p=1.0, test="sign-flip, exact")
@@ -75,7 +76,7 @@ def sign_flip(sums: Floats, *, seed: int = 0, draws: int = DRAWS) -> Significanc
 
 
 def _whole_number_p(moving: NDArray[np.int64]) -> float:
-    """Exact p by convolving one two-point distribution per cluster."""
+    """Return the exact p, computed by convolving one two-point distribution per cluster."""
     sizes = np.abs(moving)
     reach = int(sizes.sum())
     chance = np.zeros(2 * reach + 1)  # chance[reach + t] = P(total = t)
@@ -90,7 +91,7 @@ def _whole_number_p(moving: NDArray[np.int64]) -> float:
 
 
 def _all_totals(moving: Floats) -> Floats:
-    """The totals (2**n,) of all sign patterns."""
+    """Return the totals (2**n,) of all sign patterns."""
     totals = np.zeros(1)
     for value in moving:
         totals = np.concatenate([totals + value, totals - value])
@@ -98,9 +99,9 @@ def _all_totals(moving: Floats) -> Floats:
 
 
 def _random_totals(moving: Floats, seed: int, draws: int) -> Floats:
-    """The totals (draws,) of random sign patterns, eight clusters to a table of 256 totals.
+    """Return the totals (draws,) of random sign patterns, from one table of 256 totals per eight clusters.
 
-    Bits come straight from PCG64, whose stream NumPy keeps stable between versions.
+    The random bits are the raw output of PCG64, which is the same in all versions of NumPy.
     """
     groups = [_all_totals(moving[start : start + 8]) for start in range(0, len(moving), 8)]
     words_per_group = -(-draws // 8)
@@ -113,9 +114,9 @@ def _random_totals(moving: Floats, seed: int, draws: int) -> Floats:
 
 
 def paired_t(differences: Sequence[float] | Floats) -> float | None:
-    """p of Student's paired t-test, shown beside the randomisation test.
+    """Return the p of Student's paired t-test, which reports show beside the randomisation test.
 
-    ``None`` when it is not defined: fewer than two questions, or no spread in the differences.
+    Returns ``None`` if there are fewer than two questions, or if all differences are equal.
     """
     values = np.asarray(differences, dtype=np.float64)
     if len(values) < 2 or np.ptp(values) < 1e-12:
@@ -126,7 +127,9 @@ def paired_t(differences: Sequence[float] | Floats) -> float | None:
 
 
 def holm(p_values: Sequence[float]) -> tuple[float, ...]:
-    """Holm's adjusted p-values, in the order given; family-wise error stays at alpha."""
+    """Return Holm's adjusted p-values in the order of ``p_values``, which limit the family-wise error to
+    alpha.
+    """
     adjusted = [0.0] * len(p_values)
     largest = 0.0
     for rank, place in enumerate(sorted(range(len(p_values)), key=lambda place: p_values[place])):
@@ -136,6 +139,5 @@ def holm(p_values: Sequence[float]) -> tuple[float, ...]:
 
 
 def p_floor(differing: int) -> float:
-    """The smallest p that ``differing`` differing pairs (or clusters with any) can give if all favour one
-    side: 2**(1 - d), at most 1."""
+    """Return the smallest p that ``differing`` pairs or clusters can give, 2**(1 - differing), at most 1."""
     return min(1.0, 2.0 ** (1 - differing))

@@ -1,15 +1,16 @@
 """Paired comparisons over several datasets: the macro average, its interval, and one stratified test.
 
-1. The macro difference is the mean of the datasets' mean differences: every dataset counts the same, whatever
-   its number of questions.
-2. Its test is a sign-flip by page (:mod:`branchrank.measures.significance`), stratified by dataset: each
+1. The macro difference is the mean of the datasets' mean differences: every dataset has the same weight,
+   independent of its number of questions.
+2. The test is a sign-flip by page (:mod:`branchrank.measures.significance`), stratified by dataset. Each
    page's sum is weighted by 1 / (datasets * questions of its dataset), and the total is the macro difference.
-   So consistent differences over the datasets count, and differences in difficulty between datasets do not.
-3. Its interval combines those of the datasets, which are independent: with estimates d, bounds l and u and
-   weights w, the lower bound is sum(w d) - sqrt(sum((w (d - l))**2)), and the upper one likewise (MOVER: Zou
-   and Donner 2008). A macro average gets its interval in the same way.
-4. Candidates are one family: Holm for the tests, Bonferroni for the intervals. The intervals exclude 0
-   exactly if the tests reject it (:func:`~branchrank.measures.intervals.compatible`).
+   The test therefore detects consistent differences, and ignores that some datasets are harder than others.
+3. The interval of the macro difference combines the intervals of the datasets, which are independent. With
+   estimates d, bounds l and u and weights w, the lower bound is sum(w d) - sqrt(sum((w (d - l))**2)), and the
+   upper bound is computed likewise (MOVER, Zou and Donner 2008). A macro average gets its interval in the
+   same way.
+4. All candidates are one family, with Holm's correction for the tests and Bonferroni's for the intervals. An
+   interval excludes 0 exactly if its test rejects 0 (:func:`~branchrank.measures.intervals.compatible`).
 """
 
 from __future__ import annotations
@@ -37,7 +38,9 @@ from branchrank.records import Record
 
 
 class Stratum(NamedTuple):
-    """One dataset: system -> question id -> score in 0..1, and question id -> the source of its gold."""
+    """One dataset, as ``scores`` by system and question id (each in 0..1) and the gold's source by question
+    id.
+    """
 
     scores: Mapping[str, Scores]
     pages: Mapping[str, str]
@@ -46,9 +49,10 @@ class Stratum(NamedTuple):
 class StratifiedComparison(Record, frozen=True, kw_only=True):
     """A candidate against the baseline over all datasets, on one measure.
 
-    ``difference`` is the macro difference (candidate - baseline), ``ci_low`` to ``ci_high`` its interval,
-    adjusted for ``family`` comparisons; ``None`` where a dataset has too few pages for one. ``differences``
-    are those of the datasets, in their order. ``wins``, ``ties`` and ``losses`` count all their questions.
+    ``difference`` is the macro difference (candidate - baseline). ``ci_low`` to ``ci_high`` is its interval,
+    adjusted for ``family`` comparisons, or ``None`` if a dataset has too few pages for an interval.
+    ``differences`` has one difference for each dataset, in their order. ``wins``, ``ties`` and ``losses``
+    count the questions of all datasets.
     """
 
     measure: str
@@ -74,7 +78,8 @@ class StratifiedComparison(Record, frozen=True, kw_only=True):
 def macro_interval(
     estimates: Sequence[float], intervals: Sequence[Interval | None], level: float = LEVEL
 ) -> Interval | None:
-    """The interval of the mean of independent ``estimates``, each with its own; ``None`` if one has none.
+    """Return the interval of the mean of independent ``estimates``, or ``None`` if an estimate has no
+    interval.
 
     >>> found = macro_interval([0.2, 0.4], [Interval(low=0.1, high=0.3), Interval(low=0.3, high=0.5)])
     >>> round(found.low, 4), round(found.high, 4)
@@ -90,7 +95,7 @@ def macro_interval(
 
 
 def macro_average(strata: Sequence[Stratum], system: str) -> tuple[float, Interval | None]:
-    """The mean of a system's means over the datasets, with its 95% interval."""
+    """Return the mean of a system's means over the datasets, with its 95% interval."""
     means, intervals = [], []
     for stratum in strata:
         values = [stratum.scores[system][key] for key in stratum.pages]
@@ -111,7 +116,7 @@ def compare_strata(
 ) -> tuple[StratifiedComparison, ...]:
     """Compare every other system with the baseline over all datasets, in the order of the first dataset.
 
-    Each stratum holds scores of the same systems, and has a question.
+    Each stratum must have at least one question and scores of the same systems.
     """
     candidates = [name for name in strata[0].scores if name != baseline]
     found = [_gaps(strata, baseline, candidate) for candidate in candidates]
@@ -161,7 +166,7 @@ def compare_strata(
 
 
 def _gaps(strata: Sequence[Stratum], baseline: str, candidate: str) -> list[Floats]:
-    """Candidate - baseline of each question, by dataset; what differs by rounding only counts as equal."""
+    """Return candidate - baseline of each question, by dataset; rounding differences become 0."""
     found = []
     for stratum in strata:
         a, b = stratum.scores[baseline], stratum.scores[candidate]
@@ -172,8 +177,11 @@ def _gaps(strata: Sequence[Stratum], baseline: str, candidate: str) -> list[Floa
 
 
 def _weighted(gaps: Sequence[Floats], strata: Sequence[Stratum]) -> list[Floats]:
-    """The sums of the pages by dataset, weighted by 1 / its questions; times those of the largest dataset, so
-    that rounding stays small beside them."""
+    """Return the sums of the pages by dataset, weighted by questions of the largest dataset / questions of
+    theirs.
+
+    Multiplying by the largest number keeps the sums large compared with rounding errors.
+    """
     largest = max(map(len, gaps))
     return [
         cluster_sums(each, list(stratum.pages.values())) * (largest / len(each))

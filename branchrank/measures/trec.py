@@ -1,10 +1,10 @@
-"""Between judged hits and TREC runs and qrels, without any file.
+"""Conversion of judged hits to TREC runs and qrels, and of TREC runs to rankings, in memory.
 
-A run line needs a document id. A hit credited with a gold item takes the item's id, ``gold-1``; the
-first other hit on a gold page takes the page's, ``page-1``; any other hit its span,
-``source:12-30`` (characters that TREC files can't hold are percent-encoded, a repeat ends in ``~2``).
-Qrels give gold items 2 and pages 1, so ir-measures and trec_eval compute the graded view of
-:class:`~branchrank.measures.matching.Judged` from the two files alone.
+Every line of a TREC run has a document id. A hit credited with a gold item gets the item's id, such as
+``gold-1``. The first other hit on a gold page gets the page's id, such as ``page-1``. Any other hit gets its
+span, such as ``source:12-30``. Characters that TREC files don't allow are percent-encoded, and a repeated id
+ends in ``~2``. In the qrels, gold items have grade 2 and pages grade 1. With these two files, ir-measures and
+trec_eval compute the same values as the graded view of :class:`~branchrank.measures.matching.Judged`.
 """
 
 from __future__ import annotations
@@ -26,7 +26,11 @@ from branchrank.records import Hit, Question, Scored
 
 
 def question_qrels(question: Question) -> dict[str, int]:
-    """Relevance by document id: 2 (or its own) per gold item, 1 per gold page that can be met without it."""
+    """Return the relevance by document id.
+
+    A gold item has relevance 2, or the value in the question. A gold page has relevance 1, if a hit can be on
+    the page without covering its gold item.
+    """
     _, weak_pages = gold_pages(question)
     qrels = {f"gold-{number}": gain for number, gain in enumerate(gold_gains(question), start=1)}
     qrels |= {f"page-{number}": RELAXED_GAIN for number, weak in enumerate(weak_pages, start=1) if weak}
@@ -34,10 +38,10 @@ def question_qrels(question: Question) -> dict[str, int]:
 
 
 def question_run(hits: Sequence[Hit], judged: Judged, question: Question) -> list[Scored]:
-    """Document ids, best first, with the strictly decreasing scores n, n-1, ..., 1.
+    """Return the document ids of the hits, best first, with the scores n, n-1, ..., 1.
 
-    ``judged`` must be the judgement of these hits. The scores are whole numbers because trec_eval
-    keeps single precision, where close scores of our own would tie and be reordered by id.
+    ``judged`` must be the judgement of these hits. The scores are whole numbers, since trec_eval reads scores
+    in single precision, where close scores would tie and be sorted by id.
     """
     kept = without_excluded(hits, question)
     ids: dict[str, None] = {}
@@ -57,11 +61,12 @@ def question_run(hits: Sequence[Hit], judged: Judged, question: Question) -> lis
 
 
 def run_ranking(run: Sequence[Scored], qrels: Mapping[str, int]) -> Ranking:
-    """Judge a run made elsewhere as trec_eval does: by score in single precision, descending, then by
-    document id, descending. Ids are distinct, scores finite.
+    """Judge the run of another program in the order of trec_eval.
 
-    Only judged documents need a rank: one more than the scores above theirs and the ties that sort
-    before them.
+    The order is by score in single precision, descending, then by document id, descending. The ids must be
+    distinct and the scores finite.
+
+    Ranks are computed only for judged documents.
     """
     with np.errstate(over="ignore"):  # as in trec_eval, a score beyond single precision is infinite
         scores = np.array([score for _, score in run], dtype=np.float32)

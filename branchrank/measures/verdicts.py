@@ -1,18 +1,19 @@
-"""Comparisons of two predictors, and how each gets its verdict.
+"""Paired comparisons of predictors, with their verdicts.
 
 1. Take the per-question differences, candidate - baseline, over the same questions.
-2. Test them (:mod:`branchrank.measures.significance`): exact McNemar for hits with one question per
-   cluster, else a sign-flip by cluster. Adjust by Holm over all candidates against the baseline.
-3. Put an interval around the mean difference (:mod:`branchrank.measures.intervals`) at the level 1 - alpha /
-   family, so that all the intervals of the family hold together in 1 - alpha of samples (Bonferroni; Dunn
-   1961). If the adjusted test rejects, the interval is cut at 0 if it would cross it. If not, the interval is
-   extended to 0 if it would exclude it. So the test and the interval never contradict each other
-   (:func:`~branchrank.measures.intervals.compatible`).
-4. ``better`` / ``worse``: the adjusted p is below alpha. Else ``equivalent within delta``: the whole
-   interval lies strictly between -delta and delta (two one-sided tests at alpha / 2 each, stricter than
-   the customary alpha). Else ``too few questions to tell``: even if every differing pair had favoured one
-   side, the adjusted p could not have been below alpha; clusters whose wins and losses cancel count
-   here, since they too would then have favoured it. Else ``inconclusive``.
+2. Test the differences (:mod:`branchrank.measures.significance`) with exact McNemar for hits with one
+   question per cluster, and with a sign-flip by cluster otherwise. Adjust the p-values with Holm's correction
+   over all candidates.
+3. Compute an interval of the mean difference (:mod:`branchrank.measures.intervals`) at the level 1 - alpha /
+   family. In a share 1 - alpha of all samples, every interval of the family then contains its true difference
+   (Bonferroni; Dunn 1961). If the adjusted test rejects 0, an interval that includes 0 is cut at 0. If the
+   test doesn't reject 0, an interval that excludes 0 is extended to 0. The test and the interval therefore
+   never contradict each other (:func:`~branchrank.measures.intervals.compatible`).
+4. The verdict is ``better`` or ``worse`` if the adjusted p is below alpha. Otherwise it is ``equivalent
+   within delta`` if the whole interval is strictly between -delta and delta (two one-sided tests at alpha / 2
+   each, stricter than the customary alpha). Otherwise it is ``too few questions to tell`` if the adjusted p
+   would not be below alpha even if every differing cluster favoured the same predictor. Clusters whose wins
+   and losses cancel count as differing here. In all other cases the verdict is ``inconclusive``.
 """
 
 from __future__ import annotations
@@ -64,17 +65,17 @@ Scores = Mapping[str, float]
 class Comparison(Record, frozen=True, kw_only=True):
     """A candidate against a baseline on one measure over the same ``n`` questions.
 
-    ``mean_a`` is the baseline's, ``mean_b`` the candidate's, ``difference`` is b - a. ``ci_low`` to
-    ``ci_high`` is its interval: the intervals of all ``family`` comparisons hold together with confidence
-    1 - ``alpha``. They are ``None`` where too few pages share the questions. ``p`` and ``p_adjusted``
-    (Holm over ``family``) come from ``test``; ``p_mcnemar`` (hits only) and ``p_t`` are shown beside it
-    and decide nothing. ``wins``, ``ties`` and ``losses`` count questions for the candidate. ``mde`` is the
-    smallest true difference that n questions with this disagreement (or spread) can detect with 80% power,
-    ``questions_needed`` how many questions can confirm the observed difference; both allow for clustering
-    and Holm's first step, and are ``None`` when no difference or no affordable number (20,000) would do.
-    ``p_floor`` is the smallest p that the clusters with any differing question could have given, had all
-    those favoured one side. ``odds_ratio`` with ``odds_low`` to ``odds_high`` (hits) and ``d_z`` (other
-    measures) are effect sizes (:mod:`branchrank.measures.effects`).
+    ``mean_a`` is the baseline's mean, ``mean_b`` the candidate's, and ``difference`` is b - a. ``ci_low`` to
+    ``ci_high`` is the interval of the difference, with confidence 1 - ``alpha`` for all ``family``
+    comparisons together. The bounds are ``None`` if the questions are on too few pages. ``p`` and
+    ``p_adjusted`` (Holm over ``family``) come from ``test``. ``p_mcnemar`` (hits only) and ``p_t`` are shown
+    beside these values, but the verdict does not depend on them. ``wins``, ``ties`` and ``losses`` count
+    questions for the candidate. ``mde`` is the smallest true difference that n questions with this
+    disagreement (or spread) can detect with 80% power. ``questions_needed`` is the number of questions that
+    can confirm the observed difference. Both allow for clustering and Holm's first step, and are ``None`` if
+    no difference, or no number of questions up to 20,000, is enough. ``p_floor`` is the p if all clusters
+    with a differing question favoured the same predictor. ``odds_ratio`` with ``odds_low`` to ``odds_high``
+    (hits) and ``d_z`` (other measures) are effect sizes (:mod:`branchrank.measures.effects`).
     """
 
     measure: str
@@ -109,12 +110,12 @@ class Comparison(Record, frozen=True, kw_only=True):
 
     @property
     def differing(self) -> int:
-        """Questions on which the two predictors score differently."""
+        """The number of questions on which the two predictors score differently."""
         return self.wins + self.losses
 
 
 class _Pair(Record, frozen=True, kw_only=True):
-    """A comparison before the correction for its family."""
+    """A comparison before the correction for the number of comparisons."""
 
     baseline: str
     candidate: str
@@ -139,12 +140,12 @@ def compare_predictors(
 ) -> tuple[Comparison, ...]:
     """Compare every other predictor with the baseline, in the order of ``scores``.
 
-    ``scores`` maps predictor -> question id -> score in 0..1; ``clusters`` question id -> gold source.
-    All predictors are one family for Holm. Average repeats of an LLM predictor first
+    ``scores`` maps predictor -> question id -> score in 0..1, and ``clusters`` maps question id -> gold
+    source. Holm's correction covers all candidates. Average the repeats of an LLM predictor first
     (:mod:`branchrank.measures.repeats`).
 
-    Raises :class:`UsageError` when the baseline is missing, there are no questions, delta is negative,
-    a predictor lacks a score for some question or has one too many, or a score is outside 0..1.
+    Raises :class:`UsageError` if the baseline is missing, there are no questions, delta is negative, a
+    predictor is not scored on exactly these questions, or a score is outside 0..1.
     """
     _check(scores, clusters, baseline, delta)
     return compare_pairs(
@@ -168,10 +169,10 @@ def compare_pairs(
     seed: int = 0,
     draws: int = DRAWS,
 ) -> tuple[Comparison, ...]:
-    """Compare each candidate with a baseline of its own; all the pairs are one family for Holm.
+    """Compare each candidate with its own baseline; Holm's correction covers all the pairs.
 
-    A pair is a named baseline and a named candidate, each with its scores. Raises :class:`UsageError` as
-    :func:`compare_predictors` does.
+    A pair is a named baseline and a named candidate, each with its scores. Raises :class:`UsageError` under
+    the same conditions as :func:`compare_predictors`.
     """
     for (baseline, a), (candidate, b) in pairs:
         _check({baseline: a, candidate: b}, clusters, baseline, delta)
@@ -201,25 +202,25 @@ def _check(scores: Mapping[str, Scores], clusters: Mapping[str, str], baseline: 
     if baseline not in scores:
         raise UsageError(
             f"the baseline {baseline!r} is not among the predictors {', '.join(scores)}",
-            remedy="name one of them as the baseline",
+            remedy="choose the baseline from these predictors",
         )
     if not clusters:
         raise UsageError("no questions to compare on", remedy="run the benchmark on at least one question")
     if delta < 0:
-        raise UsageError(f"delta is {delta}", remedy="give a delta of 0 or more")
+        raise UsageError(f"delta is negative ({delta})", remedy="give a delta of 0 or more")
     for name, of in scores.items():
         unpaired = sorted(of.keys() ^ clusters.keys())
         if unpaired:
             raise UsageError(
-                f"predictor {name!r} is not scored on the same questions: {len(unpaired)} differ, "
-                f"{unpaired[0]!r} first",
-                remedy="compare on the same questions; a failed query scores 0",
+                f"predictor {name!r} is not scored on the same questions as the others: {len(unpaired)} are "
+                f"missing or extra, such as {unpaired[0]!r}",
+                remedy="score every predictor on the same questions, with 0 for a failed query",
             )
         outside = [each for each, value in of.items() if not 0 <= value <= 1]
         if outside:
             raise UsageError(
-                f"predictor {name!r} scores {of[outside[0]]} on question {outside[0]!r}",
-                remedy="compare measures whose values lie in 0..1",
+                f"predictor {name!r} has the score {of[outside[0]]} on question {outside[0]!r}, outside 0..1",
+                remedy="choose a measure whose values are in 0..1",
             )
 
 
@@ -266,7 +267,9 @@ def _comparison(
 ) -> Comparison:
     n = len(pair.differences)
     wins, losses = int((pair.differences > 0).sum()), int((pair.differences < 0).sum())
-    moved = cluster_sums(np.abs(pair.differences), sources)  # wins and losses do not cancel out
+    moved = cluster_sums(
+        np.abs(pair.differences), sources
+    )  # absolute, so that wins and losses don't cancel out
     floor = p_floor(len(non_zero(moved)))
     difference = float(pair.differences.mean())
     interval = compatible(pair.interval, difference, rejected=p_adjusted < alpha)
@@ -316,7 +319,7 @@ def verdict_of(
     alpha: float,
     delta: float,
 ) -> Verdict:
-    """Return the verdict of a comparison, in the order of step 4; ``floor`` is its smallest possible p."""
+    """Return the verdict of a comparison (step 4 of the module); ``floor`` is the smallest possible p."""
     if p_adjusted < alpha:
         return "better" if difference > 0 else "worse"
     if interval and -delta < interval.low and interval.high < delta:
@@ -325,7 +328,7 @@ def verdict_of(
 
 
 def _sizing(pair: _Pair, sources: Sequence[str], alpha: float) -> tuple[float | None, int | None]:
-    """Minimum detectable difference, and questions needed for the observed one."""
+    """Return the minimum detectable difference, and the questions needed to confirm the observed one."""
     totals = page_totals(pair.differences, sources)
     if totals.shared and effective_pages(totals.sizes) < LEAST_PAGES:
         return None, None
@@ -344,7 +347,7 @@ def _sizing(pair: _Pair, sources: Sequence[str], alpha: float) -> tuple[float | 
 
 
 def _planned_questions(totals: PageTotals, level: float) -> float:
-    """Return the mean number of independent questions equivalent to another sample with these pages."""
+    """Return the number of independent questions that another sample with these pages is worth on average."""
     if not totals.shared:
         return totals.n
     degrees = working_degrees(totals.sizes, intraclass_correlation(totals))
@@ -352,7 +355,7 @@ def _planned_questions(totals: PageTotals, level: float) -> float:
 
 
 class Gate(Record, frozen=True, kw_only=True):
-    """Whether a candidate may replace a baseline: ``reason`` is a sentence with the figures."""
+    """The outcome of a regression check, with a ``reason`` that has the figures."""
 
     outcome: Decision
     reason: str
@@ -360,16 +363,18 @@ class Gate(Record, frozen=True, kw_only=True):
 
 
 def gate(comparison: Comparison, delta: float, *, identical: bool = False) -> Gate:
-    """Non-inferiority by ``delta`` (0 or more, in the measure's units).
+    """Check that the candidate is not worse than the baseline by ``delta`` (0 or more, in the measure's
+    units).
 
-    Pass when the interval's lower bound exceeds -delta, or when all answers are ``identical``; fail when
-    its upper bound is below -delta (so the candidate is surely worse by more than delta); otherwise, and
-    where too few pages give no interval, undecided. A bound of 0 is beyond 0 where the test rejects 0.
+    The check passes if the interval's lower bound exceeds -delta, or if all answers are ``identical``. It
+    fails if the interval's upper bound is below -delta. Otherwise, and if there are too few pages for an
+    interval, the check is undecided. If the test rejects 0, a bound of 0 counts as beyond 0.
 
-    Other answers with the same scores are no proof: n of them leave a loss of about z**2 / n possible.
+    Different answers with the same scores don't pass by themselves, since n of them don't exclude a loss of
+    about z**2 / n.
     """
     low, high = comparison.ci_low, comparison.ci_high
-    interval = "few pages" if low is None or high is None else f"{low:+.4f}, {high:+.4f}"
+    interval = "too few pages" if low is None or high is None else f"{low:+.4f}, {high:+.4f}"
     figures = (
         f"{comparison.measure}: candidate - baseline = {comparison.difference:+.4f} "
         f"[{interval}], delta {delta:g}, n = {comparison.n}"
@@ -378,14 +383,14 @@ def gate(comparison: Comparison, delta: float, *, identical: bool = False) -> Ga
     if identical:
         outcome, why = "pass", "every answer is the same"
     elif low is None or high is None:
-        outcome, why = "undecided", "the questions are on too few pages for an interval"
+        outcome, why = "undecided", "the questions are on too few pages to compute an interval"
     elif low > -delta or comparison.verdict == "better":
         outcome, why = "pass", "the lower bound is above -delta"
     elif high < -delta or (delta == 0 and comparison.verdict == "worse"):
         outcome, why = "fail", "the upper bound is below -delta"
     elif comparison.differing == 0:
         outcome = "undecided"
-        why = f"no score changed, but the answers did, and {comparison.n} questions can miss a loss of delta"
+        why = f"the answers changed but no score did, and {comparison.n} questions can miss a loss of delta"
     else:
-        outcome, why = "undecided", "the interval holds -delta"
+        outcome, why = "undecided", "the interval includes -delta"
     return Gate(outcome=outcome, reason=f"{why}; {figures}", comparison=comparison)

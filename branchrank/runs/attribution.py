@@ -1,18 +1,19 @@
-"""Gold attribution: the gold's rank after every stage, and the stage that lost it.
+"""Gold attribution, which finds the gold's rank after every stage, and the stage that lost the gold.
 
-1. The gold's keys are the chunks and nodes that would be strict hits: those that overlap gold lines. For gold
-   without lines they are those that hold the quote, and for file-level gold all those of the file.
-2. After each stage the gold's rank is the best rank of any of its keys; it is absent when no key is left.
-3. The first of these that applies names the stage that lost the gold:
+1. The gold's keys are the ids of the chunks and nodes that would be strict hits. These chunks and nodes
+   overlap the gold lines, or contain the quote if the gold has no lines. For file-level gold, they are all
+   chunks and nodes of the file.
+2. The gold's rank after a stage is the best rank of any of its keys. The gold is absent if no key is left.
+3. The stage that lost the gold is the first of these that applies:
 
-   ``retrieval``  no branch found it
-   ``mapping``    a chunk of it was found and no node (trees whose spans don't cover it)
-   ``cap``        the fused list had it, below the candidate cap
-   ``group``      another chunk stands for its document
-   ``rerank``     it was in the first k before the reranker and is not after
-   ``fusion``     it was found and ranked below the first k
-   ``passage``    its section is in the first k, and another passage of it was returned
-   ``passage order``  all passages of the candidates were ordered, and passages of others came first
+   - ``retrieval`` if no branch found the gold
+   - ``mapping`` if a chunk of the gold was found, but no node (the tree does not cover its lines)
+   - ``cap`` if the gold was in the fused list, below the maximum number of candidates
+   - ``group`` if another chunk represents the gold's document
+   - ``rerank`` if the gold was in the first k before the reranker, but not after it
+   - ``fusion`` if the gold was found, but ranked below the first k
+   - ``passage`` if the gold's section is in the first k, but another of its passages was returned
+   - ``passage order`` if passages of all candidates were sorted, and passages of other sections came first
 """
 
 from __future__ import annotations
@@ -26,7 +27,7 @@ from branchrank.records import GoldItem, Question, Record, StageTrace
 from branchrank.runs.rows import Row
 from branchrank.systems.hits import chunk_hit
 
-#: The k of "in the first k".
+#: The k of hit@k.
 DEPTH = 5
 LOSSES = ("retrieval", "mapping", "fusion", "cap", "group", "rerank", "passage", "passage order")
 
@@ -59,7 +60,7 @@ def _nodes(question: Question, item: GoldItem, sources: set[str], index: Index) 
 
 
 def gold_ranks(trace: Iterable[StageTrace], keys: frozenset[str]) -> dict[str, int]:
-    """Map stage -> the best rank, from 1, of any gold key in its list; omit stages without one."""
+    """Return the best rank (from 1) of any gold key by stage, without stages that have no gold key."""
     ranks: dict[str, int] = {}
     for stage in trace:
         rank = next((rank for rank, key in enumerate(stage.keys, start=1) if key in keys), None)
@@ -69,7 +70,7 @@ def gold_ranks(trace: Iterable[StageTrace], keys: frozenset[str]) -> dict[str, i
 
 
 def lost_at(stages: Sequence[str], ranks: dict[str, int], found: bool, depth: int = DEPTH) -> str:
-    """Return the stage that lost the gold; empty when one of the first ``depth`` hits covers it."""
+    """Return the stage that lost the gold, or "" if one of the first ``depth`` hits covers it."""
     if found:
         return ""
     last = max((stage for stage in ("fusion", "cap", "group", "rerank") if stage in stages), key=stages.index)
@@ -89,12 +90,12 @@ def lost_at(stages: Sequence[str], ranks: dict[str, int], found: bool, depth: in
 
 
 def lost_in(row: Row) -> str:
-    """Return the stage that lost the gold of a row. Rows of older runs say ``passage`` for two of them."""
+    """Return the stage that lost a row's gold (old runs store ``passage`` for ``passage order`` too)."""
     return lost_at(row.stages, row.gold_ranks, found=False) if row.lost == "passage" else row.lost
 
 
 class Reach(Record, frozen=True, kw_only=True):
-    """What one stage leaves: the share of questions whose gold is in its list, and in its first k."""
+    """The share of questions whose gold is in the list of a stage, and in the first k of the list."""
 
     stage: str
     present: float
@@ -102,7 +103,7 @@ class Reach(Record, frozen=True, kw_only=True):
 
 
 def waterfall(rows: Sequence[Row], depth: int = DEPTH) -> list[Reach]:
-    """Return the ceiling that each stage leaves, in the order of the stages, from one predictor's rows."""
+    """Return the shares of questions with gold after each stage, from one predictor's rows."""
     count = len(rows) or 1
     return [
         Reach(
@@ -115,7 +116,7 @@ def waterfall(rows: Sequence[Row], depth: int = DEPTH) -> list[Reach]:
 
 
 def _in_order(rows: Sequence[Row]) -> list[str]:
-    """List every stage of the rows; a rare stage comes before the stages that follow it in its rows."""
+    """List every stage of the rows; a stage of some rows only comes before the stage that follows it."""
     order: list[str] = []
     for row in rows:
         for place, stage in enumerate(row.stages):

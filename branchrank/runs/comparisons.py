@@ -1,8 +1,9 @@
-"""What a run declares before it starts, and the comparisons that this declares.
+"""The comparisons that a run declares before it starts.
 
-1. The unit is the question; repeats of an LLM predictor are averaged first. A cluster is a gold source.
-2. Every predictor is compared with each declared baseline on the declared primary measure, or with every
-   other predictor. All these comparisons are one family; two predictors are compared once.
+1. The unit is the question; repeats of an LLM predictor are averaged first. Questions with the same gold
+   source form a cluster.
+2. Every predictor is compared on the declared primary measure with each declared baseline, or with every
+   other predictor. Two predictors are compared once. Holm's correction covers all these comparisons.
 """
 
 from __future__ import annotations
@@ -17,16 +18,16 @@ from branchrank.records import Record
 from branchrank.runs.scores import Scores
 from branchrank.settings import BenchmarkSettings
 
-#: The value of the baseline setting that means every pair of predictors.
+#: The value of the baseline setting for comparing every pair of predictors.
 ALL_PAIRS = "all-pairs"
 
 
 class Judgement(Record, frozen=True, kw_only=True):
     """The comparisons of a run on one measure, and the winner if there is one.
 
-    ``baselines`` are those declared; with ``all_pairs`` every predictor is a baseline. ``winner`` is a
-    predictor whose lead passed its adjusted tests: the best candidate if it is better than every baseline,
-    or a baseline if every other predictor is worse; else ``None``.
+    ``baselines`` are the declared baselines; with ``all_pairs`` every predictor is a baseline. ``winner`` is
+    the best candidate if its verdict is better than every baseline, or a baseline if the verdict on every
+    other predictor is worse. Otherwise ``winner`` is ``None``.
     """
 
     measure: str
@@ -42,9 +43,9 @@ class Judgement(Record, frozen=True, kw_only=True):
 
 
 def baselines_of(declared: str | Sequence[str], predictors: Sequence[str]) -> tuple[str, ...]:
-    """Return the baselines that a setting names: the first predictor if empty, every one for all pairs.
+    """Return the baselines of a setting, which are the first predictor if it is empty, or all for all pairs.
 
-    Raises :class:`UsageError` for a baseline that is not among the predictors, or is named twice.
+    Raises :class:`UsageError` if a baseline is not among the predictors, or is given twice.
     """
     names = (declared,) if isinstance(declared, str) else tuple(declared)
     if names == (ALL_PAIRS,):
@@ -54,15 +55,15 @@ def baselines_of(declared: str | Sequence[str], predictors: Sequence[str]) -> tu
         if name not in predictors:
             raise UsageError(
                 f"the baseline {name!r} is not among the predictors {', '.join(predictors)}",
-                remedy=suggestion(name, predictors) or "name one of them with --baseline",
+                remedy=suggestion(name, predictors) or "choose one of them with --baseline",
             )
         if name in names[:place]:
-            raise UsageError(f"the baseline {name!r} is named twice", remedy="name it once")
+            raise UsageError(f"the baseline {name!r} is given twice", remedy="give it once")
     return names
 
 
 def pairs_of(baselines: Sequence[str], predictors: Sequence[str]) -> list[tuple[str, str]]:
-    """Return each pair (baseline, candidate) to compare once: all other predictors with each baseline.
+    """Return the pairs (baseline, candidate) of each baseline with all other predictors, each pair once.
 
     >>> pairs_of(("a", "b"), ("a", "b", "c"))
     [('a', 'b'), ('a', 'c'), ('b', 'c')]
@@ -76,7 +77,7 @@ def pairs_of(baselines: Sequence[str], predictors: Sequence[str]) -> list[tuple[
 
 
 def primary_measure(settings: BenchmarkSettings) -> NamedMeasure:
-    """The declared primary measure, under the scoring that ``--mode`` reports."""
+    """Return the declared primary measure, with the scoring that ``--mode`` reports."""
     measure = named_measure(settings.primary)
     if settings.mode == "both" or measure.mode in (settings.mode, "graded"):
         return measure
@@ -86,45 +87,51 @@ def primary_measure(settings: BenchmarkSettings) -> NamedMeasure:
 
 
 def declared_measures(settings: BenchmarkSettings) -> tuple[NamedMeasure, ...]:
-    """The primary measure and the others that were chosen, each once. Raises :class:`UsageError`."""
+    """Return the primary measure and the other chosen measures, each once.
+
+    Raises :class:`UsageError` for an unknown measure.
+    """
     return named_once(primary_measure(settings), *named_measures(measure_names(settings.measures)))
 
 
 def check_plan(settings: BenchmarkSettings, predictors: Sequence[str]) -> None:
-    """Raise :class:`UsageError`, before any work, for a measure or a baseline that does not exist, and for a
-    measure that looks deeper than the run keeps hits."""
+    """Check the declared measures and baselines before the run starts.
+
+    Raises :class:`UsageError` for an unknown measure or baseline, and for a measure that needs more hits than
+    the run stores.
+    """
     for measure in declared_measures(settings):
         check_depth(measure, settings.top_k)
     baselines_of(settings.baseline, predictors)
 
 
 def check_depth(measure: NamedMeasure, top_k: int) -> None:
-    """Raise :class:`UsageError` for a measure that looks deeper than ``top_k`` hits."""
+    """Raise :class:`UsageError` if a measure needs more than ``top_k`` hits."""
     cutoff = measure.measure.cutoff or 0
     if cutoff > top_k:
         raise UsageError(
-            f"measure {measure.name!r} looks at {cutoff} hits, and --top-k {top_k} keeps fewer",
+            f"measure {measure.name!r} needs {cutoff} hits, but --top-k {top_k} keeps fewer",
             remedy=f"--top-k {cutoff}, or a cutoff of at most {top_k}",
         )
 
 
 def check_kept(measure: NamedMeasure, kept: int) -> None:
-    """Raise :class:`UsageError` for a measure that looks deeper than finished runs kept hits."""
+    """Raise :class:`UsageError` if a measure needs more hits than finished runs stored."""
     cutoff = measure.measure.cutoff or 0
     if cutoff > kept:
         raise UsageError(
-            f"measure {measure.name!r} looks at {cutoff} hits, and {kept} were kept for each question",
-            remedy=f"take a cutoff of at most {kept}, or run the benchmark again with this measure",
+            f"measure {measure.name!r} needs {cutoff} hits, but the run has only {kept} for each question",
+            remedy=f"choose a cutoff of at most {kept}, or run the benchmark again with this measure",
         )
 
 
 def clusters_of(scores: Scores) -> dict[str, str]:
-    """Question id -> the source of its gold, for the answerable questions."""
+    """Return the source of the gold by question id, for the answerable questions."""
     return {key: source_cluster(scores.questions[key]) for key in scores.answerable}
 
 
 def judge(scores: Scores, measure: NamedMeasure, settings: BenchmarkSettings, seed: int) -> Judgement:
-    """Compare the predictors of a run as its settings declare."""
+    """Compute the comparisons that a run's settings declare."""
     baselines = baselines_of(settings.baseline, scores.predictors)
     comparisons = compare_scored(
         scores,
@@ -152,7 +159,7 @@ def compare_scored(
     alpha: float,
     seed: int,
 ) -> tuple[Comparison, ...]:
-    """Compare ``pairs`` of predictors, (baseline, candidate), as one family; may be empty."""
+    """Compare ``pairs`` (baseline, candidate) of predictors as one family; ``pairs`` can be empty."""
     clusters = clusters_of(scores)
     if not clusters or not pairs:
         return ()

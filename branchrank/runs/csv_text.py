@@ -1,4 +1,4 @@
-"""CSV text that is safe to open: without formulas, and without line breaks that CSV readers refuse."""
+"""Writing CSV text without formulas and without line breaks that CSV readers reject."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ _FORMULA = ("=", "+", "-", "@", "＝", "＋", "－", "＠")
 
 
 def table_csv(header: Iterable[str], lines: Iterable[Iterable[object]]) -> str:
-    """CSV text of a table; see :func:`cell`."""
+    """Return a table as CSV text, with cells as in :func:`cell`."""
     stream = StringIO()
     writer = csv.writer(stream, lineterminator="\n")
     writer.writerow([cell(name) for name in header])
@@ -20,7 +20,7 @@ def table_csv(header: Iterable[str], lines: Iterable[Iterable[object]]) -> str:
 
 
 def cell(value: object) -> str:
-    """Format one CSV cell: floats to six digits, an apostrophe before text that a spreadsheet would run."""
+    """Format one CSV cell, with six digits for floats and an apostrophe before text like a formula."""
     if value is None:
         return ""
     if isinstance(value, float):
@@ -32,6 +32,6 @@ def cell(value: object) -> str:
 
 
 def text_of(cell_text: str) -> str:
-    """Undo :func:`cell`: the text without the apostrophe in front."""
+    """Return the text of a cell without the apostrophe that :func:`cell` added."""
     plain = cell_text[1:]
     return plain if cell_text.startswith("'") and cell(plain) == cell_text else cell_text

@@ -1,6 +1,6 @@
-"""A run restricted to the questions of a slice, so that every figure is computed from these questions alone.
+"""Restricting a run to the questions of a slice, so that all figures are computed from these questions only.
 
-Cuts are exploratory: a verdict on a cut is not the verdict that the run declared.
+A cut is exploratory. The verdict on a cut is not the verdict on the comparison that the run declared.
 """
 
 from __future__ import annotations
@@ -23,11 +23,10 @@ R = TypeVar("R", bound="RunData")
 
 
 def cut_run(run: R, conditions: Sequence[str]) -> R:
-    """Restrict the run to the questions that meet every condition ``SLICE=VALUE``; ``LABELS`` has the slices.
+    """Restrict the run to the questions that meet every condition ``SLICE=VALUE`` (slices are in ``LABELS``).
 
-    Several conditions on one slice admit any of their values; ``depth=1`` stands for ``depth=depth 1``.
-    Raises :class:`UsageError` for a slice that does not exist, and for a value that no question of the run
-    has.
+    Several conditions on one slice allow any of their values. ``depth=1`` means ``depth=depth 1``. Raises
+    :class:`UsageError` if a slice does not exist, or if no question of the run has a value.
     """
     if not conditions:
         return run
@@ -37,15 +36,16 @@ def cut_run(run: R, conditions: Sequence[str]) -> R:
         name, equals, value = condition.partition("=")
         if name not in LABELS:
             raise UsageError(
-                f"--where {condition!r} names no slice",
-                remedy=suggestion(name, LABELS) or f"write one of {', '.join(LABELS)} as SLICE=VALUE",
+                f"--where {condition!r}: there is no slice {name!r}",
+                remedy=suggestion(name, LABELS)
+                or f"write SLICE=VALUE, with one of the slices {', '.join(LABELS)}",
             )
         there = _present(values, name)
         if not there:
             known = [each for each in LABELS if _present(values, each)]
             raise UsageError(
                 f"--where {condition!r}: no question of {run.directory} has a value for {LABELS[name]}",
-                remedy=f"cut by {', '.join(known)}" if known else "leave --where out",
+                remedy=f"use one of the slices {', '.join(known)}" if known else "remove --where",
             )
         choice = f"{name} is one of: {', '.join(there)}"
         if not equals:
@@ -65,14 +65,14 @@ def cut_run(run: R, conditions: Sequence[str]) -> R:
     )
     if not kept:
         raise UsageError(
-            f"no question of {run.directory} meets {' and '.join(conditions)} at once",
-            remedy="ask for fewer conditions",
+            f"no question of {run.directory} meets all of the conditions {' and '.join(conditions)}",
+            remedy="remove a condition",
         )
     return _only(run, kept, conditions)
 
 
 def _present(values: Mapping[str, Mapping[str, str]], name: str) -> list[str]:
-    """The values of a slice that some question has."""
+    """Return the values of a slice that at least one question has."""
     return sorted({own[name] for own in values.values()} - {""})
 
 
@@ -80,7 +80,7 @@ def _only(run: R, questions: tuple[Question, ...], conditions: Sequence[str]) ->
     ids = {question.id for question in questions}
     rows = tuple(row for row in run.rows if row.question_id in ids)
     cut = f"This is a cut of the run, {' and '.join(conditions)}: {len(questions)} of its "
-    cut += f"{len(run.asked)} questions. It was not declared before the run, so it is not evidence."
+    cut += f"{len(run.asked)} questions. The cut was not declared before the run, so it is not evidence."
     record = msgspec.structs.replace(
         run.record,
         question_ids=tuple(question.id for question in questions),

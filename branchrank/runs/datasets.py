@@ -1,8 +1,9 @@
-"""Runs of the same systems over several datasets, as one table.
+"""The comparison of runs of the same systems over several datasets, in one table.
 
-1. Rows are the systems that every run has; columns are the datasets and their macro average.
-2. All cells are the same measure, each with its interval. Every system is compared with the baseline over all
-   datasets at once (:mod:`branchrank.measures.stratified`).
+1. The table has a row for each system that is in every run, and columns for the datasets and the macro
+   average.
+2. All cells have the same measure, each with its interval. Every system is compared with the baseline over
+   all datasets together (:mod:`branchrank.measures.stratified`).
 """
 
 from __future__ import annotations
@@ -26,7 +27,7 @@ if TYPE_CHECKING:
 
 
 class SystemOverDatasets(Record, frozen=True, kw_only=True):
-    """One system: its mean on each dataset, in the order of the datasets, and their macro average."""
+    """A system's mean on each dataset, in the order of the datasets, and the macro average."""
 
     system: str
     estimates: tuple[Estimate, ...]
@@ -34,10 +35,10 @@ class SystemOverDatasets(Record, frozen=True, kw_only=True):
 
 
 class DatasetComparison(Record, frozen=True, kw_only=True):
-    """Systems over datasets on one measure.
+    """The comparison of systems over several datasets on one measure.
 
-    ``questions`` and ``pages`` count those of each dataset. ``notes`` name the systems that were left out,
-    and the systems of one name that differ between runs.
+    ``questions`` and ``pages`` have a number for each dataset. ``notes`` list the systems that were left out,
+    and the systems whose settings differ between runs.
     """
 
     measure: str
@@ -53,25 +54,29 @@ class DatasetComparison(Record, frozen=True, kw_only=True):
 def compare_datasets(
     runs: Mapping[str, RunData], *, measure: str = "", baseline: str = "", delta: float | None = None
 ) -> DatasetComparison:
-    """Compare the systems of ``runs``, dataset name -> run, over all of them.
+    """Compare the systems of ``runs`` (dataset name -> run) over all datasets.
 
-    ``measure``, ``baseline`` and ``delta`` default to what the first run declared. Raises :class:`UsageError`
-    for fewer than two runs, if no system is common to all, for an unknown baseline, and if the runs declare
-    different measures and ``measure`` is not given. Raises :class:`RunError` for a run without answerable
-    questions, and for two runs over the same questions.
+    The defaults of ``measure``, ``baseline`` and ``delta`` are the values that the first run declared. Raises
+    :class:`UsageError` if there are fewer than two runs, no system is in all of them, the baseline is
+    unknown, or the runs declare different measures and ``measure`` is not given. Raises :class:`RunError` if
+    a run has no answerable questions, or if two runs have the same questions.
     """
     if len(runs) < 2:
-        raise UsageError("one dataset makes no comparison", remedy="name the runs of two or more datasets")
+        raise UsageError(
+            "a comparison needs two datasets or more", remedy="give the runs of two or more datasets"
+        )
     _check_apart(runs)
     first = next(iter(runs.values()))
     if not measure and len({run.primary.name for run in runs.values()}) > 1:
         declared = ", ".join(f"{run.primary.name} ({name})" for name, run in runs.items())
-        raise UsageError(f"the runs declare different measures: {declared}", remedy="name one with --primary")
+        raise UsageError(
+            f"the runs declare different measures: {declared}", remedy="choose one with --primary"
+        )
     chosen = first.measure(measure)
     systems = [name for name in first.predictors if all(name in run.predictors for run in runs.values())]
     if not systems:
         raise UsageError(
-            "no predictor is in every run: "
+            "the runs have no predictor in common: "
             + "; ".join(f"{name}: {', '.join(run.predictors)}" for name, run in runs.items()),
             remedy="run the same predictors over every dataset",
         )
@@ -79,7 +84,7 @@ def compare_datasets(
     if baseline not in systems:
         raise UsageError(
             f"the baseline {baseline!r} is not in every run",
-            remedy=suggestion(baseline, systems) or f"name one of {', '.join(systems)}",
+            remedy=suggestion(baseline, systems) or f"choose one of {', '.join(systems)}",
         )
     strata = [
         Stratum(
@@ -112,12 +117,12 @@ def _check_apart(runs: Mapping[str, RunData]) -> None:
     seen: dict[str, str] = {}
     for name, run in runs.items():
         if not run.clusters:
-            raise RunError(f"{name}: {run.directory} has no answerable question")
+            raise RunError(f"{name}: {run.directory} does not have an answerable question")
         before = seen.setdefault(run.record.questions_digest, name)
         if before != name:
             raise RunError(
-                f"{before} and {name} ask the same questions: they would count twice",
-                remedy=f"name one of the two; `branchrank compare` compares {before} with {name}",
+                f"{before} and {name} have the same questions, which would count twice",
+                remedy=f"give only one of them, or compare {before} with {name} by `branchrank compare`",
             )
 
 
@@ -139,13 +144,13 @@ def _row(strata: Sequence[Stratum], system: str) -> SystemOverDatasets:
 def _notes(runs: Mapping[str, RunData], systems: Sequence[str]) -> list[str]:
     counted = Counter(name for run in runs.values() for name in run.predictors)
     missing = [name for name in counted if name not in systems]
-    found = [f"left out, for not every run has them: {', '.join(missing)}"] if missing else []
+    found = [f"left out, because they are not in every run: {', '.join(missing)}"] if missing else []
     corpora: dict[str, list[str]] = {}
     for name, run in runs.items():
         corpora.setdefault(run.record.corpus_digest, []).append(name)
     found += [
-        f"{' and '.join(names)} are of one corpus: where they share pages, the macro interval and the test "
-        "take them for more independent than they are"
+        f"{' and '.join(names)} use the same corpus. The macro interval and the test treat the datasets as "
+        "independent, which is too optimistic if their gold is on the same pages"
         for digest, names in corpora.items()
         if digest and len(names) > 1
     ]

@@ -1,4 +1,4 @@
-"""A run's directory: ``reports/<UTC time>-<experiment>-<seed>/`` and the names of its files."""
+"""A run's directory, ``reports/<UTC time>-<experiment>-<seed>/``, and its record ``run.json``."""
 
 from __future__ import annotations
 
@@ -39,18 +39,18 @@ QUESTIONS = "questions.jsonl"
 GOLD = "gold.jsonl"
 PLOTS = "plots"
 
-#: Parts of the settings that can change a row and belong neither to a predictor's record nor to an index.
+#: Sections of the settings that can change a row, but are not in a predictor's record or an index.
 ROW_SETTINGS = ("bm25", "grep", "qdrant", "retrieval", "embedding")
 
-#: The files that every other file of a run is computed from, besides its rows.
+#: The files from which, with the rows, all other files of a run are computed.
 MEASURED = (TIMINGS_CSV, QUESTIONS, GOLD)
 
 
 class PredictorRecord(Record, frozen=True, kw_only=True):
     """One predictor of a run.
 
-    ``system`` is its whole record. For a class or an endpoint it is ``None``, and ``origin`` names it. The
-    origin of a system is ``tuned`` where ``branchrank tune`` chose its values.
+    ``system`` is the complete system. If the predictor is a class or an endpoint, ``system`` is ``None`` and
+    ``origin`` is its name. The origin of a system is ``tuned`` if ``branchrank tune`` chose its values.
     """
 
     name: str
@@ -62,11 +62,12 @@ class PredictorRecord(Record, frozen=True, kw_only=True):
 
 
 class IndexFacts(Record, frozen=True, kw_only=True):
-    """What a report shows about an index.
+    """The facts about an index that a report shows.
 
-    ``recall`` is the mean share, in 0..1, of the true nearest ``recall_depth`` chunks that an approximate
-    vector store found, over the run's questions; ``None`` for exact search and where nothing was searched.
-    ``own_files``: its chunks or nodes are the user's files. ``distance`` is its ``calibrated`` threshold.
+    ``recall`` is the share of the ``recall_depth`` nearest chunks that an approximate vector store found, in
+    0..1, averaged over the run's questions. It is ``None`` for exact search, and if there was no vector
+    search. ``own_files`` is true if the chunks or nodes come from the user's files. ``distance`` is the
+    ``calibrated`` threshold.
     """
 
     name: str
@@ -87,22 +88,22 @@ class IndexFacts(Record, frozen=True, kw_only=True):
 
 
 class SealRecord(Record, frozen=True, kw_only=True):
-    """The file that sealed a run's plan before it was made, and its digest (:mod:`branchrank.bench.seal`)."""
+    """The file with the sealed plan of a run, and its digest (:mod:`branchrank.bench.seal`)."""
 
     file: str
     digest: str
 
 
 class _Schema(Record, frozen=True, kw_only=True):
-    """The only field of ``run.json`` that every version has."""
+    """The field of ``run.json`` that exists in every version."""
 
     schema_version: int = 1
 
 
 class RunRecord(Record, frozen=True, kw_only=True):
-    """``run.json``: everything needed to repeat a run and to describe what it measured.
+    """The content of ``run.json``, which is everything needed to repeat a run and describe it.
 
-    ``digests`` covers the files in :attr:`truth`, and this record itself without its own digest.
+    ``digests`` has the digests of the files in :attr:`truth`, and of this record without its own digest.
     """
 
     schema_version: int = SCHEMA_VERSION
@@ -124,7 +125,7 @@ class RunRecord(Record, frozen=True, kw_only=True):
     mode: Literal["strict", "relaxed", "both"]
     predictors: tuple[PredictorRecord, ...]
     indexes: tuple[IndexFacts, ...] = ()
-    #: The [index] settings of each index, by its name.
+    #: The [index] settings, by the name of the index.
     index_settings: dict[str, dict[str, Any]] = msgspec.field(default_factory=dict)
     settings: dict[str, Any] = msgspec.field(default_factory=dict)
     origins: dict[str, str] = msgspec.field(default_factory=dict)
@@ -136,26 +137,29 @@ class RunRecord(Record, frozen=True, kw_only=True):
     warnings: tuple[str, ...] = ()
     prices: PriceTable | None = None
     seal: SealRecord | None = None
-    #: Rows that an interrupted run left; ``computed`` and ``reused`` count the work of the other rows.
+    #: The number of rows from before an interruption; ``computed`` and ``reused`` exclude these rows.
     resumed_rows: Count = 0
     digests: dict[str, str] = msgspec.field(default_factory=dict)
 
     @property
     def rows_file(self) -> str:
-        """The name of the file of the rows, plain or compressed."""
+        """The name of the file with the rows, plain or compressed."""
         benchmark = self.settings.get("benchmark")
         compact = isinstance(benchmark, dict) and benchmark.get("rows") == "compact"
         return COMPACT_ROWS if compact else ROWS
 
     @property
     def truth(self) -> tuple[str, ...]:
-        """The files that every other file of the run is computed from."""
+        """The files from which all other files of the run are computed."""
         return (self.rows_file, *MEASURED)
 
     @property
     def plan(self) -> dict[str, object]:
-        """What must be equal when a run is resumed: everything that can change a row, a timing or the run's
-        description, and the cassette, which would otherwise hold the calls of one part alone."""
+        """The values that must not change when a run is resumed.
+
+        These can change a row, a timing or the run's description. The cassette must not change either, since
+        it would only have the calls of one part of the run.
+        """
         llm = self.settings.get("llm", {})
         benchmark = self.settings.get("benchmark", {})
         repeats = benchmark.get("latency_repeats", 1)
@@ -182,13 +186,13 @@ class RunRecord(Record, frozen=True, kw_only=True):
 
 
 def clear_temporary(directory: Path) -> None:
-    """Remove the temporary files that a killed command left in a run. No other process may write to it."""
+    """Remove the temporary files of a killed command from a run; no other process may write to the run."""
     for folder in (directory.name, f"{directory.name}/{PLOTS}"):
         remove_temporary(directory.parent, folder)
 
 
 def new_directory(reports: Path, experiment: str, seed: int) -> Path:
-    """Make the directory of a new run; a second run in the same second gets the suffix ``-2``."""
+    """Create the directory of a new run; a second run in the same second gets the suffix ``-2``."""
     name = re.sub(r"[^A-Za-z0-9._-]+", "-", experiment).strip("-.") or "run"
     stamp = datetime.now(UTC).strftime("%Y%m%dT%H%M%SZ")
     with storage_errors(reports):
@@ -201,11 +205,13 @@ def new_directory(reports: Path, experiment: str, seed: int) -> Path:
             except FileExistsError:
                 continue
             return directory
-    raise RunError(f"{reports} holds a thousand runs of this second", remedy="wait a second")
+    raise RunError(
+        f"{reports} already has a thousand runs from this second", remedy="wait a second and start again"
+    )
 
 
 def sealed(directory: Path, run: RunRecord) -> RunRecord:
-    """Return the run with the digests of its files in ``directory``, and its own digest."""
+    """Return the record with the digests of its files in ``directory``, and of the record itself."""
     digests = {name: digest_file(directory / name) for name in run.truth if (directory / name).exists()}
     with_files = msgspec.structs.replace(run, digests=digests)
     own = own_digest(msgspec.json.encode(with_files))
@@ -213,7 +219,7 @@ def sealed(directory: Path, run: RunRecord) -> RunRecord:
 
 
 def own_digest(content: bytes) -> str:
-    """Digest a ``run.json`` without its own digest; the formatting of the file does not matter."""
+    """Return the digest of a ``run.json`` without its own digest, independent of its formatting."""
     document = msgspec.json.decode(content)
     document["digests"].pop(RUN_JSON, None)
     return digest_of(document)
@@ -225,7 +231,7 @@ def write_run(directory: Path, run: RunRecord) -> None:
 
 
 def read_run(directory: Path) -> RunRecord:
-    """Read ``run.json``. Raises :class:`RunError` when the directory does not hold a readable run."""
+    """Read ``run.json``; raises :class:`RunError` if the directory does not have a readable run."""
     path = directory / RUN_JSON
     try:
         content = read_beneath(directory, RUN_JSON)
@@ -253,7 +259,7 @@ def read_run(directory: Path) -> RunRecord:
 
 
 def check_files(directory: Path) -> None:
-    """Raise :class:`RunError` where a file that a run is computed from is a link, a folder or a pipe."""
+    """Raise :class:`RunError` if a file in :attr:`RunRecord.truth` is a link, a folder or a pipe."""
     for name in (ROWS, COMPACT_ROWS, *MEASURED):
         try:
             open_beneath(directory, name).close()
@@ -268,8 +274,8 @@ def check_files(directory: Path) -> None:
 def read_unfinished(directory: Path) -> RunRecord:
     """Read the record of an interrupted run.
 
-    Raises :class:`RunError` when the run can't be read or is finished, or when its directory holds a link or
-    a special file, through which a resumed run would write elsewhere.
+    Raises :class:`RunError` if the run can't be read or is finished. Links and special files in its directory
+    are also errors, since a resumed run could write to another place through them.
     """
     foreign = foreign_entry(directory)
     if foreign is not None:
@@ -281,7 +287,7 @@ def read_unfinished(directory: Path) -> RunRecord:
 
 
 def foreign_entry(directory: Path) -> Path | None:
-    """Find the first entry below a run's directory that is not a regular file or folder, such as a link."""
+    """Find the first entry in a run's directory that is not a regular file or folder, such as a link."""
     for folder, folders, files in os.walk(directory):
         for name in sorted((*folders, *files)):
             mode = os.lstat(os.path.join(folder, name)).st_mode
@@ -291,24 +297,24 @@ def foreign_entry(directory: Path) -> Path | None:
 
 
 def check_resumable(directory: Path, plan: dict[str, object]) -> Path:
-    """Return the directory of an interrupted run that can be resumed under this plan.
+    """Return the directory of an interrupted run if it can be resumed with this plan.
 
-    Raises :class:`RunError` when the run is finished or something that it depends on has changed since.
+    Raises :class:`RunError` if the run is finished, or if the plan has changed since the run started.
     """
     run = read_unfinished(directory)
     changed = [name for name, value in run.plan.items() if plan.get(name) != value]
     if changed:
         raise RunError(
-            f"{directory} can't be resumed: {', '.join(changed)} changed since it was started",
+            f"{directory} can't be resumed: {', '.join(changed)} changed since the run started",
             remedy="undo the change, or start a new run",
         )
     return directory
 
 
 def latest_unfinished(reports: Path, plan: dict[str, object]) -> Path | None:
-    """Find the newest interrupted run under ``reports`` that has this plan.
+    """Find the newest interrupted run in ``reports`` that has this plan.
 
-    A run that another process is still writing is skipped.
+    Runs that another process is still writing are skipped.
     """
     for path in sorted(reports.glob(f"*/{RUN_JSON}"), reverse=True):
         try:

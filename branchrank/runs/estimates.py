@@ -1,8 +1,8 @@
-"""Figures of a run with their uncertainty: intervals, percentiles of latency, cost, the frontier.
+"""Means with intervals, latency percentiles, costs and the frontier of a run.
 
-1. A mean has an interval that allows for questions on one page (:mod:`branchrank.measures.intervals`). It is
-   computed once, here; every table, plot and file prints this one.
-2. A percentile of latency has the upper bound that its number of queries supports, if there is one.
+1. The interval of a mean allows for questions that share a page (:mod:`branchrank.measures.intervals`). Every
+   table, plot and file uses the interval computed here.
+2. A latency percentile has an upper bound if there are enough queries.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ if TYPE_CHECKING:
 
 
 class Estimate(Record, frozen=True, kw_only=True):
-    """A mean over ``n`` questions with its 95% interval, ``None`` where too few pages share the questions."""
+    """A mean over ``n`` questions with its 95% interval, which is ``None`` if there are too few pages."""
 
     value: float
     low: float | None
@@ -34,7 +34,7 @@ class Estimate(Record, frozen=True, kw_only=True):
 
 
 def estimate(values: Mapping[str, float], clusters: Mapping[str, str]) -> Estimate | None:
-    """The mean of a predictor's scores per question with its interval; ``None`` without questions.
+    """Return the mean of a predictor's scores with its interval, or ``None`` if there are no questions.
 
     ``clusters`` maps the ids of the questions to the sources of their gold.
     """
@@ -51,7 +51,7 @@ def estimate(values: Mapping[str, float], clusters: Mapping[str, str]) -> Estima
 
 
 def difference(run: RunData, a: Mapping[str, float], b: Mapping[str, float]) -> Estimate:
-    """Return the mean of b - a over the questions with its interval, not adjusted for a family."""
+    """Return the mean of b - a over the questions, with an interval that is not adjusted for a family."""
     differences = [b[key] - a[key] for key in run.clusters]
     found = difference_interval(differences, list(run.clusters.values()))
     return Estimate(
@@ -63,7 +63,7 @@ def difference(run: RunData, a: Mapping[str, float], b: Mapping[str, float]) -> 
 
 
 def flip_rate(run: RunData, predictor: str, measure: NamedMeasure) -> float:
-    """The share of questions on which a predictor's repeats disagree."""
+    """Return the share of questions on which a predictor's repeats have different scores."""
     scores = run.scores
     return flipping(
         [scores.value(row, measure) for row in scores.rows_of(predictor, key)] for key in scores.answerable
@@ -71,7 +71,7 @@ def flip_rate(run: RunData, predictor: str, measure: NamedMeasure) -> float:
 
 
 def latencies(timings: Sequence[Timing], predictor: str) -> dict[str, tuple[Percentile, Percentile]]:
-    """Stage -> (p50, p95) of a predictor's warm queries, in the order in which the stages appear."""
+    """Return p50 and p95 of a predictor's warm queries by stage, in the order of the timings."""
     times: dict[str, list[float]] = {}
     for timing in timings:
         if timing.predictor == predictor and timing.phase == WARM:
@@ -80,16 +80,16 @@ def latencies(timings: Sequence[Timing], predictor: str) -> dict[str, tuple[Perc
 
 
 def cost_per_query(run: RunData, predictor: str) -> float | None:
-    """Money per query under the run's price table; ``None`` without a price."""
+    """Return the price of a query by the run's price table, or ``None`` if a call has no price."""
     rows = run.scores.rows(predictor)
     found = totals([call for row in rows for call in row.calls], run.record.prices).cost
     return None if found is None or not rows else found / len(rows)
 
 
 def standings(run: RunData) -> list[Standing]:
-    """Return primary quality, p95 and LLM cost per query (money if all calls have a price, else tokens).
+    """Return the primary measure, p95 and LLM cost per query (money if all calls have a price, else tokens).
 
-    Empty when no latency was measured.
+    The list is empty if no latency was measured.
     """
     costs = [cost_per_query(run, row.predictor) for row in run.summary_rows]
     priced = run.record.prices is not None and None not in costs
@@ -106,7 +106,7 @@ def standings(run: RunData) -> list[Standing]:
 
 
 def choice(run: RunData, found: Sequence[Standing]) -> tuple[tuple[Standing, ...], Choice]:
-    """Return the frontier, and the cheapest predictor that is not inferior to the best one by delta."""
+    """Return the frontier, and the cheapest predictor that is not worse than the best by delta."""
     cheapest = cheapest_not_inferior(
         found,
         {name: run.scores.per_question(name, run.primary) for name in run.predictors},

@@ -1,4 +1,4 @@
-"""One question of a run, stage by stage: the gold's rank after each stage, and the stage that lost it."""
+"""Explaining one question of a run, with the gold's rank after each stage and the stage that lost it."""
 
 from __future__ import annotations
 
@@ -19,7 +19,8 @@ if TYPE_CHECKING:
 class Explanation(Record, frozen=True, kw_only=True):
     """A question and its rows, one per predictor and repeat.
 
-    ``str()`` is what ``branchrank explain`` prints, with the first ``top`` entries of each stage.
+    ``str()`` returns the text that ``branchrank explain`` prints, with the first ``top`` entries of each
+    stage.
     """
 
     question: Question
@@ -32,14 +33,14 @@ class Explanation(Record, frozen=True, kw_only=True):
 
 
 def explain(run: RunData, question_id: str, predictors: Sequence[str] = (), *, top: int = 3) -> Explanation:
-    """Explain one question of a run. Raises :class:`UsageError` for an unknown question or predictor."""
+    """Explain one question of a run; raises :class:`UsageError` for an unknown question or predictor."""
     scores = run.scores
     question = scores.questions.get(question_id)
     if question is None:
         raise UsageError(
             f"{run.directory} has no question {question_id!r}",
             remedy=suggestion(question_id, scores.questions)
-            or f"name one of its questions, such as {next(iter(scores.questions))}",
+            or f"choose one of its questions, such as {next(iter(scores.questions))}",
         )
     for name in predictors:
         if name not in run.predictors:
@@ -86,5 +87,5 @@ def _outcome(row: Row) -> str:
     rank = next((place for place, hit in enumerate(row.hits, start=1) if hit.gold is not None), None)
     if rank is not None and rank <= DEPTH:
         return f"gold at rank {rank}"
-    where = f"gold at rank {rank}, past the first {DEPTH}" if rank else "gold not among the hits"
+    where = f"gold at rank {rank}, below the first {DEPTH}" if rank else "gold not among the hits"
     return f"{where}; lost at {lost_in(row)}" if row.lost else where

@@ -1,7 +1,7 @@
-"""A run as pandas tables: the content of its CSV files, computed from the run itself.
+"""A run as pandas data frames, with the content of its CSV files.
 
-Empty numeric cells are NaN, empty text cells are empty strings. Text has no apostrophe in front
-(:mod:`branchrank.runs.csv_text`).
+Empty numeric cells are NaN, and empty text cells are empty strings. Text is without the apostrophe that CSV
+files have before a formula (:mod:`branchrank.runs.csv_text`).
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from branchrank.measures.verdicts import Comparison
     from branchrank.runs.run import RunData
 
-#: Columns that hold text, even if all of their cells are empty.
+#: Text columns; without this list, a column of empty cells would be numeric.
 TEXT = frozenset(
     [
         "predictor",
@@ -50,7 +50,7 @@ TEXT = frozenset(
 )
 
 
-#: Columns that hold whole numbers; every other number is a float.
+#: Columns of whole numbers; all other numbers are floats.
 COUNTS = frozenset(
     [
         *("n", "clusters", "wins", "ties", "losses", "family"),
@@ -62,27 +62,27 @@ COUNTS = frozenset(
 
 
 def summary_frame(run: RunData) -> pd.DataFrame:
-    """``summary.csv``: one row per predictor."""
+    """Return ``summary.csv``, with one row per predictor."""
     return _frame(summary_csv(run))
 
 
 def comparisons_frame(comparisons: Sequence[Comparison]) -> pd.DataFrame:
-    """``comparisons.csv``: one row per comparison of two predictors."""
+    """Return ``comparisons.csv``, with one row per comparison of two predictors."""
     return _frame(comparisons_csv(comparisons))
 
 
 def questions_frame(run: RunData) -> pd.DataFrame:
-    """``questions.csv``: one row per question, predictor and repeat."""
+    """Return ``questions.csv``, with one row per question, predictor and repeat."""
     return _frame(questions_csv(run))
 
 
 def calls_frame(run: RunData) -> pd.DataFrame:
-    """``llm_calls.csv``: one row per logical LLM call."""
+    """Return ``llm_calls.csv``, with one row per logical LLM call."""
     return _frame(calls_csv(run))
 
 
 def timings_frame(run: RunData) -> pd.DataFrame:
-    """``timings.csv``: one row per timed query and stage, in milliseconds."""
+    """Return ``timings.csv``, with one row per timed query and stage, in milliseconds."""
     return _frame(timings_csv(run.timed))
 
 
@@ -92,6 +92,6 @@ def _frame(text: str) -> pd.DataFrame:
     frame = pd.read_csv(StringIO(text), dtype=dict.fromkeys(TEXT, str), keep_default_na=False, na_values=[""])
     texts = [name for name in frame.columns if name in TEXT]
     frame[texts] = frame[texts].fillna("").map(text_of)
-    # A column's type must not depend on whether every score happens to be 0 or 1.
+    # Without this, a column in which every score is 0 or 1 would have whole numbers.
     numbers = [name for name in frame.columns if name not in TEXT | COUNTS]
     return frame.astype(dict.fromkeys(numbers, float))

@@ -1,4 +1,4 @@
-"""Conversion of hits into judged rows, and of rows into what the measures read."""
+"""Conversion of hits into judged rows, and of rows into the input of the measures."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ from branchrank.runs.rows import Row, RowHit
 
 
 def judged_hits(hits: Sequence[Hit], question: Question) -> tuple[RowHit, ...]:
-    """Judge the hits of one question; keep their places, not their text."""
+    """Judge the hits of one question, and return them without their text."""
     kept = without_excluded(hits, question)
     return tuple(
         RowHit(
@@ -45,12 +45,12 @@ def judged_hits(hits: Sequence[Hit], question: Question) -> tuple[RowHit, ...]:
 
 @lru_cache(maxsize=4096)
 def _tokens(text: str) -> int:
-    """Count the tokens of a passage; cached, because predictors return the same passages often."""
+    """Count the tokens of a passage (cached, because predictors often return the same passages)."""
     return token_counter()(text)
 
 
 def judged_row(row: Row, question: Question, *, depths: bool = False) -> Judged:
-    """Return the judgement stored in a row, as measures read it; with ``depths``, compute half and full."""
+    """Return the judgement stored in a row; with ``depths``, compute ``half`` and ``full`` too."""
     pages, weak_pages = gold_pages(question)
     hits = [JudgedHit(gain=hit.gain, gold=hit.gold, page=hit.page) for hit in row.hits]
     return Judged(
@@ -62,7 +62,7 @@ def judged_row(row: Row, question: Question, *, depths: bool = False) -> Judged:
 
 
 def hits_of(row: Row) -> tuple[Hit, ...]:
-    """Return a row's hits as records without text: spans, scores and ids."""
+    """Return a row's hits as records with spans, scores and ids, but without text."""
     return tuple(
         Hit(
             id=hit.id,

@@ -1,11 +1,13 @@
-"""Labelling the passages that a run's systems found: the pool, and the question file that gets the labels.
+"""Labelling the passages that a run's systems found, and writing the labels to a question file.
 
-1. The first ``depth`` hits of every system, repeat and question are pooled (Sparck Jones and van Rijsbergen
-   1975; as TREC does): each passage once, without blank lines at its ends and the systems that found it.
-2. Passages that touch the original gold, or are inside an excluded span, need no label.
-3. Questions, and the passages of each, come in an order drawn by the seed, so that nobody sees a rank.
-4. Every label is written at once, so that an interruption loses none; a passage with a label is not shown
-   again.
+1. The first ``depth`` hits of every system, repeat and question are pooled as in TREC (Sparck Jones and van
+   Rijsbergen 1975). The pool has each passage once, without blank lines at its ends and without the names of
+   the systems that found it.
+2. Passages that overlap the original gold, or are inside an excluded span, are not labelled.
+3. The questions, and the passages of each question, are shuffled with the seed, so that annotators can't see
+   the ranks.
+4. Every label is written immediately, so that an interruption loses no labels. A labelled passage is not
+   shown again.
 """
 
 from __future__ import annotations
@@ -25,7 +27,7 @@ from branchrank.runs.run import RunData
 
 
 class Passage(Record, frozen=True, kw_only=True):
-    """A passage to label, with its question, its place, the heading of its section and its text."""
+    """A passage to label, with its question, lines, section heading and text."""
 
     question: Question
     span: Span
@@ -34,11 +36,11 @@ class Passage(Record, frozen=True, kw_only=True):
 
 
 class Labelling:
-    """The labels of one annotator over the pool of a run, kept in the question file ``output``.
+    """The labels of one annotator for the pool of a run, stored in the question file ``output``.
 
-    The file is made from the run's questions; an existing file is continued, and gets the questions that it
-    lacks. Raises :class:`RunError` if the corpus is not the run's, and :class:`QuestionError` if a question
-    of the file differs from the run's.
+    A new file gets the run's questions. In an existing file, labels are added, and missing questions too.
+    Raises :class:`RunError` if the corpus differs from the run's corpus, and :class:`QuestionError` if a
+    question in the file differs from the run's question.
     """
 
     def __init__(
@@ -54,11 +56,11 @@ class Labelling:
         questions: Path | None = None,
     ) -> None:
         if not annotator.strip():
-            raise UsageError("the annotator has no name", remedy="--annotator NAME")
+            raise UsageError("the name of the annotator is empty", remedy="--annotator NAME")
         if digest_now(root, exclude) != run.record.corpus_digest:
             raise RunError(
-                f"the documents in {root} are not those that the run {run.directory.name} searched",
-                remedy="run the benchmark again, or name its workspace with --data-dir",
+                f"the documents in {root} are not the same as in the run {run.directory.name}",
+                remedy="run the benchmark again, or choose the run's workspace with --data-dir",
             )
         self.output = output
         self.annotator = annotator.strip()
@@ -69,15 +71,15 @@ class Labelling:
         self._questions = _continued(asked, output)
         self._pool = _pooled(run, depth, self.lines)
         for question in self._questions.values():
-            labels_of(question)  # a user's own key of this name is refused before any work
+            labels_of(question)  # fails early if the file uses the key for something else
 
     @property
     def questions(self) -> tuple[Question, ...]:
-        """The questions with all labels so far."""
+        """The questions with all labels that exist so far."""
         return tuple(self._questions.values())
 
     def waiting(self) -> list[Passage]:
-        """The passages that this annotator has not labelled yet, in the order drawn."""
+        """Return the passages that this annotator has not labelled yet, in shuffled order."""
         found: list[Passage] = []
         for key in sorted(self._pool, key=self._drawn):
             question = self._questions[key]
@@ -98,14 +100,13 @@ class Labelling:
     ) -> None:
         """Write a label into the file.
 
-        The arguments are those of :func:`~branchrank.questions.labels.with_label`.
-
-        Raises :class:`UsageError` for an ``answer`` outside the passage.
+        For the arguments see :func:`~branchrank.questions.labels.with_label`. Raises :class:`UsageError` if
+        ``answer`` is not inside the passage.
         """
         if answer is not None and answer.overlap(passage.span) != answer.lines:
             raise UsageError(
-                f"lines {answer.line_start}-{answer.line_end} are not all in the passage",
-                remedy=f"name lines from {passage.span.line_start} to {passage.span.line_end}",
+                f"lines {answer.line_start}-{answer.line_end} are not completely inside the passage",
+                remedy=f"choose lines from {passage.span.line_start} to {passage.span.line_end}",
             )
         key = passage.question.id
         self._questions[key] = with_label(
@@ -123,7 +124,7 @@ class Labelling:
         write_questions(self.output, self.questions)
 
     def counts(self) -> dict[Choice, int]:
-        """Map label -> how many passages this annotator has given it."""
+        """Count the passages that this annotator has labelled, by label."""
         given = [each for question in self.questions for each in labels_of(question)]
         return {
             choice: sum(each.label == choice and each.annotator == self.annotator for each in given)
@@ -143,7 +144,7 @@ class Labelling:
 
     def _passage(self, key: str, span: Span) -> Passage:
         text = "\n".join(self.lines[span.source][span.line_start - 1 : span.line_end])
-        # A node's id is its file and the path of its headings.
+        # The id of a node is its file, "#" and the path of its headings.
         heading = (
             (self._pool[key][span] or span.source).partition("#")[2].replace("/", " > ").replace("-", " ")
         )
@@ -154,7 +155,7 @@ class Labelling:
 
 
 def _pooled(run: RunData, depth: int, lines: Lines) -> dict[str, dict[Span, str | None]]:
-    """Pool the passages of each question, without blank lines at their ends, with the section of each."""
+    """Return the distinct passages of each question, without blank lines at the ends, with their node ids."""
     pool: dict[str, dict[Span, str | None]] = {}
     for row in run.rows:
         for hit in row.hits[:depth]:
@@ -170,24 +171,25 @@ def _pooled(run: RunData, depth: int, lines: Lines) -> dict[str, dict[Span, str 
 
 
 def _named(run: RunData, path: Path) -> tuple[Question, ...]:
-    """Read the run's questions from a file that has their wording."""
+    """Read the run's questions from another file, which has their wording."""
     there = {question.id: question for question in load_questions(path)}
     missing = [each.id for each in run.asked if each.id not in there]
     if missing:
         raise QuestionError(
-            f"{path} lacks the question {missing[0]!r} of the run", remedy="name the run's questions"
+            f"{path} does not have the question {missing[0]!r} of the run",
+            remedy="choose the run's questions",
         )
     return tuple(there[each.id] for each in run.asked)
 
 
 def _continued(asked: Sequence[Question], output: Path) -> dict[str, Question]:
-    """Return the questions of the file, if it exists, and those of the run that it lacks."""
+    """Return the questions of the file, if it exists, and the run's questions that are not in the file."""
     there = {each.id: each for each in load_questions(output)} if output.exists() else {}
     for question in asked:
         known = there.setdefault(question.id, question)
         if known.question != question.question:
             raise QuestionError(
-                f"{output} has another question {question.id!r} than the run: {known.question!r}",
-                remedy="name another file with --output",
+                f"question {question.id!r} is different in {output} and in the run: {known.question!r}",
+                remedy="choose another file with --output",
             )
     return there

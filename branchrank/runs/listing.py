@@ -1,4 +1,4 @@
-"""The runs in a folder of reports, the unreadable ones included."""
+"""The list of runs in a folder of reports, including unreadable runs."""
 
 from __future__ import annotations
 
@@ -13,7 +13,8 @@ from branchrank.runs.directory import RUN_JSON, read_run
 class ListedRun(Record, frozen=True, kw_only=True):
     """A run's directory with its status, its number of questions and its predictors.
 
-    ``problem`` says why it can't be read; the other fields are then empty. ``str()`` is one line.
+    If the run can't be read, ``problem`` is the reason and the other fields are empty. ``str()`` returns one
+    line.
     """
 
     directory: Path
@@ -30,7 +31,7 @@ class ListedRun(Record, frozen=True, kw_only=True):
 
 
 def list_runs(reports: Path) -> list[ListedRun]:
-    """The runs in ``reports``, oldest first."""
+    """List the runs in ``reports``, oldest first."""
     return [_listed(path.parent) for path in sorted(reports.glob(f"*/{RUN_JSON}"))]
 
 

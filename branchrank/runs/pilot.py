@@ -1,4 +1,4 @@
-"""Pilot runs: the assumptions of a power analysis, measured on a finished run."""
+"""The assumptions of a power analysis, estimated from a finished run (the pilot)."""
 
 from __future__ import annotations
 
@@ -13,12 +13,12 @@ from branchrank.runs.run import RunData
 
 
 class Pilot(Record, frozen=True, kw_only=True):
-    """Figures of a run on a measure of hits.
+    """The figures of a pilot run for a hit rate.
 
-    ``rate`` is the baseline's. ``disagreement`` is the share of the questions that a candidate answers
-    differently from the baseline, and ``icc`` the correlation of the differences of one page (0 to 1), both
-    averaged over the ``candidates``. ``page_sizes`` counts the questions of each page that holds gold.
-    ``pairs`` has each candidate's own disagreement with the ``baseline``.
+    ``rate`` is the baseline's hit rate. ``disagreement`` is the share of questions with different results of
+    a candidate and the baseline. ``icc`` is the correlation (0 to 1) of the differences on a page. Both are
+    averaged over the ``candidates``. ``page_sizes`` are the numbers of questions of each page with gold.
+    ``pairs`` has each candidate with its disagreement with the ``baseline``.
     """
 
     rate: float
@@ -31,23 +31,23 @@ class Pilot(Record, frozen=True, kw_only=True):
 
 
 def pilot(run: RunData, measure: str = "") -> Pilot:
-    """Measure a run; ``measure`` is its primary one by default.
+    """Estimate the figures from a run; the default of ``measure`` is the run's primary measure.
 
-    Raises :class:`UsageError` for a run with nothing to compare, and for a measure that is not a hit rate.
+    Raises :class:`UsageError` if the run has nothing to compare, or the measure is not a hit rate.
     """
     chosen = run.measure(measure)
     baseline = run.judgement.baseline
     others = [name for name in run.predictors if name != baseline]
     if not others or not run.clusters:
         raise UsageError(
-            f"{run.directory} compares nothing: it has one predictor, or no answerable question",
-            remedy="name a run of two predictors with --run",
+            f"{run.directory} has nothing to compare: it has one predictor, or no answerable question",
+            remedy="choose a run with two predictors with --run",
         )
     scores = {name: run.scores.per_question(name, chosen) for name in run.predictors}
     if not {value for of in scores.values() for value in of.values()} <= {0.0, 1.0}:
         raise UsageError(
             f"{chosen.name} is not 0 or 1 for every question of {run.directory}",
-            remedy="name a hit rate with --measure, such as strict_hit@1",
+            remedy="choose a hit rate with --measure, such as strict_hit@1",
         )
     pages = list(run.clusters.values())
     differences = [

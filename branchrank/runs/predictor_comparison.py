@@ -1,4 +1,4 @@
-"""Comparisons of the predictors of one run: two of them, or all of them with one or several baselines."""
+"""Comparisons of the predictors of one run with each other."""
 
 from __future__ import annotations
 
@@ -19,9 +19,9 @@ if TYPE_CHECKING:
 
 
 class PredictorComparisons(Record, frozen=True, kw_only=True):
-    """The comparisons of a run's predictors on one measure, which are one family.
+    """The comparisons of a run's predictors on one measure, adjusted together with Holm's correction.
 
-    ``str()`` is the text that ``branchrank compare`` prints.
+    ``str()`` returns the text that ``branchrank compare`` prints.
     """
 
     comparisons: tuple[Comparison, ...]
@@ -34,7 +34,7 @@ class PredictorComparisons(Record, frozen=True, kw_only=True):
 
     @property
     def frame(self) -> pd.DataFrame:
-        """One row per comparison, the columns of ``comparisons.csv``."""
+        """A table with one row per comparison and the columns of ``comparisons.csv``."""
         from branchrank.runs.frames import comparisons_frame
 
         return comparisons_frame(self.comparisons)
@@ -49,8 +49,9 @@ def compare_all(
 ) -> PredictorComparisons:
     """Compare every predictor of a run with one or several baselines, or every pair (``all-pairs``).
 
-    ``baseline``, ``measure`` and ``delta`` default to the declared ones. All the comparisons are one family.
-    Raises :class:`UsageError` for an unknown predictor or measure, and if nothing can be compared.
+    The defaults of ``baseline``, ``measure`` and ``delta`` are the declared values. Holm's correction covers
+    all the comparisons. Raises :class:`UsageError` if a predictor or the measure is unknown, or if there is
+    nothing to compare.
     """
     chosen = run.measure(measure)
     baselines = baselines_of(baseline or run.settings.baseline, run.predictors)
@@ -64,8 +65,8 @@ def compare_all(
     )
     if not found:
         raise UsageError(
-            f"{run.directory} compares nothing: it has one predictor, or no answerable question",
-            remedy="name a run of two predictors",
+            f"{run.directory} has nothing to compare: it has one predictor, or no answerable question",
+            remedy="choose a run with two predictors",
         )
     return PredictorComparisons(comparisons=found)
 
@@ -73,18 +74,19 @@ def compare_all(
 def compare_within(
     run: RunData, candidate: str, baseline: str = "", *, measure: str = "", delta: float | None = None
 ) -> Comparison:
-    """Compare two predictors of a run; ``baseline``, ``measure`` and ``delta`` default to the declared ones.
+    """Compare two predictors of a run.
 
-    A comparison that the run declared is the one of its report, adjusted for all candidates; any other is a
-    family of one. Raises :class:`UsageError` for an unknown predictor or measure, for a predictor compared
-    with itself, and for a run without answerable questions.
+    The defaults of ``baseline``, ``measure`` and ``delta`` are the declared values. If the run declared the
+    comparison, the result is the comparison in the report, adjusted for all candidates. Otherwise the result
+    is not adjusted. Raises :class:`UsageError` if a predictor or the measure is unknown, a predictor is
+    compared with itself, or the run has no answerable questions.
     """
     baseline = baseline or run.judgement.baseline
     for name in (candidate, baseline):
         if name not in run.predictors:
             raise unknown_predictor(str(run.directory), name, run.predictors)
     if candidate == baseline:
-        raise UsageError(f"{candidate!r} is compared with itself", remedy="name another baseline")
+        raise UsageError(f"{candidate!r} can't be compared with itself", remedy="choose another baseline")
     chosen = run.measure(measure)
     if chosen.same(run.primary) and delta in (None, run.settings.delta):
         for declared in run.judgement.comparisons:
@@ -111,8 +113,8 @@ def _delta(run: RunData, delta: float | None) -> float:
 
 
 def unknown_predictor(where: str, name: str, known: Sequence[str]) -> UsageError:
-    """The error for a predictor that a run does not have."""
+    """Return the error for a predictor that is not in a run."""
     return UsageError(
         f"{where} has no predictor {name!r}",
-        remedy=suggestion(name, known) or f"name one of {', '.join(known)}",
+        remedy=suggestion(name, known) or f"choose one of {', '.join(known)}",
     )

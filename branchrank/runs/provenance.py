@@ -1,4 +1,4 @@
-"""Provenance of a run: code, packages, machine. It holds neither secrets nor the user's name."""
+"""The code, packages and machine of a run, without secrets and without the user's name."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from pathlib import Path
 from branchrank import __version__
 from branchrank.records import Record
 
-#: Packages whose version can change a number.
+#: Packages whose version can change the results.
 PACKAGES = (
     "bm25s",
     "chromadb",
@@ -76,7 +76,7 @@ def _versions() -> dict[str, str]:
 
 
 def _git(*words: str) -> str:
-    """Ask git about the checkout that holds this package, without writing to it; empty outside a checkout."""
+    """Run git in the checkout of this package without writing to it; return "" outside a checkout."""
     try:
         answer = subprocess.run(
             ["git", "--no-optional-locks", "-C", str(Path(__file__).parent), *words],  # noqa: S607 - the user's own git

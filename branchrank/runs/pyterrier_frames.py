@@ -1,4 +1,4 @@
-"""Runs and judgements as PyTerrier's data frames: plain pandas, so PyTerrier need not be installed.
+"""Runs and judgements as PyTerrier data frames, made with pandas and without PyTerrier.
 
 ========  =====================================================
 topics    ``qid``, ``query``
@@ -6,9 +6,8 @@ results   ``qid``, ``query``, ``docno``, ``rank``, ``score``
 qrels     ``qid``, ``docno``, ``label``
 ========  =====================================================
 
-Ids are text. Ranks start at 0, as PyTerrier's do, and scores strictly decrease. When a results frame is read,
-it is ordered by score, with ties as in trec_eval; the columns ``query`` and ``rank`` and all others are
-ignored.
+Ids are text. Ranks start at 0, as in PyTerrier, and scores strictly decrease. Reading a results frame uses
+only ``qid``, ``docno`` and ``score``. The results are sorted by score, with ties as in trec_eval.
 """
 
 from __future__ import annotations
@@ -36,20 +35,21 @@ QRELS = ("qid", "docno", "label")
 
 
 def topics_frame(run: RunData) -> pd.DataFrame:
-    """The questions of a run that have gold: one row each."""
+    """Return the questions of a run that have gold, one row each."""
     rows = [(each.id, each.question) for each in run.asked if each.gold]
     return _frame(TOPICS, rows)
 
 
 def results_frame(run: RunData, predictor: str, ids: DocumentIds = "document") -> pd.DataFrame:
-    """Return a predictor's results (its first repeat, if it has several): a row for each document.
+    """Return a predictor's results (of the first repeat), with a row for each document.
 
     Raises :class:`UsageError` for an unknown predictor.
     """
     if predictor not in run.predictors:
         near = suggestion(predictor, run.predictors)
         raise UsageError(
-            f"the run has no predictor {predictor!r}", remedy=near or f"one of {', '.join(run.predictors)}"
+            f"the run has no predictor {predictor!r}",
+            remedy=near or f"choose one of {', '.join(run.predictors)}",
         )
     words = {each.id: each.question for each in run.asked}
     rows = [
@@ -61,7 +61,7 @@ def results_frame(run: RunData, predictor: str, ids: DocumentIds = "document") -
 
 
 def qrels_frame(run: RunData, ids: DocumentIds = "document") -> pd.DataFrame:
-    """Return the judgements of a run: a row for each gold document, or for each gold item and page."""
+    """Return the judgements of a run, with a row for each gold document, or for each gold item and page."""
     rows = [
         (query, document, label)
         for query, judged in run_qrels(run, ids).items()
@@ -73,8 +73,7 @@ def qrels_frame(run: RunData, ids: DocumentIds = "document") -> pd.DataFrame:
 def read_results(frame: pd.DataFrame, name: str = "results") -> TrecRun:
     """Read a results frame by query.
 
-    Raises :class:`RunError` for missing columns, scores that are not numbers and documents that a query has
-    twice.
+    Raises :class:`RunError` if a column is missing, a score is not a number, or a query has a document twice.
     """
     found: dict[str, dict[str, float]] = {}
     for row, (qid, docno, score) in enumerate(_columns(frame, name, ("qid", "docno", "score"))):
@@ -87,7 +86,11 @@ def read_results(frame: pd.DataFrame, name: str = "results") -> TrecRun:
 
 
 def read_qrels_frame(frame: pd.DataFrame, name: str = "qrels") -> Qrels:
-    """Read a qrels frame by query. Raises :class:`RunError` as :func:`read_results` does."""
+    """Read a qrels frame by query.
+
+    Raises :class:`RunError` if a column is missing, a label is not a whole number, a document is judged
+    twice, or there are no rows.
+    """
     found: Qrels = {}
     for row, (qid, docno, label) in enumerate(_columns(frame, name, QRELS)):
         value = _number(label, f"{name}, row {row}")
@@ -98,17 +101,17 @@ def read_qrels_frame(frame: pd.DataFrame, name: str = "qrels") -> Qrels:
             raise RunError(f"{name}, row {row}: {str(docno)!r} is judged twice for the query {str(qid)!r}")
         judged[str(docno)] = int(value)
     if not found:
-        raise RunError(f"{name} judges nothing", remedy="give a frame with rows")
+        raise RunError(f"{name} has no judgements", remedy="give a frame with rows")
     return found
 
 
 def write_beir(folder: Path, documents: pd.DataFrame, topics: pd.DataFrame, qrels: pd.DataFrame) -> Path:
-    """Write frames as a BEIR folder with the split ``test``; returns it.
+    """Write frames as a BEIR folder with the split ``test``, and return the folder.
 
-    Raises :class:`RunError` for wrong frames, and :class:`UsageError` if the folder exists.
+    Raises :class:`RunError` if a frame is invalid, and :class:`UsageError` if the folder exists.
     """
     if folder.exists():
-        raise UsageError(f"{folder} exists already", remedy="name a new folder")
+        raise UsageError(f"{folder} exists already", remedy="choose a new folder")
     titled = ("docno", "title", "text") if "title" in documents.columns else ("docno", "text")
     entries = [
         {"_id": str(row[0]), "title": str(row[1]) if len(row) > 2 else "", "text": str(row[-1])}

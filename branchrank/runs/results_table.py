@@ -1,10 +1,10 @@
-"""A table of results as in a paper: systems by measures, with marks for tested differences.
+"""A table of results as in a paper, with systems, measures and marks for significant differences.
 
-1. Each system has its mean for each measure, over the same questions (queries).
-2. On each measure, all systems are compared with one baseline, or all with each other. The comparisons of one
-   measure are a family for Holm's correction and for the intervals (:mod:`branchrank.measures.verdicts`).
-3. A mean that differs significantly is marked: with a dagger if there is one baseline, or else with the
-   letters of the systems that it differs from.
+1. The table has the mean of each system for each measure, over the same questions (queries).
+2. On each measure, all systems are compared with one baseline, or all with each other. Holm's correction and
+   the intervals cover the comparisons of one measure (:mod:`branchrank.measures.verdicts`).
+3. A mean that differs significantly has a mark. The mark is a dagger if there is one baseline, and otherwise
+   the letters of the systems that the mean differs from.
 """
 
 from __future__ import annotations
@@ -40,7 +40,7 @@ if TYPE_CHECKING:
     from branchrank.runs.run_comparison import RunComparison
 
 DAGGER = "†"
-#: Columns of the running text.
+#: The width of text lines, in columns.
 WIDTH = 79
 #: System -> measure -> question -> score in 0..1.
 SystemScores = Mapping[str, Mapping[str, Mapping[str, float]]]
@@ -48,16 +48,16 @@ _GRADED = "graded_"
 
 
 class SystemResult(Record, frozen=True, kw_only=True):
-    """One row of the table: a system's mean for each measure, with its 95% interval."""
+    """One row of the table, with a system's mean for each measure and its 95% interval."""
 
     name: str
     means: dict[str, Estimate]
 
 
 class ResultsTable(Record, frozen=True, kw_only=True):
-    """Systems by measures over ``questions`` questions, and the comparisons on each measure.
+    """The means of systems over ``questions`` questions, and the comparisons on each measure.
 
-    ``title`` names the questions. ``str()`` is the table and a line for each comparison, as text.
+    ``title`` describes the questions. ``str()`` returns the table as text, with a line for each comparison.
     """
 
     title: str
@@ -68,18 +68,18 @@ class ResultsTable(Record, frozen=True, kw_only=True):
 
     @property
     def baselines(self) -> tuple[str, ...]:
-        """The baselines, each once."""
+        """The distinct baselines."""
         return tuple(dict.fromkeys(each.baseline for each in self.comparisons))
 
     @property
     def letters(self) -> dict[str, str]:
-        """Map system -> its letter, if there are several baselines; else empty."""
+        """The letter of each system, if there are several baselines, or else empty."""
         if len(self.baselines) < 2:
             return {}
         return {each.name: _letter(place) for place, each in enumerate(self.systems)}
 
     def marks(self, system: str, measure: str) -> str:
-        """Return the marks of a mean: a dagger, letters, or nothing."""
+        """Return the marks of a mean, which are a dagger, letters or "" (not significant)."""
         letters = self.letters
         found = [
             each
@@ -98,7 +98,7 @@ class ResultsTable(Record, frozen=True, kw_only=True):
 
     @property
     def test(self) -> str:
-        """Explain a mark: the test, the correction and the level, in words; empty without comparisons."""
+        """The explanation of a mark (test, correction and level), or "" if there are no comparisons."""
         if not self.comparisons:
             return ""
         first = self.comparisons[0]
@@ -109,7 +109,9 @@ class ResultsTable(Record, frozen=True, kw_only=True):
             name if len(by_test) == 1 else f"{name} for {', '.join(dict.fromkeys(of))}"
             for name, of in by_test.items()
         ]
-        corrected = "" if first.family == 1 else f", Holm-corrected over {first.family} comparisons a measure"
+        corrected = (
+            "" if first.family == 1 else f", Holm-corrected for {first.family} comparisons per measure"
+        )
         who = "the system with that letter" if self.letters else self.baselines[0]
         tested = dict.fromkeys(each.measure for each in self.comparisons)
         if len(tested) < len(self.measures):
@@ -119,7 +121,7 @@ class ResultsTable(Record, frozen=True, kw_only=True):
         )
 
     def __str__(self) -> str:
-        """The table, what the marks mean, and a line for each comparison."""
+        """Return the table, the meaning of the marks, and a line for each comparison."""
         lines = [self.title, "", *_aligned(self._cells())]
         if self.comparisons:
             mark = "letters: a mean" if self.letters else f"{DAGGER}:"
@@ -149,8 +151,7 @@ class ResultsTable(Record, frozen=True, kw_only=True):
 
 
 def comparison_lines(comparisons: Sequence[Comparison]) -> list[str]:
-    """The comparisons on one measure as a table: difference, interval, record, effect size, adjusted p,
-    verdict."""
+    """Return the comparisons on one measure as the lines of a table."""
     baselines = {each.baseline for each in comparisons}
     against = f" vs {comparisons[0].baseline}" if len(baselines) == 1 else ""
     size = "odds" if any(each.odds_ratio is not None for each in comparisons) else "d_z"
@@ -182,12 +183,12 @@ def results_table(
     alpha: float = ALPHA,
     seed: int = 0,
 ) -> ResultsTable:
-    """The table of systems that answered the same questions.
+    """Return the table of systems that answered the same questions.
 
-    ``clusters`` maps question -> cluster; by default every question is its own. Every system is compared with
-    ``baseline`` (default: the first), or, with ``all_pairs``, with every other one. ``pairs``, each
-    (baseline, candidate), override both. Raises :class:`UsageError` for an unknown baseline, and for scores
-    that can't be paired or are outside 0..1.
+    ``clusters`` maps question -> cluster; by default every question is its own cluster. Every system is
+    compared with ``baseline`` (by default the first system), or, with ``all_pairs``, with every other system.
+    If ``pairs`` (baseline, candidate) are given, only these are compared. Raises :class:`UsageError` if the
+    baseline is unknown, or if scores can't be paired or are outside 0..1.
     """
     names = list(scores)
     chosen = _pairs(names, baseline, all_pairs) if pairs is None else pairs
@@ -212,11 +213,11 @@ def results_table(
 
 
 def _pairs(names: Sequence[str], baseline: str, all_pairs: bool) -> list[tuple[str, str]]:
-    """(baseline, candidate) of each comparison."""
+    """Return (baseline, candidate) of each comparison."""
     if baseline and baseline not in names:
         raise UsageError(
             f"the baseline {baseline!r} is not among {', '.join(names)}",
-            remedy=suggestion(baseline, names) or "name one of them with --baseline",
+            remedy=suggestion(baseline, names) or "choose one of them with --baseline",
         )
     if all_pairs:
         return list(combinations(names, 2))
@@ -246,15 +247,14 @@ def _compared(
 
 
 def run_table(run: RunData, measures: Iterable[NamedMeasure] = ()) -> ResultsTable:
-    """Return the table of a run: its systems compared with its baseline on ``measures``.
+    """Return the table of a run, with the declared comparisons on each of ``measures``.
 
-    Default: the measures that were requested by name, or else those that the report shows. The comparisons on
-    the primary measure are the declared ones. Raises :class:`UsageError` for a run without answerable
-    questions.
+    The default of ``measures`` is the measures that were requested by name, or else those that the report
+    shows. Raises :class:`UsageError` if the run has no answerable questions.
     """
     chosen = tuple(measures) or (run.extra if len(run.extra) > 1 else run.shown)
     if not run.clusters:
-        raise UsageError("the run has no answerable question", remedy="run the benchmark on others")
+        raise UsageError("the run has no answerable question", remedy="run the benchmark on other questions")
     graded = all(each.mode == "graded" for each in chosen)
     labels = {each.name: each.name.removeprefix(_GRADED) if graded else each.name for each in chosen}
     made, unit = run.record, "queries" if graded else "questions"
@@ -282,9 +282,9 @@ def run_table(run: RunData, measures: Iterable[NamedMeasure] = ()) -> ResultsTab
 
 
 def comparison_table(compared: RunComparison) -> ResultsTable:
-    """Return the table of two compared runs: each predictor of the baseline run and of the candidate run.
+    """Return the table of two compared runs, with the predictors of both.
 
-    The first measure is the tested one.
+    The first measure is the tested measure.
     """
     comparisons = tuple(pair.comparison for pair in compared.pairs)
     n, tested = comparisons[0].n, comparisons[0].measure
@@ -319,17 +319,19 @@ def comparison_table(compared: RunComparison) -> ResultsTable:
 def _estimate(values: Mapping[str, float], clusters: Mapping[str, str]) -> Estimate:
     found = estimate(values, clusters)
     if found is None:
-        raise UsageError("no questions to compare on", remedy="give qrels that judge at least one query")
+        raise UsageError(
+            "there are no questions to compare on", remedy="give qrels that judge at least one query"
+        )
     return found
 
 
 def _signed(value: float | None) -> str:
-    """A difference to four digits, with its sign."""
+    """Format a difference with its sign and four digits."""
     return NOTHING if value is None else f"{value:+.4f}".replace("-", MINUS)
 
 
 def _letter(place: int) -> str:
-    """a to z, then aa, ab, ..."""
+    """Return the letter of a place, from a to z, then aa, ab, and so on."""
     first, last = divmod(place, len(ascii_lowercase))
     return (_letter(first - 1) if first else "") + ascii_lowercase[last]
 
@@ -347,7 +349,7 @@ def _test_words(test: str) -> str:
 
 
 def _aligned(rows: Sequence[Sequence[str]]) -> list[str]:
-    """Format cells as lines, padding each column to one width."""
+    """Format rows of cells as lines with aligned columns."""
     widths = [max(map(len, column)) for column in zip(*rows, strict=True)]
     return [
         "  ".join(cell.ljust(width) for cell, width in zip(row, widths, strict=True)).rstrip() for row in rows

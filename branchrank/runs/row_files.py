@@ -1,10 +1,10 @@
-"""The two formats of a run's rows: plain, ``rows.jsonl``, and compressed, ``rows.jsonl.zst``.
+"""The two formats of a run's rows, plain (``rows.jsonl``) and compressed (``rows.jsonl.zst``).
 
-1. A compressed file is a sequence of Zstandard frames (RFC 8878) with checksums. Unpacked and joined, they
-   are the plain file, byte for byte.
-2. A run in progress adds one frame per row. A finished run is one frame.
-3. A file that was cut short ends in a line without its line end, or in a frame without its end.
-4. A file may come from somebody else, so its unpacked size is limited, and so is the memory of unpacking.
+1. A compressed file is a sequence of Zstandard frames (RFC 8878) with checksums. The decompressed and joined
+   frames are equal to the plain file.
+2. A run in progress adds one frame per row. The file of a finished run has one frame.
+3. A truncated file ends with an incomplete line or frame.
+4. A file can come from another person, so its decompressed size and the memory for decompressing are limited.
 """
 
 from __future__ import annotations
@@ -15,27 +15,28 @@ from pathlib import Path
 from branchrank.artifacts import atomic_writer
 from branchrank.errors import RunError
 
-#: A file may unpack to this many bytes, or to this many times its size if that is more.
+#: The limit of the decompressed size, in bytes.
 MOST_BYTES = 64 << 20
+#: The limit of the decompressed size as a multiple of the file's size; the larger limit counts.
 MOST_TIMES = 200
 _COMPRESSED = ".zst"
-#: The distance, as a power of two, within which repeated text is found: 8 MiB, several hundred rows.
+#: The logarithm (base 2) of the compression window, which is 8 MiB or several hundred rows.
 _WINDOW = 23
 _LARGEST_WINDOW = 1 << 27
 _ROW_LEVEL = 3
 _FILE_LEVEL = 9
-#: Bytes unpacked at once. They can become 32 MiB at most, so that a limit is noticed in time.
+#: The bytes to decompress at once, at most 32 MiB of text, so that the limit is checked often enough.
 _BLOCK = 1024
 _REMEDY = "restore the file or run the benchmark again"
 
 
 def is_compressed(path: Path) -> bool:
-    """Whether the file at ``path`` has the compressed format, by its name."""
+    """Return whether the file at ``path`` is compressed, according to its name."""
     return path.suffix == _COMPRESSED
 
 
 def packed(path: Path, line: bytes) -> bytes:
-    """The bytes that add a line, which ends in a line end, to the file at ``path``."""
+    """Return the bytes that append a line (with its line end) to the file at ``path``."""
     if not is_compressed(path):
         return line
     import zstandard
@@ -44,7 +45,7 @@ def packed(path: Path, line: bytes) -> bytes:
 
 
 def write_lines(path: Path, lines: Iterable[bytes]) -> None:
-    """Write a finished file atomically. Raises :class:`~branchrank.errors.StorageError`."""
+    """Write a finished file atomically; raises :class:`~branchrank.errors.StorageError` if this fails."""
     with atomic_writer(path) as stream:
         if not is_compressed(path):
             stream.writelines(lines)
@@ -61,19 +62,19 @@ def write_lines(path: Path, lines: Iterable[bytes]) -> None:
 
 
 def read_lines(path: Path) -> list[bytes]:
-    """The lines of a finished file. Raises :class:`RunError` if it is damaged or was cut short."""
+    """Return the lines of a finished file; raises :class:`RunError` if it is damaged or truncated."""
     if not is_compressed(path):
         return path.read_bytes().splitlines()
     lines, whole = _unpacked(path)
     if whole < path.stat().st_size:
-        raise RunError(f"{path} is cut short after {len(lines)} rows", remedy=_REMEDY)
+        raise RunError(f"{path} is truncated after {len(lines)} rows", remedy=_REMEDY)
     return lines
 
 
 def whole_lines(path: Path) -> tuple[list[bytes], int]:
-    """The complete lines of a file that may have been cut short, and the bytes of the file they take.
+    """Return the complete lines of a file that may be truncated, and their size in the file in bytes.
 
-    Raises :class:`RunError` if it is damaged before its end.
+    Raises :class:`RunError` if the file is damaged before its end.
     """
     if is_compressed(path):
         return _unpacked(path)
@@ -96,7 +97,7 @@ def _unpacked(path: Path) -> tuple[list[bytes], int]:
 
 
 def _frames(path: Path) -> Iterator[tuple[bytes, int]]:
-    """Yield the content of each complete frame, and the place in the file where the frame ends."""
+    """Yield the content of each complete frame, and the position of its end in the file."""
     import zstandard
 
     content = path.read_bytes()
@@ -111,7 +112,7 @@ def _frames(path: Path) -> Iterator[tuple[bytes, int]]:
             place += len(block) - len(frame.unused_data)
             found += len(pieces[-1])
             if found > most:
-                raise RunError(f"{path} unpacks to more than {most} bytes", remedy=_REMEDY)
+                raise RunError(f"{path} is larger than {most} bytes when decompressed", remedy=_REMEDY)
         if not frame.eof:
             return
         yield b"".join(pieces), place

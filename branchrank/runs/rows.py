@@ -1,11 +1,10 @@
-"""``rows.jsonl``, what a run measured: one row per question, predictor and repeat.
+"""``rows.jsonl``, the measurements of a run, with one row per question, predictor and repeat.
 
-1. A row is appended and fsynced when its question is finished, so a killed run loses at most one.
-2. A resumed run reads the existing rows; an incomplete last row is removed with a notice.
-3. The file is locked while a run writes it, so that a second process can't resume a run that is still going
-   on.
+1. A row is appended and fsynced when its question is finished, so a killed run loses at most one row.
+2. A resumed run reads the existing rows. An incomplete last row is removed, and the run reports this.
+3. The file is locked while a run writes it, so that a second process can't resume a run in progress.
 4. Every CSV file, table and figure of a report is computed from the rows.
-5. The file's name says whether it is plain or compressed (:mod:`branchrank.runs.row_files`).
+5. The suffix of the file shows whether it is plain or compressed (:mod:`branchrank.runs.row_files`).
 """
 
 from __future__ import annotations
@@ -24,17 +23,18 @@ from branchrank.errors import RunError
 from branchrank.records import Count, Grade, LineNumber, LLMCall, Placement, Rank, Record, StageTrace
 from branchrank.runs.row_files import packed, read_lines, whole_lines, write_lines
 
-#: How often an LLM predictor may be asked each question.
+#: The maximum number of repeats of an LLM predictor.
 MAX_REPEATS = 1_000
 RowKey = tuple[str, str, int]
 Repeat = Annotated[int, msgspec.Meta(ge=0, lt=MAX_REPEATS)]
 
 
 class RowHit(Record, frozen=True, kw_only=True):
-    """A hit as stored in a row: its place, without its text.
+    """A hit as stored in a row, without its text.
 
-    ``characters`` and ``tokens`` (of one fixed tokenizer; ``None`` in older rows) are the size of its text.
-    ``gain``, ``gold`` and ``page`` are the judgement (:class:`branchrank.measures.matching.JudgedHit`).
+    ``characters`` and ``tokens`` are the size of the text. Tokens are counted with the same tokenizer for all
+    models, and are ``None`` in older rows. ``gain``, ``gold`` and ``page`` are the judgement
+    (:class:`branchrank.measures.matching.JudgedHit`).
     """
 
     id: str
@@ -54,11 +54,11 @@ class RowHit(Record, frozen=True, kw_only=True):
 
 
 class Row(Record, frozen=True, kw_only=True):
-    """One question answered by one predictor. A failed query has no hits, and its ``error`` says why.
+    """One question answered by one predictor; a failed query has an ``error`` and no hits.
 
-    ``trace`` keeps the first entries of each stage's list, ``stages`` the names of all stages in order.
-    ``gold_ranks`` are the gold's ranks in the whole lists (:mod:`branchrank.runs.attribution`), ``lost``
-    the stage that lost it.
+    ``trace`` has the first entries of each stage's list, and ``stages`` the names of all stages in order.
+    ``gold_ranks`` are the gold's ranks in the complete lists (:mod:`branchrank.runs.attribution`), and
+    ``lost`` is the stage that lost the gold.
     """
 
     question_id: str
@@ -82,7 +82,7 @@ class Row(Record, frozen=True, kw_only=True):
 
 
 def read_rows(path: Path) -> list[Row]:
-    """Read a finished file. Raises :class:`RunError` naming the line that is not a row."""
+    """Read a finished file; raises :class:`RunError` with the line number if a line is not a row."""
     return list(_decoded(path, read_lines(path) if path.exists() else ()))
 
 
@@ -114,11 +114,10 @@ def is_under_way(path: Path) -> bool:
 
 
 class RowLog:
-    """The rows of a run in progress, locked by this process until closed.
+    """The rows of a run in progress, in a file that this process locks until it is closed.
 
-    ``torn`` says whether an incomplete last row was removed. Raises :class:`RunError` when another process
-    writes the file or a line of it is not a row, and :class:`~branchrank.errors.StorageError` when writing
-    fails.
+    ``torn`` is true if an incomplete last row was removed. Raises :class:`RunError` if another process is
+    writing the file or a line is not a row, and :class:`~branchrank.errors.StorageError` if writing fails.
     """
 
     def __init__(self, path: Path) -> None:
@@ -156,7 +155,7 @@ class RowLog:
             self.rows[row.key] = row
 
     def append(self, row: Row) -> None:
-        """Add a row durably."""
+        """Append a row and fsync the file."""
         content = packed(self.path, _line(row))
         with storage_errors(self.path):
             while content:
@@ -165,7 +164,7 @@ class RowLog:
         self.rows[row.key] = row
 
     def rewrite(self, rows: Iterable[Row]) -> None:
-        """Replace the file's rows by these, and lock the new file."""
+        """Replace the rows in the file, and lock the new file."""
         write_lines(self.path, map(_line, rows))
         with storage_errors(self.path):
             written = self.path.open("ab", buffering=0)

@@ -1,9 +1,9 @@
-"""A finished run in memory: its measurements, and everything computed from them.
+"""A finished run in memory, with its measurements and everything computed from them.
 
-1. The measurements are fixed: the record (``run.json``), rows, questions, timings, facts about the gold.
-2. Scores, summary, settings, measures and verdicts are properties, computed on first use and kept.
+1. The measurements are the record (``run.json``), rows, questions, timings and facts about the gold.
+2. Scores, summary, settings, measures and verdicts are properties that are computed on first use.
 3. A run is read from its directory (:func:`load_run`), made in memory at the end of a benchmark, or cut from
-   another one (:mod:`branchrank.runs.cutting`). All code that reads a run uses this class.
+   another run (:mod:`branchrank.runs.cutting`).
 """
 
 from __future__ import annotations
@@ -39,7 +39,7 @@ from branchrank.runs.summary import SummaryRow, summarise
 from branchrank.runs.timings import Timing, read_timings
 from branchrank.settings import BenchmarkSettings
 
-#: The key for the questions of both gold levels together.
+#: The key in ``by_gold`` for the questions of both gold levels together.
 BOTH = "both"
 
 if TYPE_CHECKING:
@@ -50,11 +50,11 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, kw_only=True, eq=False, repr=False)
 class RunData:
-    """A run: ``asked`` are its questions in order, ``timed`` the times of its latency pass.
+    """A finished run.
 
-    ``conditions`` are those of a cut, empty for a whole run. ``directory`` is that of the whole run, also for
-    a cut. It is absolute, so that a process that changes its working directory can still read and write
-    there.
+    ``asked`` are the questions in order, and ``timed`` the times of the latency pass. ``conditions`` are the
+    conditions of a cut, empty for a complete run. ``directory`` is absolute, so that a process can change its
+    working directory. For a cut, ``directory`` is the directory of the complete run.
     """
 
     directory: Path
@@ -72,7 +72,7 @@ class RunData:
 
     @cached_property
     def scores(self) -> Scores:
-        """Every measure of every row."""
+        """The values of every measure for every row."""
         return Scores(self.rows, self.asked)
 
     @property
@@ -82,7 +82,7 @@ class RunData:
 
     @cached_property
     def primary(self) -> NamedMeasure:
-        """The declared primary measure, under the scoring that ``--mode`` reports."""
+        """The declared primary measure, with the scoring that ``--mode`` reports."""
         return primary_measure(self.settings)
 
     @cached_property
@@ -92,43 +92,43 @@ class RunData:
 
     @cached_property
     def extra(self) -> tuple[NamedMeasure, ...]:
-        """The measures that were requested by name, the primary one first."""
+        """The measures that were requested by name, starting with the primary measure."""
         return declared_measures(self.settings)
 
     @cached_property
     def shown(self) -> tuple[NamedMeasure, ...]:
-        """The measures of the printed tables: the standard ones, and those that were requested.
+        """The measures in printed tables, which are the standard measures and the requested measures.
 
-        A run on qrels, whose primary measure is on graded gold, shows the requested ones alone.
+        A run on qrels, with a primary measure on graded gold, shows only the requested measures.
         """
         return self.extra if self.primary.mode == "graded" else with_others(self.standard, self.extra)
 
     @cached_property
     def summary_rows(self) -> tuple[SummaryRow, ...]:
-        """One row per predictor: rates, passages, latency, LLM cost."""
+        """One row per predictor, with rates, passage sizes, latency and LLM cost."""
         return tuple(summarise(self.scores, self.timed, (*self.standard, *self.extra)))
 
     @cached_property
     def clusters(self) -> dict[str, str]:
-        """Question id -> the source of its gold, for the answerable questions."""
+        """The source of the gold by question id, for the answerable questions."""
         return clusters_of(self.scores)
 
     @cached_property
     def judgement(self) -> Judgement:
-        """The declared comparisons: every predictor against the baseline on the primary measure."""
+        """The declared comparisons on the primary measure, and the winner if there is one."""
         return judge(self.scores, self.primary, self.settings, self.record.seed)
 
     @cached_property
     def facts(self) -> Mapping[str, GoldFacts]:
-        """Question id -> facts about the place of its gold."""
+        """Facts about the place of the gold, by question id."""
         return {each.question_id: each for each in self.gold_facts}
 
     @cached_property
     def by_gold(self) -> Mapping[str, RunData]:
-        """Gold level -> the run over its questions: ``span``, ``file``, and both together as ``both``.
+        """The run restricted to the questions of each gold level (``span`` and ``file``), and ``both``.
 
-        If all gold is of one level, that is the only key; without gold the mapping is empty. A whole file is
-        easier to find than some of its lines, so a rate over both says little.
+        If all gold has one level, this level is the only key. A whole file is easier to find than some of its
+        lines, so a rate over both levels depends on how many questions have each.
         """
         levels = {gold_level(question) for question in self.asked if question.gold}
         if len(levels) < 2:
@@ -150,9 +150,9 @@ class RunData:
         return tuple(self.scores.questions[key] for key in self.scores.answerable if key not in solved)
 
     def measure(self, name: str) -> NamedMeasure:
-        """The named measure, or the primary one when ``name`` is empty.
+        """Return the measure with this name, or the primary measure if ``name`` is empty.
 
-        Raises :class:`UsageError` for an unknown one, and for one that looks deeper than the run kept hits.
+        Raises :class:`UsageError` if the measure is unknown, or needs more hits than the run stored.
         """
         found = named_measure(name) if name else self.primary
         check_kept(found, self.record.top_k)
@@ -160,42 +160,42 @@ class RunData:
 
     @cached_property
     def failed(self) -> tuple[str, ...]:
-        """The predictors for which every query, or every LLM call, failed, with the reason."""
+        """The predictors whose queries or LLM calls all failed, with the reason."""
         from branchrank.runs.warnings import total_failures
 
         return tuple(total_failures(self.rows, self.record.predictors))
 
     @cached_property
     def summary(self) -> pd.DataFrame:
-        """One row per predictor, the columns of ``summary.csv``: rates in 0..1, times in milliseconds."""
+        """A table with one row per predictor and the columns of ``summary.csv``."""
         from branchrank.runs.frames import summary_frame
 
         return summary_frame(self)
 
     @cached_property
     def comparisons(self) -> pd.DataFrame:
-        """One row per declared comparison, the columns of ``comparisons.csv``."""
+        """A table with one row per declared comparison and the columns of ``comparisons.csv``."""
         from branchrank.runs.frames import comparisons_frame
 
         return comparisons_frame(self.judgement.comparisons)
 
     @cached_property
     def questions(self) -> pd.DataFrame:
-        """One row per question, predictor and repeat, the columns of ``questions.csv``."""
+        """A table with one row per question, predictor and repeat and the columns of ``questions.csv``."""
         from branchrank.runs.frames import questions_frame
 
         return questions_frame(self)
 
     @cached_property
     def calls(self) -> pd.DataFrame:
-        """One row per logical LLM call, the columns of ``llm_calls.csv``."""
+        """A table with one row per logical LLM call and the columns of ``llm_calls.csv``."""
         from branchrank.runs.frames import calls_frame
 
         return calls_frame(self)
 
     @cached_property
     def timings(self) -> pd.DataFrame:
-        """One row per timed query and stage, the columns of ``timings.csv``."""
+        """A table with one row per timed query and stage and the columns of ``timings.csv``."""
         from branchrank.runs.frames import timings_frame
 
         return timings_frame(self)
@@ -209,7 +209,7 @@ class RunData:
         {'coffee'}
 
         Slices are gold, kind, difficulty, overlap, content, size and depth. Several conditions on one slice
-        admit any of their values. A cut is exploratory: it was not declared before the run.
+        allow any of their values. A cut is exploratory, since it was not declared before the run.
 
         Raises :class:`~branchrank.errors.UsageError` for an unknown slice or value.
         """
@@ -218,7 +218,8 @@ class RunData:
         return cut_run(self, conditions)
 
     def explain(self, question_id: str, predictors: Sequence[str] = (), *, top: int = 3) -> Explanation:
-        """The gold's rank after each stage, and the stage that lost it; printing the result shows it as text.
+        """Return the gold's rank after each stage, and the stage that lost the gold; print the result to see
+        it.
 
         Raises :class:`~branchrank.errors.UsageError` for an unknown question or predictor.
         """
@@ -227,9 +228,10 @@ class RunData:
         return explain(self, question_id, predictors, top=top)
 
     def export_trec(self, output: str | Path, ids: Literal["gold", "document"] = "gold") -> list[Path]:
-        """Write ``qrels.txt`` and a TREC run file for each predictor into ``output``; returns their paths.
+        """Write ``qrels.txt`` and a TREC run file for each predictor into ``output``, and return the paths.
 
-        ``ids`` says what a document id is: the gold that a hit was credited with, or the hit's file.
+        ``ids`` chooses the document ids, which are the gold credited to a hit (``gold``) or its file
+        (``document``).
         """
         from branchrank.runs.trec_files import export_trec
 
@@ -239,17 +241,17 @@ class RunData:
 def with_others(
     measures: tuple[NamedMeasure, ...], others: Sequence[NamedMeasure]
 ) -> tuple[NamedMeasure, ...]:
-    """Return the measures, and those of the others that are not among them, even by another name."""
+    """Return the measures and the others, without measures that occur twice under different names."""
     for other in others:
         measures = measures if any(map(other.same, measures)) else (*measures, other)
     return measures
 
 
 def load_run(directory: Path) -> RunData:
-    """Read a run. Its questions come from the copy in its directory.
+    """Read a run from its directory, which has a copy of the questions.
 
-    Raises :class:`RunError` when the run is not finished, a file is missing or damaged, or the questions are
-    not those that the run asked.
+    Raises :class:`RunError` if the run is not finished, a file is missing or damaged, or the questions have
+    changed since the run.
     """
     record = read_run(directory)
     check_files(directory)
@@ -266,10 +268,10 @@ def load_run(directory: Path) -> RunData:
         raise RunError(error.message, remedy="run the benchmark again") from error
     missing = [key for key in record.question_ids if key not in asked]
     if missing:
-        raise RunError(f"{directory / names.QUESTIONS} lacks the question {missing[0]!r}")
+        raise RunError(f"{directory / names.QUESTIONS} does not have the question {missing[0]!r} of the run")
     questions = tuple(asked[key] for key in record.question_ids)
     if questions_digest(questions) != record.questions_digest:
-        raise RunError(f"{directory / names.QUESTIONS} is not what the run asked: its digest differs")
+        raise RunError(f"{directory / names.QUESTIONS} has changed since the run: its digest is different")
     path = directory / names.GOLD
     run = RunData(
         directory=directory.absolute(),
@@ -284,25 +286,27 @@ def load_run(directory: Path) -> RunData:
 
 
 def _check(run: RunData) -> None:
-    """Raise :class:`RunError` for settings, rows or times that can't be used."""
+    """Raise :class:`RunError` if the settings or rows are invalid or inconsistent."""
     path = run.directory / names.RUN_JSON
     try:
         _ = run.settings
     except msgspec.ValidationError as error:
-        raise RunError(f"{path}: in the settings of the benchmark: {error}") from None
+        raise RunError(f"{path}: a setting of the benchmark is invalid: {error}") from None
     if not run.record.predictors or not run.asked:
-        raise RunError(f"{path} names no predictor or no question")
+        raise RunError(f"{path} does not list a predictor and a question")
     golds = {question.id: len(question.gold) for question in run.asked}
     rows = run.directory / run.record.rows_file
     known = {each.name for each in run.record.predictors}
     for row in run.rows:
         if row.predictor not in known:
-            raise RunError(f"{rows}: a row of the unknown predictor {row.predictor!r}")
+            raise RunError(f"{rows}: a row has the unknown predictor {row.predictor!r}")
         if row.question_id not in golds:
-            raise RunError(f"{rows}: a row of the unknown question {row.question_id!r}")
+            raise RunError(f"{rows}: a row has the unknown question {row.question_id!r}")
         if any(hit.gold is not None and hit.gold >= golds[row.question_id] for hit in row.hits):
-            raise RunError(f"{rows}: a hit of {row.question_id!r} covers gold that it does not have")
+            raise RunError(
+                f"{rows}: a hit refers to gold that the question {row.question_id!r} does not have"
+            )
     if not run.rows:
-        raise RunError(f"{rows} holds no row")
+        raise RunError(f"{rows} does not have a row")
     if len(known) < len(run.record.predictors) or len(set(run.record.question_ids)) < len(run.asked):
-        raise RunError(f"{path} names a predictor or a question twice")
+        raise RunError(f"{path} lists a predictor or a question twice")

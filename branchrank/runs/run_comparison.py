@@ -1,7 +1,7 @@
-"""Comparisons of two runs over the same questions: flips and a regression check.
+"""The comparison of two runs over the same questions, with flips and a regression check.
 
-Runs with different questions or gold can't be paired and are refused. Predictors that are compared together
-are one family for Holm's correction. A positive difference means that the candidate is better.
+Runs with different questions or gold can't be paired and are rejected. Holm's correction covers all
+predictors that are compared together. A positive difference means that the candidate is better.
 """
 
 from __future__ import annotations
@@ -37,7 +37,7 @@ if TYPE_CHECKING:
 
 
 class Flip(Record, frozen=True, kw_only=True):
-    """A question on which the two predictors score differently, with both scores."""
+    """A question with different scores in the two runs."""
 
     question_id: str
     baseline: float
@@ -45,9 +45,10 @@ class Flip(Record, frozen=True, kw_only=True):
 
 
 class Change(Record, frozen=True, kw_only=True):
-    """The untested difference in a measure between the two runs, over the questions of ``gold`` (empty: all).
+    """The untested difference in a measure between the two runs.
 
-    ``difference`` is candidate - baseline, with its 95% interval. ``str()`` is a line with the figures.
+    ``difference`` is candidate - baseline, with its 95% interval. ``gold`` is the gold level of the
+    questions, or empty for all questions. ``str()`` returns one line with the figures.
     """
 
     measure: str
@@ -68,11 +69,12 @@ class Change(Record, frozen=True, kw_only=True):
 
 
 class Pair(Record, frozen=True, kw_only=True):
-    """A predictor of the candidate run and one of the baseline run, with their summary rows.
+    """The comparison of a predictor of the candidate run with a predictor of the baseline run.
 
-    ``comparison`` tests the primary measure; ``others`` are the other chosen measures, and ``by_gold`` is the
-    primary one for each level of gold, if the questions have both. ``flips`` are in the order of the
-    questions. ``str()`` is the text that ``branchrank compare`` prints for the pair.
+    ``baseline`` and ``candidate`` are their summary rows. ``comparison`` tests the primary measure, and
+    ``others`` has the other chosen measures. ``by_gold`` has the primary measure for each level of gold, if
+    the questions have both. ``flips`` are in the order of the questions. ``str()`` returns the text that
+    ``branchrank compare`` prints for the pair.
     """
 
     baseline: SummaryRow
@@ -103,9 +105,9 @@ class Pair(Record, frozen=True, kw_only=True):
 
 
 class RunComparison(Record, frozen=True, kw_only=True):
-    """A candidate run compared with a baseline run; ``changes`` are the settings in which they differ.
+    """A candidate run compared with a baseline run; ``changes`` are the settings that differ.
 
-    ``str()`` is what ``branchrank compare`` prints.
+    ``str()`` returns the text that ``branchrank compare`` prints.
     """
 
     baseline: Path
@@ -124,10 +126,10 @@ class RunComparison(Record, frozen=True, kw_only=True):
 
 
 class RunGate(Record, frozen=True, kw_only=True):
-    """Whether a run may replace its baseline: by predictor, and as a whole.
+    """The outcome of a regression check, for each predictor and for the run.
 
-    If any predictor fails, the gate fails; else, if any is undecided, the gate is undecided. Only the primary
-    measure decides; ``compared`` also has the other measures.
+    If a predictor fails, the run fails; otherwise, if a predictor is undecided, the run is undecided. The
+    outcome depends only on the primary measure. ``compared`` also has the other measures.
     """
 
     outcome: Decision
@@ -144,7 +146,7 @@ class RunGate(Record, frozen=True, kw_only=True):
 
 
 def _text(lines: Iterable[str]) -> str:
-    """Join lines into text that is safe to print."""
+    """Join lines into text without control characters."""
     return "\n".join(map(safe, lines))
 
 
@@ -158,12 +160,13 @@ def compare_runs(
     measures: Iterable[str] = (),
     delta: float = DELTA,
 ) -> RunComparison:
-    """Compare each predictor of ``candidate`` with the same one of ``baseline``, or two named ones.
+    """Compare each predictor of ``candidate`` with the predictor of the same name in ``baseline``.
 
-    ``primary`` is the tested measure (default: the candidate's primary one); ``measures``, and those that the
-    candidate's run chose, get an interval. Raises :class:`RunError` when the questions are not the same,
-    :class:`UsageError` when a predictor is not in its run, and for a measure that is unknown or looks deeper
-    than one of the runs kept hits.
+    With ``predictor`` or ``baseline_predictor``, only these two are compared. ``primary`` is the tested
+    measure, by default the candidate run's primary measure. ``measures`` and the measures of the candidate
+    run are not tested, but get an interval. Raises :class:`RunError` if the questions are not the same.
+    Raises :class:`UsageError` if a predictor is not in its run, or if a measure is unknown or needs more hits
+    than the runs stored.
     """
     check_same_questions(candidate, baseline)
     chosen = candidate.measure(primary)
@@ -207,7 +210,7 @@ def compare_runs(
 
 
 def _flips(before: Mapping[str, float], after: Mapping[str, float], asked: Iterable[str]) -> tuple[Flip, ...]:
-    """Return the questions whose score differs, in the order of ``asked``."""
+    """Return the questions with different scores, in the order of ``asked``."""
     return tuple(
         Flip(question_id=key, baseline=before[key], candidate=after[key])
         for key in asked
@@ -227,7 +230,7 @@ def _by_gold(
 
 
 def _others(run: RunData, primary: NamedMeasure, names: Iterable[str]) -> list[NamedMeasure]:
-    """Return the measures other than the tested one: those of the run, and those named here."""
+    """Return the measures of the run and the measures in ``names``, without the tested measure."""
     found = named_once(*run.extra, *named_measures(name for text in names for name in measure_names(text)))
     return [each for each in found if not each.same(primary)]
 
@@ -258,7 +261,7 @@ def gate_runs(
 ) -> RunGate:
     """Check that ``candidate`` is not worse than ``baseline`` by ``delta`` or more on the primary measure.
 
-    Raises as :func:`compare_runs` does.
+    Raises the same errors as :func:`compare_runs`.
     """
     compared = compare_runs(
         candidate,
@@ -283,7 +286,7 @@ def gate_runs(
 
 
 def _answers(run: RunData, of: SummaryRow) -> list[tuple[object, ...]]:
-    """What a predictor returned for every question and repeat: its hits in order, or why it failed."""
+    """Return a predictor's status and hits for every question and repeat."""
     found = [
         (
             row.question_id,
@@ -303,20 +306,20 @@ def check_same_questions(candidate: RunData, baseline: RunData) -> None:
     if alone:
         shown = ", ".join(alone[:5])
         raise RunError(
-            f"the runs asked different questions: {len(alone)} are in one of them only ({shown}, ...)",
-            remedy="run both on the same questions, sample size and seed",
+            f"the runs have different questions: {len(alone)} are in one of the runs only ({shown}, ...)",
+            remedy="run both with the same questions, sample size and seed",
         )
     if old.questions_digest != new.questions_digest:
         questions = baseline.scores.questions
         changed = [each.id for each in candidate.asked if questions[each.id] != each]
         raise RunError(
-            f"the runs asked the same ids with other text or gold: {', '.join(changed[:5])}",
-            remedy="run both on the same question file",
+            f"these questions have a different text or gold in the two runs: {', '.join(changed[:5])}",
+            remedy="run both with the same question file",
         )
 
 
 def _pairs(candidate: RunData, baseline: RunData, wanted: str, wanted_old: str) -> list[tuple[str, str]]:
-    """Return pairs of predictor names, (in the baseline run, in the candidate run)."""
+    """Return pairs of predictor names, each with the name in the baseline run first."""
     if wanted or wanted_old:
         old, new = wanted_old or wanted, wanted or wanted_old
         for name, run, role in ((old, baseline, "baseline"), (new, candidate, "candidate")):
@@ -331,7 +334,7 @@ def _pairs(candidate: RunData, baseline: RunData, wanted: str, wanted_old: str) 
     raise UsageError(
         f"the runs have no predictor in common: {', '.join(baseline.predictors)}; "
         f"{', '.join(candidate.predictors)}",
-        remedy="name one of each",
+        remedy="choose a predictor of each run",
     )
 
 
@@ -340,7 +343,7 @@ def _summary_row(run: RunData, predictor: str) -> SummaryRow:
 
 
 def changed_settings(candidate: RunData, baseline: RunData) -> list[str]:
-    """Describe the other differences between two runs, each as the baseline's value and the candidate's."""
+    """Describe the settings that differ between two runs, each with the baseline's value first."""
     old, new = baseline.record, candidate.record
     changes = [
         f"{name}: {getattr(old, name)} -> {getattr(new, name)}"

@@ -1,8 +1,8 @@
-"""Every measure of every question and predictor, from the rows of a run.
+"""The values of measures by question and predictor, computed from the rows of a run.
 
-Repeats of an LLM predictor are averaged per question first, so that the unit stays the question. A question
-whose query failed scores 0. Questions without gold take no part in the rates; they have a risk-coverage
-curve of their own.
+Repeats of an LLM predictor are averaged per question first, so that the unit remains the question. A question
+whose query failed scores 0. The rates exclude questions without gold, which have a risk-coverage curve
+instead.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from branchrank.records import Question
 from branchrank.runs.judging import hits_of, judged_row
 from branchrank.runs.rows import Row, RowHit
 
-#: How many hits the passage sizes cover.
+#: The number of hits for which passage sizes are computed.
 PASSAGE_DEPTH = 5
 
 
@@ -34,18 +34,18 @@ STANDARD = (
     "half_hit@5",
     "full_hit@5",
 )
-#: The scorings of ``--mode strict``: the same gold at any overlap, at half and at all of its lines.
+#: The scorings of ``--mode strict`` (any overlap, half of the gold lines, all gold lines).
 _STRICT = ("strict", *SHARES)
 
 
 def standard_measures(mode: str) -> tuple[NamedMeasure, ...]:
-    """The measures that ``--mode`` selects."""
+    """Return the standard measures that ``--mode`` selects."""
     modes = {"both": (*_STRICT, "relaxed"), "strict": _STRICT}.get(mode, ("relaxed",))
     return tuple(each for each in map(named_measure, STANDARD) if each.mode in modes)
 
 
 class Scores:
-    """Scores of a run's rows. ``predictors`` are in the order of the run."""
+    """The scores of a run's rows."""
 
     def __init__(self, rows: Iterable[Row], questions: Sequence[Question]) -> None:
         self.questions = {question.id: question for question in questions}
@@ -57,19 +57,19 @@ class Scores:
 
     @property
     def predictors(self) -> list[str]:
-        """Every predictor with rows, in the order of the rows."""
+        """The predictors with rows, in the order of the rows."""
         return list(self._rows)
 
     def rows(self, predictor: str) -> list[Row]:
-        """All rows of a predictor."""
+        """Return all rows of a predictor."""
         return [row for rows in self._rows[predictor].values() for row in rows]
 
     def rows_of(self, predictor: str, question_id: str) -> list[Row]:
-        """One row per repeat; empty when the question wasn't asked."""
+        """Return the row of each repeat; empty if the predictor has no row for the question."""
         return self._rows[predictor].get(question_id, [])
 
     def per_question(self, predictor: str, measure: NamedMeasure) -> dict[str, float]:
-        """Map each answerable question to the measure's value in 0..1, averaged over the repeats."""
+        """Return the measure's value in 0..1 for each answerable question, averaged over the repeats."""
         key = (predictor, measure.name)
         if key not in self._values:
             self._values[key] = {
@@ -79,24 +79,24 @@ class Scores:
         return self._values[key]
 
     def value(self, row: Row, measure: NamedMeasure) -> float:
-        """The measure's value of one row."""
+        """Return the measure's value for one row."""
         question = self.questions[row.question_id]
         judged = judged_row(row, question, depths=measure.mode in SHARES)
         return measure.measure(judged.ranking(measure.mode))
 
     def average(self, predictor: str, measure: NamedMeasure) -> float:
-        """The mean over the answerable questions."""
+        """Return the mean over the answerable questions."""
         return mean(list(self.per_question(predictor, measure).values()))
 
     def passage_sizes(self, predictor: str) -> list[PassageSize]:
-        """Sizes of the first five hits of every row of an answerable question."""
+        """Return the sizes of the first five hits for every row of an answerable question."""
         return [
             passage_size(hits_of(row)[:PASSAGE_DEPTH], self.questions[row.question_id])
             for row in self._answerable_rows(predictor)
         ]
 
     def shown_hits(self, predictor: str) -> list[RowHit]:
-        """The hits that :meth:`passage_sizes` measures."""
+        """Return the hits that :meth:`passage_sizes` measures."""
         return [hit for row in self._answerable_rows(predictor) for hit in row.hits[:PASSAGE_DEPTH]]
 
     def _answerable_rows(self, predictor: str) -> list[Row]:
@@ -104,15 +104,15 @@ class Scores:
 
 
 def mean(values: Sequence[float]) -> float:
-    """The arithmetic mean; 0 for no values.
+    """Return the arithmetic mean, or 0 if there are no values.
 
-    ``fsum`` rounds once, so every version of Python gives the same digits; ``sum`` compensates since 3.12.
+    ``fsum`` gives the same digits in every version of Python. ``sum`` does not, since it changed in 3.12.
     """
     return fsum(values) / len(values) if values else 0.0
 
 
 def outcome_of(row: Row, values: Mapping[str, float]) -> str:
-    """Return the outcome of a question in a word: failed, hit, in top 5, same page, or miss."""
+    """Return the outcome of a question (failed, hit, in top 5, same page or miss)."""
     if row.status == "failed":
         return "failed"
     if values.get("strict_hit@1"):

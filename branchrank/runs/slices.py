@@ -1,7 +1,7 @@
-"""Slices: groups of questions by their own properties and by the place of their gold.
+"""Slices, which are groups of questions by their properties and by the place of their gold.
 
-1. When a run ends, the documents that hold gold are read once. This gives their length, the depth of the
-   gold's section, and whether most of the gold's lines are prose, code or a table.
+1. At the end of a run, the documents with gold are read once to find their length, the depth of the gold's
+   section, and whether most of the gold's lines are prose, code or a table.
 2. These facts are stored in ``gold.jsonl`` beside the rows, so that a report does not need the corpus.
 """
 
@@ -23,8 +23,8 @@ from branchrank.safe_open import read_beneath
 class GoldFacts(Record, frozen=True, kw_only=True):
     """Facts about the place of a question's first gold item; an unknown fact is ``None`` or empty.
 
-    ``content`` is ``prose``, ``code`` or ``table``, whichever has the most of the gold's lines. ``depth``
-    counts headings from the document (0) down to the gold's section.
+    ``content`` is ``prose``, ``code`` or ``table``, depending on most of the gold's lines. ``depth`` is the
+    level of the gold's section, from 0 for the document itself.
     """
 
     question_id: str
@@ -34,7 +34,7 @@ class GoldFacts(Record, frozen=True, kw_only=True):
 
 
 def gold_facts(questions: Sequence[Question], root: Path) -> list[GoldFacts]:
-    """The facts of every question with gold, read from the corpus at ``root``."""
+    """Return the facts about every question with gold, from the corpus at ``root``."""
 
     @cache
     def document(source: str) -> Document | None:
@@ -105,7 +105,7 @@ def _depth(facts: GoldFacts) -> str:
     return f"depth {facts.depth}" if facts.depth < 4 else "depth 4 and more"
 
 
-#: A slice's name on the command line -> its name in tables.
+#: The name of each slice in tables, by its name on the command line.
 LABELS = {
     "gold": "gold level",
     "kind": "kind",
@@ -118,7 +118,7 @@ LABELS = {
 
 
 def slice_values(question: Question, facts: GoldFacts | None) -> dict[str, str]:
-    """Return a question's value in each slice of ``LABELS``; empty where it has no value."""
+    """Return a question's value in each slice of ``LABELS``, or "" if it has no value."""
     found = facts or GoldFacts(question_id=question.id)
     return {
         "gold": gold_level(question) if question.gold else "",
@@ -132,10 +132,9 @@ def slice_values(question: Question, facts: GoldFacts | None) -> dict[str, str]:
 
 
 def slices(questions: Sequence[Question], facts: Mapping[str, GoldFacts]) -> dict[str, dict[str, list[str]]]:
-    """Map label of a slice -> value -> ids of the answerable questions with this value.
+    """Return the ids of the answerable questions by slice label and value.
 
-    Slices in which all questions have one value, or no value is known, are omitted, and so are questions of
-    unknown value.
+    Slices with only one value are omitted, and questions without a value too.
     """
     found: dict[str, dict[str, list[str]]] = {label: {} for label in LABELS.values()}
     for question in questions:

@@ -1,4 +1,4 @@
-"""One row of figures per predictor, computed from rows and timings alone."""
+"""The summary of a run, one row of figures per predictor, computed from rows and timings."""
 
 from __future__ import annotations
 
@@ -17,12 +17,11 @@ from branchrank.runs.timings import COMPUTE, CPU, LLM_WAIT, TOTAL, WARM, Timing
 
 
 class SummaryRow(Record, frozen=True, kw_only=True):
-    """One predictor's line of ``summary.csv``. Rates are 0..1; ``None`` where nothing was measured.
+    """One predictor's row of ``summary.csv``, with rates in 0..1 and ``None`` for figures not measured.
 
-    ``estimates`` has every standard measure, then the measures that were requested by name, each with its
-    interval. ``questions`` counts all questions, ``answerable_questions`` those that the rates average over,
-    and ``span_questions`` those of them whose gold has lines, over which span precision and gold coverage are
-    averaged.
+    ``estimates`` has every standard measure and then the measures that were requested by name, each with its
+    interval. ``questions`` counts all questions. The rates are means over the ``answerable_questions``. Span
+    precision and gold coverage are means over the ``span_questions``, whose gold has lines.
     """
 
     predictor: str
@@ -65,7 +64,7 @@ class SummaryRow(Record, frozen=True, kw_only=True):
 def summarise(
     scores: Scores, timings: Sequence[Timing], measures: Iterable[NamedMeasure]
 ) -> list[SummaryRow]:
-    """One row per predictor, in the order of the run."""
+    """Return one row per predictor, in the order of the run."""
     chosen = {measure.name: measure for measure in measures}
     clusters = clusters_of(scores)
     return [_summary(scores, predictor, timings, chosen, clusters) for predictor in scores.predictors]
@@ -126,13 +125,13 @@ def _summary(
 
 
 def _tokens_per_hit(hits: Sequence[RowHit]) -> float | None:
-    """The mean number of tokens; ``None`` if older rows lack it."""
+    """Return the mean number of tokens, or ``None`` if a row (of an older run) does not have it."""
     tokens = [hit.tokens for hit in hits if hit.tokens is not None]
     return mean(tokens) if tokens and len(tokens) == len(hits) else None
 
 
 class Warm:
-    """The timings of one predictor by stage; warm queries unless another phase is named."""
+    """The timings of one predictor's warm queries by stage, and the time of its first query."""
 
     def __init__(self, timings: Iterable[Timing], predictor: str) -> None:
         self.by_stage: dict[str, dict[str, float]] = {}
@@ -146,17 +145,17 @@ class Warm:
                 self._first = timing.ms
 
     def percentile(self, stage: str, share: float) -> float | None:
-        """A percentile of a stage's milliseconds, ``None`` without timings."""
+        """Return a percentile of a stage's milliseconds, or ``None`` if there are no timings."""
         found = self.found(stage, share)
         return None if found is None else found.value_ms
 
     def found(self, stage: str, share: float) -> Percentile | None:
-        """A percentile of a stage with its interval, ``None`` without timings."""
+        """Return a percentile of a stage with its interval, or ``None`` if there are no timings."""
         values = self.by_stage.get(stage)
         return percentile(list(values.values()), share) if values else None
 
     def mean(self, stage: str, less: str = "") -> float | None:
-        """The mean of a stage's milliseconds, minus those of another stage if one is named."""
+        """Return the mean of a stage's milliseconds, minus those of the stage ``less`` if given."""
         values = self.by_stage.get(stage)
         if not values:
             return None
@@ -164,5 +163,5 @@ class Warm:
         return mean([value - off.get(question, 0.0) for question, value in values.items()])
 
     def first(self) -> float | None:
-        """The first query's milliseconds."""
+        """Return the milliseconds of the first query."""
         return self._first

@@ -1,4 +1,4 @@
-"""The CSV files of a run (summary, comparisons, questions, LLM calls) and the hard set."""
+"""Writing the CSV files of a run (summary, comparisons, questions, LLM calls) and the hard set."""
 
 from __future__ import annotations
 
@@ -36,10 +36,11 @@ def write_tables(run: RunData) -> None:
 
 
 def summary_csv(run: RunData) -> str:
-    """``summary.csv``: the fixed columns first, in their order, with the bounds of the standard measures'
-    intervals; then the measures asked for by name, and their bounds.
+    """Return ``summary.csv``, with one row per predictor.
 
-    If gold is of both levels, every measure also has a column for each level, such as ``strict_hit@1_span``.
+    The fixed columns come first, with the interval bounds of the standard measures. The measures that were
+    requested by name follow, with their bounds. If the gold has both levels, every measure also has a column
+    for each level, such as ``strict_hit@1_span``.
     """
     fixed = (
         "lines_per_hit",
@@ -85,7 +86,7 @@ def _level_names(parts: Mapping[str, RunData], named: Sequence[str]) -> list[str
 
 
 def _level_cells(parts: Mapping[str, RunData], place: int, named: Sequence[str]) -> list[float | None]:
-    """Return the figures of the predictor with this index over the questions of each gold level."""
+    """Return the figures of the predictor with index ``place`` for the questions of each gold level."""
     rows = [part.summary_rows[place] for part in parts.values()]
     return [
         figure
@@ -99,13 +100,13 @@ def _bounds(found: Estimate | None) -> tuple[float | None, float | None]:
 
 
 def comparisons_csv(comparisons: Sequence[Comparison]) -> str:
-    """``comparisons.csv``: one line per comparison, the fields of a :class:`Comparison`."""
+    """Return ``comparisons.csv``, with one row per comparison and the fields of :class:`Comparison`."""
     header = Comparison.__struct_fields__
     return table_csv(header, ([getattr(each, name) for name in header] for each in comparisons))
 
 
 def questions_csv(run: RunData) -> str:
-    """``questions.csv``: one line per question, predictor and repeat; measures asked for by name last."""
+    """Return ``questions.csv``, with one row per question, predictor and repeat."""
     scores = run.scores
     standard = [named_measure(name) for name in STANDARD]
     named = [measure for measure in run.extra if measure.name not in STANDARD]
@@ -174,6 +175,6 @@ def _first_rank(right: Sequence[bool]) -> int | None:
 
 
 def calls_csv(run: RunData) -> str:
-    """``llm_calls.csv``: the ledger, one line per logical call."""
+    """Return ``llm_calls.csv``, with one row per logical call."""
     header = [name for name in LLMCall.__struct_fields__ if name != "replayed"]
     return table_csv(header, ([getattr(call, name) for name in header] for call in run.ledger))

@@ -1,4 +1,4 @@
-"""``timings.csv``: the milliseconds of every timed query, by stage."""
+"""``timings.csv``, which has the milliseconds of every timed query by stage."""
 
 from __future__ import annotations
 
@@ -16,12 +16,12 @@ CPU = "cpu"
 LLM_WAIT = "llm wait"
 COMPUTE = "compute"
 
-#: The phases: a predictor's first query of the pass, and all its other queries.
+#: A predictor's first query in the latency pass, and its other queries.
 FIRST, WARM = "first", "warm"
 
 
 class Timing(Record, frozen=True, kw_only=True):
-    """One stage of one timed query. ``phase`` is ``first`` or ``warm``."""
+    """The time of one stage of one query; ``phase`` is ``first`` or ``warm``."""
 
     predictor: str
     question_id: str
@@ -31,12 +31,12 @@ class Timing(Record, frozen=True, kw_only=True):
 
 
 def write_timings(path: Path, timings: Sequence[Timing]) -> None:
-    """Write ``timings.csv``: one row per query and stage."""
+    """Write ``timings.csv`` with one row per query and stage."""
     write_text(path, timings_csv(timings))
 
 
 def timings_csv(timings: Sequence[Timing]) -> str:
-    """The text of ``timings.csv``."""
+    """Return the text of ``timings.csv``."""
     lines = (
         (timing.predictor, timing.question_id, timing.phase, timing.stage, f"{timing.ms:.4f}")
         for timing in timings
@@ -45,7 +45,7 @@ def timings_csv(timings: Sequence[Timing]) -> str:
 
 
 def read_timings(path: Path) -> list[Timing]:
-    """Read ``timings.csv``; the result is empty for a run without a latency pass."""
+    """Read ``timings.csv``; return an empty list for a run without a latency pass."""
     if not path.exists():
         return []
     try:

@@ -1,10 +1,10 @@
-"""Statistics on TREC runs of any origin: the same tests, corrections and intervals as for BranchRank's runs.
+"""The comparison of TREC runs of any program, with the same statistics as for BranchRank's runs.
 
-1. A run is scored as trec_eval does: by score, ties by document id, both descending; the rank column is not
-   read (:func:`~branchrank.measures.trec.run_ranking`). Every judged query counts.
+1. A run is scored as in trec_eval. Documents are sorted by score and then by id, both descending, and the
+   rank column is ignored (:func:`~branchrank.measures.trec.run_ranking`). Every judged query counts.
 2. The unit of every test is the query.
-3. A judged query that a run lacks is an error, because a file that was cut off looks like that. On request it
-   scores 0 instead, as in ``trec_eval -c``.
+3. It is an error if a run lacks a judged query, because the file may have been cut off. With
+   ``missing_is_zero``, the query scores 0 instead, as in ``trec_eval -c``.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ from branchrank.questions.qrels import Qrels
 from branchrank.runs.results_table import ResultsTable, results_table
 from branchrank.runs.trec_files import TrecRun, run_scores
 
-#: The seed of the tests' random draws, the same as a benchmark's.
+#: The default seed of the tests, the same as for a benchmark.
 SEED = 42
 
 
@@ -37,21 +37,23 @@ def compare_rankings(
     alpha: float = ALPHA,
     seed: int = SEED,
 ) -> ResultsTable:
-    """Score runs with qrels and compare them, each with the baseline or all with each other.
+    """Score runs with qrels, and compare each run with the baseline or all runs with each other.
 
-    Raises :class:`RunError` for a run that lacks a judged query, and :class:`UsageError` for fewer than two
-    runs, an unknown measure or baseline, and a measure whose values can leave 0..1.
+    Raises :class:`RunError` if a run lacks a judged query. Raises :class:`UsageError` if there are fewer than
+    two runs, a measure or the baseline is unknown, or the values of a measure can be outside 0..1.
     """
     parsed = [parse_measure(name) for name in measures]
     if len(runs) < 2:
-        raise UsageError("there is nothing to compare: one run", remedy="branchrank score-trec RUN QRELS")
+        raise UsageError(
+            "there is only one run, so nothing to compare", remedy="branchrank score-trec RUN QRELS"
+        )
     for name, run in runs.items():
         missing = [query for query in qrels if query not in run]
         if missing and not missing_is_zero:
             raise RunError(
                 f"{name} has no line for {len(missing)} of {len(qrels)} judged queries "
                 f"(the first: {missing[0]!r})",
-                remedy="--missing-is-zero, if the system found nothing for them; else complete the run",
+                remedy="--missing-is-zero, if the system found nothing for them; otherwise complete the run",
             )
     return results_table(
         {name: run_scores(run, qrels, parsed) for name, run in runs.items()},
@@ -67,14 +69,15 @@ def compare_rankings(
 
 
 def run_names(paths: Sequence[Path]) -> dict[Path, str]:
-    """Name run files for a table: their names without suffixes, or their paths where two names are equal.
+    """Return the names of run files for a table.
 
-    Raises :class:`UsageError` for a path that is given twice.
+    The name is the file name without suffix, or the path if two file names are equal. Raises
+    :class:`UsageError` if a path is given twice.
     """
     stems = [path.stem for path in paths]
     twice = [path for path in paths if paths.count(path) > 1]
     if twice:
-        raise UsageError(f"{twice[0]} is given twice", remedy="name each run once")
+        raise UsageError(f"{twice[0]} is given twice", remedy="give each run once")
     return {
         path: stem if stems.count(stem) == 1 else str(path) for path, stem in zip(paths, stems, strict=True)
     }

@@ -1,14 +1,15 @@
-"""TREC runs and qrels: exporting a run of BranchRank, and scoring run files of other programs.
+"""Exporting a run as TREC runs and qrels, and scoring run files of other programs.
 
-1. Exported by gold, a document id is the gold that a hit was credited with (:mod:`branchrank.measures.trec`),
-   and the qrels grade strict gold 2 and its pages 1. Exported by document, the id is the hit's source, only
-   the first hit of a document counts, and the qrels grade gold documents 1, or with their relevance. Scores
-   are n, n-1, ..., 1.
-2. A query that failed has no lines in the run; as every question with gold is in the qrels, it counts as 0.
-   Questions without gold are in neither the qrels nor any mean.
-3. An id is written unchanged, so that it matches qrels of other programs. Only in an id with characters that
-   end a column (white space, control characters) are these, and any ``%``, percent-encoded.
-4. A run read from a file is ordered by score, never by its rank column, ties as in trec_eval.
+1. In an export by gold, a document id names the gold that was credited to the hit
+   (:mod:`branchrank.measures.trec`). The qrels have grade 2 for strict gold and grade 1 for its pages.
+2. In an export by document, a document id is the hit's source, and only the first hit of a document counts.
+   The qrels have grade 1, or the ``relevance`` in the question file, for gold documents.
+3. The scores in an exported run are n, n-1, ..., 1.
+4. A failed query has no lines in the run. It scores 0, since the qrels include every question with gold.
+   Questions without gold are not in the qrels and not in the means.
+5. An id is written unchanged, so that it matches qrels of other programs. If an id contains white space or
+   control characters, these characters and ``%`` are percent-encoded.
+6. A run read from a file is sorted by score, with ties as in trec_eval. The rank column is ignored.
 """
 
 from __future__ import annotations
@@ -43,9 +44,9 @@ _COLUMN_END = re.compile(r"[\s\x00-\x1f\x7f-\x9f]")
 
 
 def export_trec(run: RunData, output: Path, ids: DocumentIds = "gold") -> list[Path]:
-    """Write ``qrels.txt`` and a file per predictor (and repeat) into ``output``; returns what was written.
+    """Write ``qrels.txt`` and a file per predictor (and repeat) into ``output``, and return the paths.
 
-    Raises :class:`~branchrank.errors.StorageError`.
+    Raises :class:`~branchrank.errors.StorageError` if a file can't be written.
     """
     asked = run.scores.questions
     runs: defaultdict[tuple[str, int], list[Row]] = defaultdict(list)
@@ -78,19 +79,19 @@ def _qrels(question: Question, ids: DocumentIds) -> dict[str, int]:
 
 
 def run_lists(run: RunData, predictor: str, ids: DocumentIds) -> TrecRun:
-    """Return a predictor's results (first repeat) by the ids of the questions that have gold."""
+    """Return a predictor's results (first repeat) by question id, for the questions with gold."""
     asked = run.scores.questions
     rows = (row for row in run.scores.rows(predictor) if not row.repeat and asked[row.question_id].gold)
     return {row.question_id: _ranked(row, asked[row.question_id], ids) for row in rows}
 
 
 def run_qrels(run: RunData, ids: DocumentIds) -> Qrels:
-    """Return the judgements of a run, by the ids of the questions that have gold."""
+    """Return the judgements of a run by question id, for the questions with gold."""
     return {question.id: _qrels(question, ids) for question in run.asked if question.gold}
 
 
 def _ranked(row: Row, question: Question, ids: DocumentIds) -> list[Scored]:
-    """Documents, best first, with the scores n, n-1, ..., 1."""
+    """Return the document ids of a row, best first, with the scores n, n-1, ..., 1."""
     if ids == "gold":
         return question_run(hits_of(row), judged_row(row, question), question)
     sources = list(dict.fromkeys(_document(resolve_source(hit.source, question)) for hit in row.hits))
@@ -103,12 +104,12 @@ def _run_lines(row: Row, question: Question, tag: str, ids: DocumentIds) -> Iter
 
 
 def _document(source: str) -> str:
-    """Return a source as a document id; for a BEIR entry this is the entry's own id."""
+    """Return the document id of a source, which for a BEIR entry is the entry's id."""
     return _token(entry_id(source) or source)
 
 
 def _token(text: str) -> str:
-    """Return the text unchanged, or percent-encoded if it holds characters that would end a column."""
+    """Return the text, percent-encoded if it contains characters that would end a column."""
     if not _COLUMN_END.search(text):
         return text or "-"
     return re.sub(rf"{_COLUMN_END.pattern}|%", lambda found: quote(found[0]), text)
@@ -117,7 +118,7 @@ def _token(text: str) -> str:
 def read_trec(path: Path) -> TrecRun:
     """Read a TREC run by query.
 
-    Raises :class:`RunError` naming a line that is wrong or repeats a document.
+    Raises :class:`RunError` with the line number if a line is invalid or repeats a document.
     """
     found: defaultdict[str, dict[str, float]] = defaultdict(dict)
     for number, columns in columns_of(path, 6, "`query Q0 document rank score tag`"):
@@ -132,8 +133,8 @@ def read_trec(path: Path) -> TrecRun:
 class TrecScores(Record, frozen=True, kw_only=True):
     """A TREC run file scored with qrels.
 
-    ``by_query`` maps measure -> query -> value; ``unmatched`` are the judged queries for which the file has
-    no judged document; perhaps run and qrels spell ids differently.
+    ``by_query`` maps measure -> query -> value. ``unmatched`` are the judged queries for which the file has
+    no judged document, possibly because run and qrels spell ids differently.
     """
 
     path: Path
@@ -142,14 +143,14 @@ class TrecScores(Record, frozen=True, kw_only=True):
 
     @property
     def means(self) -> dict[str, float]:
-        """Measure -> the mean over all judged queries."""
+        """The mean over all judged queries, by measure."""
         return {measure: mean(values) for measure, values in self.by_query.items()}
 
 
 def score_trec(paths: Iterable[Path], qrels: Path, measures: Iterable[str]) -> list[TrecScores]:
-    """Score TREC run files. Every query of the qrels counts; a query that a file lacks scores 0.
+    """Score TREC run files on every query of the qrels; a query that a file lacks scores 0.
 
-    Raises :class:`RunError` for a file that can't be read, :class:`~branchrank.errors.UsageError` for an
+    Raises :class:`RunError` if a file can't be read, and :class:`~branchrank.errors.UsageError` for an
     unknown measure.
     """
     parsed = [parse_measure(name) for name in measures]

@@ -18,7 +18,7 @@ DEEPEST = 5
 
 
 def warnings_of(rows: Sequence[Row], run: RunRecord, questions: Sequence[Question]) -> tuple[str, ...]:
-    """Every warning of a run that asked these questions."""
+    """Return all warnings about the figures of a run with these questions."""
     return (
         *examples(questions),
         *labelled_by_llm(questions),
@@ -32,7 +32,7 @@ def warnings_of(rows: Sequence[Row], run: RunRecord, questions: Sequence[Questio
 def total_failures(rows: Sequence[Row], predictors: Sequence[PredictorRecord]) -> list[str]:
     """Find predictors that failed every query, or every LLM call, with the most common reason.
 
-    Their figures are meaningless.
+    The figures of these predictors are meaningless.
     """
     found = []
     for predictor in predictors:
@@ -54,7 +54,7 @@ def _commonest(reasons: Iterable[str]) -> str:
 
 
 def examples(questions: Sequence[Question]) -> list[str]:
-    """Find questions that are examples of ``branchrank init``; they are not evidence about a system."""
+    """Find example questions of ``branchrank init``, which are not evidence about a system."""
     count = sum(EXAMPLE in question.extra for question in questions)
     if not count:
         return []
@@ -65,7 +65,7 @@ def examples(questions: Sequence[Question]) -> list[str]:
 
 
 def labelled_by_llm(questions: Sequence[Question]) -> list[str]:
-    """Find gold that an LLM labelled and that was not checked by a person."""
+    """Find gold that an LLM labelled and no person checked."""
     count, models = llm_gold(questions)
     if not count:
         return []
@@ -77,7 +77,7 @@ def labelled_by_llm(questions: Sequence[Question]) -> list[str]:
 
 
 def shallow(top_k: int) -> list[str]:
-    """Find a run that kept fewer hits than its measures look at."""
+    """Find out whether a run keeps fewer hits than the standard measures need."""
     if top_k >= DEEPEST:
         return []
     return [
@@ -89,7 +89,7 @@ def shallow(top_k: int) -> list[str]:
 def lost_branches(
     rows: Sequence[Row], predictors: Sequence[PredictorRecord], indexes: Sequence[IndexFacts]
 ) -> list[str]:
-    """Find predictors whose distance threshold emptied the vector branch for over half of their questions."""
+    """Find predictors whose distance threshold left over half of the questions without vector results."""
     found = []
     measured = {index.name: index.distance.threshold for index in indexes}
     for predictor in predictors:
@@ -119,7 +119,7 @@ def lost_branches(
 
 
 def lost_llms(rows: Sequence[Row], predictors: Sequence[PredictorRecord]) -> list[str]:
-    """Find predictors that fell back from the LLM in over half of their rows, with the most common reason."""
+    """Find predictors with LLM fallbacks in over half of their rows, with the most common reason."""
     found = []
     for predictor in predictors:
         answered = [row for row in rows if row.predictor == predictor.name and row.status == "ok"]

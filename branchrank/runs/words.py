@@ -1,4 +1,4 @@
-"""Figures and verdicts in words."""
+"""Formatting of figures and verdicts for people."""
 
 from __future__ import annotations
 
@@ -21,9 +21,7 @@ def percent(value: float | None) -> str:
 
 
 def is_share(measure: str) -> bool:
-    """Return whether a measure is a share of the questions, written in percent.
-
-    Others are decimals, as in papers.
+    """Return whether a measure is a share of the questions, which is printed in percent (others as decimals).
 
     >>> is_share("strict_hit@1"), is_share("relaxed_MRR@5"), is_share("nDCG@10")
     (True, False, False)
@@ -37,7 +35,7 @@ def score(value: float | None, measure: str) -> str:
 
 
 def interval(found: Estimate | None, measure: str) -> str:
-    """A mean of a measure with its interval."""
+    """Format a mean of a measure with its interval."""
     if found is None:
         return NOTHING
     if found.low is None or found.high is None:
@@ -49,25 +47,25 @@ def interval(found: Estimate | None, measure: str) -> str:
 
 def gap(value: float, measure: str) -> str:
     """Format a difference with its sign: hit rates in percentage points, other measures as decimals."""
-    # Adding 0 to a rounded -0.0 makes it 0.0.
+    # Adding 0 turns -0.0 into 0.0.
     shown = f"{round(100 * value, 1) + 0:+.1f}" if is_share(measure) else f"{round(value, 3) + 0:+.3f}"
     return shown.replace("-", MINUS)
 
 
 def gap_between(low: float | None, high: float | None, measure: str) -> str:
-    """The interval of a difference."""
+    """Format the interval of a difference."""
     if low is None or high is None:
         return FEW_PAGES
     return f"{gap(low, measure)} to {gap(high, measure)}"
 
 
 def size(value: float, measure: str) -> str:
-    """The size of a difference with its unit: ``13.9 points``, ``0.042``."""
+    """Format the size of a difference with its unit, such as ``13.9 points`` or ``0.042``."""
     return f"{100 * value:.1f} points" if is_share(measure) else f"{value:.3f}"
 
 
 def margin(delta: float, measure: str) -> str:
-    """Format a delta with its unit, without trailing zeros: ``2 points``, ``0.02``."""
+    """Format a delta with its unit and without trailing zeros, such as ``2 points`` or ``0.02``."""
     return f"{100 * delta:g} points" if is_share(measure) else f"{delta:g}"
 
 
@@ -79,36 +77,36 @@ def milliseconds(value: float | None) -> str:
 
 
 def number(value: float | None, digits: int = 1) -> str:
-    """A figure with fixed digits."""
+    """Format a number with a fixed number of decimal places."""
     return NOTHING if value is None else f"{value:.{digits}f}"
 
 
 def p_value(p: float) -> str:
-    """A p-value to two significant digits."""
+    """Format a p-value with two significant digits."""
     return "below 0.0001" if p < 0.0001 else f"{p:.2g}"
 
 
 def plural(count: int, noun: str) -> str:
-    """A count with its noun."""
+    """Format a count with its noun."""
     if count == 1:
         return f"{count} {noun}"
     return f"{count} {noun[:-1]}ies" if noun.endswith("y") else f"{count} {noun}s"
 
 
 def record(comparison: Comparison | StratifiedComparison) -> str:
-    """Wins/ties/losses."""
+    """Format the record of a comparison as wins/ties/losses."""
     return f"{comparison.wins}/{comparison.ties}/{comparison.losses}"
 
 
 def verdict_words(comparison: Comparison | StratifiedComparison) -> str:
-    """The verdict, with the size of delta if it mentions one."""
+    """Return the verdict; an equivalence has the size of delta."""
     if comparison.verdict == "equivalent within delta":
         return f"equivalent within {margin(comparison.delta, comparison.measure)}"
     return str(comparison.verdict)
 
 
 def opening(comparison: Comparison) -> str:
-    """The names of the candidate and the baseline, and the verdict."""
+    """Return the first sentence of a comparison, with the names of both systems and the verdict."""
     return f"{comparison.candidate} vs {comparison.baseline}: {verdict_words(comparison)}."
 
 
@@ -130,20 +128,20 @@ def sentence(comparison: Comparison) -> str:
 
 
 def confidence(comparison: Comparison | StratifiedComparison) -> str:
-    """The name of a comparison's interval: its confidence, and the family that it covers."""
+    """Return the name of a comparison's interval, with the number of comparisons that it is adjusted for."""
     name = f"{100 * (1 - comparison.alpha):g}% interval"
     return name if comparison.family == 1 else f"{name} over {comparison.family} comparisons"
 
 
 def effect_size(comparison: Comparison) -> str:
-    """Format the effect size alone: the odds ratio for hits, d_z for other measures."""
+    """Format the effect size without a name (the odds ratio for hits, d_z for other measures)."""
     if comparison.d_z is not None:
         return f"{comparison.d_z:.2f}".replace("-", MINUS)
     return NOTHING if comparison.odds_ratio is None else _ratio(comparison.odds_ratio)
 
 
 def effect(comparison: Comparison) -> str:
-    """Format the effect size with its name: the odds ratio with its interval for hits, d_z for others."""
+    """Format the effect size with its name (the odds ratio with its interval for hits, d_z for others)."""
     if comparison.d_z is not None:
         return f"d_z {comparison.d_z:.2f}"
     if comparison.odds_ratio is None:
@@ -159,7 +157,7 @@ def _ratio(value: float) -> str:
 
 
 def interval_words(comparison: Comparison | StratifiedComparison) -> str:
-    """The interval of a difference with its name."""
+    """Format the interval of a difference with the name of the interval."""
     if comparison.ci_low is None:
         return f"no interval: {FEW_PAGES}"
     return (

@@ -192,7 +192,9 @@ def test_a_run_whose_questions_were_changed_is_refused(made: Path, tmp_path: Pat
     if change == "question":
         lines[0]["question"] = "something else"
     write_lines(copy / names.QUESTIONS, lines if change == "question" else lines[1:])
-    with pytest.raises(RunError, match="digest differs" if change == "question" else "lacks the question"):
+    with pytest.raises(
+        RunError, match="digest is different" if change == "question" else "does not have the question"
+    ):
         load_run(copy)
     assert invoke("show", copy).exit_code == 3
 

@@ -56,9 +56,9 @@ def test_as_many_hits_are_kept_as_the_deepest_measure_needs(
 @pytest.mark.parametrize(
     ("words", "said"),
     [
-        (("--top-k", 10, "--measure", "nDCG@20"), "nDCG@20' looks at 20 hits, and --top-k 10 keeps fewer"),
-        (("--top-k", 3, "--primary", "strict_hit@5"), "strict_hit@5' looks at 5 hits"),
-        (("--measure", "nDCG@5000"), "looks at 5000 hits, and --top-k 1000"),
+        (("--top-k", 10, "--measure", "nDCG@20"), "nDCG@20' needs 20 hits, but --top-k 10 keeps fewer"),
+        (("--top-k", 3, "--primary", "strict_hit@5"), "strict_hit@5' needs 5 hits"),
+        (("--measure", "nDCG@5000"), "needs 5000 hits, but --top-k 1000"),
         (("--measure", "R@100"), "'R@100' looks at 100 hits, and system 'dense' finds at most 40"),
         (("--measure", "nDGC@10"), "did you mean `nDCG@10`?"),
     ],
@@ -110,4 +110,4 @@ def test_compare_and_gate_test_the_primary_one_and_show_the_others(made: Path) -
         assert "relaxed_hit@1" in tested
     deep = invoke("compare", made, made, "--measure", "R@21")
     assert deep.exit_code == UsageError.exit_code
-    assert "'R@21' looks at 21 hits, and 20 were kept for each question" in deep.output
+    assert "'R@21' needs 21 hits, but the run has only 20 for each question" in deep.output

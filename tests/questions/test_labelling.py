@@ -130,7 +130,7 @@ def test_a_yes_may_name_the_lines_that_answer(label, tmp_path: Path) -> None:
     place = shown(label("q\n").stdout)[0]
     start = place[1]
     done = label(f"y {start + 500}\nn {start}\nwhat\ny {start}\nq\n")
-    assert "are not all in the passage" in done.stderr
+    assert "are not completely inside the passage" in done.stderr
     assert "line numbers can only follow y or yes" in done.stderr
     assert "'what' is not a label" in done.stderr
     labels = [each for line in json_lines(tmp_path / "gold.jsonl") for each in line.get("labels", [])]
@@ -163,14 +163,14 @@ def test_what_cannot_be_labelled_is_refused(made: tuple[Path, Path], label, tmp_
     other = [{**line, "question": "another"} for line in QUESTIONS if line["id"] == "api"]
     write_lines(tmp_path / "other.jsonl", other)
     refused = label("y\n", output="other.jsonl")
-    assert (refused.exit_code, "has another question 'api'" in refused.output) == (3, True)
+    assert (refused.exit_code, "question 'api' is different" in refused.output) == (3, True)
     write_lines(tmp_path / "own.jsonl", [{**other[0], "question": "HTTP API", "labels": ["mine"]}])
     assert "`labels` has an entry that is not a label" in label("y\n", output="own.jsonl").output
     shutil.copytree(project, tmp_path / "edited", symlinks=True)
     (tmp_path / "edited" / "docs" / "install.rst").write_text("Changed\n=======\n\nAll of it.\n")
     verb = ("questions", "label", run, "--data-dir", tmp_path / "edited" / "data", "--annotator", "ada")
     edited = invoke(*verb, "--output", tmp_path / "x.jsonl", typed="y\n")
-    assert (edited.exit_code, "are not those that the run" in edited.output) == (3, True)
+    assert (edited.exit_code, "are not the same as in the run" in edited.output) == (3, True)
     assert "--accept-proposals needs an LLM" in label("", "--accept-proposals").output
     assert label("", who=" ").exit_code == 2
 
@@ -181,7 +181,7 @@ def test_a_run_that_keeps_no_wording_needs_the_questions(made: tuple[Path, Path]
     hashed = benchmark(project, *words, reports=tmp_path / "hashed")
     verb = ("questions", "label", hashed, "--data-dir", project / "data", "--annotator", "ada")
     verb = (*verb, "--output", tmp_path / "gold.jsonl")
-    assert "holds digests" in invoke(*verb, typed="y\n").output
+    assert "has digests instead of" in invoke(*verb, typed="y\n").output
     named = invoke(*verb, "--questions", project / "asked.jsonl", typed="n\n")
     assert named.exit_code == 0, named.output
     assert questions_in(tmp_path / "gold.jsonl")["api"]["question"] == "HTTP API"
@@ -282,7 +282,7 @@ def test_agreement_without_common_passages(label, tmp_path: Path) -> None:
     label("n\nq\n")
     label("s\nn\nq\n", who="bob", output="bob.jsonl")
     done = invoke("questions", "agreement", tmp_path / "gold.jsonl", tmp_path / "bob.jsonl")
-    assert (done.exit_code, "no passage in common" in done.output) == (3, True)
+    assert (done.exit_code, "have not labelled the same passages" in done.output) == (3, True)
 
 
 def pairs(table: list[list[int]]) -> list[tuple[str, str]]:

@@ -75,7 +75,7 @@ def test_the_caption_says_the_test_and_the_correction() -> None:
     said = LatexNodes2Text().latex_to_text(caption)
     assert said == (
         "made, 20 queries. Bold: the highest mean. †: differs from bm25 (paired sign-flip randomisation "
-        "test; two-sided, Holm-corrected over 2 comparisons a measure, adjusted p below 0.05)."
+        "test; two-sided, Holm-corrected for 2 comparisons per measure, adjusted p below 0.05)."
     )
 
 

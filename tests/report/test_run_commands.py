@@ -128,7 +128,7 @@ def test_other_questions_are_refused(tmp_path: Path, verb: str) -> None:
     b = make_run(tmp_path / "b", questions=make_questions(11), latency_sample=0).directory
     result = invoke(verb, a, *(["--baseline"] if verb == "gate" else []), b)
     assert result.exit_code == 3
-    assert "1 are in one of them only (q0010" in result.output
+    assert "1 are in one of the runs only (q0010" in result.output
 
 
 def test_other_gold_is_refused(tmp_path: Path) -> None:
@@ -136,7 +136,7 @@ def test_other_gold_is_refused(tmp_path: Path) -> None:
     b = make_run(tmp_path / "b", questions=make_questions(10, per_page=2), latency_sample=0).directory
     result = invoke("compare", a, b)
     assert result.exit_code == 3
-    assert "other text or gold: q0001" in result.output
+    assert "a different text or gold in the two runs: q0001" in result.output
 
 
 def test_explain_follows_the_gold(runs: dict[str, Path]) -> None:
@@ -228,7 +228,7 @@ def test_power_takes_the_pages_or_a_pilot(tmp_path: Path) -> None:
 def test_power_refuses_a_difference_beyond_the_disagreement() -> None:
     result = invoke("power", "--difference", "0.5", "--disagreement", "0.2")
     assert result.exit_code == 2
-    assert "can't come from a disagreement" in result.output
+    assert "is larger than the disagreement" in result.output
 
 
 @pytest.fixture(scope="module")

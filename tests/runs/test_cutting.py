@@ -61,11 +61,11 @@ def test_conditions_on_one_slice_add_up_and_on_two_both_hold(whole: RunData) -> 
 @pytest.mark.parametrize(
     ("condition", "says"),
     [
-        ("colour=red", "names no slice"),
+        ("colour=red", "there is no slice 'colour'"),
         ("kind", "=VALUE is missing\n.*kind=VALUE; kind is one of: howto, lookup"),
         ("kind=nothing", "kind is one of: howto, lookup"),
         ("overlap=subset", "no question of .* has a value for overlap with the heading"),
-        ("overlap", "fix: cut by gold, kind, difficulty, "),
+        ("overlap", "fix: use one of the slices gold, kind, difficulty, "),
     ],
 )
 def test_what_is_no_slice_is_refused(whole: RunData, condition: str, says: str) -> None:
@@ -76,7 +76,7 @@ def test_what_is_no_slice_is_refused(whole: RunData, condition: str, says: str) 
 def test_conditions_that_exclude_each_other_are_refused(tmp_path: Path) -> None:
     asked = make_questions(2)
     run = make_run(tmp_path, PREDICTORS, asked)
-    with pytest.raises(UsageError, match="at once"):
+    with pytest.raises(UsageError, match="meets all of the conditions"):
         cut_run(run, [f"kind={asked[0].kind}", f"difficulty={asked[1].difficulty}"])
 
 
@@ -95,7 +95,7 @@ def test_show_prints_a_cut_and_writes_its_report(tmp_path: Path, whole: RunData)
     assert after == before
     refused = invoke("show", directory, "--where", "kind=lookup", "--output", directory)
     assert refused.exit_code == 2
-    assert "is a run" in refused.output
+    assert "is the directory of a run" in refused.output
 
 
 def test_compare_and_gate_look_at_the_cut_alone(whole: RunData) -> None:

@@ -168,7 +168,10 @@ def test_queries_that_nobody_judged_change_nothing(folder: Path, tmp_path: Path)
 @pytest.mark.parametrize(
     ("line", "message"),
     [
-        ("q1 Q0 d1 1 0.5", "bad.run:2: 5 columns; a line is `query Q0 document rank score tag`"),
+        (
+            "q1 Q0 d1 1 0.5",
+            "bad.run:2: the line has 5 columns, but must be `query Q0 document rank score tag`",
+        ),
         ("q1 Q0 d1 1 high x", "bad.run:2: 'high' is not a number"),
         ("q0 Q0 d1 2 1 x", "bad.run:2: the document 'd1' occurs twice for the query 'q0'"),
     ],
@@ -185,7 +188,7 @@ def test_a_wrong_line_is_named_by_file_and_number(
 def test_what_can_not_be_compared_is_refused(folder: Path) -> None:
     qrels, weak = folder / "qrels.txt", folder / "weak.run"
     for words, message in (
-        ((weak,), "nothing to compare: one run"),
+        ((weak,), "only one run, so nothing to compare"),
         ((weak, weak), "weak.run is given twice"),
         ((weak, folder / "best.run", "--baseline", "bets"), "did you mean `best`?"),
         ((weak, folder / "best.run", "-m", "AQ"), "unknown measure 'AQ'"),
