@@ -8,7 +8,8 @@
    the text must occur exactly once. If a document contains the text several times, the occurrence nearest to
    the given lines is used. Without given lines, the search continues after the previous text of the document
    and prefers an occurrence that no other text has, because programs split documents in order.
-4. If the text is not found, the given lines are used and marked as unconfirmed, if the document has them.
+4. If the text is not found, but the document has the given lines, these lines are used and marked as
+   unconfirmed.
 """
 
 from __future__ import annotations

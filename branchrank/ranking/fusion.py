@@ -1,9 +1,10 @@
-"""Fusion: combine several ranked lists into one.
+"""Combine several ranked lists into one.
 
-``rrf``     sum over branches of weight / (k + rank)          Cormack, Clarke & Büttcher, SIGIR 2009
-``score``   sum of weight * score, BM25 scaled by its best score (see below)
-``convex``  sum of weight * min-max normalised score          Bruch, Gai & Ingber, TOIS 2023
-``dbsf``    sum of weight * score placed in mean +- 3 sd      distribution-based score fusion
+- :func:`rrf` adds ``weight / (k + rank)`` over the branches (Cormack, Clarke & Büttcher, SIGIR 2009).
+- :func:`score` adds ``weight * score``, where BM25 scores are scaled by the best BM25 score.
+- :func:`convex` adds ``weight * score``, where scores are min-max normalised (Bruch, Gai & Ingber, TOIS
+   2023).
+- :func:`dbsf` adds ``weight * score``, where scores are normalised by mean and standard deviation.
 
 ``score`` is the convex combination with theoretical minima of Bruch, Gai & Ingber (TOIS 2023). The lowest
 possible score of a branch (0) becomes 0, not the lowest score for the query, so the worst candidate does not

@@ -6,8 +6,8 @@ range of a cosine for queries of any length.
 
 1. Token vectors are stored as int8 or float16. For int8, each row is scaled by its largest component. Each
    row is stored together with the factor that restores its unit length.
-2. One matrix product multiplies the tokens of all candidates with all query tokens. Then the largest product
-   of each candidate with each query token is selected.
+2. A single matrix product multiplies the tokens of all candidates with all query tokens. The largest product
+   of each candidate with each query token is used.
 3. The matrix product is exact, so it does not depend on the order of summation, the number of threads or the
    other candidates. An int8 product is a sum of d products of at most 127 * 127. If d is at most 1,040, the
    sum is below 2**24 and exact in float32; in float64 the sum is always exact. float16 values are multiples

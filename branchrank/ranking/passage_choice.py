@@ -5,8 +5,7 @@ the section's chunks, and the chunk with the largest sum is returned. Of several
 first is returned. Ranks are not used, because a section has few chunks, and the sums of ranks would often
 tie.
 
-To rank all passages of several ranked sections, passage ``j`` of section ``i`` gets the score ``1 / (i *
-j)``.
+To rank all passages of several ranked sections, passage ``j`` of section ``i`` gets ``1 / (i * j)`` as score.
 """
 
 from __future__ import annotations
@@ -20,7 +19,7 @@ from branchrank.ranking.lists import RankedList, ranked
 def best_passage(chunks: Sequence[str], *signals: Mapping[str, float]) -> str:
     """Return the best of ``chunks``, which are the ids of a node's chunks in line order.
 
-    Each of ``signals`` maps chunk ids to one kind of score; the score of a missing chunk is 0. Raises
+    Every mapping in ``signals`` contains one kind of score by chunk id, and missing chunks get 0. Raises
     ``ValueError`` if ``chunks`` is empty.
     """
     if not chunks:

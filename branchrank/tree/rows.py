@@ -86,7 +86,7 @@ class NodeTable(Protocol):
 
     @property
     def mapping(self) -> Mapping[str, Node]:
-        """Every node by id."""
+        """Every node of the tree by id."""
 
     def at(self, row: int) -> Node:
         """Return the node in a row."""

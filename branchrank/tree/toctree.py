@@ -30,7 +30,7 @@ _NOT_A_PATH = re.compile(r"[a-zA-Z][a-zA-Z0-9+.-]*:|self\s*$")
 def toctree_parents(documents: Sequence[DocumentOutline]) -> tuple[dict[str, str], list[str]]:
     """Return the source of each document's parent by the source of the document, and notes.
 
-    The keys are in toctree order. Documents that are in no toctree are not in the result.
+    Sources are in toctree order. Documents that are in no toctree are not in the result.
     """
     ordered = sorted(documents, key=lambda document: document.source)
     names = _names(ordered)
