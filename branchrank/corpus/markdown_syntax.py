@@ -171,7 +171,7 @@ def _esm(state: StateBlock, start: int, end: int, silent: bool) -> bool:
 
 
 def _comment(state: StateBlock, start: int, end: int, silent: bool) -> bool:
-    """Parse a ``{/* ... */}`` or ``<!-- ... -->`` that starts a line and is not followed by text."""
+    """Parse an MDX or HTML comment that starts a line and is not followed by text."""
     opening = _line(state, start)[:4]
     closing = "-->" if opening == "<!--" else "*/}" if opening.startswith("{/*") else ""
     if not closing or silent:

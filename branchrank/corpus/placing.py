@@ -92,7 +92,7 @@ class Places:
         self._normalised = cache(lambda source: NormalisedLines.of(self._lines[source]))
 
     def source(self, paths: Sequence[str]) -> str:
-        """Return the document of the first path that matches one; empty if no path matches a document."""
+        """Return the first document that a path matches; empty if no path matches a document."""
         return next((source for path in paths if (source := self._source(path))), "")
 
     def place(self, passage: Passage) -> Place | str:

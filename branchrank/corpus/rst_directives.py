@@ -101,7 +101,7 @@ _FIELD = re.compile(r":([^\s:`][^:`]*):(?:\s+|$)")
 
 
 def match_directive(text: str) -> tuple[str, str] | None:
-    """Return the directive that ``.. text`` starts, else ``None``.
+    """Return the directive that begins with ``text`` after the two dots, else ``None``.
 
     The result contains the directive's name in lower case and the first line of its argument.
     """

@@ -131,8 +131,8 @@ def finish_sections(
 
     ``headings`` are in line order and start on distinct lines. ``blocks`` are in line order. Blocks do not
     overlap each other or a heading, and no block crosses a heading. ``title`` is the title in the front
-    matter, if there is one; in this case, a single top heading becomes part of the file's section only if its
-    level is 1.
+    matter, or empty. If ``title`` is not empty, a single top heading becomes part of the file's section only
+    if the level of the heading is 1.
     """
     parents = _parents(headings)
     tops = [index for index, parent in enumerate(parents) if parent is None]

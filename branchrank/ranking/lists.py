@@ -69,7 +69,7 @@ class RankedList(Sequence[Scored]):
 
 
 def ranked(scores: Mapping[str, float], limit: int | None = None) -> RankedList:
-    """Return a ranked list of the best ``limit`` keys (default: all keys), best first."""
+    """Return a ranked list of the best ``limit`` keys (by default of all keys), best first."""
     # Two stable sorts by plain values are several times faster than one sort by tuples.
     ordered = sorted(scores.items(), key=itemgetter(0))
     ordered.sort(key=itemgetter(1), reverse=True)

@@ -61,8 +61,9 @@ def quantise(rows: NDArray[np.float32], precision: TokenPrecision) -> TokenVecto
 def unit_tokens(vectors: TokenVectors) -> NDArray[np.float32]:
     """Return stored token vectors as rows of unit length, float32 ``(tokens, d)``.
 
-    >>> unit_tokens(quantise(np.array([[0.6, 0.8]], dtype=np.float32),
-    "int8")).astype(float).round(3).tolist() [[0.599, 0.801]]
+    >>> rows = unit_tokens(quantise(np.array([[0.6, 0.8]], dtype=np.float32), "int8"))
+    >>> rows.astype(float).round(3).tolist()
+    [[0.599, 0.801]]
     """
     rows: NDArray[np.float32] = vectors.values.astype(np.float32) * vectors.scales[:, np.newaxis]
     return rows
@@ -103,7 +104,7 @@ def add_scores(ranking: Sequence[Scored], scores: Mapping[str, float], weight: f
     ``scores`` contains the second scores of the first entries of the list. The other entries get the lowest
     of these second scores, so they can't overtake one of the first entries.
 
-    >>> add_scores([Scored("a", 1.0), Scored("b", 0.9), Scored("c", 0.8)], {"a": 0.1, "b": 0.4}, 1.0).ids
+    >>> add_scores([Scored("a", 1.0), Scored("b", 0.9), Scored("c", 0.8)], dict(a=0.1, b=0.4), 1.0).ids
     ('b', 'a', 'c')
     """
     lowest = min(scores.values(), default=0.0)

@@ -41,7 +41,7 @@ def led_by_sections(
     are in 0..1; passages with the same score are sorted by id.
 
     >>> passages = RankedList(("b1", "a1", "a2"), (3.0, 2.0, 1.0))
-    >>> led_by_sections(passages, {"a1": "a", "a2": "a", "b1": "b"}, ["a", "b"])
+    >>> led_by_sections(passages, dict(a1="a", a2="a", b1="b"), ["a", "b"])
     RankedList([Scored(key='a1', score=1.0), Scored(key='a2', score=0.5), Scored(key='b1', score=0.5)])
     """
     places = _places(passages, section_of, sections)

@@ -36,9 +36,9 @@ _BLOCK = 1 << 22
 class TokenCounts:
     """The number of occurrences of each token in each text, as a sparse matrix by text.
 
-    Text ``i`` contains the distinct tokens ``tokens[starts[i] : starts[i + 1]]``. ``counts`` contains the
-    number of occurrences for each entry of ``tokens``. ``vocabulary`` is in the order of the first
-    occurrence.
+    Text ``i`` contains the distinct tokens from ``tokens[starts[i]]`` to ``tokens[starts[i + 1] - 1]``.
+    ``counts`` contains the number of occurrences for each entry of ``tokens``. ``vocabulary`` is in the order
+    of the first occurrence.
     """
 
     vocabulary: list[str]

@@ -69,7 +69,7 @@ def toctree_parents(documents: Sequence[DocumentOutline]) -> tuple[dict[str, str
 
 
 def _names(documents: Sequence[DocumentOutline]) -> dict[str, str]:
-    """Return each document's source by the names that an entry can use (with and without the suffix)."""
+    """Return a map from the names of documents, with and without their suffix, to their sources."""
     names = {document.source: document.source for document in documents}
     for suffix in SUFFIXES:
         for document in documents:
