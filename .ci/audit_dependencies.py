@@ -4,8 +4,8 @@
     curl -LO https://osv-vulnerabilities.storage.googleapis.com/PyPI/all.zip
     python .ci/audit_dependencies.py --advisories all.zip
 
-The file comes from OSV and is a zip of JSON records, one record, or a list of records. The exit code is 1 if a
-record affects a pinned version and is not in ``--ignore ID``, and 2 if the file can't be read.
+The file comes from OSV and is a zip of JSON records, one record, or a list of records. The exit code is 1 if
+a record affects a pinned version and is not in ``--ignore ID``, and 2 if the file can't be read.
 """
 
 from __future__ import annotations
@@ -60,7 +60,7 @@ def affects(affected: dict[str, Any], version: str) -> bool:
 
 
 def _within(events: list[dict[str, str]], version: Version) -> bool:
-    """Whether a version is between an ``introduced`` event and the next ``fixed`` or ``last_affected`` event."""
+    """Whether a version is between an ``introduced`` event and the event that ends its range."""
     inside = False
     for event in events:
         try:
@@ -101,10 +101,8 @@ def main() -> int:
         pins = pinned(flags.constraints)
         found = [each for each in findings(flags.advisories, pins) if each[2] not in flags.ignore]
     except (OSError, ValueError, KeyError, TypeError, zipfile.BadZipFile) as error:
-        print(
-            f"error: cannot read the advisories in {flags.advisories}: {error!r}; fix: download all.zip again",
-            file=sys.stderr,
-        )
+        print(f"error: cannot read the advisories in {flags.advisories}: {error!r}", file=sys.stderr)
+        print("fix: download OSV's all.zip again", file=sys.stderr)
         return 2
     for name, version, identifier, summary in found:
         print(f"{name} {version}: {identifier}: {summary}")
