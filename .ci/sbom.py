@@ -4,7 +4,8 @@
     python .ci/sbom.py build/sbom.json [--extra all]
 
 The list contains the packages that the installed metadata of ``branchrank`` requires, directly or
-indirectly, without the development tools. Their versions come from ``constraints.txt``. The same pins give the same bytes.
+indirectly, without the development tools. ``constraints.txt`` sets the versions of the packages. The same
+pins give the same bytes.
 """
 
 from __future__ import annotations
