@@ -92,8 +92,8 @@ def verification_page() -> str:
     alone = sum(each.by == "`verify`" for each in TAMPERINGS)
     left = sum(each.by == "nothing" for each in TAMPERINGS)
     count = (
-        f"\nOf these {len(TAMPERINGS)} changes, version 0.1.0 of `verify` missed {missed}. The current "
-        f"version finds {alone} without other files, and {left} is not found.\n"
+        f"\nOf {len(TAMPERINGS)} changes, the first version of `verify` (0.1.0) missed {missed}. The current "
+        f"version of `verify` finds {alone} changes without other files; {left} can't be found.\n"
     )
     return HEAD + rows + count + TAIL
 
