@@ -149,7 +149,7 @@ class PipedConsole(Console):
 def print_summary(run: RunData) -> None:
     """Print the recommendation with its warnings, the tables, the verdicts and a legend.
 
-    The output fits 80 columns. It is coloured only in terminals, unless NO_COLOR is set.
+    The output fits 80 columns. The output is coloured only in terminals, unless NO_COLOR is set.
     """
     console = PipedConsole()
     if not console.is_terminal:

@@ -1,7 +1,6 @@
 """Checks that the rows are complete, consistent, and judged according to spans and gold.
 
-These checks apply to all predictors. The module :mod:`branchrank.report.verify.systems` has further checks
-for systems.
+The module :mod:`branchrank.report.verify.systems` has more checks, for the rows of systems.
 """
 
 from __future__ import annotations
