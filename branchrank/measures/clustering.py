@@ -229,7 +229,7 @@ def effective_questions(
 
 
 def t_penalty(level: float, degrees: Floats) -> Floats:
-    """Return (z / t)**2 for a two-sided ``level``, the share of questions left by few ``degrees`` of freedom."""
+    """Return (z / t)**2 for a two-sided ``level``, by which few degrees of freedom reduce the questions."""
     from scipy.special import ndtri, stdtrit
 
     quantile = (1 + level) / 2
