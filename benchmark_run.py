@@ -1,4 +1,4 @@
-"""Run a benchmark: a thin door onto the installed package."""
+"""Run a benchmark (a script that calls the installed package)."""
 
 from branchrank.cli.benchmark import command
 

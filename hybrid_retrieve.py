@@ -1,4 +1,4 @@
-"""Search with the hybrid predictor: a thin door onto the installed package."""
+"""Search with the hybrid predictor (a script that calls the installed package)."""
 
 from branchrank.cli.hybrid import command
 

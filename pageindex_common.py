@@ -1,4 +1,6 @@
-"""Build, show, check, import and export the PageIndex tree; importing this gives ``load_nodes``."""
+"""Build, show, check, import and export the PageIndex tree. Other scripts can import ``load_nodes`` from
+here.
+"""
 
 from branchrank.cli.pageindex import command
 from branchrank.tree.store import load_nodes

@@ -1,4 +1,4 @@
-"""Search with the local predictor: a thin door onto the installed package."""
+"""Search with the local predictor (a script that calls the installed package)."""
 
 from branchrank.cli.retrieve import command
 

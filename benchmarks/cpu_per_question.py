@@ -1,9 +1,10 @@
-"""CPU per question of each predictor without an LLM, the query's embedding included and apart.
+"""Measure the CPU time per question of each predictor without an LLM, with and without the query's embedding.
 
     python benchmarks/cpu_per_question.py --data-dir data/symfony --questions QUESTIONS.jsonl
 
-Each question is answered alone, with no memory of the one before; the first answer of each predictor is not
-counted. Times are CPU milliseconds of this process, means over the questions, the median of five rounds.
+Each question is answered without the results of the previous question. The first answer of each predictor is
+not counted. Times are CPU milliseconds of this process. They are means over the questions, and medians of
+five rounds.
 """
 
 from __future__ import annotations
@@ -20,8 +21,8 @@ from branchrank.systems.builtin import builtin_systems
 from branchrank.systems.engine import Engine
 from branchrank.systems.memo import QueryMemo
 
-#: CPU milliseconds per question of an earlier proof of concept over the same 100 questions, its
-#: embedding server not counted.
+#: CPU milliseconds per question of an earlier client, without its embedding server, for the same 100
+#: questions.
 EARLIER = {"local": 34.0, "hybrid": 41.0, "pageindex": 560.0}
 ROUNDS = 5
 

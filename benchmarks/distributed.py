@@ -1,13 +1,13 @@
-"""What several processes cost on small work: the bundled sample, indexed and benchmarked.
+"""Measure the cost of several processes for a small task (index and benchmark the bundled sample).
 
     python benchmarks/distributed.py               # one process, --jobs 2, --engine ray: some minutes
     python benchmarks/distributed.py --no-ray
 
-1. Each row is one command in a process of its own, with a new workspace for each way of working.
-2. Times are wall times in seconds, from the start of the command to its end. The quality pass has 161
-   questions for three predictors; there is no latency pass.
-3. The files of each way of working are compared with those of one process.
-4. The load of the machine before each command is printed, because these times depend on it.
+1. Each row is one command in a new process. One process, ``--jobs`` and Ray each use a new workspace.
+2. Times are wall times of the commands in seconds. The quality pass has 161 questions for three predictors;
+   there is no latency pass.
+3. The files that several processes write are compared with the files that one process writes.
+4. The load of the machine before each command is printed, because the times depend on the load.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ FILES = ("rows.jsonl", "questions.csv")
 
 
 def run(*words: str) -> float:
-    """Run a command of BranchRank; return its seconds."""
+    """Run a BranchRank command, and return its wall time in seconds."""
     began = time.perf_counter()
     command = [sys.executable, "-m", "branchrank", *words, "--quiet"]
     subprocess.run(command, check=True, stdout=subprocess.DEVNULL)
@@ -39,7 +39,7 @@ def run(*words: str) -> float:
 
 
 def digest(folder: Path, names: tuple[str, ...]) -> str:
-    """One digest of the files of these names below ``folder``."""
+    """Return one digest of all files with these names below ``folder``."""
     found = hashlib.sha256()
     for name in names:
         for path in sorted(folder.glob(f"**/{name}")):
@@ -48,7 +48,7 @@ def digest(folder: Path, names: tuple[str, ...]) -> str:
 
 
 def measure(folder: Path, flags: tuple[str, ...], embedder: str) -> tuple[float, float, str]:
-    """Seconds of the index, seconds of the benchmark, and the digest of their files."""
+    """Return the seconds of the index, the seconds of the benchmark, and the digest of their files."""
     data, reports = str(folder / "data"), str(folder / "reports")
     index = run("index", str(SAMPLE / "corpus"), "--data-dir", data, "--embedder", embedder, *flags)
     words = ("benchmark", "--data-dir", data, "--questions", str(SAMPLE / "questions.jsonl"))

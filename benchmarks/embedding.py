@@ -1,10 +1,11 @@
-"""Compare the routes to all-MiniLM-L6-v2's vectors, in one run, as ratios.
+"""Compare the speed of several libraries that compute all-MiniLM-L6-v2's vectors.
 
-1. The corpus is cut into chunks as an index would cut them; a seeded sample is embedded by every route.
-2. The routes take turns, so that a noisy moment falls on all; each route's fastest round counts.
-3. The first table gives chunks per second of wall time and of CPU time, the CPU time of a query, and the
-   largest difference of any coordinate from sentence-transformers. The second gives the first query of a
-   fresh process, imports included.
+1. The corpus is cut into chunks as for an index, and every library embeds the same sample of the chunks.
+2. The libraries are timed alternately, so that other load affects all of them. The fastest round of each
+   library counts.
+3. The first table has chunks per second of wall time and of CPU time, the CPU time of a query, and the
+   largest difference of a coordinate from sentence-transformers. The second table has the time of the first
+   query in a new process, with imports.
 
     python benchmarks/embedding.py [CORPUS] [--chunks 60] [--rounds 3]
 """
@@ -46,7 +47,7 @@ SentenceTransformer({folder!r}, local_files_only=True).encode("route", show_prog
 
 
 class Route(NamedTuple):
-    """One way to the vectors."""
+    """A function that computes vectors, with its name."""
 
     name: str
     documents: Callable[[Sequence[str]], Vectors]
@@ -61,7 +62,7 @@ class Cost(NamedTuple):
 
 
 def routes() -> list[Route]:
-    """Every route that needs no service; the reference is first."""
+    """Return all routes that run in this process. The reference is the first route."""
     from sentence_transformers import SentenceTransformer
 
     original = SentenceTransformer(str(find_model()), device="cpu", local_files_only=True)
@@ -87,7 +88,7 @@ def routes() -> list[Route]:
 
 
 def sample(corpus: Path, number: int) -> list[str]:
-    """``number`` chunks of the corpus, drawn by a fixed seed."""
+    """Return ``number`` chunks of the corpus, sampled with a fixed seed."""
     count = token_counter()
     chunks = [
         f"{chunk.breadcrumb}\n{chunk.text}"
@@ -100,14 +101,14 @@ def sample(corpus: Path, number: int) -> list[str]:
 
 
 def cost(call: Callable[[], object]) -> Cost:
-    """The wall and CPU seconds of one call."""
+    """Return the wall time and the CPU time of one call in seconds."""
     wall, cpu = time.perf_counter(), time.process_time()
     call()
     return Cost(time.perf_counter() - wall, time.process_time() - cpu)
 
 
 def compare(texts: list[str], rounds: int) -> None:
-    """Print the table of warm routes."""
+    """Print the table of the routes after their first call."""
     compared = routes()
     vectors = [route.documents(texts) for route in compared]
     documents: list[list[Cost]] = [[] for _ in compared]
@@ -135,7 +136,7 @@ def compare(texts: list[str], rounds: int) -> None:
 
 
 def compare_starts(rounds: int) -> None:
-    """Print the table of first queries, each in a fresh process."""
+    """Print the table of first queries, each in a new process."""
     programs = {
         "sentence-transformers": COLD_ORIGINAL.format(folder=str(find_model())),
         "all-MiniLM-L6-v2": COLD.format(embedder="all-MiniLM-L6-v2"),

@@ -1,17 +1,18 @@
-"""Many clients at once against `branchrank serve`: answers, refusals, latency, memory, recovery.
+"""Measure `branchrank serve` with many concurrent clients (answers, refusals, latency, memory, recovery).
 
-1. A small workspace is made and its index built; what each query must get is asked of the engine directly.
-2. For each load `branchrank serve` runs in a process of its own on a free port of the loopback interface.
-3. Each client keeps a connection and posts one query after the other until the time is up; every answer is
-   compared with the direct one. A client that is refused (503 with `Retry-After`) waits 20 ms, far less than
-   it is told to, so that the overload lasts. Any other answer is an error.
-4. The first fifth of the time warms the server up and is not measured.
-5. Recovery is the time from the end of the load until a lone request takes at most twice as long as the
-   median of 20 lone requests before the load.
+1. A small workspace is indexed, and the expected hits of each query are computed with the engine.
+2. For each load `branchrank serve` runs in a separate process on a free port of the loopback interface.
+3. Each client reuses one connection and posts one query after the other until the end of the load. Every
+   answer is compared with the expected hits. A refused client (503 with `Retry-After`) waits only 20 ms and
+   not the time in `Retry-After`, so that the overload continues. Any other answer is an error.
+4. The first fifth of the time is a warm-up and is not measured.
+5. Recovery is the time from the end of the load until a single request needs at most twice the median time of
+   20 single requests before the load.
 
     python -m benchmarks.http_load [--seconds 60] [--write]
 
-The loads: 8 clients and 50 clients with the default settings, and 50 clients where 10 queries may wait.
+There are three loads. They are 8 clients and 50 clients with the default settings, and 50 clients with a
+queue of 10 queries.
 """
 
 from __future__ import annotations
@@ -42,7 +43,7 @@ PAGES = 120
 QUERIES = 150
 TOP_K = 10
 LONE = 20
-#: How long a refused client waits, in seconds.
+#: Seconds that a refused client waits.
 PAUSE_S = 0.02
 QUEUE = 64
 LOADS = ((8, QUEUE), (50, QUEUE), (50, 10))
@@ -54,17 +55,17 @@ WORDS = re.findall(
 
 
 class Case(NamedTuple):
-    """A request's body and the hits that it must get."""
+    """The body of a request and its expected hits."""
 
     body: bytes
     hits: object
 
 
 class Load(NamedTuple):
-    """What came of it; ``latencies`` of the answers in ms, memory in MiB, recovery in seconds.
+    """The results of one load, with latencies in ms, memory in MiB and recovery in seconds.
 
-    ``refused`` are the answers 503 that have a ``Retry-After`` and a body with the code ``busy``.
-    ``afterwards`` is the number of right answers to lone requests after the load, of ``LONE`` requests.
+    ``refused`` counts the answers 503 with a ``Retry-After`` and a body with the code ``busy``.
+    ``afterwards`` is the number of correct answers to ``LONE`` single requests after the load.
     """
 
     clients: int
@@ -82,7 +83,7 @@ class Load(NamedTuple):
 
 
 def make_workspace(folder: Path) -> WorkspaceFolder:
-    """A workspace of generated pages with the bundled hash embedder."""
+    """Create a workspace of generated pages with the bundled hash embedder."""
     for number in range(PAGES):
         sections = [
             f"## {WORDS[(number + part) % len(WORDS)].title()} {part}\n\nSet `{WORDS[number % len(WORDS)]}."
@@ -100,7 +101,7 @@ def make_workspace(folder: Path) -> WorkspaceFolder:
 
 
 def make_cases(workspace: WorkspaceFolder) -> list[Case]:
-    """The queries and what the engine answers when it is asked directly."""
+    """Return the queries with the hits of the engine."""
     cases = []
     with Workspace(workspace) as opened:
         for number in range(QUERIES):
@@ -113,7 +114,9 @@ def make_cases(workspace: WorkspaceFolder) -> list[Case]:
 
 
 class Server:
-    """`branchrank serve` on a free port; a context manager that ends it by SIGTERM."""
+    """Runs `branchrank serve` on a free port, and stops the server with SIGTERM at the end of a ``with``
+    block.
+    """
 
     def __init__(self, data_dir: Path, queue: int = QUEUE) -> None:
         names = [argument for name in PREDICTORS for argument in ("--predictor", name)]
@@ -137,20 +140,22 @@ class Server:
         self._process.stderr.close()
 
     def memory(self) -> float:
-        """Resident memory in MiB."""
+        """Return the resident memory of a process in MiB."""
         status = Path(f"/proc/{self._process.pid}/status").read_text(encoding="ascii")
         return int(status.partition("VmRSS:")[2].split()[0]) / 1024
 
 
 class Client:
-    """One client with a connection that it keeps."""
+    """One client, which reuses its connection."""
 
     def __init__(self, port: int) -> None:
         self._port = port
         self._streams: tuple[asyncio.StreamReader, asyncio.StreamWriter] | None = None
 
     async def ask(self, body: bytes) -> tuple[int, dict[str, str], bytes]:
-        """Post one query: status, headers, body. Connects again if the last answer closed it."""
+        """Post one query, and return status, headers and body. The client connects again if the connection
+        was closed.
+        """
         if self._streams is None:
             self._streams = await asyncio.open_connection("127.0.0.1", self._port)
         reader, writer = self._streams
@@ -172,7 +177,7 @@ class Client:
 
 
 class Counter:
-    """Judges answers and counts them."""
+    """Counts correct, wrong and refused answers."""
 
     def __init__(self) -> None:
         self.latencies: list[float] = []
@@ -181,7 +186,7 @@ class Counter:
         self.errors: list[str] = []
 
     async def ask(self, client: Client, case: Case) -> bool:
-        """Whether the query was answered, rightly or wrongly."""
+        """Count an answer, and return whether it has hits (correct or wrong)."""
         start = time.perf_counter()
         try:
             status, headers, body = await asyncio.wait_for(client.ask(case.body), 30)
@@ -201,7 +206,7 @@ class Counter:
 
 
 async def ask_all(port: int, cases: Sequence[Case], clients: int, seconds: float) -> Counter:
-    """Let ``clients`` clients ask until the time is up."""
+    """Let ``clients`` clients post queries until the end of the load."""
     counter = Counter()
     deadline = time.monotonic() + seconds
 
@@ -218,7 +223,7 @@ async def ask_all(port: int, cases: Sequence[Case], clients: int, seconds: float
 
 
 async def ask_alone(port: int, cases: Sequence[Case]) -> Counter:
-    """``LONE`` requests, one after the other."""
+    """Send ``LONE`` requests, one after the other."""
     counter, client = Counter(), Client(port)
     for number in range(LONE):
         await counter.ask(client, cases[number % len(cases)])
@@ -227,7 +232,7 @@ async def ask_alone(port: int, cases: Sequence[Case]) -> Counter:
 
 
 async def recovery(port: int, case: Case, limit_ms: float) -> float:
-    """Seconds until a lone request is answered within ``limit_ms``; 60 at most."""
+    """Return the seconds (at most 60) until a single request is answered within ``limit_ms``."""
     start, client = time.monotonic(), Client(port)
     while (waited := time.monotonic() - start) < 60:
         counter = Counter()
@@ -238,7 +243,7 @@ async def recovery(port: int, case: Case, limit_ms: float) -> float:
 
 
 async def drive(server: Server, cases: Sequence[Case], clients: int, queue: int, seconds: float) -> Load:
-    """Put one load on a running server."""
+    """Run one load against a running server."""
     port = server.port
     await ask_all(port, cases, clients, seconds / 5)
     lone = float(np.median((await ask_alone(port, cases)).latencies))
@@ -264,7 +269,7 @@ async def drive(server: Server, cases: Sequence[Case], clients: int, queue: int,
 
 
 def run(loads: Sequence[tuple[int, int]], seconds: float) -> list[tuple[Load, int]]:
-    """Each load, given as clients and queue, with the exit code of its server."""
+    """Yield the results of each load (clients and queue) and the exit code of its server."""
     done = []
     with tempfile.TemporaryDirectory() as folder:
         workspace = make_workspace(Path(folder))
@@ -277,7 +282,7 @@ def run(loads: Sequence[tuple[int, int]], seconds: float) -> list[tuple[Load, in
 
 
 def table(loads: Sequence[Load]) -> str:
-    """The loads as a Markdown table."""
+    """Return the results of the loads as a Markdown table."""
     columns = ("clients", "`--queue`", "answered/s", "503/s", "errors", "wrong")
     columns += ("p50", "p99", "p99/p50", "memory", "recovery")
     lines = [f"| {' | '.join(columns)} |", "|" + " ---: |" * len(columns)]
@@ -293,10 +298,10 @@ def table(loads: Sequence[Load]) -> str:
 
 
 def main() -> None:
-    """Read the flags, run, print; exit 1 when anything went wrong."""
+    """Run the loads, print the table, and exit with 1 if an answer or a server was wrong."""
     parser = argparse.ArgumentParser(description=(__doc__ or "").partition("\n")[0])
     parser.add_argument("--seconds", type=float, default=60.0, help="for each load")
-    parser.add_argument("--write", action="store_true", help="put the table into docs/serving.md")
+    parser.add_argument("--write", action="store_true", help="write the table into docs/serving.md")
     flags = parser.parse_args()
     done = run(LOADS, min(flags.seconds, 120.0))
     found = table([load for load, _ in done])

@@ -1,12 +1,13 @@
-"""Time of a whole index build over the time of the embedding alone, in one run.
+"""Measure the time of a whole index build as a multiple of the embedding's time.
 
     python benchmarks/indexing.py [CORPUS] [--embedder all-MiniLM-L6-v2] [--bar 1.15]
 
 1. The corpus (default: this project's docs) is indexed into an empty workspace; every text is embedded.
-2. The ratio is the wall time of the build over that of its embedding stage, which includes writing the cache.
-3. The same index is built again from the cache, and opened in a fresh process, to show what is left.
+2. The ratio is the build's wall time divided by the wall time of the embedding stage, which also writes the
+   cache.
+3. The same index is built again from the cache, and opened in a new process, to measure the remaining time.
 
-Exit code 1 when the ratio is above the bar.
+The exit code is 1 if the ratio is above the bar.
 """
 
 from __future__ import annotations

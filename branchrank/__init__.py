@@ -1,7 +1,7 @@
 """BranchRank: benchmark retrieval pipelines over documentation.
 
-The names in ``__all__`` are the public API. Each is loaded when it is first used, so that the import itself
-loads nothing heavy.
+The names in ``__all__`` are the public API. A name's module is imported when the name is first used, so
+``import branchrank`` loads no heavy package.
 """
 
 import logging

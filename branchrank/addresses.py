@@ -1,9 +1,9 @@
 """Addresses: the name of one field of a system, such as ``fuse.k`` or ``branches.dense.expand.depth``.
 
-1. A dot leads from a record to one of its fields.
+1. A dot separates a record from one of its fields.
 2. Below ``branches``, the next word is the kind of the branch.
-3. Changes are merged into a system's table: an address changes one field, a nested table changes the fields
-   that it names, and a list replaces the whole list.
+3. In a table of changes to a system, an address changes one field, a nested table changes the fields that it
+   names, and a list replaces the whole list.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from msgspec import Meta
 from branchrank.errors import or_else
 from branchrank.spec import System
 
-#: The messages of msgspec about an unknown field, and about a value that is not one of the choices.
+#: msgspec's messages about an unknown field, and about a value that is not one of the choices.
 _UNKNOWN = re.compile(
     r"(?:Object contains unknown field `(?P<field>.*?)`|Invalid enum value '(?P<value>.*?)')"
     r"(?: - at `(?P<path>\$.*)`)?$"
@@ -27,13 +27,13 @@ _UNKNOWN = re.compile(
 
 
 def value_at(system: System, address: str) -> Any:
-    """The value of a field. Raises ``AttributeError`` when the system has no such field."""
+    """Return the value of a field. Raises ``AttributeError`` if the system does not have the field."""
     owner, name = _owner(system, address)
     return getattr(owner, name)
 
 
 def hint_at(system: System, address: str) -> tuple[Any, Meta]:
-    """Return the type of a field, reduced as by :func:`without_none`, and its range and description."""
+    """Return the type of a field without ``None`` (:func:`without_none`), and its range and description."""
     owner, name = _owner(system, address)
     hint = get_type_hints(type(owner), include_extras=True)[name]
     bare, meta = get_args(without_none(hint))
@@ -41,13 +41,13 @@ def hint_at(system: System, address: str) -> tuple[Any, Meta]:
 
 
 def without_none(hint: Any) -> Any:
-    """Return the first type ``T`` of a union with ``None``; any other type unchanged."""
+    """Return the first type of a union with ``None``; return any other type unchanged."""
     kept = [each for each in get_args(hint) if each is not NoneType]
     return kept[0] if NoneType in get_args(hint) else hint
 
 
 def _owner(system: System, address: str) -> tuple[Any, str]:
-    """The record that holds the field, and the name of the field."""
+    """Return the record that has the field, and the name of the field."""
     *path, name = address.split(".")
     owner: Any = system
     for step in path:
@@ -59,7 +59,8 @@ def _owner(system: System, address: str) -> tuple[Any, str]:
 
 
 def explained(error: msgspec.ValidationError, more: Iterable[str] = ()) -> str:
-    """Return the message of an error about a system's table; for an unknown name it suggests the nearest one.
+    """Return the message of an error about a system's table. For an unknown name, the message suggests the
+    nearest name.
 
     ``more`` are names that the table's top level accepts in addition to the fields of a system.
     """
@@ -77,21 +78,21 @@ def explained(error: msgspec.ValidationError, more: Iterable[str] = ()) -> str:
 
 
 def _record(hint: Any) -> type[msgspec.Struct]:
-    """The record in a type such as ``tuple[Branch, ...]`` or ``Expand | None``."""
+    """Return the record type in a type such as ``tuple[Branch, ...]`` or ``Expand | None``."""
     while not isinstance(hint, type) or not issubclass(hint, msgspec.Struct):
         hint = get_args(hint)[0]
     return hint
 
 
 def _choices(hint: Any) -> tuple[str, ...]:
-    """The values of a ``Literal``, alone, annotated, or beside other types."""
+    """Return the values of the ``Literal`` in a type, which may be annotated or part of a union."""
     if get_origin(hint) is Literal:
         return get_args(hint)
     return tuple(choice for each in get_args(hint) for choice in _choices(each))
 
 
 def with_values(system: System, values: Mapping[str, Any]) -> System:
-    """The system with the values at their addresses. Raises ``msgspec.ValidationError`` for a wrong value."""
+    """Return the system with some fields changed. Raises ``msgspec.ValidationError`` for a wrong value."""
     return msgspec.convert(laid_over(msgspec.to_builtins(system), values), System)
 
 

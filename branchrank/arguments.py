@@ -1,4 +1,6 @@
-"""Arguments of the library's methods: a value of the wrong type is a :class:`UsageError` that shows it."""
+"""Check the arguments of the library's methods. A value of the wrong type raises a :class:`UsageError` that
+shows it.
+"""
 
 from __future__ import annotations
 
@@ -13,7 +15,7 @@ _SHOWN = 60
 
 
 def text(name: str, value: object, example: str = "how do I ...") -> str:
-    """Return the value, which must be a string."""
+    """Return the value if it is a string, else raise :class:`UsageError`."""
     if isinstance(value, str):
         return value
     raise _wrong(name, value, "a string", f'{name}="{example}"')
@@ -31,7 +33,7 @@ def texts(name: str, value: object, example: str) -> tuple[str, ...]:
 
 
 def count(name: str, value: object, example: int = 5) -> int:
-    """Return the value, a whole number of at least 1. NumPy integers are accepted, ``True`` is not."""
+    """Return the value if it is a whole number of at least 1, else raise :class:`UsageError`."""
     remedy = f"{name}={example}"
     if isinstance(value, bool) or not hasattr(value, "__index__"):
         raise _wrong(name, value, "a whole number", remedy)
@@ -42,14 +44,14 @@ def count(name: str, value: object, example: int = 5) -> int:
 
 
 def path(name: str, value: object) -> Path:
-    """Return a string or a path as a path."""
+    """Return a path, or a string converted to a path."""
     if isinstance(value, str | PathLike):
         return Path(value)
     raise _wrong(name, value, "a path", f'{name}="path/to/it"')
 
 
 def one_of(name: str, value: object, choices: Sequence[str]) -> str:
-    """Return the value, which must be one of ``choices``."""
+    """Return the value if it is one of ``choices``, else raise :class:`UsageError`."""
     if value in choices:
         return str(value)
     raise UsageError(

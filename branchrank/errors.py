@@ -1,4 +1,4 @@
-"""The errors a user can meet, each with an exit code and the command that fixes it.
+"""The errors that a user can cause, each with an exit code and the command that fixes it.
 
 ::
 
@@ -9,18 +9,18 @@
     |   +-- QuestionError               a question file is wrong (names the line)
     |   +-- RunError                    a run directory is missing, damaged or edited
     +-- ArtifactError               4   an index or other artefact is missing, stale or foreign
-    |   +-- BusyError                   another process is building it
-    |   +-- LostCollectionError         its Chroma collection was moved away
+    |   +-- BusyError                   another process is building the index
+    |   +-- LostCollectionError         the Chroma collection of an index was moved or deleted
     +-- MissingDependencyError      5   an optional package is not installed
     +-- ModelError                  6   an embedding or reranking model is not available
     +-- LLMError                    7   an LLM can't be reached, or a budget is spent
-    |   +-- ReplayError                 a cassette lacks a call
+    |   +-- ReplayError                 a cassette does not contain a call
     +-- StorageError                8   the disk is full, read-only or failing
     +-- FailedRunError              9   a run was written, but a predictor or its LLM failed every time
     +-- WorkerError                11   a Ray cluster can't be reached, or workers keep ending
 
-Exit code 130 means interrupted (Ctrl-C) and 143 terminated. ``gate`` has codes of its own: 0 pass,
-1 fail, 10 undecided.
+Exit code 130 means interrupted (Ctrl-C) and 143 terminated. ``branchrank gate`` exits with 0 (pass), 1 (fail)
+or 10 (undecided).
 """
 
 from __future__ import annotations
@@ -46,7 +46,9 @@ class BranchRankError(Exception):
         self.remedy = remedy
 
     def __reduce__(self) -> tuple[object, ...]:
-        """Pickle by attributes, because the arguments of subclasses differ; workers send errors this way."""
+        """Pickle the attributes, because the constructors of subclasses differ; workers send errors as
+        pickles.
+        """
         return _unpickled, (type(self), self.args, self.__dict__)
 
     def __str__(self) -> str:
@@ -84,15 +86,15 @@ class ArtifactError(BranchRankError):
 
 
 class BusyError(ArtifactError):
-    """Another process holds the lock of the artefact."""
+    """Another process has locked the artefact."""
 
 
 class LostCollectionError(ArtifactError):
-    """The Chroma collection of an index was moved away or deleted; queries don't rebuild it by themselves."""
+    """The Chroma collection of an index was moved or deleted; a query does not rebuild the collection."""
 
 
 class MissingDependencyError(BranchRankError):
-    """A package is not installed: of an ``extra``, or without one a dependency that was left out."""
+    """A package is not installed that belongs to an ``extra`` or is a dependency of BranchRank."""
 
     exit_code = 5
 
@@ -104,7 +106,7 @@ class MissingDependencyError(BranchRankError):
 
 
 class ModelError(BranchRankError):
-    """An embedding or reranking model is not available, or is not the expected one."""
+    """An embedding or reranking model is not available, or differs from the expected model."""
 
     exit_code = 6
 
@@ -116,7 +118,7 @@ class LLMError(BranchRankError):
 
 
 class ReplayError(LLMError):
-    """A cassette lacks a call; the message names the question, the stage and the differences."""
+    """A cassette does not contain a call; the message names the question, the stage and the differences."""
 
 
 class StorageError(BranchRankError):
@@ -126,13 +128,13 @@ class StorageError(BranchRankError):
 
 
 class FailedRunError(BranchRankError):
-    """A benchmark ran and was written, but every query of a predictor or every call of its LLM failed."""
+    """A run was written, but every query of a predictor or every call of its LLM failed."""
 
     exit_code = 9
 
 
 class WorkerError(BranchRankError):
-    """A Ray cluster can't be reached, workers can't be started, or a shard's workers keep ending."""
+    """A Ray cluster can't be reached, workers can't be started, or the workers of a shard exit repeatedly."""
 
     exit_code = 11
 
@@ -140,17 +142,17 @@ class WorkerError(BranchRankError):
 def _unpickled(
     kind: type[BranchRankError], arguments: tuple[object, ...], attributes: dict[str, object]
 ) -> BranchRankError:
-    """Make an error again without calling its constructor."""
+    """Restore a pickled error without calling its constructor."""
     error = kind.__new__(kind, *arguments)
     error.__dict__.update(attributes)
     return error
 
 
 def _requirements(package: str, extra: str) -> str:
-    """Return the requirements of an extra, else of the package, quoted for a shell.
+    """Return the requirements of an extra, or of the package if ``extra`` is empty, quoted for a shell.
 
-    They are those of BranchRank's metadata. ``branchrank[extra]`` would make pip look for BranchRank on an
-    index, where it is not published.
+    The requirements come from BranchRank's metadata. ``pip install branchrank[extra]`` would look for
+    BranchRank on a package index, where it is not published.
     """
     from importlib import metadata  # not for each command
 
@@ -200,6 +202,6 @@ def nearest_path(path: Path) -> str:
 
 
 def or_else(name: str, known: Iterable[str]) -> str:
-    """Return the end of a message about an unknown name: the nearest known name, or else all of them."""
+    """Return the end of a message about an unknown name, with the nearest known name or all of them."""
     names = list(known)
     return f"; {suggestion(name, names) or 'choose from ' + (', '.join(names) or 'none')}"

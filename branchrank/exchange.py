@@ -1,4 +1,4 @@
-"""Exchange data with other IR tools: BEIR folders, TREC runs, PyTerrier frames, LaTeX tables."""
+"""Exchange data with other IR tools (BEIR folders, TREC runs, PyTerrier frames, LaTeX tables)."""
 
 from __future__ import annotations
 
@@ -39,9 +39,9 @@ __all__ = [
     "write_latex",
 ]
 
-#: The measures of :func:`compare_trec`, as ir-measures names them.
+#: Default measures of :func:`compare_trec`, by their names in ir-measures.
 COMPARED_MEASURES = BEIR_MEASURES
-#: Seed of the significance tests; the same as a benchmark's default.
+#: Default seed of the significance tests, equal to the default seed of a benchmark.
 SEED = 42
 
 
@@ -51,7 +51,8 @@ def import_beir(
     """Write the queries of a BEIR folder and their relevance judgements as a question file.
 
     With ``remove_query`` the document with the same id as the query is never a hit. Raises
-    :class:`~branchrank.errors.QuestionError` or :class:`~branchrank.errors.InputError`.
+    :class:`~branchrank.errors.QuestionError` for a folder without queries or judgements, and
+    :class:`~branchrank.errors.InputError` for a file that can't be read.
     """
     from branchrank.corpus.named import locate_corpus
     from branchrank.questions.beir import beir_questions
@@ -77,15 +78,15 @@ def run_beir(
     notify: Notify = no_notice,
     progress: bool | Progress = False,
 ) -> Run:
-    """Benchmark predictors on a BEIR folder: index it, ask the queries of a split, and write the report.
+    """Index a BEIR folder, run predictors on the queries of a split, and write the report.
 
     ``folder`` may be ``ir:ID``, a dataset of the package ir-datasets that is already downloaded.
 
     Each predictor ranks up to 1,000 whole documents. ``measures`` are names of ir-measures, computed on the
-    graded judgements; the first is the primary one. ``data_dir`` is the workspace (default: ``data/`` and the
-    folder's name). A new workspace has no embedder and uses the analyzer of the published BM25 figures;
-    ``settings`` such as ``"index.embedder"`` override these defaults. An existing index is used, and an
-    interrupted run is resumed. ``run_table(run)`` returns the table of results with the significance tests
+    graded judgements; the first name is the primary measure. ``data_dir`` is the workspace (``data/`` and the
+    folder's name by default). A new workspace has no embedder and uses the analyzer of the published BM25
+    figures; ``settings`` such as ``"index.embedder"`` override these defaults. An existing index is used, and
+    an interrupted run is resumed. ``run_table(run)`` returns the table of results with the significance tests
     between the predictors.
 
     Wrong names, measures or files raise :class:`~branchrank.errors.UsageError` or
@@ -128,15 +129,15 @@ def compare_trec(
     alpha: float = ALPHA,
     seed: int = SEED,
 ) -> ResultsTable:
-    """Compare TREC run files of any system with ``baseline`` (default: the first), or, with ``all_pairs``,
-    each file with every other.
+    """Compare TREC run files of any system with ``baseline``, or all pairs of files with ``all_pairs``.
 
-    The significance tests are those of a BranchRank run, with the query as unit, and Holm's correction over
-    the comparisons of each measure. Ties are broken as in trec_eval. A judged query that a run lacks is an
-    error, or scores 0 with ``missing_is_zero``. Printing the result shows the table and the comparisons.
+    The default baseline is the first file. The significance tests are the tests of a BranchRank run, with the
+    query as unit, and Holm's correction over the comparisons of each measure. Ties are broken as in
+    trec_eval. A judged query that is missing in a run is an error, or scores 0 with ``missing_is_zero``.
+    Printing the result shows the table and the comparisons.
 
-    Raises :class:`~branchrank.errors.RunError` for a file that can't be read or lacks a judged query, and
-    :class:`~branchrank.errors.UsageError` for an unknown measure or baseline.
+    Raises :class:`~branchrank.errors.RunError` for a file that can't be read or that does not contain a
+    judged query, and :class:`~branchrank.errors.UsageError` for an unknown measure or baseline.
 
     >>> from pathlib import Path
     >>> _ = Path("qrels.txt").write_text("q1 0 d1 1\\nq2 0 d2 1\\n")
@@ -180,11 +181,11 @@ def compare_frames(
     alpha: float = ALPHA,
     seed: int = SEED,
 ) -> ResultsTable:
-    """:func:`compare_trec` for PyTerrier's frames: ``qrels`` has the columns qid, docno and label; ``runs``
-    maps each name to a frame with the columns qid, docno and score.
+    """Compare PyTerrier's frames as :func:`compare_trec` compares files. ``qrels`` has the columns qid, docno
+    and label; ``runs`` maps each name to a frame with the columns qid, docno and score.
 
-    Raises :class:`~branchrank.errors.RunError` for a missing column or a value that is not a number, and what
-    :func:`compare_trec` raises.
+    Raises :class:`~branchrank.errors.RunError` for a missing column, for a value that is not a number, and in
+    the cases of :func:`compare_trec`.
 
     >>> import pandas as pd
     >>> from branchrank import library
@@ -212,18 +213,18 @@ def compare_frames(
 
 
 def topics_frame(run: Run) -> pd.DataFrame:
-    """Return the questions of a run that have gold, as PyTerrier's topics: qid, query."""
+    """Return the questions of a run that have gold as PyTerrier's topics, with the columns qid and query."""
     from branchrank.runs import pyterrier_frames
 
     return pyterrier_frames.topics_frame(run)
 
 
 def results_frame(run: Run, predictor: str, ids: DocumentIds = "document") -> pd.DataFrame:
-    """Return a predictor's hits as PyTerrier's results: qid, query, docno, rank (from 0), score.
+    """Return a predictor's hits as PyTerrier's results, with the columns qid, query, docno, rank and score.
 
-    ``ids`` says what a document is, as for :meth:`Run.export_trec`. Scores are n, n-1, ..., 1. Of a predictor
-    that answers each question several times, the first answers are returned. Raises
-    :class:`~branchrank.errors.UsageError` for an unknown predictor.
+    ``ids`` selects what counts as a document, as in :meth:`Run.export_trec`. Ranks start at 0, and the scores
+    of n hits are n, n-1, ..., 1. If a predictor answered each question several times, its first answers are
+    returned. Raises :class:`~branchrank.errors.UsageError` for an unknown predictor.
 
     >>> from branchrank import Run, library
     >>> run = Run.load(library.list_runs("reports")[0].directory)
@@ -236,7 +237,7 @@ def results_frame(run: Run, predictor: str, ids: DocumentIds = "document") -> pd
 
 
 def qrels_frame(run: Run, ids: DocumentIds = "document") -> pd.DataFrame:
-    """The judgements of a run, as PyTerrier's qrels: qid, docno, label."""
+    """Return the judgements of a run as PyTerrier's qrels, with the columns qid, docno and label."""
     from branchrank.runs import pyterrier_frames
 
     return pyterrier_frames.qrels_frame(run, ids)
@@ -245,7 +246,7 @@ def qrels_frame(run: Run, ids: DocumentIds = "document") -> pd.DataFrame:
 def beir_from_frames(
     folder: str | Path, documents: pd.DataFrame, topics: pd.DataFrame, qrels: pd.DataFrame
 ) -> Path:
-    """Write PyTerrier's frames as a BEIR folder, for :func:`run_beir`; returns it.
+    """Write PyTerrier's frames as a BEIR folder for :func:`run_beir`, and return the folder's path.
 
     ``documents`` has the columns docno and text, and optionally title; ``topics`` has qid and query;
     ``qrels`` has qid, docno and label, and becomes the split ``test``. Raises
@@ -266,7 +267,7 @@ def beir_from_frames(
 
 
 def latex(table: ResultsTable) -> str:
-    """The table of results as LaTeX, for ``\\\\input`` into a paper that loads booktabs.
+    """Return the table of results as LaTeX for ``\\\\input`` in a paper that loads the package booktabs.
 
     The highest mean of each column is bold; marks show the test results and the caption explains them.
     """
@@ -276,7 +277,9 @@ def latex(table: ResultsTable) -> str:
 
 
 def write_latex(path: str | Path, table: ResultsTable) -> None:
-    """Write :func:`latex` of the table into a file. Raises :class:`~branchrank.errors.StorageError`."""
+    """Write a table of results as LaTeX to a file. Raises :class:`~branchrank.errors.StorageError` if the
+    file can't be written.
+    """
     from branchrank.artifacts import write_text
 
     write_text(Path(path), latex(table))

@@ -1,4 +1,4 @@
-"""Host names and addresses."""
+"""Host names and IP addresses: whether a host is local."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ import ipaddress
 
 
 def is_loopback(host: str) -> bool:
-    """Whether a host can only be reached from this machine. The only trusted name is ``localhost``.
+    """Return whether a host can be reached only from this machine. ``localhost`` is the only accepted name.
 
     >>> is_loopback("127.0.0.1"), is_loopback("localhost.example.org")
     (True, False)

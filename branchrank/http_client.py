@@ -1,20 +1,20 @@
 """HTTP requests with limits on time and size, for the embedders and the ``api`` predictor.
 
 1. A request goes only to the given URL; redirects are not followed.
-2. One deadline covers connecting, TLS, sending and the whole answer, however slowly it arrives. It does not
-   cover the system's name resolution.
-3. An answer longer than ``limit_bytes`` is an error; no more than that is kept in memory.
-4. The environment's proxy is used, except for loopback addresses, which a proxy cannot reach.
-5. Nothing is kept between requests of :func:`post_json` and :func:`get`: each opens one connection and
-   closes it. :class:`Transport` keeps connections; it is for libraries that use an httpx client.
+2. One deadline covers connecting, TLS, sending and the whole answer, however slowly it arrives. The time of
+   the system's name resolution is not limited.
+3. An answer longer than ``limit_bytes`` is an error, and the rest of it is not read.
+4. The proxy in the environment is used, except for loopback addresses, which a proxy can't reach.
+5. :func:`post_json` and :func:`get` open one connection for each request and close it. :class:`Transport`,
+   for libraries that use an httpx client, reuses connections.
 6. Bodies are never decompressed, so no answer is larger than the bytes received.
 
-The error messages contain neither the URL nor a header, and therefore no credentials; callers add the name of
-the endpoint::
+The error messages contain neither the URL nor a header, and therefore no credentials. Callers add the name of
+the endpoint to the message::
 
     HttpError
-    +-- StatusError            the server answered, with a status other than 2xx
-    +-- UnreachableError       no connection: refused, unknown host, failed TLS, bad proxy or URL
+    +-- StatusError            the server answered with a status other than 2xx
+    +-- UnreachableError       no connection (refused, unknown host, failed TLS, bad proxy or URL)
     +-- LostConnectionError    the connection broke, or the answer is not HTTP; worth a retry
     +-- DeadlineError          no whole answer within the deadline
     +-- OversizedError         the answer is longer than the limit
@@ -41,13 +41,13 @@ from branchrank.hosts import is_loopback
 ERROR_BODY_BYTES = 64 * 1024
 _WRITTEN_AT_ONCE = 16 * 1024
 _KEPT = 10
-#: Headers of an answer that are no longer true once the body was read.
+#: Headers of an answer that no longer describe the body after it was read.
 _BODY_HEADERS = (b"content-encoding", b"content-length", b"transfer-encoding")
-_UNSENDABLE = "the URL or a header holds characters that HTTP does not allow"
+_UNSENDABLE = "the URL or a header contains characters that HTTP does not allow"
 
 
 class HttpError(Exception):
-    """A request without a usable answer. Its message is the reason, without URL or credentials."""
+    """A request did not get a usable answer. The message gives the reason, without URL or credentials."""
 
 
 class StatusError(HttpError):
@@ -57,14 +57,14 @@ class StatusError(HttpError):
         super().__init__(f"HTTP {status} {reason}".rstrip())
         self.status = status
         self.reason = reason
-        #: At most :data:`ERROR_BODY_BYTES` of the answer.
+        #: The first bytes of the answer, at most :data:`ERROR_BODY_BYTES`.
         self.body = body
-        #: The header ``Retry-After`` as it was sent, or ``None``.
+        #: The value of the header ``Retry-After``, or ``None``.
         self.retry_after = retry_after
 
 
 class UnreachableError(HttpError):
-    """No connection was made."""
+    """No connection to the server could be opened."""
 
 
 class LostConnectionError(HttpError):
@@ -82,18 +82,18 @@ class OversizedError(HttpError):
 def post_json(
     url: str, body: bytes, *, headers: Mapping[str, str], deadline_s: float, limit_bytes: int
 ) -> bytes:
-    """POST a JSON body and return the body of a 2xx answer. Raises :class:`HttpError`."""
+    """POST a JSON body and return the body of a 2xx answer, else raise :class:`HttpError`."""
     sent = {"Content-Type": "application/json", "Content-Length": str(len(body)), **headers}
     return _exchange("POST", url, body, sent, deadline_s, limit_bytes)
 
 
 def get(url: str, *, headers: Mapping[str, str], deadline_s: float, limit_bytes: int) -> bytes:
-    """GET a URL and return the body of a 2xx answer. Raises :class:`HttpError`."""
+    """GET a URL and return the body of a 2xx answer, else raise :class:`HttpError`."""
     return _exchange("GET", url, None, headers, deadline_s, limit_bytes)
 
 
 class Answer(NamedTuple):
-    """The answer to a request, with any status; an error's body is cut at :data:`ERROR_BODY_BYTES`."""
+    """The answer to a request, with any status. An error's body is cut after :data:`ERROR_BODY_BYTES`."""
 
     status: int
     reason: str
@@ -102,7 +102,9 @@ class Answer(NamedTuple):
 
 
 class Connections:
-    """Connections to the server of one URL. Safe for several threads; close it when done."""
+    """Connections to the server of one URL. Several threads can share one object; call :meth:`close` at the
+    end.
+    """
 
     def __init__(self, url: str, *, keep: bool) -> None:
         self._network = _Network()
@@ -122,7 +124,7 @@ class Connections:
         deadline_s: float,
         limit_bytes: int,
     ) -> Answer:
-        """Send one request and read its answer, with any status.
+        """Send one request and return its answer, whatever the status.
 
         Raises :class:`HttpError` when no answer arrives.
         """
@@ -151,7 +153,7 @@ class Connections:
 
 
 class Transport:
-    """A transport for an httpx client (``httpx.Client(transport=...)``) with the limits on time and size."""
+    """A transport for ``httpx.Client(transport=...)`` that limits the time and the size of each answer."""
 
     #: Headers that :class:`Connections` sets itself.
     _OWN = frozenset(["host", "user-agent", "accept-encoding", "connection", "transfer-encoding"])
@@ -211,7 +213,7 @@ def _exchange(
 
 
 def _answer(response: httpcore.Response, limit_bytes: int) -> Answer:
-    """Read a response; of an error's body, keep what arrived even if it was cut, slow or too long."""
+    """Read a response. The body of an error is returned even if it is incomplete."""
     phrase = response.extensions.get("reason_phrase", b"").decode("latin-1")
     reason = "".join(letter if letter.isprintable() else " " for letter in phrase)
     if 200 <= response.status < 300:
@@ -238,7 +240,7 @@ def _read(pieces: Iterable[bytes], limit_bytes: int) -> bytes:
 
 
 def _pool(url: str, network: _Network, keep: bool) -> httpcore.ConnectionPool:
-    """A connection pool for one server: directly to the host, or through the environment's proxy."""
+    """Return a connection pool for one server, directly or through the proxy in the environment."""
     proxy = _proxy_for(url)
     if not proxy:
         return httpcore.ConnectionPool(
@@ -246,7 +248,9 @@ def _pool(url: str, network: _Network, keep: bool) -> httpcore.ConnectionPool:
         )
     parts = urlsplit(proxy if "://" in proxy else f"http://{proxy}")
     if parts.scheme not in ("http", "https") or not parts.hostname:
-        raise UnreachableError("the proxy that the environment names is not an HTTP proxy")
+        raise UnreachableError(
+            "the proxy in HTTP_PROXY, HTTPS_PROXY or ALL_PROXY is not an http:// or https:// URL"
+        )
     auth = (unquote(parts.username or ""), unquote(parts.password or "")) if parts.username else None
     return httpcore.HTTPProxy(
         f"{parts.scheme}://{parts.netloc.rpartition('@')[2]}",
@@ -258,7 +262,7 @@ def _pool(url: str, network: _Network, keep: bool) -> httpcore.ConnectionPool:
 
 
 def _proxy_for(url: str) -> str:
-    """The proxy that the environment names for a URL; an empty string when it names none."""
+    """Return the proxy in the environment for a URL, or an empty string."""
     parts = urlsplit(url)
     host = parts.hostname or ""
     if is_loopback(host):
@@ -273,19 +277,19 @@ def _proxy_for(url: str) -> str:
 
 @functools.cache
 def _trusted() -> ssl.SSLContext:
-    """The certificates that the system trusts; reading them takes some milliseconds."""
+    """Return the certificates that the system trusts; reading them takes a few milliseconds."""
     return ssl.create_default_context()
 
 
 class _Network(httpcore.NetworkBackend):
-    """Sockets whose operations time out at the deadline of the current thread's request."""
+    """Open sockets whose operations time out at the deadline of the current thread's request."""
 
     def __init__(self) -> None:
         self._request = threading.local()
         self._sockets = httpcore.SyncBackend()
 
     def begin(self, deadline_s: float) -> None:
-        """Start the deadline of this thread's request."""
+        """Set the deadline of this thread's request."""
         self._request.deadline = time.monotonic() + deadline_s
 
     def connect_tcp(
@@ -296,7 +300,7 @@ class _Network(httpcore.NetworkBackend):
         local_address: str | None = None,
         socket_options: Iterable[httpcore.SOCKET_OPTION] | None = None,
     ) -> httpcore.NetworkStream:
-        """Connect to the first address of ``host`` that accepts."""
+        """Connect to the first address of ``host`` that accepts a connection."""
         try:
             found = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM)
         except OSError as error:
@@ -312,7 +316,7 @@ class _Network(httpcore.NetworkBackend):
         raise httpcore.ConnectError("the host has no address")
 
     def left(self) -> float:
-        """Seconds until the deadline. Raises ``httpcore.ReadTimeout`` after the deadline."""
+        """Return the seconds until the deadline. Raises ``httpcore.ReadTimeout`` after the deadline."""
         left = float(self._request.deadline) - time.monotonic()
         if left <= 0:
             raise httpcore.ReadTimeout("timed out")
@@ -328,7 +332,7 @@ class _Stream(httpcore.NetworkStream):
         return self._inner.read(max_bytes, self._network.left())
 
     def write(self, buffer: bytes, timeout: float | None = None) -> None:
-        # The timeout applies to each piece that the system accepts, not to the whole buffer.
+        # httpcore applies the timeout to each piece that the system accepts, not to the whole buffer.
         for start in range(0, len(buffer), _WRITTEN_AT_ONCE):
             self._inner.write(buffer[start : start + _WRITTEN_AT_ONCE], self._network.left())
 

@@ -1,7 +1,7 @@
-"""The functions behind the commands that are not methods of a workspace or a run.
+"""Functions for the commands that have no method of a workspace or a run.
 
-Plan and run benchmarks (from names, an experiment file or an interrupted run), list and verify runs, plan a
-number of questions, score TREC files, import BEIR folders, fetch corpora.
+The functions plan and run benchmarks (from names, an experiment file or an interrupted run), list and verify
+runs, analyse power, score TREC files, import BEIR folders, and fetch corpora.
 """
 
 from __future__ import annotations
@@ -125,12 +125,12 @@ __all__ = [
     "write_tuned",
 ]
 
-#: The measures of :func:`score_trec`, as ir-measures names them.
+#: Default measures of :func:`score_trec`, by their names in ir-measures.
 TREC_MEASURES = ("Success@1", "Success@5", "RR", "nDCG@10", "R@100", "AP")
 #: Defaults of :func:`tune`.
 TUNING_FOLDS = 5
 TUNING_BUDGET = 16
-#: The numbers of questions of :func:`power`.
+#: Default numbers of questions of :func:`power`.
 POWER_QUESTIONS = (20, 50, 100, 200, 400)
 
 
@@ -147,9 +147,9 @@ def run_benchmark(
 
     An interrupted run of the same plan is resumed, unless ``fresh`` is true; ``resume`` is the directory of
     the run that the plan was read from (:func:`plan_from_run`). ``seal`` is a file that :func:`seal_plan`
-    wrote; a plan other than the sealed one is refused. ``notify`` is called with messages for the user,
-    ``progress`` shows bars. Raises one error that lists every problem of the plan before any work starts. A
-    predictor whose queries all failed is not an error: ``run.failed`` names it.
+    wrote; a plan that differs from the sealed plan is refused. ``notify`` is called with messages for the
+    user, ``progress`` shows bars. Raises one error that lists every problem of the plan before any work
+    starts. If all queries of a predictor fail, no error is raised, and ``run.failed`` names the predictor.
     """
     from branchrank.report.writing import run_and_report
 
@@ -176,12 +176,13 @@ def tune(
 ) -> Tuning:
     """Choose the weights, ``k1`` and ``b`` of every system of an experiment file by cross-validation.
 
-    ``questions`` is a question file, preferably of mined questions; they are divided into ``folds`` by source
-    document. ``budget`` combinations of values are tried for each system. Nothing is written: see
-    :func:`write_tuned`.
+    ``questions`` is a question file, preferably with mined questions, which are divided into ``folds`` by
+    source document. ``budget`` combinations of values are tried for each system. The experiment file is not
+    changed; :func:`write_tuned` changes it.
 
-    Raises :class:`~branchrank.errors.UsageError` for systems that can't be tuned (those of a sweep or with an
-    LLM), and :class:`~branchrank.errors.QuestionError` when the questions have fewer sources than folds.
+    Raises :class:`~branchrank.errors.UsageError` for systems that can't be tuned (systems of a sweep and
+    systems with an LLM), and :class:`~branchrank.errors.QuestionError` when the questions have fewer sources
+    than folds.
 
     >>> from pathlib import Path
     >>> _ = Path("e.toml").write_text('name = "e"\\n[systems.local]')
@@ -205,10 +206,10 @@ def tune(
 
 
 def write_tuned(experiment: str | Path, tuning: Tuning) -> None:
-    """Add the tuned systems to the experiment file; they replace those of an earlier tuning.
+    """Add the tuned systems to the experiment file, and remove the systems of an earlier tuning.
 
-    A tuned system is named after its original system with the suffix ``-tuned``; its origin in ``run.json``
-    is ``tuned``. Raises :class:`~branchrank.errors.StorageError`.
+    The name of a tuned system is the name of the original system with the suffix ``-tuned``; its origin in
+    ``run.json`` is ``tuned``. Raises :class:`~branchrank.errors.StorageError` if the file can't be written.
     """
     from branchrank.bench.tuning import write_tuned as write
 
@@ -216,7 +217,9 @@ def write_tuned(experiment: str | Path, tuning: Tuning) -> None:
 
 
 def spent_line(calls: Iterable[LLMCall]) -> str:
-    """One line with the LLM calls, how many a cache or a cassette answered, and the tokens."""
+    """Return one line with the numbers of LLM calls, of calls answered by a cache or a cassette, and of
+    tokens.
+    """
     from branchrank.systems.llm_opening import LLMMeter
 
     meter = LLMMeter()
@@ -226,7 +229,7 @@ def spent_line(calls: Iterable[LLMCall]) -> str:
 
 
 def list_runs(reports: str | Path = "reports") -> list[ListedRun]:
-    """List the runs in a folder of reports, oldest first; a run that can't be read is listed with the reason.
+    """List the runs in a folder of reports, oldest first. A run that can't be read is listed with the reason.
 
     >>> list_runs("no/such/folder")
     []
@@ -246,16 +249,16 @@ def verify(
     notify: Notify = no_notice,
     progress: bool | Progress = False,
 ) -> Verification:
-    """Recompute every printed number of a run; report each one that differs, and every contradiction.
+    """Recompute every printed number of a run, and report wrong numbers and contradictions.
 
-    ``rerun`` is the number of questions, drawn by the run's seed, that the systems answer again over the
-    workspace; an LLM's answers come from the run's cassette. ``named`` lists everything outside the workspace
-    that may be used: classes, endpoints, models, the cassette (``settings={"llm.replay": FILE}``), or a
-    workspace other than ``data``. Systems that need anything else are not run again. ``corpus`` is the
+    ``rerun`` is the number of questions, sampled with the run's seed, that the systems answer again over the
+    workspace; an LLM's answers come from the run's cassette. ``named`` lists the classes, endpoints and
+    models outside the workspace that may be used, the cassette (in ``settings`` as ``llm.replay``), and a
+    workspace other than ``data``. A system that needs anything else is not run again. ``corpus`` is the
     current folder of the corpus, ``seal`` a copy of the file that sealed the run's plan.
 
-    Raises :class:`~branchrank.errors.RunError` when the directory holds no run, or when the workspace's index
-    or questions are not those of the run.
+    Raises :class:`~branchrank.errors.RunError` if the directory does not contain a run, or if the workspace's
+    index or questions differ from the run's.
     """
     from branchrank.corpus.named import locate_corpus
     from branchrank.progress_bars import shown_progress
@@ -280,15 +283,16 @@ def compare_datasets(
     baseline: str = "",
     delta: float | None = None,
 ) -> DatasetReport:
-    """Compare the systems of runs over different datasets: the macro average and one stratified test.
+    """Compare the systems of runs over different datasets by their macro average and one stratified test.
 
-    ``runs`` are runs or their directories: a mapping from dataset names, or a list. ``measure``, ``baseline``
-    and ``delta`` default to those of the first run. The result prints as a table, has a DataFrame ``frame``,
-    the figures in ``comparison``, and ``text`` and ``write`` for Markdown and CSV.
+    ``runs`` is a list of runs or their directories, or a mapping from dataset names to them. ``measure``,
+    ``baseline`` and ``delta`` default to the values of the first run. Printing the result shows a table;
+    ``frame`` is a DataFrame, ``comparison`` has the figures, and ``text`` and ``write`` give Markdown and
+    CSV.
 
     Raises :class:`~branchrank.errors.UsageError` when the runs have no system in common, or when they declare
     different measures and ``measure`` is not given. Raises :class:`~branchrank.errors.RunError` for a run
-    that can't be read, or that has the same questions as another.
+    that can't be read, and for two runs with the same questions.
     """
     from branchrank.report.datasets import dataset_report
 
@@ -315,17 +319,17 @@ def power(
     run: str | Path | None = None,
     measure: str = "",
 ) -> PowerAnalysis:
-    """Power analysis: the differences that benchmarks of the given numbers of questions can detect.
+    """Power analysis. Return the differences that benchmarks with the given numbers of questions can detect.
 
-    ``rate`` is the hit rate that you expect (0.7), ``disagreement`` the share of questions that two
-    predictors answer differently (0.2), ``difference`` the difference in hit rate that you want to confirm,
-    ``candidates`` how many predictors are compared with the baseline (1). ``sources`` is the number of pages
-    that hold the gold (default: one page per question), and ``icc`` the intraclass correlation of the
-    differences on one page, 0 to 1 (0.1). A finished ``run`` provides all of these except ``difference``, on
-    its primary measure or on ``measure``; arguments that you give take precedence. Printing the result shows
-    a table.
+    ``rate`` is the hit rate that you expect (default 0.7), ``disagreement`` the share of questions that two
+    predictors answer differently (default 0.2), ``difference`` the difference in hit rate that you want to
+    confirm, and ``candidates`` the number of predictors compared with the baseline (default 1). ``sources``
+    is the number of pages with gold (default: one page per question), and ``icc`` the intraclass correlation
+    of the differences on one page, 0 to 1 (default 0.1). A finished ``run`` provides the defaults of all
+    arguments except ``difference``, for its primary measure or for ``measure``. Printing the result shows a
+    table.
 
-    Raises :class:`~branchrank.errors.UsageError` for assumptions that contradict each other, and
+    Raises :class:`~branchrank.errors.UsageError` for contradictory assumptions, and
     :class:`~branchrank.errors.RunError` for a run that can't be read.
 
     >>> [plan.unanimous for plan in power([100]).plans]
@@ -366,10 +370,10 @@ def score_trec(
 def write_gate(
     decided: RunGate, *, junit: str | Path | None = None, summary: str | Path | None = None
 ) -> None:
-    """Write the decisions of :meth:`Run.gate` for continuous integration: JUnit XML, and Markdown for people.
+    """Write the decisions of :meth:`Run.gate` as JUnit XML for continuous integration, and as Markdown.
 
-    In the JUnit file an undecided predictor is an ``error``, and one that fails is a ``failure``. Raises
-    :class:`~branchrank.errors.StorageError`.
+    In the JUnit file an undecided predictor is an ``error``, and a failed predictor is a ``failure``. Raises
+    :class:`~branchrank.errors.StorageError` if a file can't be written.
     """
     from branchrank.artifacts import write_text
     from branchrank.report import gate_files
@@ -381,10 +385,10 @@ def write_gate(
 
 
 def add_corpus(name: str, *, progress: Progress = no_progress) -> Path:
-    """Fetch a corpus by name, check it, and return the folder that holds its documents.
+    """Fetch a corpus by name, check it, and return the folder with its documents.
 
-    ``ir:ID`` is a dataset of the package ir-datasets, as a BEIR folder. No downloaded code is executed.
-    Raises :class:`~branchrank.errors.CorpusError`.
+    The name ``ir:ID`` fetches a dataset of the package ir-datasets as a BEIR folder. Downloaded code is not
+    executed. Raises :class:`~branchrank.errors.CorpusError` if the name is unknown or the download fails.
     """
     from branchrank.corpus import named
 
@@ -398,10 +402,11 @@ def demo(
     notify: Notify = no_notice,
     progress: bool | Progress = False,
 ) -> Run:
-    """Copy the bundled sample into ``folder``, index it, compare the systems without an LLM, return the run.
+    """Copy the bundled sample into ``folder``, index it, compare the systems without an LLM, and return the
+    run.
 
     The run's directory is below ``folder/reports``. A second call resumes an interrupted demo, or returns the
-    finished run; ``fresh`` starts a new run. Existing files are kept.
+    finished run; ``fresh`` starts a new run. Existing files are not overwritten.
 
     Raises :class:`~branchrank.errors.UsageError` for a folder that is neither empty nor a demo.
     """
@@ -414,11 +419,11 @@ def init(corpus: str | Path | None = None, data_dir: str | Path = "data") -> Sta
     """Write the starter files of a benchmark of your own documents into the working directory.
 
     The files are ``branchrank.toml`` in ``data_dir``, ``questions.jsonl`` with three example questions, and
-    ``experiment.toml``. ``corpus`` is the folder of the documents, or the name of a corpus (default: ``docs``
-    or ``doc``). Existing files are kept.
+    ``experiment.toml``. ``corpus`` is the folder of the documents (default: ``docs`` or ``doc``) or the name
+    of a corpus. Existing files are not overwritten.
 
-    Raises :class:`~branchrank.errors.CorpusError` when no documents are found, and
-    :class:`~branchrank.errors.UsageError` when ``data_dir`` is the workspace of other documents.
+    Raises :class:`~branchrank.errors.CorpusError` if no documents are found, and
+    :class:`~branchrank.errors.UsageError` if ``data_dir`` is the workspace of other documents.
 
     >>> [path.name for path in init("docs", "data/first").written]
     ['branchrank.toml', 'questions.jsonl', 'experiment.toml']
@@ -431,13 +436,14 @@ def init(corpus: str | Path | None = None, data_dir: str | Path = "data") -> Sta
 def agreement(
     first: str | Path, second: str | Path, annotators: Sequence[str] = ()
 ) -> tuple[Agreement, Agreement]:
-    """Cohen's kappa of two annotators on the passages that both have labelled.
+    """Return Cohen's kappa of two annotators on the passages that both of them labelled.
 
     ``first`` and ``second`` are question files that ``branchrank questions label`` wrote (they may be the
-    same file); when a file has the labels of several annotators, ``annotators`` names one for each file.
-    Returns two agreements: over yes, partly and no, and over the decision that makes gold (yes or not).
+    same file). If a file has the labels of several annotators, ``annotators`` selects one annotator for each
+    file. The first agreement compares the labels yes, partly and no; the second agreement compares yes with
+    the two other labels together.
 
-    Raises :class:`~branchrank.errors.QuestionError` when no passage was labelled by both.
+    Raises :class:`~branchrank.errors.QuestionError` if no passage was labelled by both annotators.
     """
     from branchrank.questions.agreement import agreement_of
 
@@ -445,7 +451,7 @@ def agreement(
 
 
 def list_corpora() -> list[CorpusPlace]:
-    """List the corpora that can be fetched by name, with the folders of those that have been fetched."""
+    """List the corpora that can be fetched by name, with the folders of the fetched corpora."""
     from branchrank.corpus.named import corpus_places
 
     return corpus_places()

@@ -1,4 +1,4 @@
-"""The protocol of a retriever of your own."""
+"""The protocol that your own retriever must follow to be benchmarked."""
 
 from __future__ import annotations
 
@@ -9,13 +9,15 @@ from branchrank.records import Hit
 
 
 class Predictor(Protocol):
-    """A retriever of your own, benchmarked beside the built-in systems.
+    """Your own retriever, which can be benchmarked together with the built-in systems.
 
-    Any class with this method works; it need not inherit from anything. Two attributes are optional:
-    ``name``, the name in tables (default: that of the class), and ``llm``, the model it asks (default:
-    ``none``).
+    Any class with a method ``retrieve`` works, without a base class. Two attributes are optional. ``name`` is
+    the name in tables (default: the name of the class), and ``llm`` is the name of the LLM that the retriever
+    uses (default: ``none``).
     """
 
     def retrieve(self, query: str, k: int) -> Sequence[Hit]:
-        """At most ``k`` hits for ``query``, best first. An exception counts as a missed question."""
+        """Return at most ``k`` hits for ``query``, best first. If the method raises, the question counts as a
+        miss.
+        """
         ...

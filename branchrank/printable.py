@@ -1,4 +1,4 @@
-"""Text from documents, file names and command lines made safe to show and to encode."""
+"""Make text from documents, file names and command lines safe to show and to encode."""
 
 from __future__ import annotations
 
@@ -9,10 +9,10 @@ _LINE = str.maketrans({"\n": "\N{REPLACEMENT CHARACTER}", "\t": " "})
 
 
 def safe(text: str) -> str:
-    """Replace every character of a text except printable characters, newline and tab.
+    """Replace every character that is not printable, except newline and tab, by U+FFFD.
 
-    Control characters, escape sequences, bidirectional overrides and private-use characters can reach
-    neither a terminal nor a report.
+    The replaced characters include control characters, escape sequences, bidirectional overrides and
+    private-use characters.
     """
     return "".join(
         character
@@ -23,10 +23,10 @@ def safe(text: str) -> str:
 
 
 def safe_line(text: str) -> str:
-    """Make a name safe to show: like :func:`safe`, without newlines, so that it can't start a new line."""
+    """Make a text safe to show on one line. Like :func:`safe`, but newlines are replaced too."""
     return safe(text).translate(_LINE)
 
 
 def encodable(text: str) -> str:
-    """``text`` with each lone surrogate (from an undecodable argument) replaced by ``?``."""
+    """Replace each lone surrogate (from an undecodable command-line argument) by ``?``."""
     return text.encode("utf-8", "replace").decode("utf-8")

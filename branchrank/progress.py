@@ -1,4 +1,4 @@
-"""The callbacks by which long work reports its progress; every part of the package accepts them."""
+"""Types of the callbacks that long operations call to report their progress."""
 
 from __future__ import annotations
 
@@ -7,10 +7,9 @@ from collections.abc import Callable
 #: Called with one line of text for the user.
 Notify = Callable[[str], None]
 
-#: Called as ``progress(stage, done, total)``: ``done`` of ``total`` units of a stage are finished. A total of
-#: 0 means that it is unknown. Stages are ``read`` (documents), ``embed`` (texts), ``store`` (steps),
-#: ``summaries`` (nodes), ``questions`` and ``latency`` (queries), ``download`` (bytes), ``unpack`` and
-#: ``clone`` (steps).
+#: Called as ``progress(stage, done, total)``, with the numbers of finished units and of all units (0:
+#: unknown). Stages and their units: ``read`` (documents), ``embed`` (texts), ``store`` (steps), ``summaries``
+#: (nodes), ``questions`` and ``latency`` (queries), ``download`` (bytes), ``unpack`` and ``clone`` (steps).
 Progress = Callable[[str, int, int], None]
 
 

@@ -1,4 +1,4 @@
-"""Showing progress: bars in a terminal, one line in a notebook, announcements where output goes to a file."""
+"""Show progress as bars in a terminal, as one line in a notebook, and as log lines in a file."""
 
 from __future__ import annotations
 
@@ -13,13 +13,13 @@ from branchrank.progress import Progress
 
 
 class ProgressReporter(Protocol):
-    """Shows the progress of each stage of the work."""
+    """Shows the progress of each stage of a long operation."""
 
     def __call__(self, stage: str, done: int, total: int) -> None:
-        """Show that ``done`` of ``total`` units (0: unknown) of ``stage`` are finished."""
+        """Show that ``done`` of ``total`` units of ``stage`` are finished; a ``total`` of 0 means unknown."""
 
     def status(self, text: str) -> None:
-        """Show a line that replaces the previous one, such as the costs so far."""
+        """Show a status line, such as the costs so far, in place of the previous status line."""
 
 
 class Quiet:
@@ -33,20 +33,20 @@ class Quiet:
 
 
 class Announcements:
-    """For output that is not a terminal: prints each stage once, and the last status at the end."""
+    """Progress for output that is not a terminal. Prints each stage once, and the last status at the end."""
 
     def __init__(self) -> None:
         self.seen: set[str] = set()
         self.last = ""
 
     def __call__(self, stage: str, done: int, total: int) -> None:
-        """Announce a stage when it is new."""
+        """Print a stage the first time that it is reported."""
         if stage not in self.seen:
             self.seen.add(stage)
             _print_line(f"{stage} ({total})" if total else stage)
 
     def status(self, text: str) -> None:
-        """Keep the line."""
+        """Store the line, to print it at the end."""
         self.last = text
 
 
@@ -59,7 +59,7 @@ class NotebookLine:
         self.shown = ""
 
     def __call__(self, stage: str, done: int, total: int) -> None:
-        """Show the stage; the browser gets at most a hundred updates per stage."""
+        """Show the stage. A stage sends at most about 100 updates to the browser."""
         if done % max(1, total // 100) and done != total:
             return
         self.stage = f"{stage} {done:,}/{total:,}" if total else stage
@@ -78,7 +78,7 @@ class NotebookLine:
 
 
 class Bars:
-    """A bar per stage; the status is shown after the stage that changed last."""
+    """One bar per stage. The status is shown after the stage that changed last."""
 
     def __init__(self, bars: Any) -> None:
         self.bars = bars
@@ -86,7 +86,7 @@ class Bars:
         self.moving = ""
 
     def __call__(self, stage: str, done: int, total: int) -> None:
-        """Move a stage's bar."""
+        """Update the bar of a stage."""
         if stage not in self.tasks:
             self.tasks[stage] = self.bars.add_task(stage, total=total or None, text="")
         self.moving = stage
@@ -99,7 +99,7 @@ class Bars:
 
 
 class Called:
-    """A callback of the caller; it does not show a status."""
+    """Progress that calls the caller's function; a status is ignored."""
 
     def __init__(self, callback: Progress) -> None:
         self.callback = callback
@@ -114,7 +114,7 @@ class Called:
 
 @contextlib.contextmanager
 def shown_progress(progress: bool | Progress) -> Iterator[ProgressReporter]:
-    """Show bars when ``progress`` is true and nothing when it is false; otherwise call it."""
+    """Show bars if ``progress`` is ``True``, nothing if it is ``False``, and call it if it is a function."""
     if isinstance(progress, bool):
         with progress_bars(quiet=not progress) as shown:
             yield shown
@@ -124,7 +124,7 @@ def shown_progress(progress: bool | Progress) -> Iterator[ProgressReporter]:
 
 @contextlib.contextmanager
 def progress_bars(quiet: bool = False) -> Iterator[ProgressReporter]:
-    """Show progress in the way that fits the output: a notebook, a terminal, or the lines of a log.
+    """Show progress in a notebook, in a terminal or as lines of a log, depending on the output.
 
     Example::
 
@@ -163,7 +163,7 @@ def progress_bars(quiet: bool = False) -> Iterator[ProgressReporter]:
 
 
 def _notebook_handle() -> Any:
-    """A display of the running notebook; ``None`` outside a notebook."""
+    """Return a display handle of the running notebook, or ``None`` outside a notebook."""
     shell = getattr(sys.modules.get("IPython"), "get_ipython", lambda: None)()
     if shell is None or type(shell).__name__ != "ZMQInteractiveShell":
         return None

@@ -1,10 +1,10 @@
-"""Frozen records that are passed between the parts of BranchRank.
+"""The frozen records that parts of BranchRank pass to each other.
 
-Everything read from a file or passed from one stage to the next is one of these; loaders return no raw
-``dict``. Line numbers are 1-based, inclusive, and refer to the raw file. Ranks start at 1.
+Loaders return these records and not a raw ``dict``. Line numbers start at 1, include the last line, and refer
+to the raw file. Ranks start at 1.
 
-The records are :mod:`msgspec` structs, so ``msgspec.json.decode(line, type=Node)`` validates while
-it parses and names the offending field.
+The records are :mod:`msgspec` structs. ``msgspec.json.decode(line, type=Node)`` validates a line while it
+parses it, and its error names the wrong field.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ ServedBy = Literal["server", "cache", "cassette"]
 BREADCRUMB_SEPARATOR = " > "
 
 
-#: Numbers in files that another program may have written: a line, a count, a rank, a grade.
+#: Allowed ranges of numbers in files, because another program may have written the file.
 LineNumber = Annotated[int, msgspec.Meta(ge=1, le=2**31)]
 Count = Annotated[int, msgspec.Meta(ge=0, le=2**53)]
 Rank = Annotated[int, msgspec.Meta(ge=1, le=2**53)]
@@ -29,7 +29,7 @@ Grade = Annotated[int, msgspec.Meta(ge=0, le=1_000)]
 
 
 class Record(msgspec.Struct, frozen=True, kw_only=True):
-    """Base of every record: immutable, keyword-only, compared by value."""
+    """Base class of every record. Records are immutable, keyword-only and compared by value."""
 
 
 class Span(Record, frozen=True, kw_only=True, order=True):
@@ -41,11 +41,11 @@ class Span(Record, frozen=True, kw_only=True, order=True):
 
     @property
     def lines(self) -> int:
-        """Number of lines, at least 1 for a valid span."""
+        """The number of lines, at least 1 for a valid span."""
         return self.line_end - self.line_start + 1
 
     def overlap(self, other: Span) -> int:
-        """Number of lines in both spans; 0 when the sources differ."""
+        """Return the number of lines that both spans contain; 0 if the sources differ."""
         if self.source != other.source:
             return 0
         first = max(self.line_start, other.line_start)
@@ -54,10 +54,11 @@ class Span(Record, frozen=True, kw_only=True, order=True):
 
 
 class Node(Record, frozen=True, kw_only=True):
-    """A section of a document, or a file, folder or root above it, in the PageIndex tree.
+    """A node of the PageIndex tree, which is a section, a file, a folder or the root.
 
     ``line_start..own_line_end`` is the own span, ``line_start..line_end`` the subtree span. Folder
-    and root nodes have ``source == ""`` and no lines (all three are ``None``); they are never hits.
+    and root nodes have ``source == ""`` and no lines (all three fields are ``None``); these nodes are never
+    hits.
     """
 
     id: str
@@ -76,12 +77,12 @@ class Node(Record, frozen=True, kw_only=True):
 
     @property
     def has_lines(self) -> bool:
-        """Whether the own span has lines, so that the node can be a hit."""
+        """Whether the own span contains lines. Only a node with lines can be a hit."""
         return self.line_start is not None and (self.own_line_end or 0) >= self.line_start
 
     @property
     def own_span(self) -> Span | None:
-        """Lines from the node's heading to the line before its first child's heading."""
+        """The lines from the node's heading to the line before the first child's heading."""
         if self.line_start is None or self.own_line_end is None:
             return None
         return Span(source=self.source, line_start=self.line_start, line_end=self.own_line_end)
@@ -100,15 +101,15 @@ class Chunk(Record, frozen=True, kw_only=True):
 
     @property
     def span(self) -> Span:
-        """The lines that ``text`` was read from."""
+        """The lines of the file that ``text`` was read from."""
         return Span(source=self.source, line_start=self.line_start, line_end=self.line_end)
 
 
 class GoldItem(Record, frozen=True, kw_only=True):
-    """One place that answers a question: a span, or a whole file when the lines are ``None``.
+    """One place that answers a question. It is a span, or a whole file if the lines are ``None``.
 
-    ``answer_digest`` is the digest of the lines when they were last anchored; it reveals edits. ``relevance``
-    (1 or more; default 2) is the item's grade for graded measures.
+    ``answer_digest`` is the digest of the gold lines, from which later edits of the lines are detected.
+    ``relevance`` (at least 1, default 2) is the item's grade for graded measures.
     """
 
     source_file: str
@@ -131,9 +132,9 @@ class GoldItem(Record, frozen=True, kw_only=True):
 
 
 class Question(Record, frozen=True, kw_only=True):
-    """A query with its gold; a hit on any item of ``gold`` counts.
+    """A query with its gold. A hit on any item of ``gold`` counts as correct.
 
-    ``extra`` keeps unknown keys of the file.
+    ``extra`` contains the unknown keys of the question's line in its file.
     """
 
     id: str
@@ -151,29 +152,29 @@ class Question(Record, frozen=True, kw_only=True):
 
 
 class Scored(NamedTuple):
-    """One entry of a ranked list: a chunk or node id and its score (higher is better)."""
+    """One entry of a ranked list, which is a chunk or node id with its score (higher is better)."""
 
     key: str
     score: float
 
 
 class Placement(Record, frozen=True, kw_only=True):
-    """Where one branch placed a candidate: rank from 1 and the branch's own score."""
+    """The rank (from 1) and the score of a candidate in the list of one branch."""
 
     rank: int
     score: float
 
 
 class Hit(Record, frozen=True, kw_only=True):
-    """One returned passage. ``source``, ``line_start`` and ``line_end`` span exactly ``text``.
+    """One returned passage. ``text`` is exactly the lines ``line_start`` to ``line_end`` of ``source``.
 
     ``branches`` maps a branch's name to the candidate's rank and score in the branch's list. For a branch
-    that expands over the tree, they are the rank and score of the section's best chunk in its shortlist.
-    ``notes`` maps a branch's name to an explanation of the score, or of how the expansion reached a section
-    that is not in the shortlist. ``distance`` is the squared L2 distance of unit vectors, in 0..4, when a
-    dense branch found the passage. ``matched`` are the numbers of the lines in which a branch found the
-    query's words. ``members`` are the best passages of the hit's document, where a system groups by document.
-    ``fallback`` gives the reason when a stage's fallback placed this hit, else ``None``.
+    that expands over the tree, ``branches`` has the rank and score of the section's best chunk in the
+    branch's shortlist. ``notes`` maps a branch's name to an explanation of the score, or to the step of the
+    expansion that added a section outside the shortlist. ``distance`` is the squared L2 distance of unit
+    vectors (0 to 4) if a dense branch found the passage. ``matched`` are the numbers of the lines in which a
+    branch found the query's words. ``members`` are the best passages of the hit's document if the system
+    groups by document. ``fallback`` is the reason why a fallback ranked this hit, or ``None``.
     """
 
     id: str
@@ -193,21 +194,21 @@ class Hit(Record, frozen=True, kw_only=True):
 
     @property
     def reasons(self) -> tuple[str, ...]:
-        """The hit's rank in each branch, such as ``bm25(nodes) #2``, or how else it was reached."""
+        """The hit's rank in each branch, such as ``bm25(nodes) #2``, or the branch's note."""
         placed = [f"{name} #{place.rank}" for name, place in self.branches.items()]
         notes = [f"{name} {note}" for name, note in self.notes.items() if name not in self.branches]
         return tuple(sorted([*placed, *notes]))
 
     @property
     def span(self) -> Span:
-        """The returned lines."""
+        """The lines that the hit returns."""
         return Span(source=self.source, line_start=self.line_start, line_end=self.line_end)
 
 
 class StageTrace(Record, frozen=True, kw_only=True):
     """The ranked list that one stage of one query produced, best first.
 
-    ``unit`` says what the keys are: chunk ids, node ids, or spans as ``source:start-end``.
+    The keys are chunk ids, node ids or, for the ``unit`` ``span``, texts such as ``source:start-end``.
     """
 
     stage: str
@@ -217,12 +218,12 @@ class StageTrace(Record, frozen=True, kw_only=True):
 
 
 class LLMCall(Record, frozen=True, kw_only=True, omit_defaults=True):
-    """One logical LLM call, as a row of the ledger. Token counts are at least 0; latency in ms.
+    """One logical LLM call, as a row of the ledger. Latency is in milliseconds.
 
-    ``reported`` is true when the server returned the usage, false when it was estimated.
-    ``outcome`` is ``"ok"`` or the reason for the fallback (``"timeout"``, ``"http 500"``, ...).
-    ``replayed`` is true when a cassette answered this call, without a wait. It is not stored in the rows of a
-    run, so a replay writes the same rows as the recording.
+    ``reported`` is true if the server returned the token counts, and false if they were estimated.
+    ``outcome`` is ``"ok"`` or the reason for the fallback (``"timeout"``, ``"http 500"``, ...). ``replayed``
+    is true if a cassette answered this call. The rows of a run do not contain ``replayed``, so that a replay
+    writes the same rows as the recorded run.
     """
 
     predictor: str
@@ -242,11 +243,12 @@ class LLMCall(Record, frozen=True, kw_only=True, omit_defaults=True):
 
 
 class Retrieval(Record, frozen=True, kw_only=True):
-    """What one query returned: hits best first, the trace of every stage, stage times in ms.
+    """The result of one query, with hits (best first), the trace of every stage, and stage times in ms.
 
-    ``fallbacks`` lists each fallback as ``"stage: reason"``; ``calls`` lists the LLM calls. ``found`` counts
-    the entries that each branch matched before any cut. ``notices`` are for the reader of the answer;
-    ``incomplete`` says why a part of the corpus was not searched, and is empty otherwise.
+    ``fallbacks`` gives the stage and the reason of each fallback; ``calls`` lists the LLM calls. ``found`` is
+    the number of entries that each branch matched before its list was cut. ``notices`` are messages for the
+    person who reads the hits. ``incomplete`` is empty, or the reason why a part of the corpus was not
+    searched.
     """
 
     hits: tuple[Hit, ...]
@@ -260,5 +262,5 @@ class Retrieval(Record, frozen=True, kw_only=True):
 
     @property
     def remarks(self) -> tuple[str, ...]:
-        """The notices for the reader of the answer, and the reason if the answer is incomplete."""
+        """The notices, and the reason why a part of the corpus was not searched, if any."""
         return (*self.notices, *filter(None, [self.incomplete]))

@@ -1,7 +1,8 @@
-"""Removing keys and passwords from text that is printed or kept.
+"""Remove keys and passwords from text that is printed or stored.
 
-A server can send back what it was sent, in any message. Each secret is recognised raw, URL-encoded,
-JSON-escaped, in hexadecimal, in the other case, and in base64 at each of the three alignments.
+A server's message can contain the key that it received. Each secret is recognised unchanged, URL-encoded,
+JSON-escaped, in hexadecimal, with the case of its letters changed, and in base64 at each of the three
+alignments.
 """
 
 from __future__ import annotations
@@ -17,7 +18,7 @@ _SHORTEST_SECRET = 6
 SECRET_NAME = re.compile("key|token|secret|pass|auth|sig|code", re.IGNORECASE)
 ONE_URL = re.compile(r"([a-z][a-z0-9+.-]{0,20}://)(.*)", re.IGNORECASE | re.DOTALL)
 _PARAMETER = re.compile(r"([?&][^=&#]*(?:key|token|secret|pass|auth|sig|code)[^=&#]*=)[^&#]*", re.IGNORECASE)
-#: Names of the settings, fields and flags whose value is meant as a URL.
+#: Names of the settings, fields and flags whose value should be a URL.
 _URL_NAME = re.compile(r"(?:[\w.-]*[-_.])?(?:url|endpoint)", re.IGNORECASE)
 _KEY_VARIABLES = (
     "BRANCHRANK_LLM_KEY",
@@ -30,7 +31,7 @@ _KEY_VARIABLES = (
 
 
 def environment_secrets(environment: Mapping[str, str]) -> tuple[str, ...]:
-    """All keys in the environment, for any host."""
+    """Return the values of all environment variables that contain keys."""
     return tuple(environment.get(name, "") for name in _KEY_VARIABLES)
 
 
@@ -48,7 +49,7 @@ class Redactor:
         return f"Redactor({len(self._secrets)} secrets)"
 
     def knowing(self, secrets: Iterable[str]) -> Redactor:
-        """A redactor that also knows these secrets."""
+        """Return a redactor that also removes these secrets."""
         return Redactor((*self._secrets, *secrets))
 
     def __call__(self, text: str) -> str:
@@ -58,7 +59,7 @@ class Redactor:
 
 
 def _forms(secret: str) -> set[str]:
-    """The spellings of a secret."""
+    """Return all encodings of a secret."""
     raw = secret.encode()
     forms = {secret, quote(secret, safe=""), quote(secret), quote_plus(secret), repr(secret)[1:-1]}
     forms |= {json.dumps(secret, ensure_ascii=ascii_only)[1:-1] for ascii_only in (True, False)}
@@ -74,19 +75,20 @@ def _forms(secret: str) -> set[str]:
 
 
 def is_url(text: str) -> bool:
-    """Whether a text is one URL from its beginning to its end."""
+    """Return whether the whole text is one URL."""
     return ONE_URL.fullmatch(text.strip()) is not None
 
 
 def means_url(name: str) -> bool:
-    """Whether a setting, field or flag of this name holds a URL: ``index.chroma_url``, ``--api-endpoint``."""
+    """Return whether a name such as ``index.chroma_url`` or ``--api-endpoint`` belongs to a URL."""
     return _URL_NAME.fullmatch(name) is not None
 
 
 def url_to_show(text: str) -> str:
-    """A text that is meant as a URL, without all before its last ``@`` and the values of key parameters.
+    """Return a URL without user, password and the values of parameters that look like keys.
 
-    It may be malformed: what a message or a record shows of a URL always passes here.
+    The URL may be malformed; everything before the last ``@`` is removed. Messages and records show URLs only
+    in this form.
 
     >>> url_to_show("http://me:secret-1@[h/v1?api_key=secret-2"), url_to_show("me:secret-1@h")
     ('http://[h/v1?api_key=[key]', 'h')
@@ -95,12 +97,14 @@ def url_to_show(text: str) -> str:
 
 
 def hide_parameters(text: str) -> str:
-    """A URL, or its part from the path on, with ``[key]`` for the values of key parameters."""
+    """Return a URL, or its part after the host, with ``[key]`` as value of each parameter that looks like a
+    key.
+    """
     return _PARAMETER.sub(rf"\1{HIDDEN}", text)
 
 
 def value_to_show(name: str, value: str) -> str:
-    """The value of a setting, field or flag: :func:`url_to_show` of a URL, anything else unchanged."""
+    """Return the value of a setting, field or flag, a URL without credentials and other values unchanged."""
     return url_to_show(value) if is_url(value) or means_url(name) else value
 
 
@@ -111,7 +115,7 @@ def _without_user(text: str) -> str:
 
 
 def url_to_keep(text: str) -> str:
-    """A text that is meant as a URL, without user, password and key parameters, so that a file can keep it.
+    """Return a URL without user, password and parameters that look like keys, to store it in a file.
 
     >>> url_to_keep("http://me:secret-1@h/v1?api_key=secret-2&v=2")
     'http://h/v1?v=2'
@@ -122,7 +126,7 @@ def url_to_keep(text: str) -> str:
 
 
 def split_url(url: str) -> SplitResult:
-    """The parts of a URL; all are empty where it is not one, such as ``http://[h``."""
+    """Return the parts of a URL. All parts are empty for a text such as ``http://[h`` that is not a URL."""
     try:
         return urlsplit(url)
     except ValueError:

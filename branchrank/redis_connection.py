@@ -1,10 +1,11 @@
-"""A connection to Redis with bounded waits. If Redis is unavailable, the work continues without the cache.
+"""A connection to Redis with timeouts. If Redis is unavailable, commands continue without the cache.
 
-The URL may set only a few options, because others could remove those bounds or change the data that is read.
-No error shows the URL's text, since a password that is not percent-encoded can be anywhere in it.
+The URL may set only a few options, because other options could remove the timeouts or change the data that is
+read. Error messages do not show the URL, since any part of it can contain a password that is not
+percent-encoded.
 
-After a failure Redis is not called for half a minute, so that a server that is down or slow costs one timeout
-and not one per call. The first failure is reported.
+After a failure Redis is not called for 30 seconds, so that a slow or stopped server does not cause a timeout
+in every call. Only the first failure is reported.
 """
 
 from __future__ import annotations
@@ -23,11 +24,11 @@ if TYPE_CHECKING:
 
 T = TypeVar("T")
 
-#: Timeout in seconds for connecting to Redis, and for each answer.
+#: Timeout in seconds for connecting to Redis and for each answer of Redis.
 TIMEOUT = 0.5
-#: Seconds without a call to Redis after a failure.
+#: Seconds during which Redis is not called after a failure.
 PAUSE = 30.0
-#: Seconds until an entry expires, unless it is written again.
+#: Seconds until an entry of the cache expires, counted from its last write.
 EXPIRY = 30 * 24 * 3600
 _SCHEMES = ("redis", "rediss", "unix")
 _OPTIONS = ("db",)
@@ -35,12 +36,12 @@ _TLS_OPTIONS = ("ssl_cert_reqs", "ssl_ca_certs")
 
 
 class RedisConnection:
-    """The Redis at ``url``; safe to share between threads.
+    """The Redis server at ``url``. Threads can share one connection object.
 
-    Raises :class:`MissingDependencyError` without the package ``redis`` and :class:`UsageError` when ``url``
-    is not a Redis URL or sets an option other than ``db`` and, for ``rediss``, ``ssl_cert_reqs`` and
-    ``ssl_ca_certs``. ``purpose`` names the data that is stored there; ``notify`` is called at the first
-    failure.
+    ``purpose`` names the data that is stored in Redis; ``notify`` is called at the first failure. The URL may
+    set ``db`` and, with ``rediss``, ``ssl_cert_reqs`` and ``ssl_ca_certs``. Raises
+    :class:`MissingDependencyError` if the package ``redis`` is not installed, and :class:`UsageError` if
+    ``url`` is not a Redis URL or sets another option.
     """
 
     def __init__(self, url: str, *, purpose: str, notify: Notify | None = None) -> None:
@@ -54,7 +55,7 @@ class RedisConnection:
         self._told = False
 
     def attempt(self, call: Callable[[], T]) -> T | None:
-        """Return the result of ``call``; ``None`` when it fails, or during the pause after a failure."""
+        """Return the result of ``call``, or ``None`` if it fails and during the pause after a failure."""
         from redis.exceptions import RedisError
 
         if time.monotonic() < self._resume_at:
@@ -66,7 +67,9 @@ class RedisConnection:
                 self._resume_at = time.monotonic() + PAUSE
                 tell, self._told = not self._told, True
             if tell:
-                self._notify(f"the {self._purpose} at {self._shown} fails, continuing without it: {error}")
+                self._notify(
+                    f"the {self._purpose} at {self._shown} is not available; continuing without it: {error}"
+                )
             return None
 
     def close(self) -> None:
@@ -95,7 +98,7 @@ def _client(url: str) -> Redis:
 
 
 def _check(url: str) -> None:
-    """Raise :class:`UsageError` for a URL whose parts are ambiguous, or for an option that is not allowed."""
+    """Raise :class:`UsageError` if the URL is not a Redis URL or sets an option that is not allowed."""
     try:
         parts = urlsplit(url)
     except ValueError:
@@ -106,13 +109,14 @@ def _check(url: str) -> None:
     for name, _ in parse_qsl(parts.query, keep_blank_values=True):
         if name not in allowed:
             raise UsageError(
-                f"the URL of the Redis cache sets {name!r}, which is not possible",
-                remedy=f"leave the option out; {parts.scheme}:// takes {', '.join(allowed)}",
+                f"the URL of the Redis cache sets the option {name!r}, which is not allowed",
+                remedy=f"remove the option; {parts.scheme}:// accepts only {', '.join(allowed)}",
             )
 
 
 def _no_url() -> UsageError:
     return UsageError(
-        "not the URL of a Redis server",
-        remedy="give redis://HOST:6379/0 (or rediss://, unix://); percent-encode / ? # and @ of a password",
+        "the URL of the Redis cache is not a Redis URL",
+        remedy="use redis://HOST:6379/0 (or rediss://, unix://), and percent-encode / ? # and @ in a "
+        "password",
     )

@@ -1,4 +1,4 @@
-"""A finished run, as the library returns it."""
+"""The class of a finished run in the library."""
 
 from __future__ import annotations
 
@@ -25,7 +25,8 @@ if TYPE_CHECKING:
 class Run(RunData):
     """A finished benchmark.
 
-    Its tables are pandas DataFrames, computed from the rows; notebooks display a run as a table and a plot.
+    The tables of a run are pandas DataFrames, computed from the rows. Notebooks display a run as a table and
+    a plot.
 
     >>> from branchrank import Run, library
     >>> run = Run.load(library.list_runs("reports")[0].directory)
@@ -42,14 +43,14 @@ class Run(RunData):
     def load(cls, directory: str | Path) -> Self:
         """Read a finished run from its directory.
 
-        Raises :class:`~branchrank.errors.RunError` when the run is missing, unfinished, damaged or was made
-        by another version.
+        Raises :class:`~branchrank.errors.RunError` if the run is missing, unfinished, damaged or made by
+        another version of BranchRank.
         """
         return cls.of(load_run(arguments.path("directory", directory)))
 
     @classmethod
     def of(cls, data: RunData) -> Self:
-        """The same run with these methods."""
+        """Return the run ``data`` as an object of this class."""
         return cls(**{field.name: getattr(data, field.name) for field in fields(data)})
 
     def __repr__(self) -> str:
@@ -73,8 +74,8 @@ class Run(RunData):
         """Compare two predictors of this run, question by question.
 
         A positive ``difference`` means that the candidate is better. ``baseline``, ``measure`` and ``delta``
-        default to the declared ones. A comparison that the run declared is returned as in its report,
-        adjusted for all candidates. Any other comparison is not adjusted: it is a family of its own.
+        default to the run's declared values. A declared comparison is adjusted for all candidates, as in the
+        run's report. Any other comparison is not adjusted for multiple testing.
 
         Raises :class:`~branchrank.errors.UsageError` for an unknown predictor or measure.
         """
@@ -87,9 +88,9 @@ class Run(RunData):
     ) -> PredictorComparisons:
         """Compare every predictor with one or several baselines, or with each other (``"all-pairs"``).
 
-        All comparisons form one family: p-values are adjusted by Holm, intervals by Bonferroni. The arguments
-        default to those that the run declared. The result has ``comparisons``, a DataFrame ``frame``, and
-        prints as sentences.
+        All comparisons form one family; p-values are adjusted by Holm, intervals by Bonferroni. The arguments
+        default to the run's declared values. The result has ``comparisons`` and a DataFrame ``frame``;
+        printing it shows one sentence per comparison.
 
         Raises :class:`~branchrank.errors.UsageError` for an unknown predictor or measure.
 
@@ -112,14 +113,14 @@ class Run(RunData):
         measures: str | Sequence[str] = (),
         delta: float = DELTA,
     ) -> RunComparison:
-        """Compare this run, the candidate, with a baseline run over the same questions.
+        """Compare this run (the candidate) with a baseline run over the same questions.
 
         Each predictor is compared with the predictor of the same name, or ``predictor`` with
         ``baseline_predictor``. A positive difference means that this run is better. ``primary`` is the
-        measure that is tested (default: this run's primary measure); ``measures``, and those that this run
-        declared, get an interval. Printing the result gives the output of ``branchrank compare``.
+        measure that is tested (default: this run's primary measure). ``measures`` and this run's declared
+        measures get a confidence interval. Printing the result shows the output of ``branchrank compare``.
 
-        Raises :class:`~branchrank.errors.RunError` when the questions are not the same, and
+        Raises :class:`~branchrank.errors.RunError` if the two runs have different questions, and
         :class:`~branchrank.errors.UsageError` for an unknown predictor or measure.
         """
         from branchrank.runs.run_comparison import compare_runs
@@ -144,9 +145,9 @@ class Run(RunData):
         primary: str = "",
         measures: str | Sequence[str] = (),
     ) -> RunGate:
-        """Check that this run is not worse than the baseline by ``delta`` or more: pass, fail or undecided.
+        """Decide whether this run is worse than the baseline by ``delta`` or more (pass, fail or undecided).
 
-        The primary measure decides; ``measures`` are shown in addition. Raises the same errors as
+        Only the primary measure decides; ``measures`` are shown in addition. Raises the same errors as
         :meth:`compare_with`.
         """
         from branchrank.runs.run_comparison import gate_runs
@@ -169,16 +170,17 @@ class Run(RunData):
         corpus: str | Path | None = None,
         notice: Callable[[str], None] = lambda _: None,
     ) -> list[Path]:
-        """Write ``report.md``, ``report.html`` and the plots; returns their paths.
+        """Write ``report.md``, ``report.html`` and the plots, and return their paths.
 
-        In the run's own directory the CSV files are rewritten too, so that a run of an older version gets the
-        columns of the current version.
+        Without ``into``, the CSV files in the run's directory are rewritten too. A run of an older version
+        then gets the columns of the current version.
 
-        The files are written to the run's directory, unless ``into`` names another one; a cut requires
-        ``into``. ``with_text=False`` leaves the documents' text out. ``corpus`` is the current folder of the
-        corpus; ``notice`` is called with a line when it is not the corpus that was searched.
+        The files are written to the run's directory, or to the directory ``into``, which a cut (a part of a
+        run's questions) requires. ``with_text=False`` omits the documents' text. ``corpus`` is the current
+        folder of the corpus; ``notice`` is called with a line of text if this corpus differs from the
+        searched corpus.
 
-        Raises :class:`~branchrank.errors.UsageError` when another report would be overwritten.
+        Raises :class:`~branchrank.errors.UsageError` if another run's report would be overwritten.
         """
         from branchrank.corpus.named import locate_corpus
         from branchrank.report.writing import write_report
@@ -187,12 +189,13 @@ class Run(RunData):
 
         if into is None and self.conditions:
             raise UsageError(
-                "the report of a cut can't replace that of the whole run",
+                "the report of a cut can't replace the report of the whole run",
                 remedy="name another directory with into=",
             )
         if into is not None and (Path(into) / RUN_JSON).exists():
             raise UsageError(
-                f"{into} is a run, whose report would be replaced", remedy="name another directory"
+                f"{into} is the directory of a run, and its report would be overwritten",
+                remedy="name another directory",
             )
         if into is None:
             if self.record.status == "finished":
@@ -214,11 +217,10 @@ class Run(RunData):
         seal: str | PathLike[str] | None = None,
         named: Named | None = None,
     ) -> Verification:
-        """Recompute every printed number in the run's directory; report each one that differs, and every
-        contradiction.
+        """Recompute every printed number in the run's directory, and report wrong numbers and contradictions.
 
-        ``rerun`` is the number of questions, drawn by the run's seed, that are answered again; see
-        :func:`branchrank.library.verify` for this and the other arguments.
+        ``rerun`` is the number of questions, sampled with the run's seed, that are answered again.
+        :func:`branchrank.library.verify` explains all arguments.
         """
         from branchrank.bench import Named
         from branchrank.corpus.named import locate_corpus

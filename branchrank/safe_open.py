@@ -1,8 +1,9 @@
 """Open, write and remove files below a folder, safely against malicious paths and swapped symbolic links.
 
-1. The path is split into names; an absolute path, an empty name, ``.`` and ``..`` are refused.
-2. Each folder is opened relative to the descriptor of its parent, never through a link. So the folder that
-   was checked is the one that is used, and a name that is swapped for a link between two steps is refused.
+1. A path is split into names. An absolute path, an empty name, ``.`` and ``..`` are refused.
+2. Each folder is opened relative to the descriptor of its parent, never through a link. Another process
+   therefore can't replace a checked folder before it is used. A name that becomes a link between two steps is
+   refused.
 3. A file is opened without following a link and without blocking, and must be a regular file. A file is
    written under a temporary name relative to its folder's descriptor and renamed there; a folder is removed
    relative to its parent's descriptor. Copies of folders are limited in bytes and files.
@@ -27,15 +28,15 @@ _FOLDER = os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC
 _NEW_FILE = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC
 _FILE = os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_NOCTTY | os.O_CLOEXEC
 
-#: Matches the temporary names that this module and :mod:`branchrank.artifacts` create.
+#: Pattern of the temporary file names that this module and :mod:`branchrank.artifacts` create.
 _TEMPORARY = re.compile(r"\.(.+\.)?[0-9a-f]{16}\.tmp")
 
 
 def open_file(path: Path) -> BufferedReader:
-    """Open a regular file for reading. Links are followed: the path is the user's own.
+    """Open a regular file for reading. Links are followed, because the user gave the path.
 
-    Raises ``OSError``, for a folder or a pipe as well: opening a pipe would wait for a writer without end.
-    Only below ``/dev``, where a shell passes ``<(...)``, a pipe is opened.
+    Raises ``OSError``, also for a folder or a pipe, because opening a pipe could wait forever. A pipe below
+    ``/dev`` is opened, because a shell passes ``<(...)`` as such a path.
     """
     if path.is_relative_to("/dev"):
         return path.open("rb")
@@ -50,7 +51,7 @@ def open_file(path: Path) -> BufferedReader:
 
 
 def read_file(path: Path) -> bytes:
-    """The content of a regular file; raises what :func:`open_file` does."""
+    """Return the content of a regular file. Raises the same errors as :func:`open_file`."""
     with open_file(path) as stream:
         return stream.read()
 
@@ -58,9 +59,9 @@ def read_file(path: Path) -> bytes:
 def open_beneath(root: Path, relative: str) -> BufferedReader:
     """Open the regular file ``relative`` (names joined by ``/``) below the folder ``root`` for reading.
 
-    The path of ``root`` itself may contain links. Raises :class:`FileNotFoundError` when the file does not
+    The path of ``root`` itself may contain links. Raises :class:`FileNotFoundError` if the file does not
     exist, :class:`IsADirectoryError` for a folder, and :class:`PermissionError` for a path that leaves the
-    folder or contains a link, for a file that is not a regular file, and when the system denies access.
+    folder or contains a link, for a file that is not a regular file, and if the system denies access.
     """
     if relative == ".":
         raise IsADirectoryError(errno.EISDIR, "a folder, not a file", relative)
@@ -69,21 +70,22 @@ def open_beneath(root: Path, relative: str) -> BufferedReader:
 
 
 def read_beneath(root: Path, relative: str) -> bytes:
-    """The content of the regular file ``relative`` below ``root``; raises what :func:`open_beneath` does."""
+    """Return the content of the file ``relative`` below ``root``. Raises the same errors as
+    :func:`open_beneath`.
+    """
     with open_beneath(root, relative) as stream:
         return stream.read()
 
 
 def write_beneath(root: Path, relative: str, content: bytes) -> None:
-    """Write the file ``relative`` below ``root`` atomically and durably; missing folders are created.
-
-    Raises what :func:`open_beneath` does. A link at the file's path is replaced, not followed.
+    """Write the file ``relative`` below ``root`` atomically and durably; missing folders are created. A link
+    at the file's path is replaced, not followed. Raises the same errors as :func:`open_beneath`.
     """
     write_stream_beneath(root, relative, BytesIO(content))
 
 
 def write_stream_beneath(root: Path, relative: str, content: IO[bytes]) -> None:
-    """Like :func:`write_beneath`, for content that is read in blocks."""
+    """Do the same as :func:`write_beneath` with the content of a stream, which is read in blocks."""
     with writer_beneath(root, relative) as stream:
         shutil.copyfileobj(content, stream, 1 << 20)
 
@@ -92,7 +94,7 @@ def write_stream_beneath(root: Path, relative: str, content: IO[bytes]) -> None:
 def writer_beneath(root: Path, relative: str) -> Iterator[BufferedWriter]:
     """Open a temporary file that becomes the file ``relative`` below ``root`` when the block ends.
 
-    See :func:`write_beneath`. After an error the temporary file is removed.
+    If the block raises, the temporary file is removed. Raises the same errors as :func:`write_beneath`.
     """
     with _folder_of(root, relative, create=True) as (folder, name):
         temporary = f".{secrets.token_hex(8)}.tmp"
@@ -111,10 +113,10 @@ def writer_beneath(root: Path, relative: str) -> Iterator[BufferedWriter]:
 
 
 def overwrite_beneath(root: Path, relative: str, content: bytes) -> None:
-    """Write the file ``relative`` below ``root`` in place, for what may be lost or half written.
+    """Write the file ``relative`` below ``root`` in place, for content that may be lost or incomplete after a
+    crash.
 
-    No temporary file is made, so none stays behind if the process is killed. Raises what :func:`open_beneath`
-    does.
+    If the process is killed, no temporary file is left. Raises the same errors as :func:`open_beneath`.
     """
     with _folder_of(root, relative, create=True) as (folder, name):
         flags = os.O_WRONLY | os.O_CREAT | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC
@@ -126,9 +128,8 @@ def overwrite_beneath(root: Path, relative: str, content: bytes) -> None:
 
 
 def create_beneath(root: Path, relative: str) -> None:
-    """Create the empty file ``relative`` below ``root``, readable only by its owner, unless it exists.
-
-    Raises what :func:`open_beneath` does.
+    """Create the empty file ``relative`` below ``root``, readable only by its owner, unless it exists. Raises
+    the same errors as :func:`open_beneath`.
     """
     with _folder_of(root, relative, create=True) as (folder, name):
         try:
@@ -140,9 +141,9 @@ def create_beneath(root: Path, relative: str) -> None:
 def check_opened(root: Path, relative: str) -> None:
     """Raise :class:`PermissionError` unless this process has the file ``relative`` below ``root`` open.
 
-    For libraries that open a path themselves, such as SQLite. If a link was swapped in after the path was
-    checked and before the library opened it, the library has a different file open than the one reached
-    through the folders' descriptors. Raises :class:`FileNotFoundError` when the file does not exist.
+    Call this after a library such as SQLite opened the path itself. If another process replaced the path by a
+    link before the library opened it, the library opened a different file. Raises :class:`FileNotFoundError`
+    if the file does not exist.
     """
     with _folder_of(root, relative) as (folder, name):
         wanted = _identity(name, folder, relative)
@@ -151,20 +152,24 @@ def check_opened(root: Path, relative: str) -> None:
             found = os.fstat(int(descriptor))
             if (found.st_dev, found.st_ino) == wanted:
                 return
-    raise PermissionError(errno.EACCES, "another file was opened in its place", relative)
+    raise PermissionError(
+        errno.EACCES, "the path was replaced while it was opened, so another file was opened", relative
+    )
 
 
 def rename_beneath(root: Path, relative: str, name: str) -> None:
-    """Rename the file ``relative`` below ``root`` in its folder; raises what :func:`open_beneath` does."""
+    """Rename the file ``relative`` below ``root`` in its folder. Raises the same errors as
+    :func:`open_beneath`.
+    """
     with _folder_of(root, relative) as (folder, old):
         os.rename(old, name, src_dir_fd=folder, dst_dir_fd=folder)
 
 
 def remove_beneath(root: Path, relative: str) -> None:
-    """Remove the file or folder ``relative`` below ``root``; a missing one is not an error.
+    """Remove the file or folder ``relative`` below ``root``, if it exists.
 
-    For a link, the link itself is removed and not its target. Raises :class:`PermissionError` for a path that
-    leaves the folder or contains a link, and ``OSError`` when the system refuses.
+    Raises :class:`PermissionError` for a path that leaves the folder or contains a link, and ``OSError`` if
+    the system refuses. A link is removed, its target is not.
     """
     with contextlib.suppress(FileNotFoundError), _folder_of(root, relative) as (folder, name):
         mode = os.stat(name, dir_fd=folder, follow_symlinks=False).st_mode
@@ -175,10 +180,9 @@ def remove_beneath(root: Path, relative: str) -> None:
 
 
 def remove_temporary(root: Path, relative: str) -> None:
-    """Remove the temporary files that killed writers left in the folder ``relative`` below ``root``. Call
-    this only when no process writes to the folder.
+    """Remove the temporary files of killed processes from the folder ``relative`` below ``root``.
 
-    Files that can't be removed are ignored: they do no harm.
+    Call this only when no process writes to the folder. Files that can't be removed are ignored.
     """
     with contextlib.suppress(OSError), _folder_of(root, f"{relative}/-") as (folder, _):
         _remove_temporary(folder)
@@ -186,10 +190,11 @@ def remove_temporary(root: Path, relative: str) -> None:
 
 @contextlib.contextmanager
 def only_writer_beneath(root: Path, relative: str) -> Iterator[None]:
-    """Wait until no other process is in this block with the same folder ``relative`` below ``root``; then
-    remove the temporary files that killed writers left there. A missing folder is created.
+    """Allow one process at a time to write to the folder ``relative`` below ``root``.
 
-    Raises what :func:`open_beneath` does. On a file system without locks nothing is removed.
+    The block waits for its turn, and then removes the temporary files of killed processes. A missing folder
+    is created. On a file system without locks, the block does not wait and removes nothing. Raises the same
+    errors as :func:`open_beneath`.
     """
     with _folder_of(root, f"{relative}/-", create=True) as (folder, _):
         with contextlib.suppress(OSError):
@@ -205,7 +210,7 @@ def _remove_temporary(folder: int) -> None:
 
 
 def links_beneath(root: Path) -> Iterator[Path]:
-    """Yield the symbolic links below ``root``, and ``root`` itself if it is one; nothing if it is missing."""
+    """Yield the symbolic links below ``root``, or only ``root`` if it is a link itself."""
     if root.is_symlink():
         yield root
         return
@@ -219,8 +224,8 @@ def links_beneath(root: Path) -> Iterator[Path]:
 def copy_folder(source: Path, target: Path, *, most_bytes: int, most_files: int) -> None:
     """Copy the files below ``source`` into the new folder ``target``; ``source`` is not changed.
 
-    Raises :class:`PermissionError` for a link, for a file that is not a regular file, and when a limit is
-    exceeded, and ``OSError`` when the system refuses.
+    Raises :class:`PermissionError` for a link, for a file that is not a regular file, and for a folder above
+    a limit, and ``OSError`` if the system refuses.
     """
     left_bytes, left_files = most_bytes, most_files
     if source.is_symlink():
@@ -243,7 +248,7 @@ def copy_folder(source: Path, target: Path, *, most_bytes: int, most_files: int)
 
 
 def _copy(stream: BufferedReader, target: Path, most: int) -> int:
-    """Copy up to ``most`` bytes; return the number copied."""
+    """Copy up to ``most`` bytes, and return the number of copied bytes."""
     done = 0
     with target.open("xb") as written:
         while done < most and (block := stream.read(min(1 << 20, most - done))):
@@ -253,10 +258,12 @@ def _copy(stream: BufferedReader, target: Path, most: int) -> int:
 
 @contextlib.contextmanager
 def _folder_of(root: Path, relative: str, *, create: bool = False) -> Iterator[tuple[int, str]]:
-    """Yield the descriptor of the folder that contains ``relative`` and the last name of the path."""
+    """Yield the file descriptor of the folder that contains ``relative``, and the last name of the path."""
     names = relative.split("/")
     if any(name in ("", ".", "..") or "\0" in name for name in names):
-        raise PermissionError(errno.EACCES, "the path does not stay below the folder", relative)
+        raise PermissionError(
+            errno.EACCES, "the path leaves the folder (it is absolute, or contains . or ..)", relative
+        )
     folder = os.open(root, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
     try:
         for name in names[:-1]:
@@ -272,7 +279,7 @@ def _folder_of(root: Path, relative: str, *, create: bool = False) -> Iterator[t
 
 
 def _open_regular(name: str, folder: int, relative: str) -> int:
-    """Open a regular file in a folder; :class:`IsADirectoryError` or :class:`PermissionError` otherwise."""
+    """Open a regular file in a folder, else raise :class:`IsADirectoryError` or :class:`PermissionError`."""
     descriptor = _open(name, _FILE, folder, relative)
     mode = os.fstat(descriptor).st_mode
     if stat.S_ISREG(mode):
@@ -284,7 +291,7 @@ def _open_regular(name: str, folder: int, relative: str) -> int:
 
 
 def _open(name: str, flags: int, folder: int, relative: str) -> int:
-    """Open one name in a folder; a link is a :class:`PermissionError` on every platform."""
+    """Open the file ``name`` in a folder. A link raises :class:`PermissionError` on every platform."""
     try:
         return os.open(name, flags, dir_fd=folder)
     except UnicodeEncodeError:
@@ -300,9 +307,9 @@ def _open(name: str, flags: int, folder: int, relative: str) -> int:
 
 
 def _identity(name: str, folder: int, relative: str) -> tuple[int, int]:
-    """Device and inode of a regular file in a folder, without opening it.
+    """Return the device and the inode of a regular file in a folder, without opening the file.
 
-    Opening and closing it would release the locks that SQLite holds on it in this process.
+    Opening and closing the file would release SQLite's locks on it in this process.
     """
     found = os.stat(name, dir_fd=folder, follow_symlinks=False)
     if not stat.S_ISREG(found.st_mode):

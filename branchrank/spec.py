@@ -1,7 +1,8 @@
-"""A system is data: branches -> expand -> fuse -> cap -> rescore -> group -> rerank -> passages -> top k.
+"""The description of a retrieval system as data, which TOML files contain and the engine runs.
 
-Every slot is a frozen record, so a system can be read from TOML, compared, and hashed; two systems that
-share a slot share its results.
+The stages are branches, expand, fuse, cap, rescore, group, rerank, passages and top k. Every part of a system
+is a frozen record, so it can be compared and hashed. Results of a stage are reused by all systems that have
+the same parts up to this stage.
 """
 
 from __future__ import annotations
@@ -17,12 +18,14 @@ Unit = Literal["chunk", "node", "span"]
 FusionMethod = Literal["rrf", "convex", "dbsf", "score", "none"]
 RerankMethod = Literal["none", "llm", "pointwise", "cross-encoder"]
 
-#: Key in ``Meta(extra=...)`` of a field's recommended range; values outside it are allowed, with a warning.
+#: Key in ``Meta(extra=...)`` of a field's recommended range. A value outside the range causes a warning.
 RECOMMENDED = "recommended"
 
 
 class Expand(Record, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """Expansion over the tree: map a branch's chunks to nodes with evidence, and add neighbouring nodes."""
+    """Expansion over the tree, which maps a branch's chunks to nodes with evidence and adds neighbouring
+    nodes.
+    """
 
     depth: Annotated[
         int, Meta(ge=0, le=4, description="steps through the tree from a section that the branch found")
@@ -34,7 +37,7 @@ class Expand(Record, frozen=True, kw_only=True, forbid_unknown_fields=True):
 
 
 class TreeSearch(Record, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """How a ``tree`` branch chooses its steps: by an LLM, or by the lexical score of each subtree."""
+    """Settings of a ``tree`` branch. An LLM or the lexical score of each subtree selects the next nodes."""
 
     beam: Annotated[int, Meta(ge=1, le=100_000, description="nodes followed at each step")] = 4
     depth: Annotated[int, Meta(ge=1, le=100_000, description="maximum steps down the tree")] = 12
@@ -52,13 +55,12 @@ class TreeSearch(Record, frozen=True, kw_only=True, forbid_unknown_fields=True):
 
 
 class Branch(Record, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """A branch gives one ranked list: what it searches, how many results it takes, and its weight in the
-    fusion.
+    """A search that gives one ranked list, with the number of its results and its weight in the fusion.
 
-    ``kind`` names a branch kind (:mod:`branchrank.systems.branches`), ``options`` are options of that kind.
-    With ``doubled`` the branch returns twice the k of the query instead of ``top_n`` results. A branch with
-    ``expand`` returns nodes. The ``threshold`` ``calibrated`` is the one that the index measured for its
-    model.
+    ``kind`` names a branch kind (:mod:`branchrank.systems.branches`), ``options`` are the options of this
+    kind. With ``doubled`` the branch returns twice the k of the query instead of ``top_n`` results. A branch
+    with ``expand`` returns nodes. The ``threshold`` ``calibrated`` is the threshold that was measured for the
+    index's model.
     """
 
     kind: str
@@ -80,12 +82,12 @@ class Branch(Record, frozen=True, kw_only=True, forbid_unknown_fields=True):
 
     @property
     def fused_unit(self) -> Unit:
-        """The unit of the keys that the fusion gets."""
+        """The unit of the keys in the list that the branch passes to the fusion."""
         return "node" if self.expand is not None else self.unit
 
 
 class Fuse(Record, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """How the branches' lists are fused, and how many candidates are kept.
+    """How the branches' lists are fused, and how many candidates are passed on.
 
     ``method`` ``none`` keeps the scores of a single branch. ``unit_interval`` scales the scores to 0..1.
     """
@@ -111,10 +113,10 @@ class Fuse(Record, frozen=True, kw_only=True, forbid_unknown_fields=True):
 
 
 class Rescore(Record, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """A second score for the first candidates, added to that of the fusion.
+    """A second score for the first candidates, which is added to the fusion's score.
 
-    ``maxsim`` is late interaction: it compares the token vectors of the query and of each chunk
-    (:mod:`branchrank.ranking.maxsim`), computed by the model of the index.
+    The method ``maxsim`` is late interaction, which compares the token vectors of the query and of each chunk
+    (:mod:`branchrank.ranking.maxsim`). The model of the index computes the token vectors.
     """
 
     method: Annotated[
@@ -130,7 +132,7 @@ class Rescore(Record, frozen=True, kw_only=True, forbid_unknown_fields=True):
 
 
 class Group(Record, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """Grouping: one hit per document, its best chunk."""
+    """Grouping by document, so that each document gives one hit, which is its best chunk."""
 
     by: Annotated[Literal["none", "document"], Meta(description="how results are grouped")] = "none"
     aggregate: Annotated[
@@ -140,7 +142,7 @@ class Group(Record, frozen=True, kw_only=True, forbid_unknown_fields=True):
 
 
 class Rerank(Record, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """The last stage: none, one listwise LLM call, yes/no log-probabilities of an LLM, or a CrossEncoder."""
+    """The reranker, which is an LLM (listwise or yes/no log-probabilities), a CrossEncoder or ``none``."""
 
     method: Annotated[
         RerankMethod,
@@ -173,8 +175,9 @@ class Rerank(Record, frozen=True, kw_only=True, forbid_unknown_fields=True):
 class Passages(Record, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """Which passages of the ranked candidates are returned.
 
-    With ``order`` ``scores`` all passages of all candidate sections are ordered together; a reranker's order
-    of the sections takes precedence. It does not apply to a system that ranks chunks.
+    With the ``order`` ``scores``, the passages of all candidate sections are ordered together by their
+    scores. If there is a reranker, its order of the sections is used instead. A system that ranks chunks
+    ignores ``order``.
     """
 
     order: Annotated[
@@ -196,7 +199,7 @@ class Passages(Record, frozen=True, kw_only=True, forbid_unknown_fields=True):
 
 
 class Endpoint(Record, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """The LLM of a system. An empty field is not set."""
+    """The endpoint and the model of a system's LLM. An empty text means that the field is not set."""
 
     base_url: Annotated[
         str,
@@ -226,12 +229,12 @@ class System(Record, frozen=True, kw_only=True, forbid_unknown_fields=True):
 
     @property
     def searched(self) -> tuple[Branch, ...]:
-        """The branches that are run: those with a weight above 0."""
+        """The branches with a weight above 0. Other branches are not run."""
         return tuple(branch for branch in self.branches if branch.weight > 0)
 
     @property
     def unit(self) -> Unit:
-        """The unit of the fused list."""
+        """The unit of the keys in the fused list."""
         return self.branches[0].fused_unit
 
     @property
@@ -243,5 +246,5 @@ class System(Record, frozen=True, kw_only=True, forbid_unknown_fields=True):
 
     @property
     def llm_label(self) -> str:
-        """The report's column ``llm``: the model's name, or ``none``."""
+        """The name of the LLM, or ``none``, for the report's column ``llm``."""
         return self.llm.model if self.asks_llm else "none"

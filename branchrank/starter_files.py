@@ -1,13 +1,12 @@
 """The starter files of a benchmark of your own documents (``branchrank init``).
 
-1. ``branchrank.toml`` in the workspace's folder says which documents are indexed, and how.
-2. ``questions.jsonl`` has three example questions. Each asks about a real section, and its gold is a
-   real paragraph of it. They are marked as examples: a run with them gets a warning.
-3. ``experiment.toml`` compares three systems without an LLM. ``branchrank run`` works with it without any
-   edit.
+1. ``branchrank.toml`` in the workspace's folder names the documents and the settings of the index.
+2. ``questions.jsonl`` has three example questions. Each question names a section of the documents, and its
+   gold is a paragraph of this section. A run with example questions prints a warning.
+3. ``experiment.toml`` compares three systems without an LLM. ``branchrank run experiment.toml`` works without
+   an edit of the file.
 
-Existing files are kept.
-"""
+Existing files are not overwritten."""
 
 from __future__ import annotations
 
@@ -30,21 +29,21 @@ from branchrank.questions.anchoring import corpus_lines, lines_digest
 from branchrank.questions.question_files import EXAMPLE, question_line
 from branchrank.records import GoldItem, Question, Record
 
-#: The usual folders of documents, in the order in which they are tried.
+#: Names of folders in which documents are searched, in this order.
 USUAL_FOLDERS = ("docs", "doc")
 QUESTIONS, EXPERIMENT = Path("questions.jsonl"), Path("experiment.toml")
 EXAMPLES = 3
-#: An example's gold is a paragraph of at least ``WORDS`` words, cut after ``LINES`` lines.
+#: The gold of an example question is a paragraph of at least ``WORDS`` words, cut after ``LINES`` lines.
 WORDS, LINES = 8, 8
 
 _CONFIG = """\
-# What BranchRank indexes, and how. Paths are relative to this file.
+# The documents and the settings of the index. Paths are relative to this file.
 corpus = {corpus}
 questions = {questions}
 {exclude}
 [index]
-# The weights come from a package and run on a CPU. For better vectors on a machine with a GPU or with time:
-# embedder = "nomic-ai/CodeRankEmbed"   (550 MB, downloaded from the model hub when it is first used)
+# This model is small and runs on a CPU. A better model, for a machine with a GPU: embedder =
+# "nomic-ai/CodeRankEmbed"   (550 MB, downloaded from the model hub when it is first used)
 embedder = "{embedder}"
 """
 _EXPERIMENT = """\
@@ -61,20 +60,20 @@ baseline = "local"         # the system that the others are compared with
 # Vectors and BM25 over passages, fused by rank.
 [systems.local]
 
-# The same over sections, which recommend their neighbours in the tree of headings; without an LLM.
+# Vectors and BM25 over sections, with neighbouring sections of the tree of headings added; without an LLM.
 [systems.hybrid]
 rerank.method = "none"
 
-# The passages of `local` reordered by comparing token vectors.
+# The passages of `local`, reordered by a comparison of token vectors.
 [systems.late-interaction]
 """
-_NOTE = "an example by `branchrank init`: replace it by a question that your readers ask"
+_NOTE = "an example by `branchrank init`: replace it with a question that your readers ask"
 
 
 class StarterFiles(Record, frozen=True, kw_only=True):
-    """The starter files: those that were ``written``, and existing ones that were ``kept``.
+    """The starter files that were ``written``, and the existing files that were ``kept``.
 
-    ``corpus`` is the folder of the documents, ``documents`` their number.
+    ``corpus`` is the folder of the documents, ``documents`` is the number of documents.
     """
 
     corpus: Path
@@ -84,9 +83,9 @@ class StarterFiles(Record, frozen=True, kw_only=True):
 
 
 def usual_folder() -> Path:
-    """Find the folder of documents in the working directory, under its usual names.
+    """Return the folder ``docs`` or ``doc`` of the working directory, if it contains documents.
 
-    Raises :class:`CorpusError` when there is none.
+    Raises :class:`CorpusError` if neither folder contains documents.
     """
     for name in USUAL_FOLDERS:
         try:
@@ -101,10 +100,10 @@ def usual_folder() -> Path:
 
 
 def write_starter_files(corpus: str | Path | None, data_dir: Path) -> StarterFiles:
-    """Write the files that are missing, for the documents in ``corpus`` (a folder, or a corpus's name).
+    """Write the missing starter files for the documents in ``corpus`` (a folder or the name of a corpus).
 
-    Raises :class:`CorpusError` when no documents are found, and :class:`UsageError` when ``data_dir`` is the
-    workspace of other documents; in both cases nothing is written.
+    Raises :class:`CorpusError` if no documents are found, and :class:`UsageError` if ``data_dir`` is the
+    workspace of other documents. After an error no file is written.
     """
     root = locate_corpus(usual_folder() if corpus is None else corpus)
     exclude = tuple(_own_folders(root, data_dir))
@@ -135,16 +134,17 @@ def _config(root: Path, data_dir: Path, exclude: Sequence[str]) -> str:
 
 
 def example_questions(documents: Sequence[Document], lines: dict[str, list[str]]) -> list[Question]:
-    """Return up to three questions about paragraphs spread over the documents, marked as examples.
+    """Return up to three example questions about paragraphs that are spread over the documents.
 
-    ``lines`` maps each source to its raw lines. Raises :class:`CorpusError` when no paragraph is long enough.
+    ``lines`` maps each source to its raw lines. Raises :class:`CorpusError` if no paragraph has :data:`WORDS`
+    words.
     """
     places = [place for document in documents if (place := next(_paragraphs(document), None)) is not None]
     if len(places) < EXAMPLES:
         places = [place for document in documents for place in _paragraphs(document)]
     if not places:
         raise CorpusError(
-            f"no document has a paragraph of {WORDS} words to ask about",
+            f"no document has a paragraph of at least {WORDS} words for an example question",
             remedy="name a folder with more text",
         )
     count = min(EXAMPLES, len(places))
@@ -171,7 +171,7 @@ def example_questions(documents: Sequence[Document], lines: dict[str, list[str]]
 
 
 def _paragraphs(document: Document) -> Iterator[tuple[Document, Section, Block]]:
-    """The first paragraph of each section that has a title and enough words; headings below the top first."""
+    """Yield the first paragraph of each section with a title, if it has enough words."""
     for section in sorted(document.sections, key=lambda each: each.level == 0):
         if not any(character.isalpha() for character in section.title):
             continue
@@ -181,7 +181,7 @@ def _paragraphs(document: Document) -> Iterator[tuple[Document, Section, Block]]
 
 
 def _check_same(config: Path, root: Path, data_dir: Path) -> None:
-    """Raise :class:`UsageError` when the workspace indexes other documents."""
+    """Raise :class:`UsageError` if the workspace in ``data_dir`` indexes other documents."""
     before = read_config(config)[0].corpus
     if before and (data_dir / before).resolve() != root.resolve():
         raise UsageError(
@@ -191,7 +191,7 @@ def _check_same(config: Path, root: Path, data_dir: Path) -> None:
 
 
 def _own_folders(root: Path, data_dir: Path) -> Iterator[str]:
-    """Yield the folders inside the corpus that BranchRank writes to, relative to the corpus."""
+    """Yield BranchRank's output folders that are inside the corpus, relative to the corpus."""
     for folder in (data_dir, Path("reports")):
         inside = os.path.relpath(folder.resolve(), root.resolve())
         if inside != "." and not inside.startswith(".."):
@@ -203,7 +203,7 @@ def _relative(path: Path, data_dir: Path) -> str:
 
 
 def _quoted(text: str) -> str:
-    """Quote a TOML string; JSON strings are valid TOML."""
+    """Return a text as a TOML string (a JSON string is a valid TOML string)."""
     return msgspec.json.encode(text).decode().replace("\x7f", "\\u007f")
 
 

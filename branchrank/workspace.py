@@ -1,6 +1,6 @@
-"""The main class of the library: a workspace to search and benchmark.
+"""The library's main class, a workspace that you search and benchmark.
 
-The commands, the servers and the terminal UI are built on it.
+The commands, the servers and the terminal UI use this class.
 """
 
 from __future__ import annotations
@@ -29,15 +29,16 @@ if TYPE_CHECKING:
     from branchrank.index.reader import CheckedIndex
 
 AnyPath = str | PathLike[str]
-#: A name, a system, an object with ``retrieve(query, k)``, or a function of the same arguments.
+#: A name, a system, an object with ``retrieve(query, k)``, or a function with the arguments query and k.
 PredictorLike = str | System | Predictor | Callable[[str, int], Sequence[Hit]]
 
 
 class Workspace(Searcher):
     """A corpus with its indexes, settings and caches, in one folder.
 
-    Open one with :meth:`open`, or make one with :meth:`build`. It opens its index and model when they are
-    first needed, is thread-safe, and prints nothing. Close it, or use it as a context manager.
+    Open a workspace with :meth:`open`, or create it with :meth:`build`. The index and the model are loaded
+    when they are first needed. A workspace is thread-safe and prints nothing. Close it with :meth:`close`, or
+    use a ``with`` statement.
 
     >>> import branchrank as br
     >>> with br.Workspace.open("data") as workspace:
@@ -59,9 +60,10 @@ class Workspace(Searcher):
         """Open the workspace in ``data_dir``.
 
         ``settings`` maps names such as ``"local.rrf_k"`` to values; they override ``branchrank.toml`` and the
-        environment. With ``rebuild`` a missing or stale index is built when it is first needed; without it
-        that is an :class:`~branchrank.errors.ArtifactError`. ``notify`` is called with one line when
-        something is downloaded or built; ``progress`` shows bars (or is called with stage, done and total).
+        environment. With ``rebuild`` a missing or stale index is built when it is first needed; without
+        ``rebuild`` it raises :class:`~branchrank.errors.ArtifactError`. ``notify`` is called with one line of
+        text when something is downloaded or built. ``progress`` shows bars, or is called with stage, done and
+        total if it is a function.
 
         Raises :class:`~branchrank.errors.UsageError` for a wrong setting.
         """
@@ -84,14 +86,16 @@ class Workspace(Searcher):
     ) -> Workspace:
         """Index a folder of documents (or a named corpus) into ``data_dir`` and open the workspace.
 
-        The corpus, the embedder and ``settings`` are written to the workspace's ``branchrank.toml``, unless
-        the build fails because of them. Unchanged documents are not embedded again, and an interrupted build
+        The corpus, the embedder and ``settings`` are written to the workspace's ``branchrank.toml``, unless a
+        wrong value makes the build fail. Unchanged documents are not embedded again, and an interrupted build
         is resumed. Without ``corpus``, the corpus in ``branchrank.toml`` is indexed again. ``chunks`` and
-        ``nodes`` are your own files, used instead of the chunks and nodes that BranchRank would make. A BEIR
-        folder is unpacked into the workspace first.
+        ``nodes`` are files of your own chunks and nodes, which replace BranchRank's. A BEIR folder is
+        unpacked into the workspace first.
 
-        Raises :class:`~branchrank.errors.CorpusError`, :class:`~branchrank.errors.ModelError`,
-        :class:`~branchrank.errors.UsageError` or :class:`~branchrank.errors.BusyError`.
+        Raises :class:`~branchrank.errors.CorpusError` if there are no documents,
+        :class:`~branchrank.errors.ModelError` if the embedder is not available,
+        :class:`~branchrank.errors.UsageError` for a wrong setting, and :class:`~branchrank.errors.BusyError`
+        if another process builds the index.
 
         >>> from branchrank import Workspace
         >>> with Workspace.build("docs", "data/mine", embedder="fake") as workspace:
@@ -137,19 +141,18 @@ class Workspace(Searcher):
         notify: Notify | None = None,
         progress: bool | Progress = False,
     ) -> Workspace:
-        """Make a workspace in ``data_dir`` from another program's chunks, vectors and nodes in ``folder``,
-        and open it.
+        """Create a workspace in ``data_dir`` from another program's chunks, vectors and nodes, and open it.
 
-        ``folder`` may hold ``chunks.jsonl``, ``chroma/`` and ``pageindex/nodes.jsonl``; it is only read.
-        Chunks without line numbers are located in the documents by their text. The vectors of the Chroma
-        collection (``collection`` names it, where there are several) are reused when 20 chunks embedded again
-        by ``embedder`` agree with them at cosine 0.999; :attr:`adoption` says what was taken and what was
-        left out. ``corpus`` is the folder of the documents; without it the ``branchrank.toml`` of
-        ``data_dir`` or ``folder`` names it.
+        The other program's files ``chunks.jsonl``, ``chroma/`` and ``pageindex/nodes.jsonl`` are read from
+        ``folder``, which is not changed. Chunks without line numbers are located in the documents by their
+        text. If ``chroma/`` has several collections, ``collection`` names the collection to use. Its vectors
+        are reused if ``embedder`` gives 20 of the chunks the same vectors (cosine of at least 0.999).
+        :attr:`adoption` lists the data that was used and the data that was left out. ``corpus`` is the folder
+        of the documents (default: the corpus in the ``branchrank.toml`` of ``data_dir`` or ``folder``).
 
-        Raises :class:`~branchrank.errors.ArtifactError` when the vectors were not made by the embedder or the
-        folder can't be read safely, :class:`~branchrank.errors.InputError` for a wrong file, and what
-        :meth:`build` raises. After an error ``data_dir`` is unchanged.
+        Raises :class:`~branchrank.errors.ArtifactError` if the vectors are not from the embedder or the
+        folder can't be read safely, :class:`~branchrank.errors.InputError` for a wrong file, and the same
+        errors as :meth:`build`. After an error ``data_dir`` is unchanged.
 
         >>> from branchrank import Workspace
         >>> with Workspace.adopt("theirs", "data/adopted", corpus="docs", embedder="fake") as workspace:
@@ -183,19 +186,19 @@ class Workspace(Searcher):
 
     @property
     def adoption(self) -> Adoption | None:
-        """The chunks and vectors that :meth:`adopt` used and left out; ``None`` for any other workspace."""
+        """The data that :meth:`adopt` used and left out, or ``None`` if the workspace was not adopted."""
         from branchrank.index.adoption import read_adoption
 
         return read_adoption(self._folder.adoption_file)
 
     @property
     def questions(self) -> WorkspaceQuestions:
-        """Question files: check, reanchor, mine, split and generate them."""
+        """Methods that check, reanchor, mine, split and generate question files."""
         return WorkspaceQuestions(self._folder)
 
     @property
     def tree_tools(self) -> WorkspaceTree:
-        """Build, check, summarise, export and import PageIndex trees."""
+        """Methods that build, check, summarise, export and import PageIndex trees."""
         return WorkspaceTree(self._folder)
 
     def benchmark(
@@ -222,13 +225,13 @@ class Workspace(Searcher):
         """Run one or several predictors on the same questions and return the finished run, with its report.
 
         A predictor is a name (``local``, ``all``, ``module:Class``), a ``System``, an object with
-        ``retrieve(query, k)``, or a function ``f(query, k)``; both return hits, best first. ``questions`` is
-        a question file (default: the workspace's). ``primary`` is the measure that is tested (``Success@1``,
-        ``strict_hit@5``), and ``measures`` are reported in addition. ``baseline`` names the predictor, or
-        several predictors, that the others are compared with (default: the first), or is ``"all-pairs"``.
-        ``sample_size`` questions are drawn by ``seed``. ``filters``, such as ``"file_path=guide/*"``,
-        restrict every search to some documents. Other settings, such as ``"benchmark.delta"``, go into
-        ``settings``.
+        ``retrieve(query, k)``, or a function ``f(query, k)``; the object and the function return hits, best
+        first. ``questions`` is a question file (default: the workspace's question file). ``primary`` is the
+        measure that is tested (such as ``Success@1`` or ``strict_hit@5``), and ``measures`` are reported in
+        addition. ``baseline`` is the name of the predictor that the other predictors are compared with
+        (default: the first predictor), a list of names, or ``"all-pairs"``. ``sample_size`` questions are
+        sampled with ``seed``. ``filters``, such as ``"file_path=guide/*"``, restrict every search to some
+        documents. ``settings`` contains all other settings, such as ``"benchmark.delta"``.
 
         Raises one error that lists every problem before any work starts. A query that fails counts as a miss
         and is reported as a failure.
@@ -273,10 +276,10 @@ class Workspace(Searcher):
         return Run.of(run_and_report(plan, fresh=fresh, notify=folder.notify, progress=progress))
 
     def check(self) -> CheckedIndex:
-        """Read every file of the index and compare it with the digest it was built with.
+        """Read every file of the index and compare its digest with the digest in the manifest.
 
-        Opening compares only files that changed since they were last compared. Raises
-        :class:`~branchrank.errors.ArtifactError` that names the first damaged file.
+        (Opening an index compares only the files that changed since the last comparison.) Raises
+        :class:`~branchrank.errors.ArtifactError`, which names the first damaged file.
 
         >>> from branchrank import Workspace
         >>> Workspace.open("data").check().files > 5
@@ -287,10 +290,10 @@ class Workspace(Searcher):
         return check_index(self._folder)
 
     def calibrate(self, questions: AnyPath | None = None) -> Calibration:
-        """Measure the distance threshold that keeps the nearest chunk of 95 in 100 questions, for this model.
+        """Measure the distance threshold that keeps the nearest chunk for 95% of the questions.
 
-        ``questions`` is a question file (default: the workspace's); its gold is ignored. Raises
-        :class:`~branchrank.errors.QuestionError` when it has no answerable question.
+        ``questions`` is a question file (default: the workspace's question file); gold is ignored. Raises
+        :class:`~branchrank.errors.QuestionError` if the file has no answerable question.
         """
         from branchrank.index.calibration import calibrate, nearest_distances
         from branchrank.questions.question_files import load_questions
@@ -300,18 +303,20 @@ class Workspace(Searcher):
             path = arguments.path("questions", questions)
         asked = [question.question for question in load_questions(path) if question.answerable]
         if not asked:
-            raise QuestionError(f"{path} holds no answerable question", remedy="name others with --questions")
+            raise QuestionError(
+                f"{path} has no answerable question", remedy="name another file with --questions"
+            )
         distances = nearest_distances(self.index.vectors, self.index.embedder.embed_query, asked)
         return calibrate(distances, self.settings.part(GrepSettings).vector_score_threshold)
 
 
 def _corpus(corpus: AnyPath) -> str | Path:
-    """A corpus's name or folder."""
+    """Return the name or the folder of a corpus."""
     return corpus if isinstance(corpus, str) else arguments.path("corpus", corpus)
 
 
 def _to_keep(settings: Mapping[str, object], notify: Notify | None) -> dict[str, object]:
-    """The settings for ``branchrank.toml``: URLs without their credentials, of which the user is told."""
+    """Return the settings for ``branchrank.toml`` without the credentials in URLs, and notify the user."""
     from branchrank.redactor import is_url, means_url, url_to_keep
 
     kept = {
@@ -321,7 +326,7 @@ def _to_keep(settings: Mapping[str, object], notify: Notify | None) -> dict[str,
     for key, value in settings.items():
         if kept[key] != value and notify is not None:
             notify(
-                f"the credentials in {key} are not kept in branchrank.toml; later commands take them from "
-                f"the same flag or from BRANCHRANK_{key.replace('.', '_').upper()}"
+                f"the credentials in {key} are not written to branchrank.toml; give them to later commands "
+                f"by the same flag or in BRANCHRANK_{key.replace('.', '_').upper()}"
             )
     return kept

@@ -1,9 +1,9 @@
-"""Benchmark a BEIR folder from its files: make the workspace, the index, the questions and the plan.
+"""Benchmark a BEIR folder (create the workspace, the index, the questions and the plan).
 
-1. The folder is indexed into a workspace of its own; a second run finds the index there.
-2. The queries that a split judges become the questions; the documents judged above 0 are their gold.
-3. Every predictor ranks whole documents, 1,000 deep (:mod:`branchrank.systems.document_ranking`).
-4. Measures use the graded judgements: nDCG@10 equals that of trec_eval.
+1. The folder is indexed into a separate workspace; a second run reuses the index.
+2. The judged queries of a split become the questions; the documents judged above 0 become the gold.
+3. Every predictor ranks up to 1,000 whole documents (:mod:`branchrank.systems.document_ranking`).
+4. Measures use the graded judgements, and nDCG@10 is equal to trec_eval's.
 """
 
 from __future__ import annotations
@@ -32,21 +32,21 @@ from branchrank.workspace import Workspace
 
 #: The measures of a BEIR run, the primary one first.
 BEIR_MEASURES = ("nDCG@10", "R@100", "AP")
-#: Settings of a new workspace: the analyzer of the published BM25 figures, exact search.
+#: Settings of a new workspace, with the analyzer of the published BM25 figures and exact search.
 NEW_WORKSPACE: Mapping[str, object] = {
     "index.embedder": "none",
     "index.vector_store": "exact",
     "bm25.stop_words": "english",
     "bm25.split_identifiers": False,
 }
-#: Settings of the run.
+#: Settings of the benchmark.
 RUN: Mapping[str, object] = {
     "benchmark.top_k": DEPTH,
     "benchmark.trace_depth": 0,
     "benchmark.latency_sample": 0,
     "benchmark.delta": 0.02,
 }
-#: A run that keeps this many hits gets compact rows, unless a setting says otherwise. Plain, they take 30 MB.
+#: From this number of hits (about 30 MB of plain rows), rows are compact unless ``benchmark.rows`` is set.
 LARGE_RUN_HITS = 100_000
 NOTES_SHOWN = 3
 
@@ -64,15 +64,15 @@ def beir_plan(
     progress: bool | Progress = False,
     **fields: Any,
 ) -> Plan:
-    """Index a BEIR folder, or a dataset ``ir:ID``, make its questions, and return their benchmark's plan.
+    """Index a BEIR folder or a dataset ``ir:ID``, write its questions, and return the plan of the benchmark.
 
-    ``data_dir`` is the workspace (default: ``data/`` and the folder's name); ``settings`` are stored in it
-    and, in a new workspace, override :data:`NEW_WORKSPACE`. The first of ``measures`` is the primary one.
-    ``fields`` are other fields of the plan. Wrong files, names and measures are reported before the index is
-    built.
+    ``data_dir`` is the workspace (default: ``data/`` and the folder's name). ``settings`` are stored in the
+    workspace and, if it is new, override :data:`NEW_WORKSPACE`. The first of ``measures`` is the primary
+    measure. ``fields`` are other fields of the plan. Wrong files, names and measures are reported before the
+    index is built.
 
-    Raises :class:`UsageError`, :class:`~branchrank.errors.InputError`, and what
-    :meth:`~branchrank.workspace.Workspace.build` raises.
+    Raises :class:`UsageError` for a wrong name, measure or setting, :class:`~branchrank.errors.InputError`
+    for a wrong file, and the same errors as :meth:`~branchrank.workspace.Workspace.build`.
     """
     folder = _beir_folder(folder)
     name = folder.resolve().name
@@ -103,25 +103,30 @@ def beir_plan(
     _check(planned)
     if _is_large(planned, len(made.questions)):
         run_settings["benchmark.rows"] = "compact"
-        notify("note: its rows are compressed, because the run is large; --rows plain writes rows.jsonl")
+        notify(
+            "note: the rows are compressed because the run is large; use --rows plain for a readable "
+            "rows.jsonl"
+        )
     Workspace.build(folder, place, settings=index, notify=notify, progress=progress).close()
     write_questions(questions, made.questions)
     return plan(WorkspaceFolder.open(place, flags={**kept, **run_settings}, notify=notify))
 
 
 def _beir_folder(folder: Path) -> Path:
-    """Return the folder of a path or an id ``ir:ID``; raise :class:`QuestionError` for any other folder."""
+    """Return the BEIR folder of a path or an id ``ir:ID``; raise :class:`QuestionError` if it is not a BEIR
+    folder.
+    """
     found = locate_corpus(folder)
     if not is_beir(found):
         raise QuestionError(
-            f"{found} is not a BEIR folder: it has no corpus.jsonl and queries.jsonl",
-            remedy="give a folder with corpus.jsonl, queries.jsonl and qrels/test.tsv",
+            f"{found} is not a BEIR folder: corpus.jsonl or queries.jsonl is missing",
+            remedy="choose a folder with corpus.jsonl, queries.jsonl and qrels/test.tsv",
         )
     return found
 
 
 def _is_large(plan: Plan, questions: int) -> bool:
-    """Whether the run keeps so many hits that its rows are compressed, unless a setting says otherwise."""
+    """Return whether the rows are compressed because of the number of hits (and no setting decides it)."""
     benchmark = plan.settings.part(BenchmarkSettings)
     asked = min(questions, benchmark.sample_size or questions)
     is_open = plan.settings.origins["benchmark.rows"] == "default"
@@ -129,7 +134,7 @@ def _is_large(plan: Plan, questions: int) -> bool:
 
 
 def _check_place(place: Path, name: str) -> None:
-    """Raise :class:`UsageError` for the workspace of another corpus, whose index would be replaced."""
+    """Raise :class:`UsageError` if the workspace has another corpus, because its index would be replaced."""
     if (place / CONFIG).exists():
         corpus = WorkspaceFolder.open(place).config.corpus
         if corpus != entries_place(name):
@@ -140,26 +145,30 @@ def _check_place(place: Path, name: str) -> None:
 
 
 def _predictors(name: str, workspace: WorkspaceFolder) -> list[str | System]:
-    """The systems of a name, adapted to rank documents, or the name of the user's own class."""
+    """Return the systems of a name, adapted to rank documents; return the name of a user's own class
+    unchanged.
+    """
     if ":" in name:
         return [name]
     return [document_system(system) for system in builtin_systems((name,), workspace.settings)]
 
 
 def _measure_settings(measures: Sequence[str]) -> dict[str, object]:
-    """Make the first measure the primary one; use grades unless a measure's name says otherwise."""
+    """Return settings with the first measure as primary. Measures are graded unless the name has another
+    prefix.
+    """
     names = []
     for name in measures:
         found = named_measure(name, "graded")
         given = any(found.name.startswith(f"{mode}_") for mode in MODES)
         names.append(found.name if given else f"graded_{found.name}")
     if not names:
-        raise UsageError("no measure is named", remedy="--measure nDCG@10")
+        raise UsageError("the list of measures is empty", remedy="--measure nDCG@10")
     return {"benchmark.primary": names[0], "benchmark.measures": ",".join(names[1:])}
 
 
 def _check(plan: Plan) -> None:
-    """Raise :class:`UsageError` early for problems that would otherwise appear after the index is built."""
+    """Raise :class:`UsageError` for problems that would otherwise appear only after the index is built."""
     check_plan(plan.settings.part(BenchmarkSettings), plan.names)
     for system in plan.systems:
         if found := problems(system):
@@ -168,7 +177,7 @@ def _check(plan: Plan) -> None:
 
 
 def _shortened(notes: Sequence[str]) -> list[str]:
-    """The first notes, and the number of the others."""
+    """Return the first three notes, and a line with the number of the other notes."""
     more = len(notes) - NOTES_SHOWN
     return [
         *notes[:NOTES_SHOWN],

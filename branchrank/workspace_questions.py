@@ -1,4 +1,4 @@
-"""A workspace's questions: check them, move their gold, mine, split and generate them."""
+"""The questions of a workspace, with methods that check, reanchor, mine, split and generate them."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ AnyPath = str | PathLike[str]
 class CheckedFile(Record, frozen=True, kw_only=True):
     """The result of checking a question file against the corpus.
 
-    ``notes`` name documents that the corpus lacks.
+    ``notes`` name documents that are missing in the corpus.
     """
 
     path: Path
@@ -41,7 +41,7 @@ class CheckedFile(Record, frozen=True, kw_only=True):
 
 
 class MovedGold(Record, frozen=True, kw_only=True):
-    """Where gold was found again, and which gold was not found; ``path`` is the updated question file."""
+    """The gold that was moved, and the gold that was not found. ``path`` is the updated question file."""
 
     path: Path
     moved: tuple[AnchorMove, ...]
@@ -49,7 +49,7 @@ class MovedGold(Record, frozen=True, kw_only=True):
 
 
 class SplitFile(Record, frozen=True, kw_only=True):
-    """One part of a split: its file, and its numbers of questions and documents."""
+    """One part of a split, with its file, its number of questions and its number of documents."""
 
     path: Path
     questions: int
@@ -69,14 +69,14 @@ class SplitFiles(Record, frozen=True, kw_only=True):
 
 
 class Spent(Record, frozen=True, kw_only=True):
-    """The cost of LLM calls, and the prices it was computed from, if a price table was given."""
+    """The cost of LLM calls, and the price table from which it was computed, if there is one."""
 
     totals: Totals
     prices: PriceTable | None
 
 
 class AddedQuestion(Record, frozen=True, kw_only=True):
-    """A question that was added to a file, with the warnings of :meth:`WorkspaceQuestions.check` about it."""
+    """A question that was added to a file, with the warnings of :meth:`WorkspaceQuestions.check`."""
 
     path: Path
     question: Question
@@ -84,7 +84,7 @@ class AddedQuestion(Record, frozen=True, kw_only=True):
 
 
 class WorkspaceQuestions:
-    """The questions of one workspace; every method also accepts another question file."""
+    """The questions of one workspace. Every method also accepts the path of another question file."""
 
     def __init__(self, folder: WorkspaceFolder) -> None:
         self._folder = folder
@@ -97,14 +97,14 @@ class WorkspaceQuestions:
     def load(self, path: AnyPath | None = None) -> list[Question]:
         """Read the questions of a file.
 
-        Raises :class:`~branchrank.errors.QuestionError`, which names the line.
+        Raises :class:`~branchrank.errors.QuestionError` for a wrong line, and names the line.
         """
         from branchrank.questions.question_files import load_questions
 
         return load_questions(self._path(path))
 
     def write(self, path: AnyPath, questions: Sequence[Question]) -> None:
-        """Write questions to a file, one JSON object a line."""
+        """Write questions to a file, with one JSON object per line."""
         from branchrank.questions.question_files import write_questions
 
         write_questions(Path(path), questions)
@@ -120,12 +120,12 @@ class WorkspaceQuestions:
         kind: str = "",
         difficulty: str = "",
     ) -> AddedQuestion:
-        """Add a question, with the digest of the lines that answer it, to a file; a missing file is created.
+        """Add a question and the digest of its gold lines to a file; a missing file is created.
 
-        Each item of ``gold`` answers the question; ``quote`` must be in the first one. A question without
-        ``gold`` is one that nothing in the corpus answers. Without ``id``, an id is made from the question
-        and the files. Raises :class:`~branchrank.errors.QuestionError` for lines that do not exist, a quote
-        that is not in them, and an id that is already in the file.
+        Each span of ``gold`` answers the question, and the first span must contain ``quote``. A question
+        without ``gold`` is not answerable from the corpus. Without ``id``, an id is computed from the
+        question and the files. Raises :class:`~branchrank.errors.QuestionError` for lines that do not exist,
+        a quote that the lines do not contain, and an id that is already in the file.
         """
         from branchrank.corpus.loading import load_corpus
         from branchrank.questions.anchoring import corpus_lines
@@ -144,7 +144,7 @@ class WorkspaceQuestions:
         return AddedQuestion(path=target, question=added, warnings=warnings)
 
     def check(self, path: AnyPath | None = None) -> CheckedFile:
-        """Check gold, leakage and duplicates against the corpus; nothing is changed."""
+        """Check gold, leakage and duplicates against the corpus. The question file is not changed."""
         from branchrank.corpus.loading import load_corpus
         from branchrank.questions.anchoring import corpus_lines
         from branchrank.questions.checks import check_questions
@@ -167,11 +167,11 @@ class WorkspaceQuestions:
         seed: int = 42,
         questions: AnyPath | None = None,
     ) -> Labelling:
-        """The passages that ``annotator`` has to label: the first ``depth`` hits of each system of a run.
+        """Return the passages for ``annotator`` to label, the first ``depth`` hits of each system of a run.
 
         Labels are written to the question file ``output``, which is created or extended. ``questions`` is
         needed for a run that does not store the text of its questions. Raises
-        :class:`~branchrank.errors.RunError` when the documents are not those of the run.
+        :class:`~branchrank.errors.RunError` if the documents differ from the documents of the run.
         """
         from branchrank.runs.labelling import Labelling
 
@@ -188,7 +188,7 @@ class WorkspaceQuestions:
 
     @contextmanager
     def label_proposals(self, *, base_url: str, model: str = "") -> Iterator[Proposals]:
-        """Yield a function that lets an LLM propose labels for passages.
+        """Yield a function with which an LLM proposes labels for passages.
 
         Raises :class:`~branchrank.errors.UsageError` if the URL is missing or invalid, and
         :class:`~branchrank.errors.LLMError` if the endpoint does not answer or refuses the key.
@@ -201,7 +201,9 @@ class WorkspaceQuestions:
             yield Proposals(llm)
 
     def reanchor(self, path: AnyPath | None = None, output: AnyPath | None = None) -> MovedGold:
-        """Move gold to the current place of its lines or quotes; ``output`` defaults to the same file."""
+        """Move gold to the current place of its lines or quotes. ``output`` defaults to the file that is
+        read.
+        """
         from branchrank.questions.anchoring import corpus_lines, reanchor
         from branchrank.questions.question_files import may_be_absent
 
@@ -220,8 +222,8 @@ class WorkspaceQuestions:
     def mine(self, output: AnyPath, corpus: AnyPath | None = None) -> Mined:
         """Make navigational questions from cross references and write them to ``output``.
 
-        ``corpus`` is another folder or named corpus. When no cross reference gives a question, nothing is
-        written.
+        ``corpus`` is the folder or the name of another corpus. If no cross reference gives a question, no
+        file is written.
         """
         from branchrank.corpus.loading import load_corpus
         from branchrank.corpus.named import locate_corpus
@@ -240,7 +242,7 @@ class WorkspaceQuestions:
     def split(self, path: AnyPath | None = None, *, share: float = 0.3, seed: int = 42) -> SplitFiles:
         """Split a question file by document into ``NAME-tuning.jsonl`` and ``NAME-test.jsonl`` beside it.
 
-        ``share``, between 0 and 1, is the share of the tuning part. Questions that share documents are kept
+        ``share`` (0 to 1) is the share of questions in the tuning part. Questions about the same document are
         in the same part.
         """
         from branchrank.questions.splits import largest_group, sources_of, split_questions
@@ -272,11 +274,11 @@ class WorkspaceQuestions:
         seed: int = 42,
         progress: Progress = no_progress,
     ) -> tuple[GeneratedQuestions, Spent]:
-        """Let an LLM write questions, locate their gold in the corpus, and write them to ``output``.
+        """Generate questions with an LLM, locate their gold in the corpus, and write them to ``output``.
 
-        Finished calls are cached and cost nothing the next time. Several failures in a row stop the
-        generation: ``stopped`` of the result then gives the reason, and the questions accepted so far are
-        written. Raises :class:`~branchrank.errors.InputError` when no section is long enough.
+        Finished LLM calls are cached. Several consecutive failures stop the generation; then ``stopped`` of
+        the result is the reason, and the accepted questions are written. Raises
+        :class:`~branchrank.errors.InputError` if no section is long enough.
         """
         from branchrank.execution import check_engine, open_executor
         from branchrank.llm.ledger import totals
@@ -316,9 +318,9 @@ class WorkspaceQuestions:
     def estimate_generation(
         self, *, count: int = 100, per_section: int = 1, seed: int = 42
     ) -> GenerationEstimate:
-        """The least and the largest cost of :meth:`generate`. No server is contacted.
+        """Return the minimum and maximum cost of :meth:`generate`, without contacting a server.
 
-        Raises :class:`~branchrank.errors.InputError` when no section is long enough.
+        Raises :class:`~branchrank.errors.InputError` if no section is long enough.
         """
         from branchrank.questions.generation import estimate_generation
 
@@ -335,7 +337,7 @@ class WorkspaceQuestions:
         return estimate
 
     def _sections(self) -> tuple[list[Node], dict[str, list[str]]]:
-        """The corpus's nodes, and the lines of each document."""
+        """Return the nodes of the corpus, and the lines of each document."""
         from branchrank.corpus.loading import load_corpus
         from branchrank.questions.anchoring import corpus_lines
         from branchrank.tree.build import build_nodes

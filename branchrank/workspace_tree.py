@@ -1,4 +1,4 @@
-"""A workspace's PageIndex tree: build, check, summarise, export and import it."""
+"""The PageIndex tree of a workspace, with methods that build, check, summarise, export and import it."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ AnyPath = str | PathLike[str]
 
 
 class BuiltTree(Record, frozen=True, kw_only=True):
-    """A written tree: its number of nodes, and notes for the user."""
+    """The file of a tree, with its number of nodes and notes for the user."""
 
     path: Path
     nodes: int
@@ -28,13 +28,13 @@ class BuiltTree(Record, frozen=True, kw_only=True):
 
 
 class WorkspaceTree:
-    """The tree tools of one workspace; they need no index."""
+    """The tree methods of one workspace. They do not need an index."""
 
     def __init__(self, folder: WorkspaceFolder) -> None:
         self._folder = folder
 
     def build(self, output: AnyPath) -> BuiltTree:
-        """Build the tree of the corpus and write it to ``output``."""
+        """Build the tree of the corpus and write its nodes to the file ``output``."""
         from branchrank.corpus.loading import load_corpus
         from branchrank.tree.build import build_nodes
         from branchrank.tree.store import write_nodes
@@ -45,13 +45,15 @@ class WorkspaceTree:
         return BuiltTree(path=Path(output), nodes=len(nodes), notes=(*corpus.notes, *notes))
 
     def load(self, path: AnyPath) -> Tree:
-        """Read the tree of a ``nodes.jsonl``. Raises :class:`~branchrank.errors.ArtifactError`."""
+        """Read the tree in a ``nodes.jsonl``. Raises :class:`~branchrank.errors.ArtifactError` if it is
+        damaged.
+        """
         from branchrank.tree.store import load_nodes
 
         return load_nodes(Path(path))
 
     def check(self, tree: Tree) -> list[str]:
-        """Describe every problem of a tree's links and spans against the corpus."""
+        """Return a description of every wrong link and every wrong span of a tree."""
         from branchrank.corpus.loading import load_corpus
         from branchrank.tree.check import check_nodes
 
@@ -68,7 +70,7 @@ class WorkspaceTree:
         seed: int = 42,
         progress: Progress = no_progress,
     ) -> tuple[Summarised, Spent]:
-        """Let an LLM summarise every node, and write the nodes to ``output``.
+        """Summarise every node with an LLM, and write the nodes to ``output``.
 
         After an edit of the corpus only the edited sections and their ancestors are summarised again.
         """
@@ -106,8 +108,8 @@ class WorkspaceTree:
     ) -> None:
         """Write the tree of one document as the JSON that PageIndex writes for Markdown.
 
-        With ``tree``, its summaries are included. Raises :class:`~branchrank.errors.InputError` for a
-        document that the corpus lacks.
+        If ``tree`` is given, the JSON includes its summaries. Raises :class:`~branchrank.errors.InputError`
+        for a document that is not in the corpus.
         """
         from branchrank.artifacts import write_bytes
         from branchrank.corpus.reading import read_document
@@ -120,7 +122,9 @@ class WorkspaceTree:
         write_bytes(Path(output), encode_document(written))
 
     def import_json(self, json_file: AnyPath, source: str, output: AnyPath) -> BuiltTree:
-        """Turn PageIndex's JSON for one document into nodes at ``output``; spans are recomputed."""
+        """Convert PageIndex's JSON of one document into nodes, and write them to ``output``; spans are
+        recomputed.
+        """
         from branchrank.tree.pageindex_json import import_document, import_nodes
         from branchrank.tree.store import write_nodes
 
@@ -134,12 +138,12 @@ class WorkspaceTree:
         return BuiltTree(path=Path(output), nodes=len(nodes), notes=tuple(notes))
 
     def _content(self, source: str) -> bytes:
-        """The bytes of a document of the corpus."""
+        """Return the content of a document of the corpus, in bytes."""
         from branchrank.safe_open import read_beneath
 
         try:
             return read_beneath(self._folder.corpus_root, source)
         except OSError as error:
             raise InputError(
-                f"the corpus has no file {source!r}: {error.strerror}", remedy="branchrank pageindex show"
+                f"cannot read {source!r} in the corpus: {error.strerror}", remedy="branchrank pageindex show"
             ) from error

@@ -237,7 +237,7 @@ def test_the_environments_proxy_is_used_except_for_loopback(serve, monkeypatch: 
     with pytest.raises(UnreachableError):
         ask("http://search.invalid/retrieve")
     monkeypatch.setenv("http_proxy", f"socks5://me:{SECRET}@127.0.0.1:{proxy.port}")
-    with pytest.raises(UnreachableError, match="not an HTTP proxy") as caught:
+    with pytest.raises(UnreachableError, match="is not an http:// or https:// URL") as caught:
         ask("http://other.invalid/retrieve")
     assert SECRET not in str(caught.value)
 

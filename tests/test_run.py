@@ -203,7 +203,7 @@ def test_a_cut_is_a_run_that_replaces_no_report(run: Run, tmp_path: Path) -> Non
     assert cut.summary["questions"].tolist() == [20, 20, 20]
     with pytest.raises(UsageError, match="cut"):
         cut.report()
-    with pytest.raises(UsageError, match="is a run"):
+    with pytest.raises(UsageError, match="is the directory of a run"):
         cut.report(into=run.directory)
     paths = cut.report(into=tmp_path / "cut")
     assert "kind=lookup" in paths[0].read_text(encoding="utf-8")

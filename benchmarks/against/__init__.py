@@ -1,1 +1,1 @@
-"""BranchRank against what a user would pick instead: ratios of times inside one run. See ``__main__``."""
+"""Compare the speed of BranchRank with other libraries (see ``__main__``)."""

@@ -1,15 +1,16 @@
-"""Compare BranchRank with what a user would pick instead, in one run, as ratios of times.
+"""Compare the speed of BranchRank with other libraries, as ratios of times in one run.
 
     python -m benchmarks.against run [--write] [--only GROUP] [--data-dir DIR] [--questions FILE]
     python -m benchmarks.against check [--measured FILE]
     python -m benchmarks.against page
 
 1. ``run`` prints the table; ``--write`` also writes ``benchmarks/table.json`` and ``docs/results/speed.md``.
-2. ``check`` runs it again, or reads ``--measured``, and exits with 1 if a ratio is more than 20% worse than
-   the one in ``benchmarks/table.json``: if its whole 95% interval is. With 2 if they can't be compared.
+2. ``check`` measures again, or reads ``--measured``, and compares the ratios with ``benchmarks/table.json``.
+   It exits with 1 if the whole 95% interval of a ratio is more than 20% below the stored ratio, and with 2 if
+   the tables can't be compared.
 3. ``page`` writes ``docs/results/speed.md`` from ``benchmarks/table.json``.
 
-Without ``--data-dir``, the workspace ``data/symfony`` is searched if it is there, else the bundled sample.
+Without ``--data-dir``, the workspace ``data/symfony`` is searched if it exists, else the bundled sample.
 """
 
 from __future__ import annotations
@@ -94,7 +95,7 @@ def run(options: argparse.Namespace) -> Table:
 
 
 def _sources(world: World, groups: list[str], rates: list[Rate]) -> Iterator[Source]:
-    """The sources of the groups, each started when the one before is done; fills ``rates``."""
+    """Yield the pairs of each group, one group after the other, and fill ``rates``."""
     for group in groups:
         if group == "benchmark":
             found = list(frameworks.retrievers(world))
@@ -107,7 +108,7 @@ def _sources(world: World, groups: list[str], rates: list[Rate]) -> Iterator[Sou
 
 
 def check(options: argparse.Namespace) -> int:
-    """Compare a table with the committed one; the exit code."""
+    """Compare a table with the committed table, and return the exit code."""
     before = read_table(options.table)
     now = read_table(options.measured) if options.measured else run(options)
     if not options.measured:
@@ -126,7 +127,9 @@ def parsed() -> argparse.Namespace:
         description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
     )
     parser.add_argument("command", choices=("run", "check", "page"))
-    parser.add_argument("--write", action="store_true", help="run: write the table and the page")
+    parser.add_argument(
+        "--write", action="store_true", help="run: write benchmarks/table.json and docs/results/speed.md"
+    )
     parser.add_argument("--only", action="append", choices=list(GROUPS), help="run: this group; repeatable")
     parser.add_argument("--data-dir", type=Path, help="a workspace indexed with all-MiniLM-L6-v2")
     parser.add_argument("--questions", type=Path, help="questions over it")
@@ -134,12 +137,12 @@ def parsed() -> argparse.Namespace:
     parser.add_argument("--measured", type=Path, help="check: a table to check, instead of a run")
     options = parser.parse_args()
     if options.write and options.only:
-        parser.error("--write needs all groups: leave out --only")
+        parser.error("--write needs all groups: remove --only")
     return options
 
 
 def main() -> int:
-    """Run one of the commands."""
+    """Run the command ``run``, ``check`` or ``page``."""
     options = parsed()
     try:
         if options.command == "check":

@@ -1,4 +1,4 @@
-"""Vector search against plain NumPy and Chroma, over the same vectors."""
+"""Compare vector search with plain NumPy and with Chroma, over the same vectors."""
 
 from __future__ import annotations
 
@@ -15,12 +15,12 @@ from branchrank.stores.vectors_exact import ExactVectors
 
 DEPTH = 40
 GROUP = "vector search"
-#: Chroma takes at most some thousand records at a time.
+#: Chroma accepts at most a few thousand records in one call.
 BATCH = 4000
 
 
 def pairs(world: World) -> Source:
-    """Exact search against both, and the store on Chroma against Chroma itself."""
+    """Yield exact search against NumPy and Chroma, and BranchRank's Chroma store against Chroma."""
     exact = ExactVectors(world.ids, world.matrix)
     nearest = [[scored.key for scored in exact.search(vector, DEPTH)] for vector in world.asked]
 
@@ -53,7 +53,7 @@ def pairs(world: World) -> Source:
 
 
 def chroma_collection(world: World) -> Any:
-    """A collection with Chroma's own defaults for the cosine."""
+    """Return a collection with cosine distance and Chroma's default settings."""
     import chromadb
     from chromadb.config import Settings
 
@@ -82,13 +82,13 @@ def _asked(collection: Any, vector: Vectors) -> list[str]:
 
 
 def _recall(nearest: list[list[str]], found: list[list[str]]) -> str:
-    """The share of the true nearest that was found."""
+    """Return the recall of the search (the share of the true nearest chunks that were found)."""
     shares = [len(set(a) & set(b)) / len(a) for a, b in zip(nearest, found, strict=True)]
     return f"recall {np.mean(shares):.4f}"
 
 
 def _same(world: World, nearest: list[list[str]], found: list[list[str]]) -> str:
-    """Check that the cosines are the same, rank by rank; equal texts may be in any order."""
+    """Check that the cosines are equal, rank by rank; equal texts may be in any order."""
     rows = {key: row for row, key in enumerate(world.ids)}
     for vector, a, b in zip(world.asked, nearest, found, strict=True):
         ours, theirs = (world.matrix[[rows[key] for key in keys]] @ vector for keys in (a, b))

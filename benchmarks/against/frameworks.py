@@ -1,9 +1,10 @@
-"""A whole benchmark against LangChain's EnsembleRetriever and LlamaIndex's QueryFusionRetriever.
+"""Compare a whole benchmark with retrievers of LangChain (Ensemble) and LlamaIndex (QueryFusion).
 
-1. All three fuse BM25 and vectors by reciprocal ranks with k = 60, from 40 candidates of each (``local``
-   takes 80 of BM25), over the same chunks with the same vectors. Anything else is a framework's default.
-2. The vectors of the questions are computed before and looked up by all of them, so the model is not timed.
-3. Hit rates are those of one run of BranchRank's benchmark over the three.
+1. All three systems fuse BM25 and vectors by reciprocal ranks with k = 60, from 40 candidates of each search
+   (``local`` uses 80 BM25 candidates), over the same chunks and vectors. All other settings are the
+   frameworks' defaults.
+2. The vectors of the questions are computed in advance and looked up, so the model is not timed.
+3. The hit rates come from one run of BranchRank's benchmark with the three systems.
 """
 
 from __future__ import annotations
@@ -28,12 +29,12 @@ GROUP = "whole benchmark"
 DEPTH, RETURNED, RRF_K = 40, 5, 60
 MEASURES = ("strict_hit@1", "strict_hit@5", "relaxed_hit@1", "relaxed_hit@5")
 
-#: Returns the ids of chunks, best first.
+#: A function that returns the ids of chunks, best first.
 Retrieve = Callable[[str], list[str]]
 
 
 class Known:
-    """The vectors of all texts and questions; also an embedding cache of BranchRank."""
+    """The vectors of all texts and questions, usable as an embedding cache of BranchRank."""
 
     def __init__(self, world: World) -> None:
         texts = [*world.texts, *world.queries]
@@ -41,7 +42,7 @@ class Known:
         self._cached: dict[str, Vectors] = {}
 
     def of(self, text: str) -> list[float]:
-        """The vector of a text as a list, which is what the frameworks take."""
+        """Return the vector of a text as a list, as the frameworks expect."""
         found: list[float] = self._rows[text].tolist()
         return found
 
@@ -56,7 +57,7 @@ class Known:
 
 
 class Retriever:
-    """A framework's retriever as a predictor of BranchRank."""
+    """A predictor that wraps a framework's retriever."""
 
     llm = "none"
 
@@ -66,7 +67,7 @@ class Retriever:
         self._retrieve = retrieve
 
     def retrieve(self, query: str, k: int) -> list[Hit]:
-        """At most ``k`` hits."""
+        """Return at most ``k`` hits of the framework's retriever."""
         return [self._hit(key, rank) for rank, key in enumerate(self._retrieve(query)[:k], start=1)]
 
     def _hit(self, key: str, rank: int) -> Hit:
@@ -84,7 +85,7 @@ class Retriever:
 
 
 def retrievers(world: World) -> Iterator[Retriever | Any]:
-    """The retrievers of the frameworks that are installed, and skipped comparisons for the others."""
+    """Return the retrievers of the installed frameworks, and a skipped comparison for the others."""
     known = Known(world)
     for package, module, build in (
         ("langchain-classic", "langchain_classic", _langchain),
@@ -100,7 +101,7 @@ def retrievers(world: World) -> Iterator[Retriever | Any]:
 
 
 def pairs(world: World, found: Sequence[Any], rates: Sequence[Rate]) -> Source:
-    """A pair for each retriever of ``found``; ``rates`` are the hit rates of all of them."""
+    """Yield a pair for each retriever in ``found``, and store all hit rates in ``rates``."""
     (system,) = builtin_systems(("local",), world.folder.settings)
     known = Known(world)
     engine = Engine(
@@ -129,7 +130,7 @@ def pairs(world: World, found: Sequence[Any], rates: Sequence[Rate]) -> Source:
 
 
 def hit_rates(world: World, found: Sequence[Any]) -> list[Rate]:
-    """The rates of ``local`` and of the frameworks, from one run."""
+    """Return the hit rates of ``local`` and of the frameworks, from one run."""
     compared = [each for each in found if isinstance(each, Retriever)]
     with Workspace.open(world.folder.data_dir, settings={"index.vector_store": "exact"}) as workspace:
         run = workspace.benchmark(

@@ -1,7 +1,7 @@
-"""BM25 against bm25s, tantivy, rank_bm25 and SQLite FTS5. All of them count the same tokens.
-
-Each program gets the tokens of BranchRank's analyzer, as names (``t12``) where it splits texts itself, so
-that no stemmer or stop list differs. The time of a query includes its analysis on both sides.
+"""Compare BM25 with bm25s, tantivy, rank_bm25 and SQLite FTS5. All programs count the same tokens, because
+each program gets the tokens of BranchRank's analyzer. A program that splits texts gets the tokens as names
+(``t12``), to which no stemmer or stop list applies. The time of a query includes the analysis of its text on
+both sides.
 """
 
 from __future__ import annotations
@@ -21,14 +21,14 @@ from branchrank.stores.bm25 import Bm25Index
 DEPTH = 40
 GROUP = "lexical query"
 WHAT = f"BM25, first {DEPTH}"
-#: How many questions each program is asked in a call; rank_bm25 takes tens of milliseconds for one.
+#: Number of questions per timed call; rank_bm25 needs tens of milliseconds per question.
 SLOW = 10
 
 Found = list[tuple[int, float]]
 
 
 def pairs(world: World) -> Source:
-    """A pair for each program."""
+    """Yield a pair for each program."""
     settings = Bm25Settings()
     analyze = analyzer(settings)
     tokens = [analyze(text) for text in world.terms]
@@ -67,7 +67,7 @@ def _ours(world: World, settings: Bm25Settings) -> Bm25Index:
 def _same_scores(
     world: World, settings: Bm25Settings, theirs: Callable[[str], Found], factor: float, most: int = 0
 ) -> str:
-    """Compare the scores of the first results of every question, rank by rank; ties may be in any order."""
+    """Compare the scores of the first results of every question, rank by rank."""
     ours, worst = _ours(world, settings), 0.0
     for query in world.queries[: most or None]:
         a = np.array([score for _, score in ours.search(query, DEPTH)])
@@ -106,7 +106,7 @@ def _tantivy(world: World, tokens: Sequence[Sequence[str]]) -> Source:
         return
     import tantivy
 
-    # Tantivy's constants can't be set.
+    # Tantivy has no option to set k1 and b.
     settings = Bm25Settings(k1=1.2, b=0.75)
     analyze, names = analyzer(settings), _names(tokens)
     schema = tantivy.SchemaBuilder()
@@ -157,7 +157,7 @@ def _rank_bm25(world: World, tokens: Sequence[Sequence[str]]) -> Source:
 
 
 def _fts5(world: World, tokens: Sequence[Sequence[str]]) -> Iterator[Pair]:
-    # The constants of FTS5 can't be set.
+    # FTS5 has no option to set k1 and b.
     settings = Bm25Settings(k1=1.2, b=0.75, idf="robertson")
     analyze, names = analyzer(settings), _names(tokens)
     database = sqlite3.connect(":memory:")
@@ -176,6 +176,6 @@ def _fts5(world: World, tokens: Sequence[Sequence[str]]) -> Iterator[Pair]:
 
 
 def _names(tokens: Sequence[Sequence[str]]) -> dict[str, str]:
-    """A name for each token that every program reads as one word."""
+    """Return a name for each token that every program reads as one word."""
     vocabulary = dict.fromkeys(token for each in tokens for token in each)
     return {token: f"t{number}" for number, token in enumerate(vocabulary)}

@@ -1,4 +1,4 @@
-"""Embedding against sentence-transformers on PyTorch, for both models that run in ONNX Runtime."""
+"""Compare embedding with sentence-transformers on PyTorch, for the two models that run in ONNX Runtime."""
 
 from __future__ import annotations
 
@@ -30,7 +30,9 @@ CODE = "CodeRankEmbed"
 
 
 def pairs(world: World) -> Source:
-    """Every precision of both models. CodeRankEmbed has random weights of the published size and format."""
+    """Yield a pair for every precision of both models. CodeRankEmbed has random weights of the published
+    size.
+    """
     from sentence_transformers import SentenceTransformer
 
     against = named("sentence-transformers")
@@ -84,7 +86,7 @@ def _pair(what: str, ours: Embedder, bare: Any, against: str, texts: Sequence[st
 
 
 def random_checkpoint(folder: Path) -> Path:
-    """CodeRankEmbed's published configuration with random weights and all-MiniLM-L6-v2's tokenizer."""
+    """Write a model with CodeRankEmbed's configuration, random weights and all-MiniLM-L6-v2's tokenizer."""
     sys.path.insert(0, str(ROOT / "tests"))
     from support.nomic_checkpoints import FULL_SIZE, PUBLISHED, write_checkpoint
 
@@ -92,7 +94,7 @@ def random_checkpoint(folder: Path) -> Path:
         for name in ("tokenizer.json", "tokenizer_config.json", "special_tokens_map.json", "vocab.txt"):
             if (find_model() / name).is_file():
                 shutil.copy(find_model() / name, into / name)
-        # The tokenizer is of the same vocabulary, but would cut texts at 256 tokens.
+        # The tokenizer has the same vocabulary, but its default would cut texts at 256 tokens.
         path = into / "tokenizer_config.json"
         config = json.loads(path.read_text(encoding="utf-8")) if path.is_file() else {}
         path.write_text(json.dumps(config | {"model_max_length": 2048}), encoding="utf-8")

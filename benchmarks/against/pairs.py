@@ -1,4 +1,4 @@
-"""One comparison: the two sides, how often they are timed, and the ratio of their times."""
+"""Time two programs on the same work, and compute the ratio of their times."""
 
 from __future__ import annotations
 
@@ -10,18 +10,18 @@ import numpy as np
 
 from benchmarks.against.table import Row, Skipped
 
-#: Rounds of each pair: at least, at most, and the seconds after which no further round starts.
+#: Minimum and maximum rounds of a pair, and the seconds after which no new round starts.
 LEAST, MOST, BUDGET = 5, 31, 8.0
-#: The level of a row's interval; with fewer than six rounds it is that of the least and the largest ratio.
+#: The level of a row's interval. With fewer than six rounds, the interval is the smallest to the largest
+#: ratio.
 LEVEL = 0.95
 
 Clock = Callable[[Callable[[], object]], float]
 
 
 class Pair(NamedTuple):
-    """``ours`` and ``theirs`` do the same work: ``number`` ``unit``s per call.
-
-    ``answers`` says how the answers of the two compare. ``clock`` gives the seconds of one call.
+    """``ours`` and ``theirs`` do the same work, ``number`` units per call. ``unit`` is the name of the unit,
+    ``answers`` describes how the two answers differ, and ``clock`` returns the seconds of one call.
     """
 
     group: str
@@ -40,14 +40,14 @@ Source = Iterator[Pair | Skipped]
 
 
 def wall(call: Callable[[], object]) -> float:
-    """Seconds of one call by the wall clock."""
+    """Return the wall time of one call in seconds."""
     started = time.perf_counter()
     call()
     return time.perf_counter() - started
 
 
 def measure(pair: Pair) -> Row:
-    """Time the two sides alternately, after one call of each that is not counted."""
+    """Time the two programs alternately, after one untimed call of each program."""
     clock = pair.clock or wall
     if pair.clock is None:
         pair.ours()
@@ -77,9 +77,10 @@ def measure(pair: Pair) -> Row:
 
 
 def median_interval(values: list[float]) -> tuple[float, float]:
-    """An interval for the median from order statistics, of at least 95% if there are six values or more.
+    """Return an interval for the median from order statistics, with a level of at least 95% for six or more
+    values.
 
-    The number of values below the median is binomial(n, 1/2); no other property of the times is used.
+    The interval assumes only that the number of values below the median is binomial(n, 1/2).
     """
     from scipy.stats import binom
 

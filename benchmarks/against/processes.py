@@ -1,7 +1,7 @@
-"""Cold start: the CPU time of a whole process, against an empty Python and a script on bare libraries.
+"""Compare the CPU time of a cold start with an empty Python process and a script without BranchRank.
 
-Python may keep compiled modules, as in an installed program. The median leaves out the start that compiles
-them.
+Python may keep compiled modules, as in an installed program. The median does not depend on the first process,
+which compiles the modules.
 """
 
 from __future__ import annotations
@@ -20,9 +20,9 @@ from benchmarks.against.world import ROOT, World, named
 from branchrank.embedders.minilm import find_model
 
 GROUP = "cold start"
-#: Seconds in which the rounds of one process begin.
+#: No new round of a process starts after this number of seconds.
 BUDGET = 10.0
-#: CPU seconds of each process that the project promises, on Symfony's index.
+#: Upper bounds of the CPU seconds of each process, with the index of Symfony's documentation.
 BOUNDS = {"--help": 0.15, "--vector-store exact": 0.7, "--vector-store chroma": 1.6}
 SCRIPT = """
 import sys
@@ -37,12 +37,14 @@ print(found["ids"][0], found["documents"][0][0])
 
 
 def pairs(world: World) -> Iterator[Pair]:
-    """``retrieve.py`` against an empty Python, three ways, and against a script on the bare libraries."""
+    """Yield three cold starts against an empty Python process, and a query against a script without
+    BranchRank.
+    """
     data = str(world.folder.data_dir.resolve())
     numbers = count(1)
 
     def ours(flags: str) -> float:
-        # A question of its own each time, whose vector is in no cache.
+        # Each call has a new question, because the vector of a known question is cached.
         question = [] if flags == "--help" else ["--data-dir", data, f"how do I compare run {next(numbers)}"]
         return cpu_seconds("retrieve.py", *flags.split(), *question)
 
@@ -64,7 +66,7 @@ def _pair(what: str, against: str, ours: Callable[[], float], theirs: Callable[[
 
 
 def starts(rows: list[Row]) -> list[Start]:
-    """The CPU seconds of each process beside its bound."""
+    """Return the CPU seconds of each process, with its bound."""
     found = {row.what.partition(" ")[2]: row for row in reversed(rows) if row.group == GROUP}
     return [
         Start(command=f"retrieve.py {flags}", cpu_s=round(found[flags].ours_ms / 1000, 3), bound_s=bound)
@@ -74,7 +76,7 @@ def starts(rows: list[Row]) -> list[Start]:
 
 
 def cpu_seconds(*arguments: str) -> float:
-    """CPU seconds of one Python process and of those that it waited for."""
+    """Return the CPU seconds of one Python process and of the child processes that it waited for."""
     before = resource.getrusage(resource.RUSAGE_CHILDREN)
     subprocess.run(
         [sys.executable, *arguments], check=True, capture_output=True, cwd=ROOT, env=with_bytecode()
@@ -84,5 +86,5 @@ def cpu_seconds(*arguments: str) -> float:
 
 
 def with_bytecode() -> dict[str, str]:
-    """The environment, in which Python may keep compiled modules, which an installed package has."""
+    """Return the environment with Python's cache of compiled modules on, as for an installed package."""
     return {name: value for name, value in os.environ.items() if name != "PYTHONDONTWRITEBYTECODE"}

@@ -1,4 +1,4 @@
-"""BM25 against PyTerrier, where its package and Terrier's jar are on this machine; nothing is downloaded."""
+"""Compare BM25 with PyTerrier, if its package and Terrier's jar are installed. Nothing is downloaded."""
 
 from __future__ import annotations
 
@@ -13,12 +13,12 @@ from branchrank.settings import Bm25Settings
 from branchrank.stores.analyzer import analyzer
 from branchrank.stores.bm25 import Bm25Index
 
-#: Where PyTerrier keeps the jars that it has downloaded.
+#: The folder of the jars that PyTerrier downloaded.
 JARS = Path.home() / ".pyterrier"
 
 
 def pairs(world: World) -> Source:
-    """One pair, or the reason why there is none."""
+    """Yield one pair, or the reason why PyTerrier is not compared."""
     jars = sorted(JARS.glob("terrier-assemblies-*.jar"))
     if not jars:
         reason = f"there is no Terrier jar in {JARS}; PyTerrier downloads one from Maven Central on first use"
@@ -50,5 +50,5 @@ def pairs(world: World) -> Source:
 
 
 def _words(tokens: list[str]) -> str:
-    """The tokens as words that Terrier's query language does not interpret."""
+    """Return the tokens as words that have no special meaning in Terrier's query language."""
     return " ".join(token.replace(".", "_").replace("'", "_") for token in tokens)

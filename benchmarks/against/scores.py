@@ -1,4 +1,4 @@
-"""Computing measures against ir-measures and ranx, on the data of ``benchmarks/scoring.py``."""
+"""Compare the computation of measures with ir-measures and ranx, on the data of ``benchmarks/scoring.py``."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ QUESTIONS = RESULTS = 1000
 
 
 def pairs(world: World) -> Source:
-    """Both programs; the averages of every measure must agree to four decimals."""
+    """Yield a pair for each program. The average of every measure must be equal to four decimals."""
     run, qrels = scoring.made(QUESTIONS, RESULTS)
     ours = scoring.branchrank(run, qrels)
     for package, work in (("ir-measures", scoring.ir_measures), ("ranx", scoring.ranx)):

@@ -1,4 +1,4 @@
-"""The table of a run: its records, its JSON file, its Markdown, and the check against an earlier one."""
+"""Read and write the table of a run as JSON and Markdown, and compare it with an earlier table."""
 
 from __future__ import annotations
 
@@ -7,15 +7,16 @@ from pathlib import Path
 
 import msgspec
 
-#: A ratio is worse than an earlier one if its whole interval is below this share of it.
+#: A ratio is worse than an earlier ratio if its whole interval is below this share of the earlier ratio.
 TOLERATED = 0.8
 _REWRITE = "fix: make bench WRITE=--write"
 
 
 class Row(msgspec.Struct, frozen=True, kw_only=True):
-    """One comparison. Times are medians in milliseconds per ``unit``.
+    """A row that compares two programs. Times are medians in milliseconds per ``unit``.
 
-    ``ratio`` is the median of a round's ratio, theirs over ours; ``low`` and ``high`` are its 95% interval.
+    ``ratio`` is the median of the rounds' ratios (their time over ours); ``low`` and ``high`` are the ends of
+    its 95% interval.
     """
 
     group: str
@@ -32,12 +33,12 @@ class Row(msgspec.Struct, frozen=True, kw_only=True):
 
     @property
     def key(self) -> tuple[str, str, str]:
-        """What the row compares. The version of the other program is not part of it."""
+        """The names of what the row compares, without the version of the other program."""
         return self.group, self.what, self.against.split(" ")[0]
 
 
 class Skipped(msgspec.Struct, frozen=True, kw_only=True):
-    """A comparison that was not made, and why."""
+    """A skipped comparison, with the reason."""
 
     group: str
     against: str
@@ -45,7 +46,7 @@ class Skipped(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Start(msgspec.Struct, frozen=True, kw_only=True):
-    """CPU seconds of a whole process, the median of its rounds, and the bound that it is to stay under."""
+    """The CPU seconds of a whole process (the median of its rounds), and their upper bound."""
 
     command: str
     cpu_s: float
@@ -53,7 +54,7 @@ class Start(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Rate(msgspec.Struct, frozen=True, kw_only=True):
-    """Hit rates of a system on the questions, as shares of 1."""
+    """Hit rates of a system on the questions, from 0 to 1."""
 
     system: str
     questions: int
@@ -61,7 +62,7 @@ class Rate(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Machine(msgspec.Struct, frozen=True, kw_only=True):
-    """Where and under which load a table was measured; loads are averages over one minute."""
+    """The machine on which a table was measured, with its load averages over one minute."""
 
     cpu: str
     cores: int
@@ -71,7 +72,7 @@ class Machine(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Corpus(msgspec.Struct, frozen=True, kw_only=True):
-    """What was searched; ``digest`` is that of the corpus in the index's manifest."""
+    """The searched corpus. ``digest`` is the digest of the corpus in the index's manifest."""
 
     name: str
     digest: str
@@ -80,7 +81,7 @@ class Corpus(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Table(msgspec.Struct, frozen=True, kw_only=True):
-    """Everything that one run measured."""
+    """All results of one run of this benchmark."""
 
     machine: Machine
     corpus: Corpus
@@ -92,11 +93,11 @@ class Table(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class UnreadableTableError(Exception):
-    """A table's file is missing or is not one; the message says what to do."""
+    """The file of a table is missing or damaged. The message names the command that fixes it."""
 
 
 def read_table(path: Path) -> Table:
-    """Read a table. Raises :class:`UnreadableTableError`."""
+    """Read a table. Raises :class:`UnreadableTableError` if the file is missing or damaged."""
     try:
         return msgspec.json.decode(path.read_bytes(), type=Table)
     except (OSError, msgspec.MsgspecError) as error:
@@ -111,13 +112,13 @@ def write_table(path: Path, table: Table) -> None:
 
 
 def problems(now: Table, before: Table) -> list[str]:
-    """What is worse than in the earlier table, a sentence each.
+    """Return one sentence for each ratio that is worse than in the earlier table.
 
-    Raises :class:`UnreadableTableError` if the two are over different corpora.
+    Raises :class:`UnreadableTableError` if the two tables are about different corpora.
     """
     if (now.corpus.digest, now.corpus.questions) != (before.corpus.digest, before.corpus.questions):
         raise UnreadableTableError(
-            f"the tables are over different corpora: {now.corpus.name} ({now.corpus.questions} questions) "
+            f"the tables are about different corpora: {now.corpus.name} ({now.corpus.questions} questions) "
             f"now, {before.corpus.name} ({before.corpus.questions} questions) before\n{_REWRITE}"
         )
     rows = {row.key: row for row in now.rows}
@@ -136,7 +137,7 @@ def problems(now: Table, before: Table) -> list[str]:
 
 
 def markdown(table: Table) -> str:
-    """The table for people."""
+    """Return the table as Markdown."""
     corpus, machine = table.corpus, table.machine
     parts = [
         f"{corpus.name}: {corpus.chunks:,} chunks, {corpus.questions} questions. {machine.cpu}, "

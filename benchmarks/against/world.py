@@ -1,4 +1,4 @@
-"""What every comparison works on: an index of all-MiniLM-L6-v2, its texts and vectors, and questions."""
+"""The data of every comparison (an index of all-MiniLM-L6-v2, its texts and vectors, and questions)."""
 
 from __future__ import annotations
 
@@ -24,14 +24,13 @@ from branchrank.stores.indexed_text import chunk_terms, embedded_text
 
 ROOT = Path(__file__).parents[2]
 SAMPLE = ROOT / "data" / "sample"
-#: Searched if both exist and nothing else is named.
+#: These are used if both exist and no other workspace is named.
 LARGER = (ROOT / "data" / "symfony", ROOT.parent / "shared" / "questions" / "symfony-dev.jsonl")
 
 
 class World(NamedTuple):
-    """``texts`` are what is embedded for the chunks of ``ids``, ``terms`` what BM25 reads of them.
-
-    ``matrix`` has the unit vector of each chunk, ``asked`` that of each question.
+    """``texts`` are the embedded texts of the chunks in ``ids``, ``terms`` are the tokens that BM25 counts.
+    ``matrix`` has the unit vector of each chunk, ``asked`` the unit vector of each question.
     """
 
     folder: WorkspaceFolder
@@ -47,13 +46,13 @@ class World(NamedTuple):
 
     @property
     def queries(self) -> list[str]:
-        """The texts of the questions."""
+        """The text of each question."""
         return [question.question for question in self.questions]
 
 
 @contextmanager
 def opened(data_dir: Path | None, questions: Path | None) -> Iterator[World]:
-    """Open the named workspace, or Symfony's if it is there, or an index of the bundled sample."""
+    """Open the named workspace, or Symfony's workspace if it exists, or an index of the bundled sample."""
     with TemporaryDirectory() as name:
         scratch = Path(name)
         if data_dir is None and all(path.exists() for path in LARGER):
@@ -89,12 +88,12 @@ def opened(data_dir: Path | None, questions: Path | None) -> Iterator[World]:
 
 
 def named(package: str) -> str:
-    """A package with its version, such as ``bm25s 0.3.16``."""
+    """Return the name of a package with its version, such as ``bm25s 0.3.16``."""
     return f"{package} {version(package)}"
 
 
 def missing(group: str, package: str, module: str = "") -> Skipped | None:
-    """The skipped comparison if a package is not installed."""
+    """Return the skipped comparison for a package that is not installed."""
     if importlib.util.find_spec(module or package.replace("-", "_")) is not None:
         return None
     return Skipped(

@@ -1,4 +1,4 @@
-"""Plans of runs (from predictors, an experiment file or an interrupted run), and the code that runs them."""
+"""Plan a benchmark (from predictors, an experiment file or an interrupted run), and run it."""
 
 from __future__ import annotations
 

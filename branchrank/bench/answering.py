@@ -1,9 +1,9 @@
-"""Answering questions as a task over shards: a few questions, each through all predictors.
+"""Answer the questions of a run in shards, in this process or in workers.
 
-1. The shards of a run are fixed by its questions: :data:`SHARD` of them, in order. A question stays in one
-   shard, so that its predictors share memoised work wherever it is answered.
-2. The process that opened the plan answers with what it has open. A worker opens the plan again and checks
-   that its indexes are those of the run.
+1. A shard contains :data:`SHARD` consecutive questions. All predictors answer a question in the same shard,
+   so that they share memoised results.
+2. The process that opened the plan uses its open predictors. A worker opens the plan again and checks that
+   its indexes have the digests of the run's indexes.
 """
 
 from __future__ import annotations
@@ -31,19 +31,19 @@ from branchrank.records import Question, Record
 from branchrank.runs.rows import Row
 from branchrank.systems.memo import Memo
 
-#: Questions in a shard.
+#: Number of questions in a shard.
 SHARD = 4
 
 
 class Wanted(Record, frozen=True, kw_only=True):
-    """A question, and which predictors (by their place in the plan) answer it at which repeats."""
+    """A question, with the answers to compute, each as a predictor's position in the plan and a repeat."""
 
     question: Question
     answers: tuple[tuple[int, int], ...]
 
 
 class Answered(Record, frozen=True, kw_only=True):
-    """A row, and the stage results that were computed and reused for it, by their names."""
+    """A row, and how often each stage result was computed or reused for the row."""
 
     row: Row
     computed: dict[str, int]
@@ -51,7 +51,8 @@ class Answered(Record, frozen=True, kw_only=True):
 
 
 class AnsweringTask:
-    """Answers shards of questions with ``predictors``: for each answer, one :class:`Answered`.
+    """The task that answers shards of questions with ``predictors`` and yields one :class:`Answered` per
+    answer.
 
     A task without a ``plan`` can only be run in this process.
     """
@@ -74,17 +75,17 @@ class AnsweringTask:
 
     @property
     def needs(self) -> tuple[Path, ...]:
-        """The workspace, the documents and the cassette of the plan."""
+        """The paths that a worker reads (the workspace, the documents and the cassette of the plan)."""
         return () if self._plan is None else tuple(_paths(self._plan))
 
     def __getstate__(self) -> dict[str, object]:
         if self._plan is None:
-            raise TypeError("its predictors are open in this process only")
+            raise TypeError("a task without a plan can't be sent to a worker")
         return {**self.__dict__, "_opened": None, "_plan": _portable(self._plan)}
 
     @contextmanager
     def open(self) -> Iterator[Callable[[Sequence[Wanted]], Iterator[Answered]]]:
-        """Yield a function from a shard to its answers."""
+        """Yield a function that returns the answers to a shard."""
         if self._opened is not None:
             yield self._work(*self._opened)
             return
@@ -95,8 +96,8 @@ class AnsweringTask:
             for name, index in opened.indexes.items():
                 if digest_of(index.manifest) != self._digests.get(name):
                     raise ArtifactError(
-                        f"a worker found another index {name!r} than the command in {self._plan.data_dir}",
-                        remedy="run the command again, and don't rebuild the index meanwhile",
+                        f"the index {name!r} in {self._plan.data_dir} was changed during the run",
+                        remedy="run the command again, and do not rebuild the index during the run",
                     )
             yield self._work([each.predictor for each in opened.predictors], opened.memos)
 
@@ -113,7 +114,7 @@ class AnsweringTask:
 
 
 def shards_of(wanted: Iterable[Wanted]) -> list[tuple[Wanted, ...]]:
-    """Divide questions into shards; those that need no answer are left out, and so are empty shards."""
+    """Divide questions into shards. Questions without an answer to compute, and empty shards, are omitted."""
     every = list(wanted)
     parts = (every[start : start + SHARD] for start in range(0, len(every), SHARD))
     shards = (tuple(each for each in part if each.answers) for part in parts)
@@ -121,7 +122,7 @@ def shards_of(wanted: Iterable[Wanted]) -> list[tuple[Wanted, ...]]:
 
 
 def _taken(memos: Sequence[Memo]) -> dict[str, dict[str, int]]:
-    """Take the counts of the memos, so that each is counted once, wherever the work was done."""
+    """Return the counts of the memos and reset them to 0, so that each result is counted once."""
     computed: Counter[str] = Counter()
     reused: Counter[str] = Counter()
     for memo in memos:
@@ -143,7 +144,7 @@ def _paths(plan: Plan) -> Iterator[Path]:
 
 
 def _portable(plan: Plan) -> Plan:
-    """The plan with paths relative to the working directory, which a worker has too, or a copy of it."""
+    """Return the plan with paths relative to the working directory, which workers share or have a copy of."""
     return msgspec.structs.replace(
         plan, data_dir=Path(os.path.relpath(plan.data_dir)), settings=with_relative_files(plan.settings)
     )

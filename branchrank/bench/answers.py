@@ -1,4 +1,4 @@
-"""One answer of a predictor: its hits are judged against the gold, and become a row."""
+"""Answer one question with a predictor, match the hits with the gold, and return a row."""
 
 from __future__ import annotations
 
@@ -16,14 +16,14 @@ from branchrank.runs.attribution import DEPTH, gold_ranks, lost_at
 from branchrank.runs.judging import judged_hits
 from branchrank.runs.rows import Row
 
-#: Errors that concern the whole run, not one query.
+#: Errors that concern the whole run and not only one query.
 FATAL = (BudgetError, ReplayError, StorageError, UsageError)
 
 
 def answer(
     predictor: BenchmarkPredictor, question: Question, top_k: int, repeat: int = 0, trace_depth: int = 20
 ) -> Row:
-    """One row. Any exception but a fatal one becomes a failed row."""
+    """Answer one question. Any exception except a fatal one becomes a failed row."""
     try:
         retrieval = predictor.predict(question, top_k, repeat)
     except FATAL:
@@ -57,7 +57,7 @@ def answer(
 
 
 def shortened(stage: StageTrace, depth: int) -> StageTrace:
-    """The first ``depth`` entries of a stage's list, scores to nine decimals."""
+    """Return the first ``depth`` entries of a stage's list, with scores rounded to nine decimals."""
     return StageTrace(
         stage=stage.stage,
         unit=stage.unit,
@@ -68,5 +68,5 @@ def shortened(stage: StageTrace, depth: int) -> StageTrace:
 
 @lru_cache(maxsize=4096)
 def _rounded(scores: tuple[float, ...]) -> tuple[float, ...]:
-    """Cached, because predictors share stages and so repeat the same scores."""
+    """The result is cached, because predictors share stages and their scores."""
     return tuple(round(score, 9) for score in scores)

@@ -1,10 +1,10 @@
 """Running a plan: from the checks to the files of the run's directory.
 
-1. Check the whole plan and open what it needs.
-2. Make the run's directory, or resume an interrupted run of the same plan.
-3. Write ``run.json`` before any work; its status is ``running`` until the end.
+1. Check the whole plan, and open its endpoints, indexes and predictors.
+2. Create the run's directory, or resume an interrupted run of the same plan.
+3. Write ``run.json`` with the status ``running`` before any work starts.
 4. The quality pass writes ``rows.jsonl``; the latency pass ``timings.csv``.
-5. Everything else is computed from these two, and ``run.json`` becomes ``finished``.
+5. All other files are computed from these two files, and the status in ``run.json`` becomes ``finished``.
 """
 
 from __future__ import annotations
@@ -69,7 +69,7 @@ def run_plan(
     seal: Path | None = None,
     publish: Callable[[RunData], object] = lambda run: None,
 ) -> RunData:
-    """Run a plan and write the run's directory; ``publish`` writes its report.
+    """Run a plan and write the run's directory; ``publish`` writes the report.
 
     The run counts as finished after ``publish``: if the process ends before, the next command resumes the run
     and writes the report.
@@ -77,11 +77,11 @@ def run_plan(
     An interrupted run of the same plan under ``plan.reports`` is resumed, unless ``fresh`` is set or a
     predictor is a Python object, whose state is not recorded. ``resume`` is the directory of the run that the
     plan was read from (:func:`~branchrank.bench.resume.plan_from_run`); no index is built for it. ``seal`` is
-    the file that sealed the plan (:mod:`branchrank.bench.seal`). ``status`` gets a line that replaces the one
-    before, such as running costs.
+    the file that sealed the plan (:mod:`branchrank.bench.seal`). ``status`` is called with a line that
+    replaces the previous line, such as the costs so far.
 
-    Raises what :func:`check_plan` and :func:`~branchrank.bench.opening.open_plan` raise, before any work, and
-    :class:`~branchrank.errors.RunError` where ``resume`` is the directory of another plan.
+    Raises the errors of :func:`check_plan` and :func:`~branchrank.bench.opening.open_plan` before any work
+    starts, and :class:`~branchrank.errors.RunError` if ``resume`` is the directory of another plan.
     """
     questions = check_plan(plan)
     sealed_by = check_seal(plan, questions, seal) if seal is not None else None
@@ -121,7 +121,7 @@ def no_row(row: Row) -> None:
 
 
 def _count_calls(opened: OpenPlan, row: Row) -> None:
-    """Count the LLM calls of a row that a worker made."""
+    """Count the LLM calls of a row that was computed by a worker."""
     for call in row.calls:
         opened.meter.add(call)
 
@@ -147,15 +147,15 @@ def run_predictors(
     plan: Plan | None = None,
     indexes: Mapping[str, Index] | None = None,
 ) -> RunData:
-    """Run open predictors, as a new run under ``reports`` or as the rest of an interrupted one.
+    """Run open predictors, as a new run under ``reports`` or as the rest of an interrupted run.
 
-    The run to resume is the one in the directory ``resume``. Without ``resume``, and unless ``fresh`` is set,
-    it is the newest interrupted run under ``reports`` with the same plan. ``keep_failures`` receives the LLM
-    calls of its rows. ``measure_index`` adds facts about an index that are known only after all questions are
-    answered. ``executor`` runs the quality pass (default: this process); its workers open ``plan`` and check
-    that they find its ``indexes``.
+    ``resume`` is the directory of the run to resume. Without ``resume``, the newest interrupted run under
+    ``reports`` with the same plan is resumed, unless ``fresh`` is set. ``keep_failures`` is called with the
+    LLM calls in the rows of a resumed run. ``measure_index`` adds facts about an index that are known only
+    after all questions are answered. ``executor`` runs the quality pass (default: this process); its workers
+    open ``plan`` and check the digests of ``indexes``.
 
-    Raises :class:`~branchrank.errors.RunError` where ``resume`` has another plan or is finished.
+    Raises :class:`~branchrank.errors.RunError` if the run in ``resume`` has another plan or is finished.
     """
     begun = _interrupted(run, reports, resume, fresh=fresh)
     directory = (begun or new_directory(reports, run.experiment, run.seed)).absolute()
@@ -169,7 +169,7 @@ def run_predictors(
             run = _continued(run, read_run(directory), whole=resume is not None)
             keep_failures(call for row in log.rows.values() for call in row.calls)
         if log.torn:
-            notify(f"{log.path}: the last row was cut short; its question is asked again")
+            notify(f"{log.path}: the last row is incomplete, so its question is answered again")
         run = msgspec.structs.replace(run, resumed_rows=len(log.rows))
         memos = tuple(memos)
         asked = [each.predictor for each in predictors]
@@ -196,7 +196,7 @@ def run_predictors(
 
 
 def _interrupted(run: RunRecord, reports: Path, resume: Path | None, *, fresh: bool) -> Path | None:
-    """Return the directory of the interrupted run to resume, its files checked; ``None`` for a new run."""
+    """Check and return the directory of the interrupted run to resume; return ``None`` for a new run."""
     if resume is not None:
         begun: Path | None = check_resumable(resume, run.plan)
     else:
@@ -207,7 +207,9 @@ def _interrupted(run: RunRecord, reports: Path, resume: Path | None, *, fresh: b
 
 
 def _continued(run: RunRecord, begun: RunRecord, *, whole: bool) -> RunRecord:
-    """Return the record of a resumed run; if its ``whole`` plan was read, the provenance stays as it was."""
+    """Return the record of a resumed run. If the ``whole`` plan was read from it, its provenance is not
+    changed.
+    """
     if not whole:
         return msgspec.structs.replace(run, created=begun.created)
     return msgspec.structs.replace(
@@ -231,7 +233,7 @@ def _measured(
     questions: Sequence[Question],
     gold_facts: Sequence[GoldFacts],
 ) -> RunData:
-    """Return the run in its finished state, and write the tables computed from rows and timings."""
+    """Return the finished run, and write the tables that are computed from rows and timings."""
     write_jsonl(directory / names.GOLD, gold_facts)
     finished = msgspec.structs.replace(
         run,
@@ -255,7 +257,7 @@ def _measured(
 
 
 def kept(questions: Sequence[Question], settings: BenchmarkSettings) -> list[Question]:
-    """Return the questions as the run's directory stores them: with their wording or with digests of it."""
+    """Return the questions as the run's directory stores them, with their wording or with digests."""
     if settings.question_text == "keep":
         return list(questions)
     return [hashed(question) for question in questions]
@@ -269,7 +271,7 @@ def _timings(
     settings: BenchmarkSettings,
     progress: Progress,
 ) -> list[Timing]:
-    """Return the timings of the latency pass; if an interrupted run had finished its pass, reuse those."""
+    """Return the timings of the latency pass; a resumed run reuses timings that were already written."""
     path = directory / names.TIMINGS_CSV
     if path.exists():
         return read_timings(path)

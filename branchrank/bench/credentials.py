@@ -1,10 +1,11 @@
-"""Removing credentials from the command and the settings that a run records.
+"""Remove credentials from the command and the settings that a run records.
 
 1. Passwords are collected from every string that is a URL, or that is meant as one by the name of its field
    or flag, and from the words of the command.
-2. Such a string loses its credentials as a whole; so does each word of the command.
-3. The environment's keys are removed from every string. The passwords are removed from every string except
-   those that identify the run: a password such as "hybrid" would make them unreadable.
+2. The credentials in these strings and words are removed.
+3. The environment's keys are removed from every string. The passwords are removed from all other strings too,
+   except from the strings that identify the run. (Otherwise a password such as "hybrid" would make the
+   identifying strings unreadable.)
 """
 
 from __future__ import annotations
@@ -20,7 +21,7 @@ from branchrank.records import Record
 from branchrank.redactor import ONE_URL, Redactor, environment_secrets, is_url, means_url, value_to_show
 
 R = TypeVar("R", bound=Record)
-#: Fields that the program writes and reads again: names, digests and states.
+#: Fields whose text identifies the run (names, digests and states).
 _IDENTITY = {
     *("status", "mode", "split", "predictors", "indexes", "origins", "digests"),
     *("corpus", "corpus_digest", "questions_file", "questions_digest", "question_ids"),
@@ -55,9 +56,10 @@ def scrubbed(record: R, environment: Mapping[str, str]) -> R:
 
 
 def _words(command: str) -> list[tuple[str, str, str]]:
-    """The words of a command, each in three: its flag if that means a URL, ``FLAG=`` or empty, and the rest.
+    """Yield three parts of each word of a command (the flag if its value is a URL, ``FLAG=`` or "", and the
+    rest).
 
-    A command that a shell could not split is one word.
+    If a shell could not split the command, the command is one word.
     """
     try:
         words = shlex.split(command)
@@ -74,7 +76,7 @@ def _words(command: str) -> list[tuple[str, str, str]]:
 
 
 def _strings(value: Any, name: str = "") -> Iterator[tuple[str, str]]:
-    """Every string with the name of its field."""
+    """Yield every string with the name of its field."""
     if isinstance(value, str):
         yield name, value
     elif isinstance(value, dict):
@@ -86,7 +88,7 @@ def _strings(value: Any, name: str = "") -> Iterator[tuple[str, str]]:
 
 
 def _each(name: str, value: Any, change: Callable[[str, str], str]) -> Any:
-    """Return the same structure with every string changed; field names stay as they are."""
+    """Return the same structure with every string changed by a function; field names are not changed."""
     if isinstance(value, str):
         return change(name, value)
     if isinstance(value, dict):

@@ -1,4 +1,4 @@
-"""The estimated queries and LLM cost of a plan, before it is run: what ``--dry-run`` prints."""
+"""Estimate the queries and the LLM cost of a plan before it is run (``--dry-run``)."""
 
 from __future__ import annotations
 
@@ -13,9 +13,10 @@ from branchrank.systems.llm_estimate import Estimate, estimate
 
 
 class PredictorEstimate(Record, frozen=True, kw_only=True):
-    """The estimate for one predictor: queries of the quality pass, and upper bounds for its LLM.
+    """The estimate for one predictor, with the queries of the quality pass and upper bounds of its LLM calls.
 
-    ``index``, ``model`` and ``llm`` are empty where there is none; ``cost`` is ``None`` without a price.
+    ``index``, ``model`` and ``llm`` are empty if the predictor has no index or LLM; ``cost`` is ``None``
+    without a price.
     """
 
     predictor: str
@@ -27,7 +28,7 @@ class PredictorEstimate(Record, frozen=True, kw_only=True):
 
 
 class PlanEstimate(Record, frozen=True, kw_only=True):
-    """The estimate for a plan, predictor by predictor."""
+    """The estimate for a plan, with one entry per predictor."""
 
     experiment: str
     questions: int
@@ -38,7 +39,7 @@ class PlanEstimate(Record, frozen=True, kw_only=True):
 def estimate_plan(plan: Plan) -> PlanEstimate:
     """Check a plan and estimate its queries and LLM cost. Nothing is built, and no server is contacted.
 
-    Raises what :func:`~branchrank.bench.plan.check_plan` raises.
+    Raises the errors of :func:`~branchrank.bench.plan.check_plan`.
     """
     questions = len(check_plan(plan))
     settings = plan.settings.part(LLMSettings)

@@ -1,11 +1,11 @@
-"""Experiment files: named systems over named indexes, read from TOML and checked whole.
+"""Read experiment files, in which TOML tables define named systems and named indexes.
 
-1. Every system starts from another one (``from``: a built-in or one of the file), or from nothing. A system
-   with a built-in name and without branches starts from that built-in.
-2. Its own tables override the inherited values: ``fuse.k = 10``; ``branches.dense.top_n = 80`` changes the
+1. A system inherits from the system in ``from`` (built in or in the same file), or defines all values itself.
+   A system with the name of a built-in system and without branches inherits from the built-in system.
+2. A system's own values override the inherited values. ``branches.dense.top_n = 80`` changes one value of the
    dense branch, and a list ``branches = [...]`` replaces all branches.
-3. A ``sweep`` makes one system for each combination of its values, named ``name[rrf_k=10]``.
-4. Every problem of the file is reported at once, before any work.
+3. A ``sweep`` defines one system for each combination of its values, with a name such as ``name[rrf_k=10]``.
+4. All problems of the file are reported together, before any work starts.
 """
 
 from __future__ import annotations
@@ -49,7 +49,7 @@ T = TypeVar("T")
 
 
 class PlannedSystem(Record, frozen=True, kw_only=True):
-    """A system of an experiment and the index that it runs on. ``origin`` says who chose its values."""
+    """A system of an experiment with its index. The ``origin`` is ``tuned`` if tuning chose the values."""
 
     system: System
     index: str = DEFAULT_INDEX
@@ -57,7 +57,7 @@ class PlannedSystem(Record, frozen=True, kw_only=True):
 
 
 class Experiment(Record, frozen=True, kw_only=True):
-    """A whole experiment, checked. Paths are as the file gives them, relative to the working directory."""
+    """A checked experiment file. Paths are unchanged, so they are relative to the working directory."""
 
     name: str
     data_dir: Path
@@ -135,10 +135,10 @@ def _refused(path: Path, found: Sequence[str]) -> UsageError:
 
 
 def _header(content: Mapping[str, Any], found: list[str]) -> _Header:
-    """Check each of the file's own keys separately; a wrong one keeps its default."""
+    """Check each top-level key of the file separately; a wrong value is replaced by its default."""
     fields = {field.name: field for field in msgspec.structs.fields(_Header)}
     unknown = [key for key in content if key not in fields]
-    found.extend(f"there is no key {key!r}{or_else(key, fields)}" for key in unknown)
+    found.extend(f"unknown key {key!r}{or_else(key, fields)}" for key in unknown)
     values: dict[str, Any] = {}
     for key in (key for key in content if key in fields):
         try:
@@ -148,7 +148,7 @@ def _header(content: Mapping[str, Any], found: list[str]) -> _Header:
     if not str(content.get("name", "")).strip():
         found.append('the experiment has no name: write name = "..."')
     if not content.get("systems", {}) and "systems" not in unknown:
-        found.append("no system is named: add a table [systems.NAME]")
+        found.append("the experiment has no systems: add a table [systems.NAME]")
     for section in ("systems", "indexes"):
         tables = values.get(section, {})
         found.extend(
@@ -159,7 +159,7 @@ def _header(content: Mapping[str, Any], found: list[str]) -> _Header:
         values[section] = {name: table for name, table in tables.items() if isinstance(table, Mapping)}
     questions = values.get("questions", "")
     if questions and not Path(questions).is_file():
-        found.append(f"there is no questions file {questions}")
+        found.append(f"the question file {questions} does not exist")
     return _Header(**values)
 
 
@@ -174,7 +174,7 @@ def _attempt(found: list[str], make: Callable[[], T]) -> T | None:
 
 
 def _right(toml: Mapping[str, Any], flags: Mapping[str, Any]) -> tuple[dict[str, Any], Resolved]:
-    """Return the tables and the settings without the wrong values, so that the rest can be checked."""
+    """Return the tables and the settings without the wrong values, to check the other values."""
 
     def right(toml: Any = None, variables: Any = None, given: Any = None) -> bool:
         made = _attempt([], lambda: resolve(toml=toml, environment=variables or {}, flags=given))
@@ -191,13 +191,13 @@ def _right(toml: Mapping[str, Any], flags: Mapping[str, Any]) -> tuple[dict[str,
 
 
 def _over(toml: Mapping[str, Any], section: str, table: Mapping[str, Any]) -> dict[str, Any]:
-    """Merge one table over the tables; a value that is not a table stays, and :func:`resolve` refuses it."""
+    """Merge a table into one section. If the section is not a table, :func:`resolve` refuses it later."""
     below = toml.get(section, {})
     return {**toml, section: {**below, **table} if isinstance(below, Mapping) else below}
 
 
 def _declared(settings: Resolved, names: Sequence[str], failed: Sequence[str]) -> list[str]:
-    """List problems of the declared primary measure and baseline; the baseline may be a failed system."""
+    """List the problems of the primary measure, the other measures and the baseline."""
     part = settings.part(BenchmarkSettings)
     found: list[str] = []
     for key, names_of in (("primary", [part.primary]), ("measures", measure_names(part.measures))):
@@ -208,11 +208,12 @@ def _declared(settings: Resolved, names: Sequence[str], failed: Sequence[str]) -
                 found.append(f"{key}: {error.message}; {error.remedy}")
     declared = (part.baseline,) if isinstance(part.baseline, str) else part.baseline
     for baseline in declared if names or failed else ():
-        # If a sweep failed, only its table's name is known.
+        # The systems of a wrong sweep are unknown, so only the name before "[" is compared.
         there = baseline in ("", ALL_PAIRS, *names) or baseline.partition("[")[0] in failed
         if not there:
             found.append(
-                f"the baseline {baseline!r} is not one of the systems" + or_else(baseline, [*names, *failed])
+                f"the baseline {baseline!r} is not a system of this file"
+                + or_else(baseline, [*names, *failed])
             )
     return found
 
@@ -220,7 +221,9 @@ def _declared(settings: Resolved, names: Sequence[str], failed: Sequence[str]) -
 def _indexes(
     tables: Mapping[str, Mapping[str, Any]], toml: Mapping[str, Any], found: list[str]
 ) -> dict[str, Resolved]:
-    """Return the settings of the workspace's own index, and those of the file's indexes merged over them."""
+    """Return the settings of the default index, and of each index of the file merged over the default
+    settings.
+    """
     made: dict[str, Resolved] = {}
     named: dict[str, Mapping[str, Any]] = {DEFAULT_INDEX: {}, **tables}
     for name, table in named.items():
@@ -238,9 +241,9 @@ def _indexes(
 
 
 class _Systems:
-    """Reads the systems of a file, each once, in order; collects problems.
+    """Reads the systems of a file in order, and collects their problems.
 
-    ``failed`` names those that could not be read.
+    ``failed`` has the names of the systems that could not be read.
     """
 
     def __init__(self, tables: Mapping[str, Mapping[str, Any]], settings: Resolved, found: list[str]) -> None:
@@ -251,7 +254,7 @@ class _Systems:
         self._bases: dict[tuple[str, str], dict[str, Any] | None] = {}
 
     def all(self) -> list[PlannedSystem]:
-        """Return every system; a sweep gives one system for each of its points."""
+        """Return every system; a sweep gives one system for each combination of its values."""
         made: list[PlannedSystem] = []
         for name in self.tables:
             named = self._named(name)
@@ -261,14 +264,14 @@ class _Systems:
         return made
 
     def _named(self, name: str) -> list[PlannedSystem]:
-        """Return the systems of a table; an empty result when any of them is wrong."""
+        """Return the systems of a table, or an empty list if any of these systems is wrong."""
         base = self._base(name)
         if base is None:
             return []
         index = self.tables[name].get("index", DEFAULT_INDEX)
         origin = self.tables[name].get("origin", "")
         if origin not in ("", "tuned"):
-            self.found.append(f'[systems.{name}] origin = {origin!r}; the only origin to name is "tuned"')
+            self.found.append(f'[systems.{name}] origin = {origin!r}must be "tuned" or be removed')
             return []
         sweep = self.tables[name].get("sweep", {})
         if not isinstance(sweep, Mapping) or [] in sweep.values():
@@ -292,7 +295,9 @@ class _Systems:
         return [] if wrong else made
 
     def _swept(self, name: str, shown: str, base: Mapping[str, Any], point: Mapping[str, Any]) -> System:
-        """The system of one point of a sweep. Naming an endpoint switches on the LLM stages of a built-in."""
+        """Return the system of one point of a sweep. An endpoint switches on the LLM stages of a built-in
+        system.
+        """
         swept = _laid_over({**base, "name": shown}, point)
         endpoint = swept.get("llm", {}).get("base_url", "") if isinstance(swept.get("llm"), Mapping) else ""
         asking = self._base(name, endpoint=endpoint) if endpoint else None
@@ -301,9 +306,10 @@ class _Systems:
         return msgspec.convert(swept, System)
 
     def _base(self, name: str, above: tuple[str, ...] = (), endpoint: str = "") -> dict[str, Any] | None:
-        """Return the system's table with inherited values; note problems once, and return ``None`` for them.
+        """Return the system's table with inherited values, or ``None`` if it has problems, which are noted
+        once.
 
-        ``endpoint`` is the LLM's, if the file names one.
+        ``endpoint`` is the URL of the LLM endpoint in the file, or "".
         """
         if name in above:
             self.found.append(f"[systems.{name}] inherits from itself: {' -> '.join([*above, name])}")
@@ -321,7 +327,7 @@ class _Systems:
                 self.found.append(f"[systems.{name}] inherits from itself")
                 return None
             if name not in BUILTIN:
-                self.found.append(f"no system is called {name!r}{or_else(name, [*BUILTIN, *self.tables])}")
+                self.found.append(f"unknown system {name!r}{or_else(name, [*BUILTIN, *self.tables])}")
                 return None
             inherited: dict[str, Any] | None = msgspec.to_builtins(
                 BUILTIN[name](_with_endpoint(self.settings, name, endpoint))
@@ -343,7 +349,7 @@ class _Systems:
 
 
 def _with_endpoint(settings: Resolved, section: str, endpoint: str) -> Resolved:
-    """Return the settings with the endpoint set for a built-in system, if that system has an LLM."""
+    """Return the settings with the LLM endpoint of a built-in system set, if the system can use an LLM."""
     part = settings.parts.get(section)
     if not endpoint or not isinstance(part, SystemSettings) or "base_url" not in part.aliases:
         return settings
@@ -352,11 +358,11 @@ def _with_endpoint(settings: Resolved, section: str, endpoint: str) -> Resolved:
 
 
 def _wrong(inherited: Mapping[str, Any], own: Mapping[str, Any]) -> list[str]:
-    """List what is wrong with a system's own keys, merging each of them separately."""
+    """List the problems of a system's own keys, each of which is merged separately."""
     found = []
     for key, value in own.items():
         try:
-            # A system made from nothing has no name and no branches yet.
+            # A system that inherits nothing has no name and no branches yet.
             msgspec.convert(_laid_over({"name": "", "branches": [], **inherited}, {key: value}), System)
         except msgspec.ValidationError as error:
             found.append(explained(error, more=[*ALIASES, *_OWN_KEYS]))
@@ -366,6 +372,6 @@ def _wrong(inherited: Mapping[str, Any], own: Mapping[str, Any]) -> list[str]:
 
 
 def _laid_over(base: Mapping[str, Any], changes: Mapping[str, Any]) -> dict[str, Any]:
-    """:func:`laid_over`, where the names of settings (``rrf_k``) stand for their addresses (``fuse.k``)."""
-    # Only here: within a slot, `file_roots` and the like are the fields themselves.
+    """Apply :func:`laid_over` after names of settings (``rrf_k``) are replaced by addresses (``fuse.k``)."""
+    # Names are replaced only at the top level; in nested tables, a name such as `file_roots` is a field.
     return laid_over(base, {ALIASES.get(key, key): value for key, value in changes.items()})

@@ -1,18 +1,17 @@
-"""The latency pass: unmemoised, one query at a time, predictors interleaved in a seeded order.
+"""The latency pass: measure unmemoised queries, one at a time, with predictors interleaved in a seeded order.
 
-1. Each predictor first answers one question that is timed separately, so that the other times do not include
-   what a first query sets up. The process, its index and its models are already open, so this is not a cold
+1. Each predictor first answers one question that is timed separately, because the first query of a predictor
+   can include one-time work. The index and the models are already open, so the first query is not a cold
    start.
-2. Every sampled question goes through every predictor, the pairs in an order shuffled by the seed, so that a
-   drift of the machine affects all of them alike.
-3. Wall and CPU time of the whole query and wall time of each stage are kept, in milliseconds. CPU time is
-   that of this process and of the children that it started and waited for, such as grep's. Time spent waiting
-   for an LLM is a separate stage (``llm wait``), and ``compute`` does not include it. A call that a cache or
-   a cassette serves counts with the time that the server took when it was recorded, so that no call is paid
-   for twice.
-4. Each sampled query is timed ``repeats`` times, each time in a different order, and the answer with the
-   median total is kept. That leaves one time per query, so the times stay independent draws, as the bound of
-   p95 requires. Both passes leave the garbage collector as it is.
+2. Every predictor answers every sampled question. The pairs are shuffled with the seed, so that a change in
+   the machine's speed affects all predictors equally.
+3. The results are the wall time and CPU time of the whole query and the wall time of each stage, in ms. CPU
+   time includes the process and its ended child processes, such as grep. Time spent waiting for an LLM is a
+   separate stage (``llm wait``), and ``compute`` does not include it. A call that a cache or a cassette
+   answers counts with the recorded time of the server, so that no call is paid for twice.
+4. Each sampled query is timed ``repeats`` times, each time in a different order, and the time with the median
+   total is used. With one time per query, the times are independent, as the bound of p95 requires. The
+   garbage collector's settings are not changed.
 """
 
 from __future__ import annotations
@@ -38,7 +37,7 @@ def latency_pass(
     repeats: int = 1,
     progress: Progress,
 ) -> list[Timing]:
-    """Time every predictor on every question; a failing query has a total like any other."""
+    """Time every predictor on every question; a failing query is timed like any other query."""
     if not questions:
         return []
     timings: list[Timing] = []
@@ -59,7 +58,7 @@ def latency_pass(
 
 
 def _medians(asked: Iterable[Sequence[Timing]]) -> list[Timing]:
-    """Keep, for each predictor and question, the answer with the median total (of two, the lower)."""
+    """Return the time with the median total (the lower of two) for each predictor and question."""
     found: dict[tuple[str, str], list[Sequence[Timing]]] = {}
     for answer in asked:
         found.setdefault((answer[0].predictor, answer[0].question_id), []).append(answer)
@@ -95,6 +94,6 @@ def timed(predictor: BenchmarkPredictor, question: Question, top_k: int, phase: 
 
 
 def _cpu_seconds() -> float:
-    """CPU time of this process and of its ended children."""
+    """Return the CPU time of this process and of its ended child processes."""
     children = resource.getrusage(resource.RUSAGE_CHILDREN)
     return time.process_time() + children.ru_utime + children.ru_stime

@@ -1,4 +1,4 @@
-"""Opening what a plan uses while it runs: LLM endpoints, indexes, engines, predictors."""
+"""Open the LLM endpoints, indexes, engines and predictors of a plan."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ from branchrank.systems.query import read_filters
 
 
 class OpenPredictor(Record, frozen=True, kw_only=True):
-    """A predictor that can be asked, its uncached copy for the latency pass, and its record."""
+    """An open predictor, with its uncached copy for the latency pass and its record."""
 
     predictor: BenchmarkPredictor
     unmemoised: BenchmarkPredictor
@@ -35,10 +35,11 @@ class OpenPredictor(Record, frozen=True, kw_only=True):
 
 
 class OpenPlan(Record, frozen=True, kw_only=True):
-    """Everything that a plan opened: predictors in its order, indexes and engines by name of the index.
+    """The open objects of a plan, with predictors in the plan's order, and indexes and engines by the index's
+    name.
 
-    ``keep_failures`` receives the LLM calls of the existing rows before an interrupted run is resumed, and
-    ``meter`` those of workers.
+    ``keep_failures`` is called with the LLM calls in existing rows before an interrupted run is resumed;
+    ``meter`` counts the LLM calls of workers.
     """
 
     predictors: tuple[OpenPredictor, ...]
@@ -49,11 +50,11 @@ class OpenPlan(Record, frozen=True, kw_only=True):
 
     @property
     def memos(self) -> tuple[Memo, ...]:
-        """The memoised stage results of the engines."""
+        """The memos of the engines, which contain stage results."""
         return tuple(engine.memo for engine in self.engines.values())
 
     def load_models(self) -> None:
-        """Load the models of vector searches now; workers use the thread count of PyTorch that they set."""
+        """Load the models of vector searches now, so that workers use the same number of PyTorch threads."""
         for name, index in self.indexes.items():
             asked = [each.record for each in self.predictors if each.record.index == name]
             if searches_vectors([record.system for record in asked if record.system]):
@@ -76,11 +77,11 @@ def open_plan(
     status: Notify,
     build: bool = True,
 ) -> Iterator[OpenPlan]:
-    """Open a plan; leaving the context closes all of it.
+    """Open a plan. The end of the ``with`` block closes everything that was opened.
 
-    Endpoints are checked first, because that is quick and building an index may take long. An index that is
-    missing or stale is built, or, without ``build``, refused. Raises :class:`QuestionError` for gold outside
-    the corpus, and what opening an endpoint, a model, an index or a branch raises.
+    Endpoints are checked first, because this check is fast and building an index may be slow. A missing or
+    stale index is built, or is an error if ``build`` is false. Raises :class:`QuestionError` for gold outside
+    the corpus, and the errors of opening an endpoint, a model, an index or a branch.
     """
     for each in plan.predictors:
         if isinstance(each, ApiPredictor):
@@ -126,7 +127,7 @@ def _build(workspace: WorkspaceFolder, progress: Progress) -> Index:
 def _engines(
     plan: Plan, name: str, index: Index, stages: LLMStages, notify: Notify, opened: ExitStack
 ) -> tuple[Engine, Engine]:
-    """Return an index's engine for the quality pass, and its uncached engine for the latency pass."""
+    """Return the engine of an index for the quality pass, and the uncached engine for the latency pass."""
     workspace = WorkspaceFolder(plan.data_dir, plan.settings, notify=notify)
     cache = opened.enter_context(closing(workspace.open_cache()))
     root, settings = workspace.corpus_root, plan.indexes[name]
@@ -161,7 +162,7 @@ def _opened(
 
 
 def predictor_record(plan: Plan, each: PlannedSystem | BenchmarkPredictor) -> PredictorRecord:
-    """Return the record that a run stores for a predictor of its plan."""
+    """Return the record of a predictor for ``run.json``."""
     if not isinstance(each, PlannedSystem):
         return PredictorRecord(name=each.name, llm=each.llm, index="", origin=getattr(each, "origin", ""))
     return PredictorRecord(
@@ -175,7 +176,7 @@ def predictor_record(plan: Plan, each: PlannedSystem | BenchmarkPredictor) -> Pr
 
 
 def check_gold(questions: Sequence[Question], index: Index, questions_file: Path) -> None:
-    """Raise :class:`QuestionError` when gold is outside the corpus."""
+    """Raise :class:`QuestionError` if gold is outside the corpus."""
     line_counts: dict[str, int] = {}
     named = {source for each in questions for source in each.source_aliases}
     named |= {item.source_file for each in questions for item in each.gold}
@@ -186,5 +187,6 @@ def check_gold(questions: Sequence[Question], index: Index, questions_file: Path
         more = [f"... and {len(found) - 10} more"] if len(found) > 10 else []
         raise QuestionError(
             "\n".join([f"{questions_file} does not fit the corpus:", *found[:10], *more]),
-            remedy="name the corpus's own questions with --questions, or `branchrank questions reanchor`",
+            remedy="name questions about this corpus with --questions, or run `branchrank questions "
+            "reanchor`",
         )

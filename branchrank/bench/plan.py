@@ -1,4 +1,4 @@
-"""A plan: everything that defines one benchmark, checked as a whole before any work.
+"""A plan: all settings, predictors and questions of one benchmark, checked before any work starts.
 
 A plan is made from predictors and settings (:func:`plan_from_names`), from an experiment file
 (:func:`plan_from_experiment`), or from an interrupted run (:mod:`branchrank.bench.resume`).
@@ -41,13 +41,14 @@ _TOP_K = "benchmark.top_k"
 
 
 class Plan(Record, frozen=True, kw_only=True):
-    """One benchmark, before it is run.
+    """The plan of one benchmark.
 
-    ``predictors`` are asked in this order; the first is the baseline where the settings name none.
-    ``indexes`` holds the settings of each index that a system names. ``questions`` is the question file,
-    ``None`` for the workspace's own; ``reports`` the folder of the run's directory; ``repeats`` how often a
-    system that asks an LLM answers each question; ``filters``, each ``KEY=VALUE``, restrict every search to
-    some documents; ``command`` is what a person typed, kept in ``run.json``.
+    ``predictors`` are run in this order. The first predictor is the baseline if the settings do not name a
+    baseline. ``indexes`` has the settings of each index that a system uses. ``questions`` is the question
+    file (``None`` means the workspace's question file), and ``reports`` is the folder in which the run's
+    directory is created. ``repeats`` is the number of times that a system with an LLM answers each question.
+    ``filters``, each ``KEY=VALUE``, restrict every search to some documents. ``command`` is the typed
+    command, which is stored in ``run.json``.
     """
 
     data_dir: Path
@@ -64,19 +65,19 @@ class Plan(Record, frozen=True, kw_only=True):
 
     @property
     def systems(self) -> tuple[System, ...]:
-        """The systems among the predictors."""
+        """The predictors that are systems, in the plan's order."""
         return tuple(each.system for each in self.predictors if isinstance(each, PlannedSystem))
 
     @property
     def names(self) -> tuple[str, ...]:
-        """The predictors' names, in order."""
+        """The names of the predictors, in the plan's order."""
         return tuple(
             each.system.name if isinstance(each, PlannedSystem) else each.name for each in self.predictors
         )
 
     @property
     def is_repeatable(self) -> bool:
-        """Whether a later process can make the same predictors, so that an interrupted run can be resumed."""
+        """Whether another process can create the same predictors and therefore resume the run."""
         return all(isinstance(each, PlannedSystem) or is_repeatable(each) for each in self.predictors)
 
     @property
@@ -85,16 +86,16 @@ class Plan(Record, frozen=True, kw_only=True):
         return self.questions or WorkspaceFolder(self.data_dir, self.settings).questions_path
 
     def repeats_of(self, system: System) -> int:
-        """How often a system answers each question."""
+        """Return the number of times that a system answers each question."""
         return self.repeats if system.asks_llm else 1
 
     def problems(self) -> list[str]:
-        """Return, in words, everything that prevents the plan from being run; empty when it can be run."""
+        """Return a text with every problem that prevents the plan from running, or "" if it can run."""
         return [error.message for error in _errors(self)]
 
 
 def check_plan(plan: Plan) -> list[Question]:
-    """Return the questions that the plan asks. Nothing is built and no server is contacted.
+    """Return the questions of the plan. Nothing is built and no server is contacted.
 
     Raises one error with every problem of the plan: a :class:`UsageError`, or an :class:`InputError` where
     only files are wrong.
@@ -106,7 +107,7 @@ def check_plan(plan: Plan) -> list[Question]:
 
 
 def asked_questions(plan: Plan) -> list[Question]:
-    """The plan's sample of its question file, in the order of ids.
+    """Return the plan's sample of its question file, sorted by id.
 
     Raises :class:`~branchrank.errors.QuestionError`.
     """
@@ -122,11 +123,13 @@ def _errors(plan: Plan) -> Iterator[BranchRankError]:
         yield UsageError("no predictor is named", remedy="--predictor local")
     names = plan.names
     for name in sorted({name for name in names if names.count(name) > 1}):
-        yield UsageError(f"two predictors are called {name!r}", remedy="give each its own name")
+        yield UsageError(
+            f"two predictors have the name {name!r}", remedy="give each predictor a different name"
+        )
     wrong = [problem for system in plan.systems for problem in problems(system)]
     asking = [system for system in plan.systems if system.asks_llm]
     wrong += [
-        f"system {system.name!r} asks for an LLM but names no model; a table must say which one answered"
+        f"system {system.name!r} asks for an LLM but names no model, and tables must show the model's name"
         for system in asking
         if system.llm.base_url and not system.llm.model
     ]
@@ -136,17 +139,17 @@ def _errors(plan: Plan) -> Iterator[BranchRankError]:
     if (llm.record or llm.replay) and not asking:
         flag = "--llm-replay" if llm.replay else "--llm-record"
         yield UsageError(
-            f"{flag} {llm.replay or llm.record} is not used: no predictor asks an LLM",
-            remedy="name the LLM that was recorded or is to be: --hybrid-base-url, --hybrid-model",
+            f"{flag} {llm.replay or llm.record} has no effect, because no predictor uses an LLM",
+            remedy="name the LLM with --hybrid-base-url and --hybrid-model, or remove the flag",
         )
     for each in plan.predictors:
         if isinstance(each, PlannedSystem) and each.index not in plan.indexes:
-            yield UsageError(f"system {each.system.name!r}: there is no index {each.index!r}")
+            yield UsageError(f"system {each.system.name!r}: the index {each.index!r} is not defined")
     outside = [each.name for each in plan.predictors if not isinstance(each, PlannedSystem)]
     if plan.filters and outside:
         yield UsageError(
             f"--filter restricts the searches of systems; {', '.join(outside)} is not a system",
-            remedy="leave out --filter, or that predictor",
+            remedy="remove --filter or this predictor",
         )
     checks: list[Callable[[], object]] = [
         partial(check_engine, plan.settings, asks_llm=bool(asking)),
@@ -173,7 +176,7 @@ def _errors(plan: Plan) -> Iterator[BranchRankError]:
 
 
 def check_pool(system: System, settings: BenchmarkSettings) -> None:
-    """Raise :class:`UsageError` for a measure that looks deeper than the system can answer."""
+    """Raise :class:`UsageError` for a measure with a cutoff above the number of hits of a system."""
     pool = most_hits(system, settings.top_k)
     for measure in comparisons.declared_measures(settings):
         cutoff = measure.measure.cutoff or 0
@@ -181,12 +184,12 @@ def check_pool(system: System, settings: BenchmarkSettings) -> None:
             raise UsageError(
                 f"measure {measure.name!r} looks at {cutoff} hits, and system {system.name!r} finds at most "
                 f"{pool} (top_n of its branches, cap of its fusion)",
-                remedy=f"raise top_n or cap, or take a cutoff of at most {pool}",
+                remedy=f"increase top_n or cap, or use a cutoff of at most {pool}",
             )
 
 
 def with_depth(settings: Resolved) -> Resolved:
-    """Return the settings; if ``top_k`` was not set, it becomes what the deepest measure needs."""
+    """Return the settings. If ``top_k`` was not set, it becomes the largest cutoff of the measures."""
     part = settings.part(BenchmarkSettings)
     if settings.origins[_TOP_K] != DEFAULT:
         return settings
@@ -206,12 +209,12 @@ def with_depth(settings: Resolved) -> Resolved:
 
 
 def _system_remedy(wrong: Sequence[str]) -> str:
-    if not any("asks for an LLM" in problem for problem in wrong):
+    if not any("an LLM" in problem for problem in wrong):
         return "correct the systems"
     missing = "--hybrid-model, --pageindex-model"
     if any("no endpoint" in problem for problem in wrong):
         missing = f"--hybrid-base-url, --pageindex-base-url, {missing}"
-    return f"name it ({missing}), or leave the LLM out (--hybrid-no-llm, --pageindex-no-llm)"
+    return f"set {missing}, or switch the LLM off (--hybrid-no-llm, --pageindex-no-llm)"
 
 
 def _attempt(found: list[BranchRankError], make: Callable[[], T]) -> T | None:
@@ -224,7 +227,7 @@ def _attempt(found: list[BranchRankError], make: Callable[[], T]) -> T | None:
 
 
 def combined(found: Sequence[BranchRankError]) -> BranchRankError:
-    """Combine several errors into one."""
+    """Combine several errors into one error."""
     kinds = {type(error) for error in found}
     kind: type[BranchRankError]
     if len(kinds) == 1:
@@ -245,12 +248,12 @@ def plan_from_names(
     api_predictor: str = "",
     **fields: Any,
 ) -> Plan:
-    """Make a plan from predictors in the order given, all on the workspace's own index.
+    """Make a plan from predictors, which all use the workspace's default index.
 
-    A predictor is a name (``local``, ``all``, ``api``, ``module:Class``), a :class:`System`, or what
-    :func:`~branchrank.bench.predictors.predictor_of` takes. A built-in system that several names stand for is
-    asked once. ``api_endpoint`` is the URL of the predictor ``api``, ``api_predictor`` the predictor that it
-    is asked for. ``fields`` are the other fields of the plan. Raises one :class:`UsageError` that lists every
+    A predictor is a name (``local``, ``all``, ``api``, ``module:Class``), a :class:`System`, or an argument
+    of :func:`~branchrank.bench.predictors.predictor_of`. A built-in system that several names include is run
+    once. ``api_endpoint`` is the URL of the predictor ``api``, ``api_predictor`` the name of the server's
+    predictor. ``fields`` are the other fields of the plan. Raises one :class:`UsageError` that lists every
     problem, including those of the plan.
     """
     found: list[BranchRankError] = []
@@ -288,7 +291,9 @@ def _made(
 
 
 def endpoint_predictor(url: str, target: str) -> ApiPredictor:
-    """The predictor ``api``, which sends BRANCHRANK_API_TOKEN to its URL. Raises :class:`UsageError`."""
+    """Return the predictor ``api``, which sends BRANCHRANK_API_TOKEN to its URL, else raise
+    :class:`UsageError`.
+    """
     if not url:
         raise UsageError(
             "--predictor api needs an endpoint", remedy="--api-endpoint http://127.0.0.1:8000/retrieve"

@@ -1,7 +1,7 @@
-"""Predictors: the systems under benchmark, of every kind.
+"""Predictors: wrap systems, classes and HTTP endpoints so that a benchmark can run them.
 
 :class:`SystemPredictor` runs a system record on the engine; :class:`ClassPredictor` wraps a user's own class
-with ``retrieve(query, k)``; :class:`ApiPredictor` asks any HTTP endpoint that answers ``POST /retrieve``.
+with ``retrieve(query, k)``; :class:`ApiPredictor` queries any HTTP endpoint that answers ``POST /retrieve``.
 """
 
 from __future__ import annotations
@@ -40,12 +40,12 @@ class BenchmarkPredictor(Protocol):
         ...
 
     def gold_keys(self, question: Question) -> frozenset[str]:
-        """Return the ids, as used in its traces, that cover the question's gold; empty without traces."""
+        """Return the ids in the predictor's traces that cover the question's gold; empty without traces."""
         ...
 
 
 class SystemPredictor:
-    """A system record on an engine; every search is restricted by ``filters``."""
+    """A system that runs on an engine; ``filters`` restrict every search."""
 
     def __init__(self, system: System, engine: Engine, filters: tuple[Filter, ...] = ()) -> None:
         self.system = system
@@ -55,7 +55,7 @@ class SystemPredictor:
         self.llm = system.llm_label
 
     def predict(self, question: Question, k: int, repeat: int = 0) -> Retrieval:
-        """Run the system; candidates inside the question's excluded spans never enter a ranking."""
+        """Run the system. Candidates inside the question's excluded spans are removed before ranking."""
         found = self.engine.retrieve(
             self.system,
             question.question,
@@ -68,30 +68,32 @@ class SystemPredictor:
         if found.incomplete:  # a partial result must not count as a complete one
             raise BranchRankError(
                 found.incomplete,
-                remedy="exclude large files from the corpus, or run it on a machine with less load",
+                remedy="exclude large files from the corpus, or run the benchmark on a machine with less "
+                "load",
             )
         return found
 
     def gold_keys(self, question: Question) -> frozenset[str]:
-        """The chunks and nodes of the engine's index that cover the gold."""
+        """Return the chunks and nodes of the engine's index that cover the gold."""
         return self.engine.memo.get(
             ("gold keys", question.id), lambda: gold_keys(question, self.engine.index)
         )
 
 
 class Untraced:
-    """A predictor from outside, which leaves no trace."""
+    """Base of a user's class and of an HTTP endpoint, which both give no trace."""
 
     def gold_keys(self, question: Question) -> frozenset[str]:
-        """Return no keys, because there is no trace to look them up in."""
+        """Return no keys, because this predictor gives no trace."""
         return frozenset()
 
 
 class ClassPredictor(Untraced):
-    """A user's own predictor. Hits inside excluded spans are removed from what it returns.
+    """A user's own predictor. Hits inside excluded spans are removed from the results.
 
-    Its name is its attribute ``name``, or else the argument ``name``. ``origin`` is ``module:Class`` if it
-    was given in that form, or else the dotted name of its type, from which a command can't recreate it.
+    The predictor's name is the object's attribute ``name``, or else the argument ``name``. ``origin`` is
+    ``module:Class`` if it was given in that form, or else the dotted name of its type, from which a command
+    can't recreate it.
     """
 
     def __init__(self, name: str, wrapped: Predictor, *, origin: str = "") -> None:
@@ -101,13 +103,13 @@ class ClassPredictor(Untraced):
         self.origin = origin
 
     def __reduce__(self) -> tuple[object, ...]:
-        """Pickle a class by its name, so that a worker makes its own instance."""
+        """Pickle only the name of the class, so that each worker creates an instance."""
         if ":" in self.origin:
             return load_class_predictor, (self.origin,)
         return ClassPredictor, (self.name, self.wrapped)
 
     def predict(self, question: Question, k: int, repeat: int = 0) -> Retrieval:
-        """Ask the user's class for more than ``k`` hits, since hits in excluded spans are removed."""
+        """Request more than ``k`` hits from the user's class, since hits in excluded spans are removed."""
         margin = 10 if question.excluded_spans else 0
         returned = self.wrapped.retrieve(question.question, k + margin)
         if not isinstance(returned, Iterable):
@@ -128,10 +130,10 @@ class ClassPredictor(Untraced):
 
 
 def _checked(hit: Hit) -> Hit:
-    """Return the hit with plain Python numbers, so that a row can store it.
+    """Return the hit with numbers of plain Python types, so that a row can store the hit.
 
     Raises ``ValueError`` or ``TypeError`` for wrong types, lines that are not a span or a score that is not a
-    number. Raises ``OverflowError``, which fails only this question, for lines past ``MOST_LINES``.
+    number. For lines after ``MOST_LINES`` it raises ``OverflowError``, with which only this question fails.
     """
     for name in ("id", "source", "text"):
         if not isinstance(getattr(hit, name), str):
@@ -145,11 +147,13 @@ def _checked(hit: Hit) -> Hit:
     )
     checked = msgspec.json.decode(msgspec.json.encode(plain), type=Hit)
     if not 1 <= checked.line_start <= checked.line_end:
-        raise ValueError(f"lines {checked.line_start}..{checked.line_end} are not a span: 1 <= start <= end")
+        raise ValueError(
+            f"lines {checked.line_start}..{checked.line_end} are not a valid span (1 <= start <= end)"
+        )
     if checked.line_end > MOST_LINES:
         raise OverflowError(
             f"lines {checked.line_start}..{checked.line_end} of {checked.source!r}: "
-            f"a hit ends by line {MOST_LINES} at the latest"
+            f"the last line of a hit must not be above {MOST_LINES}"
         )
     return checked
 
@@ -159,13 +163,13 @@ def _excluded(hit: Hit, question: Question) -> bool:
 
 
 def load_class_predictor(name: str) -> ClassPredictor:
-    """Import ``module:Class`` and instantiate it without arguments.
+    """Import ``module:Class`` and create an object without arguments.
 
-    Raises :class:`UsageError` that says which step failed.
+    Raises :class:`UsageError` if the import or the call of the class fails.
     """
     module_name, _, class_name = name.partition(":")
     remedy = (
-        f"check that {module_name}.py is in this folder or on PYTHONPATH, and defines "
+        f"check that {module_name}.py is in the working directory or on PYTHONPATH, and defines "
         f"{class_name}.retrieve(query, k)"
     )
     try:
@@ -178,7 +182,7 @@ def load_class_predictor(name: str) -> ClassPredictor:
 
 
 class _Function:
-    """A function ``f(query, k)`` as a class with ``retrieve``."""
+    """An object whose method ``retrieve`` calls a function ``f(query, k)``."""
 
     def __init__(self, function: Callable[[str, int], Sequence[Hit]]) -> None:
         self.retrieve = function
@@ -186,16 +190,16 @@ class _Function:
 
 
 def predictor_of(thing: object) -> BenchmarkPredictor:
-    """Make a predictor of a class, an object or a function.
+    """Return a predictor that wraps a class, an object or a function.
 
-    ``thing`` is a predictor already, an object with ``retrieve(query, k)``, a class of such objects that
-    needs no arguments, or a function ``f(query, k)`` that returns hits. Without an attribute ``name`` an
-    object is called after its class, a function after its own name.
+    ``thing`` is a predictor (returned unchanged), an object with ``retrieve(query, k)``, a class whose
+    constructor needs no arguments, or a function ``f(query, k)`` that returns hits. The default name is the
+    name of the object's class or of the function.
 
     Raises:
-        UsageError: it is something else, or its class needs arguments.
+        UsageError: ``thing`` is something else, or its class needs arguments.
     """
-    remedy = "give a name, a System, or an object or class with retrieve(query, k)"
+    remedy = "use a name, a System, or an object or class with retrieve(query, k)"
     if isinstance(thing, type):
         try:
             return predictor_of(thing())
@@ -204,7 +208,7 @@ def predictor_of(thing: object) -> BenchmarkPredictor:
         except Exception as error:
             raise UsageError(
                 f"predictor {thing.__qualname__}: {type(error).__name__}: {error}",
-                remedy=f"give an object: {thing.__qualname__}(...)",
+                remedy=f"pass an object: {thing.__qualname__}(...)",
             ) from error
     if callable(getattr(thing, "predict", None)) and callable(getattr(thing, "gold_keys", None)):
         return cast("BenchmarkPredictor", thing)
@@ -220,14 +224,14 @@ def _name_of(thing: object) -> str:
 
 
 def _dotted(thing: object) -> str:
-    """Return where a class or a function is defined, without a colon: a command can't import that name."""
+    """Return the dotted name of a class or a function. (Commands can only import names with a colon.)"""
     return f"{getattr(thing, '__module__', '')}.{getattr(thing, '__qualname__', _name_of(thing))}"
 
 
 def is_repeatable(predictor: BenchmarkPredictor) -> bool:
-    """Whether a later process can make the same predictor: an endpoint, or a class named ``module:Class``.
+    """Return whether another process can create the same predictor from its recorded name.
 
-    The state of a Python object is not recorded, so a run of it is never resumed.
+    The state of a Python object is not recorded, so a run with a Python object is never resumed.
     """
     return ":" in getattr(predictor, "origin", "")
 
@@ -250,9 +254,9 @@ class _ApiAnswer(Record, frozen=True, kw_only=True):
 
 
 class ApiPredictor(Untraced):
-    """Any endpoint that answers ``POST /retrieve {"query", "top_k"}`` with ``{"hits": [...]}``.
+    """An endpoint that answers ``POST /retrieve {"query", "top_k"}`` with ``{"hits": [...]}``.
 
-    ``token`` is sent to that endpoint as a bearer token. ``timeout_s`` is the deadline of one whole request.
+    ``token`` is sent to the endpoint as a bearer token. ``timeout_s`` is the deadline of one whole request.
     """
 
     name = "api"
@@ -262,11 +266,11 @@ class ApiPredictor(Untraced):
         if url.scheme not in ("http", "https"):
             raise UsageError(
                 f"--api-endpoint {url_to_show(endpoint)!r} is not an HTTP URL",
-                remedy="give one such as http://127.0.0.1:8000/retrieve",
+                remedy="use a URL such as http://127.0.0.1:8000/retrieve",
             )
         if url.username or url.password:
             raise UsageError(
-                "--api-endpoint names a user or a password", remedy="give a token: set BRANCHRANK_API_TOKEN"
+                "--api-endpoint contains a user or a password", remedy="set BRANCHRANK_API_TOKEN to a token"
             )
         self.endpoint = endpoint
         self.target = target
@@ -276,10 +280,10 @@ class ApiPredictor(Untraced):
         self.llm = "none"
 
     def check(self) -> None:
-        """Ask one query before any work.
+        """Send one query before any work starts.
 
-        Raises :class:`UsageError` for what would fail every query: no server, a refusal, or another format. A
-        server error (5xx) is not raised, because it may concern this query only.
+        Raises :class:`UsageError` if there is no server, if it refuses the request, or if its answer has
+        another format. A server error (5xx) is ignored, because it may concern only this query.
         """
         from branchrank.http_client import HttpError, StatusError
 
@@ -294,7 +298,7 @@ class ApiPredictor(Untraced):
             ) from error
 
     def predict(self, question: Question, k: int, repeat: int = 0) -> Retrieval:
-        """Post the query. Raises :class:`BranchRankError` for anything but an answer in the format."""
+        """Post the query and return the hits. Raises :class:`BranchRankError` if there is no valid answer."""
         from branchrank.http_client import HttpError
 
         shown = bare_url(self.endpoint)
@@ -302,7 +306,7 @@ class ApiPredictor(Untraced):
         try:
             answer = self._answer(question.question, k + margin)
         except (HttpError, *_UNREADABLE) as error:
-            raise BranchRankError(f"{shown}: {error}", remedy="check that the endpoint is up") from error
+            raise BranchRankError(f"{shown}: {error}", remedy="check that the endpoint is running") from error
         made = (Hit(**{name: getattr(hit, name) for name in hit.__struct_fields__}) for hit in answer.hits)
         try:
             hits = [_checked(hit) for hit in made]
@@ -312,7 +316,7 @@ class ApiPredictor(Untraced):
         return Retrieval(hits=tuple(kept[:k]))
 
     def _answer(self, query: str, top_k: int) -> _ApiAnswer:
-        """Post one query. Raises ``HttpError``, or one of ``_UNREADABLE`` for another format."""
+        """Post one query. Raises ``HttpError``, or one of ``_UNREADABLE`` for an answer in another format."""
         from branchrank.http_client import post_json
 
         body = {"query": encodable(query), "top_k": top_k} | (

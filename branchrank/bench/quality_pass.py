@@ -1,11 +1,11 @@
 """The quality pass: every predictor answers every question, and every answer becomes a row.
 
-1. Rows that an interrupted run left are kept; their questions are not asked again.
-2. The questions go to the executor in shards (:mod:`branchrank.bench.answering`). A question goes through all
-   predictors before the next one, so that they share memoised work.
-3. A query that fails becomes a row with the reason, and counts as a miss in every rate.
-4. Ctrl-C and SIGTERM end the pass between rows; nothing finished is lost. With several workers the shards
-   that are under way are lost.
+1. Rows of an interrupted run are kept, and their questions are not answered again.
+2. The questions go to the executor in shards (:mod:`branchrank.bench.answering`). All predictors answer a
+   question before the next question, so that they share memoised results.
+3. A failed query becomes a row with the reason, and counts as a miss in every rate.
+4. Ctrl-C and SIGTERM end the pass between rows, and finished rows are kept. With several workers, unfinished
+   shards are lost.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ from branchrank.runs.rows import Row, RowLog
 
 
 class Work:
-    """Counts of stage results that were computed and reused in the quality pass, by their names."""
+    """How often each stage result was computed or reused in the quality pass, by the name of the stage."""
 
     def __init__(self) -> None:
         self.computed: Counter[str] = Counter()
@@ -38,10 +38,10 @@ def quality_pass(
     progress: Progress,
     on_row: Callable[[Row], None] = lambda row: None,
 ) -> tuple[list[Row], Work]:
-    """Ask every question of every predictor, given by its name and number of repeats, in the task's order.
+    """Answer every question with every predictor. ``predictors`` are names with numbers of repeats.
 
-    Returns the rows, and the work that the executor did for them. Rows are sorted by question, then in the
-    order of ``predictors``, then by repeat, whatever the order in which an interrupted run wrote them.
+    Returns the rows, and the counts of computed and reused stage results. Rows are sorted by question,
+    predictor and repeat, also in a resumed run.
     """
     pairs = [(number, repeat) for number, (_, repeats) in enumerate(predictors) for repeat in range(repeats)]
     wanted = [

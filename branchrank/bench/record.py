@@ -1,4 +1,4 @@
-"""``run.json`` at the start of a run: the plan, and the indexes that were opened for it."""
+"""Return the content of ``run.json`` at the start of a run (the plan and its open indexes)."""
 
 from __future__ import annotations
 
@@ -91,7 +91,7 @@ def planned_record(plan: Plan, questions: Sequence[Question], environment: Mappi
 
 
 def _index_table(settings: Resolved, own: Resolved) -> dict[str, Any]:
-    """Return the settings of an index, with those of BM25 if they differ from the plan's ``own``."""
+    """Return the settings of an index, with the BM25 settings if they differ from the plan's (``own``)."""
     table: dict[str, Any] = msgspec.to_builtins(settings.part(IndexSettings))
     words = settings.part(Bm25Settings)
     if words != own.part(Bm25Settings):
@@ -100,7 +100,7 @@ def _index_table(settings: Resolved, own: Resolved) -> dict[str, Any]:
 
 
 def index_facts(name: str, index: Index) -> IndexFacts:
-    """Return what ``run.json`` stores about an index."""
+    """Return the entry of an index in ``run.json``."""
     manifest = index.manifest
     return IndexFacts(
         name=name,
@@ -120,6 +120,6 @@ def index_facts(name: str, index: Index) -> IndexFacts:
 
 
 def relative(path: Path) -> str:
-    """Return a path for reports: relative if near the working directory, so that no home folder shows."""
+    """Return a path for reports, relative if it is near the working directory (to hide home folders)."""
     near = Path(os.path.relpath(path.resolve(), Path.cwd()))
     return (path if near.parts[:3] == ("..", "..", "..") else near).as_posix()

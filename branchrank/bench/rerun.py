@@ -1,10 +1,11 @@
-"""Asking a finished run's questions again: its plan, read from its directory as a resumed run's is.
+"""Answer questions of a finished run again, with the plan that is read from the run's directory.
 
-1. Everything outside the workspace comes from the command alone (:mod:`branchrank.bench.resume`). A class or
-   an endpoint that the command does not name is skipped, not refused.
-2. No LLM is asked: for a system with an LLM, the cassette that the command names answers its calls; without a
-   cassette the system is skipped.
-3. The questions are drawn by the run's seed. The indexes must be those of the run.
+1. Hosts, models, files and classes outside the workspace must be named by the command
+   (:mod:`branchrank.bench.resume`). A predictor whose class or endpoint is not named by the command is
+   skipped.
+2. No LLM is called. The named cassette answers the LLM calls of a system; without a cassette the system is
+   skipped.
+3. The questions are sampled with the run's seed. The indexes must have the digests in the run's record.
 """
 
 from __future__ import annotations
@@ -32,12 +33,12 @@ from branchrank.runs.directory import PredictorRecord, RunRecord
 from branchrank.settings import BenchmarkSettings, CacheSettings, LLMSettings
 
 _REPLAY = f"{LLMSettings.section}.replay"
-#: Settings that a rerun ignores: nothing is recorded, priced or cached, and no LLM is asked.
+#: A rerun ignores these settings, because it calls no LLM and records, prices and caches nothing.
 _UNUSED = frozenset({"LLM endpoint", "Redis", "cassette", "price table"})
 
 
 class OpenRerun(NamedTuple):
-    """The predictors and questions to ask, the indexes, and the reasons why other predictors are skipped."""
+    """The open predictors, the questions, the indexes, and the reason for each skipped predictor."""
 
     predictors: tuple[OpenPredictor, ...]
     questions: list[Question]
@@ -49,10 +50,10 @@ class OpenRerun(NamedTuple):
 def open_rerun(
     directory: Path, run: RunRecord, count: int, named: Named, *, progress: Progress, notify: Notify
 ) -> Iterator[OpenRerun]:
-    """Open what is needed to ask ``count`` questions of a finished run again.
+    """Open the plan of a finished run to answer ``count`` of its questions again.
 
-    Raises :class:`RunError` if an index or the questions are not those of the run, or if the run uses
-    something outside the workspace that the command does not name. Also raises what opening a plan raises.
+    Raises :class:`RunError` if an index or the questions differ from the run's, or if the run uses something
+    outside the workspace that the command does not name. Opening the plan can raise other errors.
     """
     cassette = named.settings.get(_REPLAY, "")
     left_out = {
@@ -67,12 +68,12 @@ def open_rerun(
         asked = check_plan(plan)
     except (UsageError, InputError) as error:
         raise RunError(
-            f"{directory} can't be asked again: {error.message}", remedy=error.remedy or "name its questions"
+            f"{directory} can't be run again: {error.message}", remedy=error.remedy or "name its questions"
         ) from error
     if questions_digest(asked) != run.questions_digest:
         raise RunError(
-            f"{plan.questions_file} does not hold the questions of {directory}",
-            remedy="name the file that the run was made from: --questions FILE",
+            f"{plan.questions_file} does not contain the questions of {directory}",
+            remedy="name the question file of the run: --questions FILE",
         )
     drawn = sample_questions(asked, min(count, len(asked)), run.seed)
     with open_plan(plan, asked, progress=progress, notify=notify, status=notify, build=False) as opened:
@@ -81,10 +82,10 @@ def open_rerun(
 
 
 def _why_not(predictor: PredictorRecord, named: Named, has_cassette: bool) -> str:
-    """Why a predictor can't be asked again; empty when it can."""
+    """Return why a predictor can't be run again, or "" if it can."""
     if predictor.system is not None:
         lacks = predictor.system.asks_llm and not has_cassette
-        return "it asks an LLM; name the run's cassette with --llm-replay" if lacks else ""
+        return "it uses an LLM; name the run's cassette with --llm-replay" if lacks else ""
     url = predictor.origin.partition(" ")[0]
     if is_url(url):
         return "" if bare_url(named.api_endpoint) == url else f"name its endpoint: --api-endpoint {url}"
@@ -128,8 +129,8 @@ def _check_indexes(run: RunRecord, indexes: dict[str, Index], data_dir: Path) ->
         digest = index_facts(name, index).digest
         if digest != recorded.get(name):
             raise RunError(
-                f"the index {name!r} in {data_dir} is not the one that was searched: its digest is "
-                f"{digest[:16]}, that of the run {recorded.get(name, 'none')[:16]}",
+                f"the index {name!r} in {data_dir} differs from the index of the run. Its digest is "
+                f"{digest[:16]}, and the run's index has {recorded.get(name, 'none')[:16]}",
                 remedy="name the workspace of the run (--data-dir), or index the same corpus with the same "
-                "settings and version",
+                "settings and the same version",
             )

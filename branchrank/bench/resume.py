@@ -1,11 +1,11 @@
-"""Resuming a run: its plan, read from its directory.
+"""Read the plan of an interrupted run from the run's directory, to resume it.
 
-A run directory may come from somebody else, so it is treated as data.
+A run directory may come from another person and is not trusted.
 
-1. Numbers, choices, systems and questions come from the directory, after the checks that flags pass.
-2. Anything outside the workspace (a host, a model, a file, a class) is never taken from it. The command must
-   name it, and it must be what the run used. One error lists what is missing, with the whole command.
-3. Before a row is written, the whole plan is compared with the run's
+1. Numbers, choices, systems and questions are read from the directory, and checked like flags.
+2. The command must name every host, model, file and class outside the workspace, and the names must be equal
+   to the run's. One error lists all missing names and shows the complete command.
+3. Before a row is written, the whole plan is compared with the plan in ``run.json``
    (:func:`~branchrank.runs.directory.check_resumable`).
 """
 
@@ -55,10 +55,10 @@ _MODEL = "embedding model"
 class Named(Record, frozen=True, kw_only=True):
     """The hosts, models, files and classes that the resuming command names.
 
-    ``settings`` maps names of :func:`~branchrank.settings.reaching_settings` to values, ``engine`` those of
-    the part ``engine``, which says where the rest of the run is made. ``allowed`` are other
-    hosts, models and files, for the systems and indexes of an experiment file. ``questions`` is needed if the
-    run does not keep the questions' wording.
+    ``settings`` maps names of :func:`~branchrank.settings.reaching_settings` to values, and ``engine`` maps
+    names of the section ``engine``, which selects where the rest of the run is computed. ``allowed`` are
+    additional hosts, models and files for the systems and indexes of an experiment file. ``questions`` is
+    needed if the run does not contain the questions' wording.
     """
 
     data_dir: Path | None = None
@@ -71,7 +71,7 @@ class Named(Record, frozen=True, kw_only=True):
 
     @property
     def words(self) -> list[str]:
-        """The flags of the command, without credentials."""
+        """Return the flags of the command, without credentials."""
         words = ["--data-dir", str(self.data_dir)] if self.data_dir is not None else []
         words += ["--questions", str(self.questions)] if self.questions is not None else []
         for name in self.predictors:
@@ -88,10 +88,11 @@ class Named(Record, frozen=True, kw_only=True):
 
 
 def plan_from_run(directory: Path, named: Named) -> Plan:
-    """Read the plan of an interrupted run, for :func:`~branchrank.bench.benchmark.run_plan`.
+    """Read the plan of an interrupted run to resume it with :func:`~branchrank.bench.benchmark.run_plan`.
 
-    Only what ``named`` holds is imported, opened or contacted. Raises :class:`RunError` when the run is
-    finished or damaged, a value is out of its range, or something is not named.
+    Only classes, files and hosts in ``named`` are imported, opened or contacted. Raises :class:`RunError` if
+    the run is finished or damaged, a value is out of its range, or something outside the workspace is not
+    named.
     """
     run = read_unfinished(directory)
     plan = recorded_plan(directory, run, Names(directory, named))
@@ -105,7 +106,7 @@ def plan_from_run(directory: Path, named: Named) -> Plan:
 
 
 def recorded_plan(directory: Path, run: RunRecord, found: Names) -> Plan:
-    """Read the plan of a run, unchecked. Raises :class:`RunError` as :func:`plan_from_run` does."""
+    """Read the plan of a run without checking it. Raises :class:`RunError` like :func:`plan_from_run`."""
     settings = recorded_settings(directory, run, found)
     indexes = {
         name: recorded_index(directory, table, settings, found) for name, table in run.index_settings.items()
@@ -129,9 +130,11 @@ def recorded_plan(directory: Path, run: RunRecord, found: Names) -> Plan:
 
 
 class Names:
-    """Compares what a run uses outside the workspace with what the command names; collects differences.
+    """Compares a run's hosts, models, files and classes with the names in the command, and collects
+    differences.
 
-    ``command`` is the start of the command to type, ``unused`` the roles that the command ignores.
+    ``command`` is the beginning of the command in the error message, ``unused`` are the roles that the
+    command ignores.
     """
 
     def __init__(
@@ -153,7 +156,7 @@ class Names:
             self.values[reaching_settings()[key].reaches, value_to_show(key, value)] = value
 
     def setting(self, setting: Setting, recorded: str) -> str:
-        """Return the named value of a setting, which must equal the run's."""
+        """Return the value that the command names for a setting; it must be equal to the run's value."""
         self.flags[setting.reaches, recorded] = setting.flag
         value = self.named.settings.get(f"{setting.section}.{setting.name}")
         if value is None:
@@ -168,7 +171,7 @@ class Names:
         return value
 
     def value(self, role: str, recorded: str) -> str:
-        """Return a value inside a system or an extra index; it must be named for this role, or allowed."""
+        """Return a value of a system or an extra index, which must be named for this role or be allowed."""
         if self._needs_no_name(role, recorded):
             return recorded
         if (role, recorded) in self.values:
@@ -191,37 +194,38 @@ class Names:
             self._missing("--predictor", "predictor", name)
 
     def endpoint(self, url: str) -> None:
-        """The endpoint of the predictor ``api``."""
+        """Return the URL of the predictor ``api``."""
         if not self.named.api_endpoint:
             self._missing("--api-endpoint", "HTTP endpoint", url)
         elif url_to_show(self.named.api_endpoint) != url:
             self.wrong.append(f"--api-endpoint {url_to_show(self.named.api_endpoint)}: the run used {url}")
 
     def data_dir(self, recorded: str) -> Path:
-        """The workspace; one other than the default must be named."""
+        """Return the folder of the workspace. A folder other than the default must be named."""
         if self.named.data_dir is None and Path(recorded).absolute() != DEFAULT_DATA_DIR.absolute():
             self._missing("--data-dir", "workspace", recorded)
         return self.named.data_dir or DEFAULT_DATA_DIR
 
     def check(self) -> None:
-        """Raise :class:`RunError` with everything that is missing or differs."""
+        """Raise :class:`RunError` with all missing names and all differences."""
         if self.wrong:
             raise RunError(
                 f"{self.directory} used something else, its plan differs:\n" + "\n".join(self.wrong),
-                remedy="name what the run used, or start a new run",
+                remedy="name the run's values, or start a new run",
             )
         if self.missing:
             listed = "\n".join(f"  - {role} {value}" for (_, value), role in self.missing.items())
             words = ["branchrank", *self.command, str(self.directory), *self.named.words]
             words += [word for flag, value in self.missing for word in (flag, value)]
             raise RunError(
-                f"{self.directory} uses what this command does not name:\n{listed}",
+                f"{self.directory} uses hosts, models, files or classes that this command does not "
+                f"name:\n{listed}",
                 remedy=f"if you trust it: {shlex.join(words)}",
             )
 
 
 def recorded_settings(directory: Path, run: RunRecord, found: Names) -> Resolved:
-    """Return the run's settings, checked like a TOML file's, with the command's values for outside things."""
+    """Return the run's checked settings, with the command's values for hosts, models, files and classes."""
     recorded = _resolved(directory, run.settings)
     tables = {
         part.section: msgspec.to_builtins(recorded.part(part))
@@ -254,7 +258,7 @@ def _resolved(directory: Path, tables: Mapping[str, Any], flags: Mapping[str, An
 
 
 def recorded_index(directory: Path, table: Mapping[str, Any], settings: Resolved, found: Names) -> Resolved:
-    """The settings of one index of the run."""
+    """Return the settings of one index of the run."""
     own = {key: value for key, value in table.items() if key != Bm25Settings.section}
     recorded = _resolved(directory, {IndexSettings.section: own}).part(IndexSettings)
     parts = {**settings.parts, IndexSettings.section: with_reached(recorded, found.value)}
@@ -267,7 +271,7 @@ def recorded_index(directory: Path, table: Mapping[str, Any], settings: Resolved
 def predictor_maker(
     record: PredictorRecord, found: Names
 ) -> Callable[[], PlannedSystem | BenchmarkPredictor]:
-    """Return a function that makes a predictor; call it after the check that everything it uses is named."""
+    """Return a function that creates a predictor. Call the function only after all names are checked."""
     if record.system is not None:
         origin: Literal["", "tuned"] = "tuned" if record.origin == "tuned" else ""
         system = with_reached(record.system, found.value)
@@ -287,7 +291,7 @@ def predictor_maker(
 
 
 def recorded_questions(directory: Path, named: Named, settings: Resolved) -> Path | None:
-    """Return the question file: the run's own copy, unless that holds digests in place of the wording."""
+    """Return the question file, which is the run's copy unless the copy contains only digests."""
     if named.questions is not None:
         return named.questions
     keeps = settings.part(BenchmarkSettings).question_text == "keep"
@@ -307,10 +311,10 @@ def recorded_repeats(directory: Path, run: RunRecord) -> int:
 
 
 def with_reached(record: R, change: Change) -> R:
-    """Return the record with ``change(role, value)`` in place of every value marked as outside the workspace.
+    """Return the record with ``change(role, value)`` in place of every value outside the workspace.
 
-    Nested records are changed too. Text in a free table, such as the options of a branch kind, counts where
-    it looks like a URL or a path.
+    Nested records are changed too. In a table without fixed fields, such as the options of a branch kind,
+    every text that looks like a URL or a path is changed.
     """
     changed = {
         field.name: _changed(getattr(record, field.name), _role(field.type), change)
@@ -332,7 +336,7 @@ def _changed(value: Any, role: str, change: Change) -> Any:
 
 
 def _role(annotation: Any) -> str:
-    """Return the role that a field's type marks; empty when its value stays inside the workspace."""
+    """Return the role in the annotation of a field, or "" if the value is inside the workspace."""
     for mark in get_args(annotation):
         if isinstance(mark, Meta) and mark.extra and "reaches" in mark.extra:
             return str(mark.extra["reaches"])

@@ -1,13 +1,13 @@
-"""A seal: a file, written before a run, that fixes what the run is going to do.
+"""A seal: a file, written before a run, that records the plan of the run.
 
-1. ``seal_plan`` writes a file that holds every part of the plan that can change a row or a verdict: the
-   questions, the corpus, the predictors, their settings, the primary measure, baseline, alpha and the others.
-   Short values are stored as they are, long ones as their SHA-256.
-2. A run with this seal is refused when a part differs; otherwise its ``run.json`` stores the file's digest.
-3. ``branchrank verify`` derives the parts from ``run.json`` again.
+1. ``seal_plan`` writes every part of the plan that can change a row or a verdict (such as the questions, the
+   corpus, the predictors, the settings, the primary measure, the baseline and alpha). Short values are stored
+   unchanged, long values as their SHA-256.
+2. A run with this seal is refused if a part differs. Otherwise ``run.json`` contains the digest of the seal.
+3. ``branchrank verify`` computes the parts from ``run.json`` again.
 
-A seal proves nothing by itself: anyone who can change the run can also write another seal. A copy of it
-somewhere else (a commit, a mail, a registry of studies) shows when it was made.
+A seal alone proves nothing, because a person who can change the run can also write another seal. A copy in
+another place (a commit, a mail, a registry of studies) shows when the seal was made.
 """
 
 from __future__ import annotations
@@ -37,7 +37,7 @@ _LONGEST = 80
 
 
 class Seal(Record, frozen=True, kw_only=True):
-    """The parts of a plan, and a digest of all parts."""
+    """The parts of a sealed plan, and a digest of all parts."""
 
     digest: str
     parts: dict[str, Part]
@@ -62,27 +62,29 @@ def _part(value: object) -> Part:
 def seal_plan(plan: Plan, path: Path) -> Seal:
     """Write the seal of a plan to a new file.
 
-    Raises what :func:`~branchrank.bench.plan.check_plan` raises, and :class:`UsageError` for a plan with a
-    Python object, whose state is not recorded, or if the file exists.
+    Raises the errors of :func:`~branchrank.bench.plan.check_plan`, and :class:`UsageError` if the file exists
+    or if the plan contains a Python object, whose state is not recorded.
     """
     seal = _seal_now(plan, check_plan(plan))
     if path.exists():
-        raise UsageError(f"{path} exists", remedy="name another file, or run the benchmark with this seal")
+        raise UsageError(
+            f"{path} already exists", remedy="name another file, or run the benchmark with this seal"
+        )
     write_bytes(path, msgspec.json.format(msgspec.json.encode(seal), indent=2) + b"\n")
     return seal
 
 
 def check_seal(plan: Plan, questions: Sequence[Question], path: Path) -> SealRecord:
-    """Return what a run stores about its seal.
+    """Compare a plan with its seal, and return the seal's record for ``run.json``.
 
-    Raises :class:`InputError` if the plan differs from the sealed one.
+    Raises :class:`InputError` if the plan differs from the sealed plan.
     """
     seal = read_seal(path)
     different = differences(seal, _seal_now(plan, questions))
     if different:
         raise InputError(
-            f"the plan is not the one that {path} seals:\n" + "\n".join(different),
-            remedy="run what was sealed, or seal this plan in another file",
+            f"the plan differs from the plan in the seal {path}:\n" + "\n".join(different),
+            remedy="run the sealed plan, or seal this plan in another file",
         )
     return SealRecord(file=relative(path), digest=seal.digest)
 
@@ -93,12 +95,14 @@ def read_seal(path: Path) -> Seal:
         seal = msgspec.json.decode(path.read_bytes(), type=Seal)
     except OSError as error:
         raise InputError(
-            f"cannot read the seal {path}: {error.strerror}", remedy="name the seal's file"
+            f"cannot read the seal {path}: {error.strerror}", remedy="name the file of a seal"
         ) from error
     except NOT_JSON as error:
-        raise InputError(f"{path} is not a seal: {error}", remedy="name the seal's file") from None
+        raise InputError(f"{path} is not a seal: {error}", remedy="name the file of a seal") from None
     if digest_of(seal.parts) != seal.digest:
-        raise InputError(f"{path} was changed: its digest differs", remedy="name an unchanged copy of it")
+        raise InputError(
+            f"{path} was changed: its digest differs", remedy="use an unchanged copy of the seal"
+        )
     return seal
 
 
@@ -114,7 +118,7 @@ def differences(seal: Seal, other: Seal) -> list[str]:
 def _seal_now(plan: Plan, questions: Sequence[Question]) -> Seal:
     if not plan.is_repeatable:
         raise UsageError(
-            "a plan with a Python object can't be sealed: no record holds its state",
+            "a plan with a Python object can't be sealed, because the object's state is not recorded",
             remedy="name its class instead: module:Class",
         )
     record = planned_record(plan, questions, os.environ)

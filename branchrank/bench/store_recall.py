@@ -1,4 +1,4 @@
-"""Recall of an approximate vector store: its share of the true nearest chunks for a run's questions."""
+"""Measure the recall of an approximate vector store (its share of the true nearest chunks)."""
 
 from __future__ import annotations
 
@@ -17,7 +17,8 @@ from branchrank.systems.engine import Engine
 
 
 def searches_vectors(systems: Iterable[System]) -> int:
-    """Return the largest number of hits that a system requests from a vector search; 0 without vector search.
+    """Return the largest number of hits that a system requests from a vector search (0 without vector
+    search).
 
     >>> from branchrank.settings.systems import LOCAL
     >>> searches_vectors([LOCAL])
@@ -35,10 +36,10 @@ def searches_vectors(systems: Iterable[System]) -> int:
 def with_recall(
     facts: IndexFacts, engine: Engine, systems: Iterable[System], questions: Sequence[Question]
 ) -> IndexFacts:
-    """Return the facts of an index with the recall of its store; unchanged for exact search.
+    """Return the facts of an index with the recall of its vector store added, unless the search is exact.
 
-    The questions' vectors come from the engine's memo and cache. If a vector is missing because its question
-    failed, the recall stays ``None``.
+    The vectors of the questions are read from the engine's memo and cache. If a vector is missing because its
+    question failed, the recall is ``None``.
     """
     depth = searches_vectors(systems)
     if facts.vector_store == "exact" or not depth:

@@ -1,19 +1,20 @@
-"""Tuning: choose the few continuous settings of each system by cross-validation, without human labels.
+"""Tuning: choose the weights and BM25 settings of each system by cross-validation, without human labels.
 
-1. The tuned settings are the weight of the BM25 branch, the weight of MaxSim, and BM25's ``k1`` and ``b``, as
-   far as a system uses them. Each has a short grid around its own value.
-2. Every system gets the same budget, a number of points of its grid. Its own values are the first point, and
-   the seed draws the others. All points of all systems answer the same questions, so branches, vectors and
-   MaxSim are computed once.
+1. The tuned settings are the weight of the BM25 branch, the weight of MaxSim, and BM25's ``k1`` and ``b``, if
+   the system uses them. Each setting has a short list of values around the system's value; these lists form a
+   grid.
+2. The same number of points of the grid is tried for every system. The first point has the system's own
+   values, and the other points are sampled with the seed. All points of all systems answer the same
+   questions, so branches, vectors and MaxSim are computed once.
 3. The questions are split into folds by the source of their gold. The questions of each fold are answered
-   with the point that is best on the other folds. The gain of these answers over the system's own values
-   estimates what tuning brings on questions about other pages; its interval allows for questions that share a
-   source.
-4. Tuning chooses the point that is best on all questions. Among equally good points the first is chosen, so
-   that a system keeps its values unless others are better.
+   with the point that is best on the other folds. The difference between these answers and the answers with
+   the system's own values is the gain. It estimates the effect of tuning on questions about other pages. The
+   interval of the gain allows for questions that share a source.
+4. Tuning chooses the best point on all questions. Among equally good points the first point is chosen, so
+   that a system's values change only for a better result.
 
-The mined questions are those of the corpus at hand. To find out whether the choice is better on people's
-questions, benchmark the tuned systems beside the untuned ones in one experiment.
+To test whether the chosen values are better on the questions of people too, benchmark the tuned and the
+untuned systems in one experiment.
 """
 
 from __future__ import annotations
@@ -46,12 +47,12 @@ from branchrank.runs.scores import Scores, mean
 from branchrank.settings import BenchmarkSettings, Bm25Settings, Resolved, read_toml
 from branchrank.spec import System
 
-#: Tuned settings of a system, as factors of its own value.
+#: Tuned settings of a system, with the factors by which the system's value is multiplied.
 WEIGHTS = {
     "bm25_weight": ("branches.bm25.weight", (0.6, 0.8, 1.2, 1.5)),
     "maxsim_weight": ("rescore.weight", (0.5, 1.5, 2.0)),
 }
-#: Tuned settings of BM25 itself, as values.
+#: Tuned settings of BM25, with the values to try.
 BM25_VALUES = {"k1": (0.6, 0.9, 1.2), "b": (0.2, 0.4, 0.75)}
 TUNED = "tuned"
 
@@ -59,12 +60,13 @@ Point = dict[str, float]
 
 
 class TunedSystem(Record, frozen=True, kw_only=True):
-    """What tuning chose for one system.
+    """The result of tuning one system.
 
-    ``own`` are its values before, ``chosen`` those after. ``before`` and ``validated`` are means of the
-    measure over the questions: with its own values, and with those that the other folds chose. ``gain`` is
-    their difference and ``interval`` its 95% interval, ``None`` where too few sources share the questions.
-    ``agreeing`` is the number of folds that chose the same point as all questions together.
+    ``own`` are the system's values before tuning, ``chosen`` the values after tuning. ``before`` is the mean
+    of the measure with the system's own values, and ``validated`` the mean with the values that were chosen
+    on the other folds. ``gain`` is the difference of the two means. ``interval`` is the 95% interval of
+    ``gain``, or ``None`` if the questions come from too few sources. ``agreeing`` is the number of folds for
+    which the chosen point is ``chosen``.
     """
 
     system: str
@@ -84,19 +86,19 @@ class TunedSystem(Record, frozen=True, kw_only=True):
 
     @property
     def interval_words(self) -> str:
-        """The interval of the gain, formatted for print."""
+        """The interval of the gain as text."""
         if self.interval is None:
             return "(few documents)"
         return f"[{self.interval.low:+.3f}, {self.interval.high:+.3f}]"
 
     @property
     def changes(self) -> Point:
-        """The chosen values that differ from the system's own."""
+        """The chosen values that differ from the system's own values."""
         return {name: value for name, value in self.chosen.items() if value != self.own[name]}
 
 
 class Tuning(Record, frozen=True, kw_only=True):
-    """The outcome for every system of an experiment. ``toml`` are tables for its file."""
+    """The results for every system of an experiment. ``toml`` has the tables for the experiment file."""
 
     measure: str
     questions: int
@@ -121,7 +123,7 @@ def tune(
     """Tune every system of an experiment file on a question file; the file is not changed.
 
     ``flags`` maps ``"section.name"`` to settings. Raises :class:`UsageError` for a system that can't be
-    tuned, and :class:`QuestionError` for questions whose gold is in fewer sources than folds.
+    tuned, and :class:`QuestionError` if the gold is in fewer sources than there are folds.
     """
     given = msgspec.structs.replace(plan_from_experiment(path, flags), questions=questions)
     seed = given.settings.part(BenchmarkSettings).sample_seed
@@ -155,9 +157,10 @@ def tune(
 
 
 def write_tuned(path: Path, tuning: Tuning) -> None:
-    """Add the tuned systems to the experiment file, in place of those of an earlier tuning.
+    """Add the tuned systems to the experiment file, and replace the systems of an earlier tuning.
 
-    Comments, order and other tables stay. Raises :class:`~branchrank.errors.StorageError`.
+    Comments, order and other tables are not changed. Raises :class:`~branchrank.errors.StorageError` if the
+    file can't be written.
     """
     import tomlkit
 
@@ -172,20 +175,22 @@ def write_tuned(path: Path, tuning: Tuning) -> None:
 def _check(path: Path, contenders: Sequence[PlannedSystem]) -> None:
     """Raise :class:`UsageError` for systems that can't be tuned."""
     if not contenders:
-        raise UsageError(f"{path} names no system that is not tuned already")
+        raise UsageError(f"{path} contains no system that can be tuned (tuned systems are not tuned again)")
     for each in contenders:
         name = each.system.name
         if "[" in name:
-            raise UsageError(f"{name} is a point of a sweep", remedy=f"name one system in {path} for each")
+            raise UsageError(
+                f"{name} is a point of a sweep", remedy=f"replace the sweep in {path} by separate systems"
+            )
         if each.system.asks_llm:
             raise UsageError(
-                f"{name} asks an LLM for every query, and tuning asks many",
-                remedy='leave it out: rerank.method = "none"',
+                f"{name} calls an LLM for every query, and tuning runs many queries",
+                remedy='switch the LLM off with rerank.method = "none"',
             )
 
 
 def _points(system: System, settings: Resolved, budget: int, seed: int) -> list[Point]:
-    """Return at most ``budget`` points of the system's grid, its own values first."""
+    """Return at most ``budget`` points of the system's grid. The first point has the system's own values."""
     own = _own(system, settings)
     grids = [(value, *(each for each in _grid(name, value) if each != value)) for name, value in own.items()]
     first, *others = (dict(zip(own, values, strict=True)) for values in itertools.product(*grids))
@@ -220,7 +225,7 @@ def _label(system: str, number: int) -> str:
 
 
 def _plan(given: Plan, contenders: Sequence[PlannedSystem], points: Mapping[str, Sequence[Point]]) -> Plan:
-    """Plan every point of every system; points with the same ``k1`` and ``b`` share an index."""
+    """Return a plan of every point of every system; points with the same ``k1`` and ``b`` share an index."""
     predictors: list[PlannedSystem] = []
     indexes: dict[str, Resolved] = {}
     for each in contenders:
@@ -278,12 +283,14 @@ def _rows(plan: Plan, asked: Sequence[Question], notify: Notify, progress: Progr
 
 
 def _folds(clusters: Mapping[str, str], folds: int, seed: int) -> dict[str, int]:
-    """Map question id -> fold. Sources are assigned to the folds in turn, in an order drawn by the seed."""
+    """Return the fold of each question id. Sources are shuffled with the seed and assigned to the folds in
+    turn.
+    """
     sources = sorted(set(clusters.values()))
     if len(sources) < folds:
         raise QuestionError(
             f"the gold is in {len(sources)} sources, too few for {folds} folds",
-            remedy="mine more questions, or name fewer folds with --folds",
+            remedy="mine more questions, or use a smaller number with --folds",
         )
     random.Random(seed).shuffle(sources)  # noqa: S311 - a seeded order
     fold_of = {source: number % folds for number, source in enumerate(sources)}
@@ -297,7 +304,7 @@ def _chosen(
     clusters: Mapping[str, str],
     fold_of: Mapping[str, int],
 ) -> TunedSystem:
-    """The best point on all questions, and the gain of each fold's best point on the questions left out."""
+    """Return the best point on all questions, and the cross-validated gain."""
     ids = sorted(clusters)
     best = _best(values, ids)
     best_without = {
@@ -321,13 +328,13 @@ def _chosen(
 
 
 def _best(values: Sequence[Mapping[str, float]], ids: Sequence[str]) -> int:
-    """Return the index of the point with the largest sum over the questions; among equal ones the first."""
+    """Return the index of the (first) point with the largest sum over the questions."""
     sums = [math.fsum(of[key] for key in ids) for of in values]
     return sums.index(max(sums))
 
 
 def _toml(path: Path, contenders: Sequence[PlannedSystem], systems: Sequence[TunedSystem]) -> str:
-    """Tables for the experiment file: the systems whose values change, and their indexes."""
+    """Return tables for the experiment file, with the systems whose values change and their indexes."""
     import tomlkit
 
     indexes = read_toml(path).get("indexes", {})

@@ -16,7 +16,7 @@ from branchrank.cli.options import (
     settings_options,
     typed_command,
 )
-from branchrank.cli.terminal import Group, import_from_here, safe, say
+from branchrank.cli.terminal import Group, import_from_here, safe, say, shown_path
 from branchrank.errors import FailedRunError
 from branchrank.settings import (
     BenchmarkSettings,
@@ -124,7 +124,7 @@ def run(
         click.secho(f"failed: {safe(line)}", fg="red", err=True)
     table = library.run_table(made)
     click.echo(str(table))
-    click.echo(f"\nreport: {safe(str(made.directory / 'report.md'))}, report.html")
+    click.echo(f"\nreport: {shown_path(made.directory / 'report.md')}, report.html")
     write_latex(latex, table)
     if made.failed:
         raise FailedRunError(

@@ -7,7 +7,7 @@ from pathlib import Path
 import click
 
 import branchrank
-from branchrank.cli.terminal import safe, say
+from branchrank.cli.terminal import safe, say, shown_path
 from branchrank.errors import FailedRunError
 
 
@@ -41,7 +41,7 @@ def run_and_report(
     for line in run.failed:
         click.secho(f"failed: {safe(line)}", fg="red", err=True)
     run.print()
-    report = run.directory / "report.md"
+    report = shown_path(run.directory / "report.md")
     click.echo(f"report: {report}, report.html")
     if run.failed:
         raise FailedRunError(

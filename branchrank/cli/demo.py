@@ -9,7 +9,7 @@ from pathlib import Path
 import click
 
 from branchrank.cli.options import DEMO_FOLDER
-from branchrank.cli.terminal import Command, safe, say
+from branchrank.cli.terminal import Command, safe, say, shown_path
 
 
 @click.command("demo", cls=Command, resumes=True)
@@ -29,16 +29,10 @@ def command(folder: Path, open_report: bool, fresh: bool, quiet: bool) -> None:
     run = library.demo(folder, fresh=fresh, notify=say, progress=not quiet)
     run.print()
     report = run.directory / "report.html"
-    click.echo(f"report: {safe(_shown(report))}")
+    click.echo(f"report: {shown_path(report)}")
     place = shlex.quote(str(folder))
     click.echo("\nnext:")
     click.echo(safe(f'  branchrank retrieve --data-dir {place} "how do I compare two runs"'))
     click.echo("  branchrank init PATH/TO/YOUR/DOCS")
     if open_report and not webbrowser.open(report.as_uri()):
-        say(f"no browser could be opened; the report is {report}")
-
-
-def _shown(path: Path) -> str:
-    """The path, relative to the working directory where it lies below it."""
-    here = Path.cwd()
-    return str(path.relative_to(here) if path.is_relative_to(here) else path)
+        say(f"no browser could be opened; the report is {shown_path(report)}")

@@ -41,8 +41,8 @@ def command(folder: str | None, data_dir: Path) -> None:
     click.echo("\nnext:")
     for line in (
         f'branchrank retrieve{place} "something that you always have to look up"',
-        "branchrank run experiment.toml",
         f"branchrank questions add questions.jsonl{place}",
+        "branchrank run experiment.toml",
     ):
         click.echo(safe(f"  {line}"))
     click.echo(

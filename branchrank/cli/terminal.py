@@ -11,6 +11,7 @@ import sys
 import traceback
 from collections.abc import Iterator
 from io import TextIOWrapper
+from pathlib import Path
 from types import FrameType, TracebackType
 from typing import TYPE_CHECKING, Any, NoReturn
 
@@ -35,6 +36,12 @@ FULL = (errno.ENOSPC, errno.EDQUOT, errno.EROFS, errno.EIO)
 def say(line: str) -> None:
     """Print a message to standard error."""
     click.echo(safe(line), err=True)
+
+
+def shown_path(path: Path) -> str:
+    """Return a path to print, relative to the working directory if the path is below it."""
+    here = Path.cwd()
+    return safe(str(path.relative_to(here) if path.is_relative_to(here) else path))
 
 
 def _nearest(name: str, known: list[str]) -> str:

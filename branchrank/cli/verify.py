@@ -10,7 +10,7 @@ import click
 from branchrank.cli.latex import latex_option, write_latex
 from branchrank.cli.naming import given_names, naming_options
 from branchrank.cli.runs import RUN
-from branchrank.cli.terminal import Command, safe, say
+from branchrank.cli.terminal import Command, safe, say, shown_path
 
 
 @click.command("verify", cls=Command)
@@ -83,6 +83,6 @@ def report(run: Path, no_text: bool, corpus: Path | None, latex: Path | None) ->
 
     loaded = Run.load(run)
     for path in loaded.report(with_text=not no_text, corpus=corpus, notice=say):
-        click.echo(safe(str(path)))
+        click.echo(shown_path(path))
     if latex is not None:
         write_latex(latex, run_table(loaded))

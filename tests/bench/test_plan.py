@@ -87,7 +87,7 @@ def test_what_is_no_predictor_is_refused(thing: object) -> None:
     "twice", [[WholePages(), WholePages], ["local", System(name="local", branches=WORDS.branches)]]
 )
 def test_two_predictors_of_one_name_are_refused(project: Path, twice: list[object]) -> None:
-    with pytest.raises(UsageError, match="two predictors are called"):
+    with pytest.raises(UsageError, match="two predictors have the name"):
         check_plan(plan(project, twice))
 
 
@@ -102,7 +102,7 @@ def test_every_problem_of_a_plan_is_reported_at_once(project: Path, tmp_path: Pa
         run_plan(wrong)
     for part in (
         "'bad' has no branches",
-        "two predictors are called 'whole-pages'",
+        "two predictors have the name 'whole-pages'",
         "'nobody'",
         "none.jsonl",
     ):

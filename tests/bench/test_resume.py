@@ -90,7 +90,7 @@ def test_a_killed_run_is_resumed_where_it_stopped(project: Path, whole: bytes) -
     done = run(project, reports, 0)
     assert done.returncode == 0, done.stderr
     assert f"resuming the interrupted run {directory}" in done.stderr
-    assert "the last row was cut short" in done.stderr
+    assert "the last row is incomplete" in done.stderr
     assert rows_of(reports) == whole
     assert read_run(directory).status == "finished"
     assert queries(reports) == 4 + 1 + 4 + 3, "asked, killed, the rest, and the latency pass"

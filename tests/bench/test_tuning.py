@@ -172,7 +172,7 @@ def test_no_fold_is_answered_by_what_it_was_tuned_on() -> None:
     [
         ("[systems.local]\nsweep = { rrf_k = [1, 2] }\n", "sweep"),
         ('[systems.hybrid]\nbase_url = "http://127.0.0.1:9/v1"\nmodel = "m"\n', "LLM"),
-        ('[systems.local]\norigin = "tuned"\n', "tuned already"),
+        ('[systems.local]\norigin = "tuned"\n', "no system that can be tuned"),
         ('[systems.local]\norigin = "mined"\n', "origin"),
         ("[systems.local]\n[indexes.default]\nbm25 = 3\n", "must be a table"),
     ],

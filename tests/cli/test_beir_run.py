@@ -173,11 +173,11 @@ def test_the_defaults_need_no_model(home: Path, tmp_path: Path) -> None:
 
 def test_mistakes_are_said_before_any_work(home: Path, tmp_path: Path) -> None:
     for words, message in (
-        (("--predictor", "dense"), "system 'dense' searches by vectors, and the index has no vectors"),
+        (("--predictor", "dense"), "system 'dense' searches with vectors, but the index has no vectors"),
         (("--predictor", "bm52"), "did you mean `bm25`?"),
         (("-m", "nDCG@0"), "needs a cutoff of at least 1"),
         (("--baseline", "dense"), "the baseline 'dense' is not among the predictors bm25"),
-        (("--split", "dev"), "there is no split 'dev'"),
+        (("--split", "dev"), "has no split 'dev'"),
     ):
         result = invoke("beir", "run", home / "tiny", "--data-dir", tmp_path / "data", *words)
         assert result.exit_code in (2, 3), result.output

@@ -68,7 +68,7 @@ def test_no_llm_is_asked_even_if_the_environment_names_one(monkeypatch: pytest.M
 def test_a_second_call_shows_the_finished_run_and_fresh_makes_another() -> None:
     first, again = demo(), demo()
     assert again.stdout == first.stdout
-    assert "finished already" in again.stderr
+    assert "the finished run" in again.stderr
     assert len(runs()) == 1
     assert demo("--fresh").exit_code == 0
     assert len(runs()) == 2

@@ -62,25 +62,26 @@ def test_the_gold_is_noticed_when_its_lines_change() -> None:
     lines = page.read_text().splitlines()
     lines[question["answer_line_start"] - 1] += " Edited."
     page.write_text("\n".join(lines) + "\n")
-    assert "have changed since they were anchored" in invoke("questions", "check").output
+    assert "have changed since the question was anchored" in invoke("questions", "check").output
 
 
 def test_the_printed_commands_work_in_their_order(project: Path) -> None:
-    """Word for word, with a fake embedder; the last one gets flags in place of a terminal."""
+    """Word for word, with a fake embedder; `questions add` gets flags in place of a terminal."""
     printed = invoke("init").output
     lines = re.findall(r"(?m)^  (branchrank .*)$", printed)
-    assert [shlex.split(line)[1] for line in lines] == ["retrieve", "run", "questions"]
+    assert [shlex.split(line)[1] for line in lines] == ["retrieve", "questions", "run"]
     environment = {"BRANCHRANK_INDEX_EMBEDDER": "fake"}
-    more = {2: ["--question", "which temperature", "--source", "guide/brewing.md", "--lines", "7-8"]}
+    more = {1: ["--question", "which temperature", "--source", "guide/brewing.md", "--lines", "7-8"]}
     for number, line in enumerate(lines):
         words = ["-m", "branchrank.cli.main", *shlex.split(line)[1:], *more.get(number, [])]
         done = program(*words, cwd=project, environment=environment)
         assert done.returncode == 0, done.stderr
     (made,) = Path("reports").iterdir()
+    assert f"report: {made}/report.md, report.html" in done.stdout.splitlines()
     rows = table(made / "summary.csv")
     assert [row["predictor"] for row in rows] == ["local", "hybrid", "late-interaction"]
     assert {row["failures"] for row in rows} == {"0"}
-    assert "Warning: 3 of 3 questions are examples" in (made / "report.md").read_text()
+    assert "Warning: 3 of 4 questions are examples" in (made / "report.md").read_text()
     assert invoke("verify", made).exit_code == 0
 
 

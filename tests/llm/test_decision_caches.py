@@ -147,7 +147,7 @@ def test_a_server_that_is_away_costs_the_memory_alone(tmp_path: Path) -> None:
 
 
 def test_what_is_no_redis_is_refused() -> None:
-    with pytest.raises(UsageError, match="not the URL of a Redis server"):
+    with pytest.raises(UsageError, match="is not a Redis URL"):
         RedisDecisions("ftp://127.0.0.1/0")
 
 

@@ -78,7 +78,7 @@ def test_another_index_of_the_corpus_is_refused(run: Path, tmp_path: Path) -> No
     record = read_run(run)
     changed = {"default": {**record.index_settings["default"], "chunk_tokens": 40}}
     write_run(copy := shutil.copytree(run, tmp_path / run.name), replace(record, index_settings=changed))
-    with pytest.raises(RunError, match="is not the one that was searched"):
+    with pytest.raises(RunError, match="differs from the index of the run"):
         Run.load(copy).verify(rerun=1, named=named)
 
 

@@ -95,7 +95,7 @@ def test_show_prints_a_cut_and_writes_its_report(tmp_path: Path, whole: RunData)
     assert after == before
     refused = invoke("show", directory, "--where", "kind=lookup", "--output", directory)
     assert refused.exit_code == 2
-    assert "is a run" in refused.output
+    assert "is the directory of a run" in refused.output
 
 
 def test_compare_and_gate_look_at_the_cut_alone(whole: RunData) -> None:
