@@ -44,7 +44,7 @@ def interpreter(version: str) -> str | None:
 
 
 def prepare(version: str, python: str) -> bool:
-    """Create or update the environment of a version. Return whether it has PyTorch."""
+    """Create or update the environment of a version, and return whether PyTorch is installed."""
     own = BUILD / version / "bin" / "python"
     if not own.exists():
         subprocess.run([python, "-m", "venv", str(BUILD / version)], check=True)
