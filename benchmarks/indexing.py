@@ -7,7 +7,7 @@
    cache.
 3. The same index is built again from the cache, and opened in a new process, to measure the remaining time.
 
-The exit code is 1 if the ratio is above the bar.
+The exit code is 1 if the ratio is above ``--bar``.
 """
 
 from __future__ import annotations

@@ -37,8 +37,8 @@ class Workspace(Searcher):
     """A corpus with its indexes, settings and caches, in one folder.
 
     Open a workspace with :meth:`open`, or create it with :meth:`build`. The index and the model are loaded
-    when they are first needed. A workspace is thread-safe and prints nothing. Close it with :meth:`close`, or
-    use a ``with`` statement.
+    when they are first needed. A workspace is thread-safe and prints nothing. Close a workspace with
+    :meth:`close` or a ``with`` statement.
 
     >>> import branchrank as br
     >>> with br.Workspace.open("data") as workspace:
@@ -145,10 +145,11 @@ class Workspace(Searcher):
 
         The other program's files ``chunks.jsonl``, ``chroma/`` and ``pageindex/nodes.jsonl`` are read from
         ``folder``, which is not changed. Chunks without line numbers are located in the documents by their
-        text. If ``chroma/`` has several collections, ``collection`` names the collection to use. Its vectors
-        are reused if ``embedder`` gives 20 of the chunks the same vectors (cosine of at least 0.999).
-        :attr:`adoption` lists the data that was used and the data that was left out. ``corpus`` is the folder
-        of the documents (default: the corpus in the ``branchrank.toml`` of ``data_dir`` or ``folder``).
+        text. If ``chroma/`` has several collections, ``collection`` names the collection to use. The vectors
+        of the collection are reused if ``embedder`` gives 20 of the chunks the same vectors (cosine of at
+        least 0.999). :attr:`adoption` lists the data that was used and the data that was skipped. ``corpus``
+        is the folder of the documents (default: the corpus in the ``branchrank.toml`` of ``data_dir`` or
+        ``folder``).
 
         Raises :class:`~branchrank.errors.ArtifactError` if the vectors are not from the embedder or the
         folder can't be read safely, :class:`~branchrank.errors.InputError` for a wrong file, and the same
@@ -186,7 +187,7 @@ class Workspace(Searcher):
 
     @property
     def adoption(self) -> Adoption | None:
-        """The data that :meth:`adopt` used and left out, or ``None`` if the workspace was not adopted."""
+        """The data that :meth:`adopt` used and skipped, or ``None`` if the workspace was not adopted."""
         from branchrank.index.adoption import read_adoption
 
         return read_adoption(self._folder.adoption_file)
@@ -278,7 +279,7 @@ class Workspace(Searcher):
     def check(self) -> CheckedIndex:
         """Read every file of the index and compare its digest with the digest in the manifest.
 
-        (Opening an index compares only the files that changed since the last comparison.) Raises
+        Opening an index compares only the files that changed since the last comparison. Raises
         :class:`~branchrank.errors.ArtifactError`, which names the first damaged file.
 
         >>> from branchrank import Workspace

@@ -21,7 +21,8 @@ Clock = Callable[[Callable[[], object]], float]
 
 class Pair(NamedTuple):
     """``ours`` and ``theirs`` do the same work, ``number`` units per call. ``unit`` is the name of the unit,
-    ``answers`` describes how the two answers differ, and ``clock`` returns the seconds of one call.
+    ``answers`` describes the difference between the two answers, and ``clock`` returns the seconds of one
+    call.
     """
 
     group: str

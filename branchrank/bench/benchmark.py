@@ -4,7 +4,8 @@
 2. Create the run's directory, or resume an interrupted run of the same plan.
 3. Write ``run.json`` with the status ``running`` before any work starts.
 4. The quality pass writes ``rows.jsonl``; the latency pass ``timings.csv``.
-5. All other files are computed from these two files, and the status in ``run.json`` becomes ``finished``.
+5. All other files are computed from ``rows.jsonl`` and ``timings.csv``, and the status in ``run.json``
+   becomes ``finished``.
 """
 
 from __future__ import annotations
@@ -75,10 +76,10 @@ def run_plan(
     and writes the report.
 
     An interrupted run of the same plan under ``plan.reports`` is resumed, unless ``fresh`` is set or a
-    predictor is a Python object, whose state is not recorded. ``resume`` is the directory of the run that the
-    plan was read from (:func:`~branchrank.bench.resume.plan_from_run`); no index is built for it. ``seal`` is
-    the file that sealed the plan (:mod:`branchrank.bench.seal`). ``status`` is called with a line that
-    replaces the previous line, such as the costs so far.
+    predictor is a Python object, whose state is not recorded. ``resume`` is the directory of a run whose plan
+    :func:`~branchrank.bench.resume.plan_from_run` read; no index is built for a resumed run. ``seal`` is the
+    file that sealed the plan (:mod:`branchrank.bench.seal`). ``status`` is called with a line that replaces
+    the previous line, such as the costs so far.
 
     Raises the errors of :func:`check_plan` and :func:`~branchrank.bench.opening.open_plan` before any work
     starts, and :class:`~branchrank.errors.RunError` if ``resume`` is the directory of another plan.
@@ -207,8 +208,8 @@ def _interrupted(run: RunRecord, reports: Path, resume: Path | None, *, fresh: b
 
 
 def _continued(run: RunRecord, begun: RunRecord, *, whole: bool) -> RunRecord:
-    """Return the record of a resumed run. If the ``whole`` plan was read from it, its provenance is not
-    changed.
+    """Return the record of a resumed run. If the ``whole`` plan was read from the record, the provenance is
+    not changed.
     """
     if not whole:
         return msgspec.structs.replace(run, created=begun.created)
@@ -257,7 +258,7 @@ def _measured(
 
 
 def kept(questions: Sequence[Question], settings: BenchmarkSettings) -> list[Question]:
-    """Return the questions as the run's directory stores them, with their wording or with digests."""
+    """Return the questions with their wording or with digests, as they are stored in the run's directory."""
     if settings.question_text == "keep":
         return list(questions)
     return [hashed(question) for question in questions]
