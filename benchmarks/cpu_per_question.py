@@ -21,8 +21,7 @@ from branchrank.systems.builtin import builtin_systems
 from branchrank.systems.engine import Engine
 from branchrank.systems.memo import QueryMemo
 
-#: CPU milliseconds per question of an earlier client, without its embedding server, for the same 100
-#: questions.
+#: CPU milliseconds per question of an earlier client (without its embedding server) on the same questions.
 EARLIER = {"local": 34.0, "hybrid": 41.0, "pageindex": 560.0}
 ROUNDS = 5
 

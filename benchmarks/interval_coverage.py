@@ -326,7 +326,7 @@ def shares_table(found: dict[tuple[str, int, str], list[Shares]], name: str) -> 
 
 
 def summarise(found: dict[tuple[str, int, str], list[Shares]], count: int) -> None:
-    """Print the worst shares, after simulating the tests again that rejected too often."""
+    """Print the worst shares, and a second simulation of the tests that rejected too often."""
     now = [shares for cells in found.values() for shares in cells]
     coverage = [each[-1] for s in now for each in (s.rate, s.mean, s.difference, s.mean_difference)]
     models = {name: (icc, model) for icc, model, name in CLUSTERINGS}

@@ -1,6 +1,7 @@
 """Measure a hybrid query of Qdrant in this process, and of qdrant-client's local mode.
 
-1. ``--points`` random unit vectors with texts of Zipf-distributed words fill a hybrid collection.
+1. A hybrid collection is filled with ``--points`` random unit vectors and with texts of Zipf-distributed
+   words.
 2. Queries run one at a time after a warm-up. The limit is 25 ms at the 95th percentile (the system's
    description promises 500 ms).
 3. A delay is added to each branch. The query takes about one delay longer and not two, because the branches

@@ -1,4 +1,4 @@
-"""Start-up: measure the time of imports, the help and a first query, as multiples of an empty Python process.
+"""Measure the time of imports, the help and a first query, as multiples of an empty Python process.
 
     python benchmarks/startup.py
 

@@ -1,4 +1,4 @@
-"""Addresses: the name of one field of a system, such as ``fuse.k`` or ``branches.dense.expand.depth``.
+"""Read and change a field of a system by its address, such as ``fuse.k`` or ``branches.dense.weight``.
 
 1. A dot separates a record from one of its fields.
 2. In an address that begins with ``branches.``, the next word is the kind of a branch.
@@ -126,7 +126,7 @@ def _branches(branches: Sequence[Mapping[str, Any]], changes: Mapping[str, Any])
     kinds = [branch["kind"] for branch in branches]
     unknown = [kind for kind in changes if kind not in kinds]
     if unknown:
-        raise ValueError(f"the system has no branch {unknown[0]!r}{or_else(unknown[0], map(str, kinds))}")
+        raise ValueError(f"there is no branch {unknown[0]!r}{or_else(unknown[0], map(str, kinds))}")
     for kind, change in changes.items():
         if not isinstance(change, Mapping):
             raise ValueError(f"branches.{kind} must be a table, not {change!r}")

@@ -26,8 +26,7 @@ from branchrank.errors import BranchRankError, InputError, StorageError
 
 T = TypeVar("T")
 
-#: Exceptions of msgspec for bytes that are not JSON of the wanted type; ``RecursionError`` means deep
-#: nesting.
+#: Exceptions of msgspec for bytes that are not JSON of the wanted type (the last one for deep nesting).
 NOT_JSON = (msgspec.DecodeError, UnicodeDecodeError, RecursionError)
 
 

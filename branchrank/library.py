@@ -323,10 +323,10 @@ def power(
     ``rate`` is the hit rate that you expect (default 0.7), ``disagreement`` the share of questions that two
     predictors answer differently (default 0.2), ``difference`` the difference in hit rate that you want to
     confirm, and ``candidates`` the number of predictors compared with the baseline (default 1). ``sources``
-    is the number of pages with gold (default: one page per question), and ``icc`` the intraclass correlation
-    of the differences on one page, 0 to 1 (default 0.1). A finished ``run`` provides the defaults of all
-    arguments except ``difference``, for its primary measure or for ``measure``. Printing the result shows a
-    table.
+    is the number of pages with gold (by default one page per question), and ``icc`` the intraclass
+    correlation of the differences on one page, 0 to 1 (default 0.1). A finished ``run`` provides the defaults
+    of all arguments except ``difference``, for its primary measure or for ``measure``. Printing the result
+    shows a table.
 
     Raises :class:`~branchrank.errors.UsageError` for contradictory assumptions, and
     :class:`~branchrank.errors.RunError` for a run that can't be read.
@@ -418,8 +418,8 @@ def init(corpus: str | Path | None = None, data_dir: str | Path = "data") -> Sta
     """Write the starter files of a benchmark of your own documents into the working directory.
 
     The files are ``branchrank.toml`` in ``data_dir``, ``questions.jsonl`` with three example questions, and
-    ``experiment.toml``. ``corpus`` is the folder of the documents (default: ``docs`` or ``doc``) or the name
-    of a corpus. Existing files are not overwritten.
+    ``experiment.toml``. ``corpus`` is the folder of the documents (by default ``docs`` or ``doc``) or the
+    name of a corpus. Existing files are not overwritten.
 
     Raises :class:`~branchrank.errors.CorpusError` if no documents are found, and
     :class:`~branchrank.errors.UsageError` if ``data_dir`` is the workspace of other documents.

@@ -166,7 +166,7 @@ class Placement(Record, frozen=True, kw_only=True):
 
 
 class Hit(Record, frozen=True, kw_only=True):
-    """One returned passage. ``text`` is exactly the lines ``line_start`` to ``line_end`` of ``source``.
+    """One returned passage. ``text`` contains exactly the lines ``line_start`` to ``line_end`` of ``source``.
 
     ``branches`` maps the name of a branch to the hit's rank and score in the branch's list. For a branch that
     expands over the tree, ``branches`` has the rank and score of the section's best chunk in the branch's

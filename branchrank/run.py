@@ -117,7 +117,7 @@ class Run(RunData):
 
         Each predictor is compared with the predictor of the same name, or ``predictor`` with
         ``baseline_predictor``. A positive difference means that this run is better. ``primary`` is the
-        measure that is tested (default: this run's primary measure). ``measures`` and this run's declared
+        measure that is tested (by default this run's primary measure). ``measures`` and this run's declared
         measures get a confidence interval. Printing the result shows the output of ``branchrank compare``.
 
         Raises :class:`~branchrank.errors.RunError` if the two runs have different questions, and
@@ -189,7 +189,7 @@ class Run(RunData):
 
         if into is None and self.conditions:
             raise UsageError(
-                "the report of some of a run's questions can't replace the report of the whole run",
+                "the report of a cut (some of the questions) can't replace the report of the whole run",
                 remedy="choose another directory with into=",
             )
         if into is not None and (Path(into) / RUN_JSON).exists():

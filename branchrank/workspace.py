@@ -148,7 +148,7 @@ class Workspace(Searcher):
         text. If ``chroma/`` has several collections, ``collection`` names the collection to use. The vectors
         of the collection are reused if ``embedder`` gives 20 of the chunks the same vectors (cosine of at
         least 0.999). :attr:`adoption` lists the data that was used and the data that was skipped. ``corpus``
-        is the folder of the documents (default: the corpus in the ``branchrank.toml`` of ``data_dir`` or
+        is the folder of the documents (by default the corpus in the ``branchrank.toml`` of ``data_dir`` or
         ``folder``).
 
         Raises :class:`~branchrank.errors.ArtifactError` if the vectors are not from the embedder or the
@@ -227,10 +227,10 @@ class Workspace(Searcher):
 
         A predictor is a name (``local``, ``all``, ``module:Class``), a ``System``, an object with
         ``retrieve(query, k)``, or a function ``f(query, k)``; the object and the function return hits, best
-        first. ``questions`` is a question file (default: the workspace's question file). ``primary`` is the
+        first. ``questions`` is a question file (by default the workspace's question file). ``primary`` is the
         measure that is tested (such as ``Success@1`` or ``strict_hit@5``), and ``measures`` are reported in
         addition. ``baseline`` is the name of the predictor that the other predictors are compared with
-        (default: the first predictor), a list of names, or ``"all-pairs"``. ``sample_size`` questions are
+        (by default the first predictor), a list of names, or ``"all-pairs"``. ``sample_size`` questions are
         sampled with ``seed``. ``filters``, such as ``"file_path=guide/*"``, restrict every search to some
         documents. ``settings`` contains all other settings, such as ``"benchmark.delta"``.
 
@@ -293,7 +293,7 @@ class Workspace(Searcher):
     def calibrate(self, questions: AnyPath | None = None) -> Calibration:
         """Measure the distance threshold that keeps the nearest chunk for 95% of the questions.
 
-        ``questions`` is a question file (default: the workspace's question file); gold is ignored. Raises
+        ``questions`` is a question file (by default the workspace's question file); gold is ignored. Raises
         :class:`~branchrank.errors.QuestionError` if the file has no answerable question.
         """
         from branchrank.index.calibration import calibrate, nearest_distances

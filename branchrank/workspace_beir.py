@@ -66,7 +66,7 @@ def beir_plan(
 ) -> Plan:
     """Index a BEIR folder or a dataset ``ir:ID``, write its questions, and return the plan of the benchmark.
 
-    ``data_dir`` is the workspace (default: ``data/`` and the folder's name). ``settings`` are stored in the
+    ``data_dir`` is the workspace (by default ``data/`` and the folder's name). ``settings`` are stored in the
     workspace. In a new workspace, they override :data:`NEW_WORKSPACE`. The first of ``measures`` is the
     primary measure. ``fields`` are other fields of the plan. Wrong files, names and measures are reported
     before the index is built.

@@ -1,4 +1,4 @@
-"""Running a plan: from the checks to the files of the run's directory.
+"""Run a plan, from the checks to the files of the run's directory.
 
 1. Check the whole plan, and open its endpoints, indexes and predictors.
 2. Create the run's directory, or resume an interrupted run of the same plan.
@@ -72,8 +72,8 @@ def run_plan(
 ) -> RunData:
     """Run a plan and write the run's directory; ``publish`` writes the report.
 
-    The run counts as finished after ``publish``: if the process ends before, the next command resumes the run
-    and writes the report.
+    The run counts as finished after ``publish``. If the process ends earlier, the next command resumes the
+    run and writes the report.
 
     An interrupted run of the same plan under ``plan.reports`` is resumed, unless ``fresh`` is set or a
     predictor is a Python object, whose state is not recorded. ``resume`` is the directory of a run whose plan
@@ -153,8 +153,8 @@ def run_predictors(
     ``resume`` is the directory of the run to resume. Without ``resume``, the newest interrupted run under
     ``reports`` with the same plan is resumed, unless ``fresh`` is set. ``keep_failures`` is called with the
     LLM calls in the rows of a resumed run. ``measure_index`` adds facts about an index that are known only
-    after all questions are answered. ``executor`` runs the quality pass (default: this process); its workers
-    open ``plan`` and check the digests of ``indexes``.
+    after all questions are answered. ``executor`` runs the quality pass (by default in this process); the
+    executor's workers open ``plan`` and check the digests of ``indexes``.
 
     Raises :class:`~branchrank.errors.RunError` if the run in ``resume`` has another plan or is finished.
     """

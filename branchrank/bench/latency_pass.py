@@ -1,4 +1,5 @@
-"""The latency pass: measure unmemoised queries, one at a time, with predictors interleaved in a seeded order.
+"""In the latency pass, measure unmemoised queries, one at a time, with predictors interleaved in a seeded
+order.
 
 1. Each predictor first answers one question that is timed separately, because the first query of a predictor
    can include one-time work. The index and the models are already open, so the first query is not a cold

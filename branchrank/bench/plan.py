@@ -1,4 +1,4 @@
-"""A plan: all settings, predictors and questions of one benchmark, checked before any work starts.
+"""A plan has all settings, predictors and questions of one benchmark, and is checked before any work starts.
 
 A plan is made from predictors and settings (:func:`plan_from_names`), from an experiment file
 (:func:`plan_from_experiment`), or from an interrupted run (:mod:`branchrank.bench.resume`).

@@ -1,4 +1,4 @@
-"""Predictors: wrap systems, classes and HTTP endpoints so that a benchmark can run them.
+"""Predictors wrap systems, classes and HTTP endpoints so that a benchmark can run them.
 
 :class:`SystemPredictor` runs a system record on the engine; :class:`ClassPredictor` wraps a user's own class
 with ``retrieve(query, k)``; :class:`ApiPredictor` queries any HTTP endpoint that answers ``POST /retrieve``.

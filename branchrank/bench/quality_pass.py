@@ -1,4 +1,4 @@
-"""The quality pass: every predictor answers every question, and every answer becomes a row.
+"""In the quality pass, every predictor answers every question, and every answer becomes a row.
 
 1. Rows of an interrupted run are kept, and their questions are not answered again.
 2. The questions go to the executor in shards (:mod:`branchrank.bench.answering`). All predictors answer a

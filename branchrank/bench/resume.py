@@ -315,8 +315,8 @@ def recorded_repeats(directory: Path, run: RunRecord) -> int:
 def with_reached(record: R, change: Change) -> R:
     """Return the record with ``change(role, value)`` in place of every value outside the workspace.
 
-    Nested records are changed too. In a table without fixed fields, such as the options of a branch kind,
-    every text that looks like a URL or a path is changed.
+    Nested records are changed too. In the options of a branch kind and other free tables, every text that
+    looks like a URL or a path is changed.
     """
     changed = {
         field.name: _changed(getattr(record, field.name), _role(field.type), change)

@@ -1,4 +1,4 @@
-"""A seal: a file, written before a run, that records the plan of the run.
+"""A seal is a file that is written before a run and records the plan of the run.
 
 1. ``seal_plan`` writes every part of the plan that can change a row or a verdict (such as the questions, the
    corpus, the predictors, the settings, the primary measure, the baseline and alpha). Short values are stored
@@ -30,8 +30,9 @@ from branchrank.runs.directory import RunRecord, SealRecord
 
 Part = str | int | float | bool | None
 
-#: Parts of :attr:`RunRecord.plan` that a seal omits. The indexes are known only after their build. The
-#: cassette is omitted so that a sealed run can be recorded and replayed.
+#: Parts of :attr:`RunRecord.plan` that a seal omits.
+#: The indexes are known only after their build; their settings and corpus are sealed.
+#: The cassette is omitted so that a sealed run can be recorded and replayed.
 _LEFT_OUT = ("the index", "--llm-record", "--llm-replay")
 _LONGEST = 80
 

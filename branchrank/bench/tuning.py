@@ -1,4 +1,4 @@
-"""Tuning: choose the weights and BM25 settings of each system by cross-validation, without human labels.
+"""Choose the weights and BM25 settings of each system by cross-validation, without human labels.
 
 1. The tuned settings are the weight of the BM25 branch, the weight of MaxSim, and BM25's ``k1`` and ``b``, if
    the system uses them. Each setting has a short list of values around the system's value; these lists form a
