@@ -21,7 +21,7 @@ from branchrank.systems.builtin import builtin_systems
 from branchrank.systems.engine import Engine
 from branchrank.systems.memo import QueryMemo
 
-#: CPU milliseconds per question of an earlier client (without its embedding server) on the same questions.
+#: CPU milliseconds per question of the proof of concept (without its embedding server) on the same questions.
 EARLIER = {"local": 34.0, "hybrid": 41.0, "pageindex": 560.0}
 ROUNDS = 5
 
@@ -35,7 +35,10 @@ def main() -> None:
     flags = {"hybrid.no_llm": True, "pageindex.no_llm": True}
     workspace = WorkspaceFolder.open(arguments.data_dir, flags=flags)
     questions = load_questions(arguments.questions)
-    print("| predictor | CPU ms per question | embedding only | without embedding | earlier client | ratio |")
+    print(
+        "| predictor | CPU ms per question | embedding, ms | without embedding, ms "
+        "| proof of concept, ms | ratio |"
+    )
     print("| --- | --- | --- | --- | --- | --- |")
     with open_index(workspace) as index:
         engine = Engine(index, workspace.corpus_root, workspace.settings, memo=QueryMemo())

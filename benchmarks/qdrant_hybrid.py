@@ -131,7 +131,7 @@ def embedded(points: list[Point], queries: list[tuple[str, Vectors]]) -> float:
         )
         delay(collection)
         report(
-            f"hybrid, {DELAY_S * 1000:g} ms delay in each branch",
+            f"hybrid, with a delay of {DELAY_S * 1000:g} ms in each branch",
             len(points),
             filled,
             [timed(lambda t=t: search.search(t, TOP)) for t, _ in queries[:20]],
