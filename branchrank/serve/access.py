@@ -4,7 +4,7 @@
 2. ``Host`` must be a loopback name, the address of the server, or an additional allowed name. This stops DNS
    rebinding, where the name of another site resolves to this machine.
 3. ``Origin``, which browsers send, must be an allowed origin. By default no origin is allowed.
-4. If a token is set, every request must send the token as ``Authorization: Bearer``.
+4. If a token is set, every request must send the token in the header ``Authorization``, after ``Bearer``.
 """
 
 from __future__ import annotations
