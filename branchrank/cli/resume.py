@@ -22,7 +22,7 @@ def command(run: Path, quiet: bool, **named: Any) -> None:
     """Resume an interrupted RUN and keep its finished rows.
 
     Numbers and choices are read from the run. For your safety, hosts, models, files and classes are not read
-    from the run. Give the ones that the run used as flags; no other host, file or class is used. If a flag is
+    from the run. Name each of them with a flag; no other host, model, file or class is used. If a flag is
     missing, the error prints the complete command. A run cannot be resumed if its corpus, questions, index or
     settings have changed.
     """

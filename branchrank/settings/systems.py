@@ -2,7 +2,7 @@
 
 1. A built-in system is a record, which contains the default value of each of its settings.
 2. Most settings are aliases of an address. For example, ``[local] rrf_k`` is ``fuse.k`` of the system
-   ``local``. Such a setting has the type, range and description of the field at its address.
+   ``local``. An alias has the type, range and description of the field at its address.
 3. Settings that do not correspond to one address are declared in the classes below.
 """
 
