@@ -60,8 +60,7 @@ class Manifest(Record, frozen=True, kw_only=True):
     user's chunks and nodes files, and empty if the user supplied no such file. ``adoption_digest`` is the
     SHA-256 of the record of an adoption. ``chroma`` is the place of the Chroma collection, which is
     ``embedded``, a server's URL, or empty if there is no collection. ``digests`` maps the index's files to
-    their SHA-256. Older versions did not measure ``distance``; it then has no probes and the default
-    threshold.
+    their SHA-256. In indexes of older versions, ``distance`` has no probes and the default threshold.
     """
 
     schema_version: int
@@ -114,7 +113,7 @@ def write_record(path: Path, record: Record) -> None:
 
 
 def read_record(path: Path, record_type: type[R]) -> R:
-    """Read a record. Raises :class:`ArtifactError` if it is missing, damaged or of another version."""
+    """Read a record. Raises :class:`ArtifactError` if the file is missing, damaged or of another version."""
     remedy = "rebuild the index: branchrank index"
     try:
         content = read_file(path)
