@@ -18,16 +18,8 @@ from branchrank.records import Record
 from branchrank.safe_open import read_file
 from branchrank.settings import DISTANCE_THRESHOLD, Bm25Settings, IndexSettings
 
-SCHEMA_VERSION = 2
+SCHEMA_VERSION = 3
 R = TypeVar("R", bound=Record)
-
-
-class CorpusEntry(Record, frozen=True, kw_only=True):
-    """One file of the corpus: its size in bytes and its SHA-256."""
-
-    source: str
-    size: int
-    digest: str
 
 
 class DistanceCalibration(Record, frozen=True, kw_only=True):
@@ -58,8 +50,7 @@ class Manifest(Record, frozen=True, kw_only=True):
     ``settings`` are those of the build; ``chunks_digest`` and ``nodes_digest`` are the SHA-256 of the
     user's own chunks and nodes files, empty where the index made its own, ``adoption_digest`` that of the
     record of an adoption. ``chroma`` says where the Chroma collection is: ``embedded``, a server's URL, or
-    empty for nowhere. ``digests`` maps the index's files to their SHA-256. An index of a version that did not
-    measure ``distance`` has no probes and the default threshold.
+    empty for nowhere. ``digests`` maps the index's files to their SHA-256.
     """
 
     schema_version: int
@@ -67,19 +58,18 @@ class Manifest(Record, frozen=True, kw_only=True):
     corpus: str
     corpus_digest: str
     exclude: tuple[str, ...]
-    files: tuple[CorpusEntry, ...]
     settings: IndexSettings
     embedder: EmbedderIdentity
     bm25: Bm25Settings
     chroma: str
     chunks_digest: str
     nodes_digest: str
-    adoption_digest: str = ""
+    adoption_digest: str
     documents: int
     nodes: int
     chunks: int
     digests: dict[str, str]
-    distance: DistanceCalibration = DistanceCalibration()
+    distance: DistanceCalibration
 
 
 class BuildReport(Record, frozen=True, kw_only=True):
@@ -87,9 +77,8 @@ class BuildReport(Record, frozen=True, kw_only=True):
 
     ``seconds`` is wall time by stage, ``bytes`` the size of the generation. ``embedded`` texts were
     computed, ``reused`` ones came from the cache; the token vectors of ``token_texts`` were computed.
-    ``modified_ns`` is each file's modification time when it was read. ``collection`` names the Chroma
-    collection; ``chroma_digests`` are the digests of those of its files that Chroma does not change when it
-    only reads. ``manifest_digest`` is the SHA-256 of the manifest, empty in indexes of older versions.
+    ``collection`` names the Chroma collection; ``chroma_digests`` are the digests of those of its files that
+    Chroma does not change when it only reads. ``manifest_digest`` is the SHA-256 of the manifest.
     """
 
     created_at: str
@@ -99,10 +88,9 @@ class BuildReport(Record, frozen=True, kw_only=True):
     reused: int
     collection: str
     chroma_digests: dict[str, str]
-    modified_ns: dict[str, int]
-    notes: tuple[str, ...] = ()
-    token_texts: int = 0
-    manifest_digest: str = ""
+    notes: tuple[str, ...]
+    token_texts: int
+    manifest_digest: str
 
 
 def write_record(path: Path, record: Record) -> None:

@@ -1,14 +1,10 @@
-"""The links of an index's tree, in ``lookup/tree.npy``: opening the tree reads nothing, whatever its size.
-
-An index of a version that did not write this file has the same nodes; their links are computed on first use.
-"""
+"""The links of an index's tree, in ``lookup/tree.npy``: opening the tree reads nothing, whatever its size."""
 
 from __future__ import annotations
 
 from functools import partial
 from pathlib import Path
 
-import msgspec
 import numpy as np
 
 from branchrank.artifacts import NOT_JSON, atomic_writer
@@ -23,12 +19,6 @@ from branchrank.tree.rows import Rows, TreeRows
 TREE = f"{LOOKUP}/tree.npy"
 
 
-class _Depth(msgspec.Struct):
-    """The part of a node that its links are computed from."""
-
-    depth: int
-
-
 def write_links(directory: Path, nodes: RecordsFile[Node], depths: Rows) -> None:
     """Write the links of a generation's nodes. Raises :class:`~branchrank.errors.StorageError`."""
     links = TreeRows.of(depths, nodes.source_rows, nodes.line_starts)
@@ -41,9 +31,6 @@ def open_tree(directory: Path, nodes: RecordsFile[Node]) -> Tree:
     try:
         links = TreeRows(*mapped_arrays(partial(open_beneath, directory), TREE, len(TreeRows._fields)))
         _check(links, len(nodes))
-    except FileNotFoundError:
-        depths = np.array([each.depth for each in nodes.decoded_as(_Depth)], dtype=np.int32)
-        links = TreeRows.of(depths, nodes.source_rows, nodes.line_starts)
     except (OSError, ValueError, *NOT_JSON) as error:
         raise ArtifactError(
             f"cannot read {directory / TREE}: {error}", remedy="rebuild the index: branchrank index"

@@ -365,8 +365,8 @@ MUTANTS = (
     Mutant(
         "section-instead-of-passage",
         HITS,
-        'if self.system.returns == "passage":',
-        "if False:",
+        'if self.system.returns != "passage":',
+        "if True:",
         (f"{TEST_ENGINE}::test_a_hit_is_exactly_the_chunk_it_returns",),
     ),
     Mutant(
